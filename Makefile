@@ -1,0 +1,75 @@
+# Scheduled Actions. `make` alone lists what it can do; nothing but make and Python is needed.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help install run demo test test-faults bench bench-smoke format lint types registry docs ci
+
+# The first Python that is new enough; `make install PYTHON=/path/to/python` takes another.
+PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$one -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$one && break; done)
+# More arguments for pytest: `make test ARGS="-k dedup"`.
+ARGS ?=
+
+BIN := .venv/bin
+# Newer than what it was installed from, or the installation is done again.
+INSTALLED := .venv/.installed
+
+help: ## List what make can do
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo "  PORT=8001 moves the port of make run; PYTHON=python3.12 chooses the Python of make install."
+
+install: $(INSTALLED) ## Make .venv with everything in it (the others call this)
+
+$(INSTALLED): pyproject.toml constraints.txt setup.py
+	@test -n "$(PYTHON)" || { \
+		echo "No Python 3.11 or newer was found. Install one, or name it: make install PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "PYTHON=$(PYTHON) is not Python 3.11 or newer. Name another: make install PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments: its modules venv and ensurepip are packaged apart." >&2; \
+		echo "On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(PYTHON) -m venv --clear .venv
+	@echo "Installing into .venv, as constraints.txt says; this takes half a minute, once."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+run: install ## Start the app with Postgres and a minute cron at http://127.0.0.1:8000
+	@$(BIN)/scheduled-actions dev
+
+demo: install ## Tell a whole story on a project of its own, and check each step
+	@$(BIN)/scheduled-actions demo
+
+test: install ## Run the tests; ARGS="-k dedup" picks some
+	$(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+
+test-faults: install ## Run the proofs with real processes, kills and restarts
+	$(BIN)/pytest -m slow $(ARGS)
+
+bench: install ## Measure; the values of every round go to benchmarks/results
+	@mkdir -p benchmarks/results
+	$(BIN)/python -m benchmarks --json benchmarks/results/latest.json
+
+bench-smoke: install ## Run each benchmark once, small, to see that it still runs
+	$(BIN)/python -m benchmarks --smoke
+
+format: install ## Let ruff format and mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: install ## Check style, formatting, the walls between the floors, and that the registry is fresh
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/python registry_build.py --check
+
+types: install ## Check the types
+	$(BIN)/mypy
+
+registry: install ## Build handlers/_registry.py from the text of handlers/
+	$(BIN)/python registry_build.py
+
+docs: install ## Check that the documentation says what the code does
+	$(BIN)/pytest $(wildcard tests/test_docs.py tests/test_house.py)
+
+# The tests come last, so that what is seen last is what they counted.
+ci: lint types bench-smoke demo test test-faults ## Check everything, as .ci/run does

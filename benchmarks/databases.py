@@ -1,0 +1,100 @@
+"""Where the benchmarks' tables are: databases of their own on a real server with its durable defaults."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from scheduled_actions import local_postgres
+from scheduled_actions.store.connection import Database
+from scheduled_actions.store.migrate import migrate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduled_actions.store.connection import Connection
+
+#: Names a server to use in place of a temporary one; its databases are made there, and dropped again.
+URL_VARIABLE = "DATABASE_URL_BENCH"
+
+
+class Databases:
+    """Makes and drops databases on one server.
+
+    Args:
+        dsn: Of any database there; the role may create others.
+        is_embedded: Whether the server lives for this run only.
+    """
+
+    def __init__(self, dsn: str, *, is_embedded: bool) -> None:
+        self._dsn = dsn
+        self.is_embedded = is_embedded
+
+    @contextmanager
+    def fresh(self, *, like: str | None = None) -> Iterator[str]:
+        """Give the address of a new database with the tables, and drop it afterwards.
+
+        Args:
+            like: The address of one to copy, with all its rows; nobody may be connected to it.
+        """
+        name = f"scheduled_actions_bench_{uuid4().hex}"
+        dsn = make_conninfo(self._dsn, dbname=name)
+        with self.connection() as connection:
+            connection.execute(_create(connection, name, like))
+        try:
+            if like is None:
+                with psycopg.connect(dsn, autocommit=True) as connection:
+                    migrate(connection)
+            yield dsn
+        finally:
+            with self.connection() as connection:
+                connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+
+    def connection(self) -> psycopg.Connection[tuple[object, ...]]:
+        """Return a connection to the server's own database."""
+        return psycopg.connect(self._dsn, autocommit=True)
+
+
+@contextmanager
+def databases() -> Iterator[Databases]:
+    """Give databases on the server of `DATABASE_URL_BENCH`, or on a new one that is removed afterwards."""
+    given = os.environ.get(URL_VARIABLE, "").strip()
+    if given:
+        yield Databases(given, is_embedded=False)
+        return
+    directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-bench-"))
+    directory.chmod(0o711)  # The account that runs the server for root has to pass through.
+    try:
+        with local_postgres.attach(directory) as server:
+            yield Databases(server.dsn, is_embedded=True)
+    finally:
+        local_postgres.remove(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def connected(dsn: str) -> Iterator[Connection]:
+    """Give a connection exactly as the package makes them: nothing is prepared by name."""
+    with Database(lambda: dsn).connect() as connection:
+        yield connection
+
+
+def _create(connection: psycopg.Connection[tuple[object, ...]], name: str, like: str | None) -> sql.Composed:
+    statement = sql.SQL("create database {}").format(sql.Identifier(name))
+    if like is None:
+        return statement
+    original = psycopg.conninfo.conninfo_to_dict(like)["dbname"]
+    statement += sql.SQL(" template {}").format(sql.Identifier(str(original)))
+    if connection.info.server_version >= 150000:
+        # Files are copied as they are; by default every page goes through the log.
+        statement += sql.SQL(" strategy file_copy")
+    return statement

@@ -1,0 +1,82 @@
+"""A tick that finds nothing due, beside its own statements and beside one bare claim."""
+
+from __future__ import annotations
+
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks import plain_sql
+from benchmarks.comparison import Comparison
+from benchmarks.databases import connected
+from benchmarks.harness import Bench, WrongResultError, seconds_of
+from benchmarks.serving import App, gunicorn, runtime_on
+from scheduled_actions.store import actions, claims
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduled_actions.runtime import Runtime
+    from scheduled_actions.store.connection import Connection
+
+_BESIDE = 100_000
+#: What the tick's own limit for pruning comes to here, where nothing is old.
+_PRUNE_MOST = 1500
+
+
+def run(bench: Bench) -> list[Comparison]:
+    """Return the empty tick over HTTP, where much waits for later and much has ended."""
+    with (
+        bench.databases.fresh() as dsn,
+        connected(dsn) as connection,
+        runtime_on(bench.project, dsn) as runtime,
+        gunicorn(bench.project, dsn) as app,
+    ):
+        plain_sql.fill_completed(connection, min(_BESIDE, bench.scale.completed))
+        plain_sql.fill_due(connection, min(_BESIDE, bench.scale.completed))
+        connection.execute(
+            "update scheduled_actions set scheduled_at = now() + interval '1 day' where status = 'pending'"
+        )
+        plain_sql.settle_down(connection)
+        _ping(app)
+        measures: dict[str, Callable[[], object]] = {
+            "over HTTP": partial(_ping, app),
+            "in process": runtime.processor.tick,
+            "same SQL": partial(_statements, runtime, connection),
+            "bare claim": partial(plain_sql.bare_claim, connection),
+        }
+        took = bench.take_turns(
+            {name: partial(_milliseconds, bench.scale.pings, work) for name, work in measures.items()}
+        )
+    return [
+        Comparison(name=name, beside_name=beside_name, unit="ms", measured=took[one], beside=took[other])
+        for name, one, beside_name, other in (
+            ("empty tick over HTTP", "over HTTP", "same SQL", "same SQL"),
+            ("empty tick in process", "in process", "same SQL", "same SQL"),
+            ("empty tick over HTTP", "over HTTP", "one bare empty claim", "bare claim"),
+        )
+    ]
+
+
+def _ping(app: App) -> None:
+    answer = app.ping()
+    if answer["processed"] or answer["remaining"]:
+        raise WrongResultError("actions of an empty tick", found=answer["processed"], expected=0)
+
+
+def _statements(runtime: Runtime, connection: Connection) -> None:
+    """Do what an empty tick asks of the database, on one connection."""
+    tick = plain_sql.begin(connection)
+    runtime.maintenance.rescue(connection)
+    claims.free_stale_holds(connection)
+    claims.release_no_action(connection, runtime.registry.types)
+    for claim in (claims.claim_grouped, claims.claim_free):
+        claim(connection, tick, wanted=16, after=claims.START, excluded=())
+    runtime.maintenance.prune_on(connection, limit=_PRUNE_MOST)
+    actions.due(connection)
+    claims.finish_tick(connection, tick, outcome="finished", counts={})
+
+
+def _milliseconds(times: int, work: Callable[[], object]) -> float:
+    """Return the median of so many calls."""
+    return median(seconds_of(work) for _ in range(times)) * 1000

@@ -1,0 +1,151 @@
+"""Rows to work on, and the same work done by bare statements on one connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import psycopg
+
+from benchmarks.harness import WrongResultError
+from benchmarks.noop import ACTION_TYPE
+from scheduled_actions.action import Status
+from scheduled_actions.settlement import Settlement
+from scheduled_actions.store import claims
+
+if TYPE_CHECKING:
+    from scheduled_actions.action import Claimed
+    from scheduled_actions.store.connection import Connection
+
+#: Of every claim here: the default of the setting `batch_size`.
+BATCH = 100
+
+_FILL_DUE = """
+insert into scheduled_actions (action_type, payload, scheduled_at)
+select %(action_type)s, jsonb_build_object('n', n), now() - interval '1 minute' + n * interval '1 microsecond'
+from generate_series(1, %(count)s) n
+"""
+
+# Spread over the last day, so that none is old enough to be pruned.
+_FILL_COMPLETED = """
+insert into scheduled_actions (
+  action_type, payload, status, scheduled_at, started_at, completed_at, attempts, max_attempts
+)
+select %(action_type)s, jsonb_build_object('n', n), 'completed', at.ended, at.ended, at.ended, 1, 3
+from generate_series(1, %(count)s) n
+cross join lateral (select now() - interval '1 day' * n / %(count)s as ended) at
+"""
+
+_BARE_CLAIM = """
+update scheduled_actions
+set status = 'processing', claim_token = gen_random_uuid(), lease_expires_at = now() + interval '70 seconds'
+where id = any (array(
+  select id from scheduled_actions
+  where status = 'pending' and lock_group is null and scheduled_at <= now()
+  order by priority, scheduled_at, id
+  limit %(wanted)s
+  for update skip locked
+))
+returning id
+"""
+
+_BARE_COMPLETE = """
+update scheduled_actions
+set status = 'completed', attempts = attempts + 1, claim_token = null, lease_expires_at = null, completed_at = now(),
+  dedup_open = false
+where id = any (%(ids)s)
+"""
+
+
+def fill_due(connection: Connection, count: int) -> None:
+    """Add due actions; they go behind all that are there."""
+    connection.execute(_FILL_DUE, {"action_type": ACTION_TYPE, "count": count})
+
+
+def fill_completed(connection: Connection, count: int) -> None:
+    """Add actions that completed within the last day."""
+    connection.execute(_FILL_COMPLETED, {"action_type": ACTION_TYPE, "count": count})
+
+
+def settle_down(connection: Connection) -> None:
+    """Leave nothing of a fill to be done later: statistics, visibility, dirty pages."""
+    connection.execute("vacuum (analyze) scheduled_actions")
+    try:
+        connection.execute("checkpoint")
+    except psycopg.errors.InsufficientPrivilege:
+        return
+
+
+def drain(connection: Connection) -> int:
+    """Claim, announce and settle all that is due with the package's own statements, without handlers.
+
+    Returns:
+        How many actions were settled.
+    """
+    tick = begin(connection)
+    running: list[Claimed] = []
+    position, settled = claims.START, 0
+    while True:
+        claimed, position = claims.claim_free(connection, tick, wanted=BATCH, after=position, excluded=())
+        settled += complete(connection, tick, running, announced=claimed)
+        if not claimed:
+            return settled
+        running = claimed
+
+
+def begin(connection: Connection) -> claims.TickRow:
+    """Return the row of a tick whose leases outlive the benchmark."""
+    return claims.begin_tick(connection, uuid4(), lease_seconds=3600, caller="benchmark", budget={})
+
+
+def complete(
+    connection: Connection, tick: claims.TickRow, ended: list[Claimed], *, announced: list[Claimed] | None = None
+) -> int:
+    """Settle actions as completed and announce the next, in the package's one statement; return how many it settled."""
+    outcomes = [
+        claims.Outcome(
+            action_id=one.id,
+            token=one.token,
+            settlement=Settlement(status=Status.COMPLETED, entry=None, charge=1),
+            started_at=tick.started_at,
+            ended_at=tick.started_at,
+            max_attempts=3,
+        )
+        for one in ended
+    ]
+    running = [one.id for one in announced or ()]
+    return len(claims.settle(connection, tick, outcomes, running=running).statuses)
+
+
+def bare_drain(connection: Connection) -> int:
+    """Claim and complete all that is due with the least that could be called so; return how many."""
+    completed = 0
+    while ids := bare_claim(connection):
+        completed += bare_complete(connection, ids)
+    return completed
+
+
+def bare_claim(connection: Connection) -> list[UUID]:
+    """Claim a batch by the shortest statement that is safe; return its ids."""
+    return [row[0] for row in connection.execute(_BARE_CLAIM, {"wanted": BATCH})]
+
+
+def bare_complete(connection: Connection, ids: list[UUID]) -> int:
+    """Complete a batch by its ids, without fence, times or announcement; return how many."""
+    return connection.execute(_BARE_COMPLETE, {"ids": ids}).rowcount
+
+
+def count_completed(connection: Connection) -> int:
+    """Return how many actions are completed.
+
+    Raises:
+        WrongResultError: Some are neither completed nor pending: something failed, or was left claimed.
+    """
+    row = connection.execute(
+        "select count(*) filter (where status = 'completed' and attempts = 1),"
+        " count(*) filter (where status not in ('completed', 'pending') or attempts > 1) from scheduled_actions"
+    ).fetchone()
+    assert row is not None  # an aggregate has one row
+    if row[1]:
+        raise WrongResultError("actions neither pending nor completed at once", found=row[1], expected=0)
+    return int(row[0])

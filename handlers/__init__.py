@@ -1,0 +1,1 @@
+"""The project's handlers: one module per subject, found by `registry_build.py`."""

@@ -1,0 +1,110 @@
+"""`billing:check-renewals`: remind customers that their subscription renews soon, each exactly once.
+
+    schedule_action("billing:check-renewals", {"days_ahead": 14})
+
+What `transactional=True` is for: the mark in `billing_subscriptions`, the emails as follow-up actions and the
+settlement of this action are one transaction. All of it happened, or nothing did: a crash at any instant
+loses no reminder and plans none twice, and two runs at the same time share the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date  # noqa: TC003 - whoever asks for the type hints of Renewal finds them
+from typing import Annotated
+
+from psycopg.rows import class_row, scalar_row
+from pydantic import BaseModel, ConfigDict, Field
+
+from scheduled_actions import Context, action
+from scheduled_actions.errors import PayloadInvalid
+
+# An example that stands on its own brings its table along; where it exists, this costs nothing. (If two first
+# runs collide, one of them fails and is retried.) A real application leaves its tables to its migrations.
+_CREATE_TABLE = """
+create table if not exists billing_subscriptions (
+    id bigint generated always as identity primary key,
+    customer_email text not null,
+    plan text not null,
+    renews_on date not null,
+    reminded_for date,
+    cancelled boolean not null default false
+)
+"""
+
+# Who is due and not yet reminded of this renewal; rows that another run holds are left to it.
+_MARK_REMINDED = """
+with due as materialized (
+    select id
+    from billing_subscriptions
+    where not cancelled
+      and renews_on between current_date and current_date + %(days_ahead)s::integer
+      and reminded_for is distinct from renews_on
+    order by renews_on, id
+    limit %(limit)s
+    for update skip locked
+)
+update billing_subscriptions as subscription
+set reminded_for = renews_on
+from due
+where subscription.id = due.id
+returning subscription.id, customer_email, plan, renews_on
+"""
+
+_COUNT_REMAINING = """
+select count(*)
+from billing_subscriptions
+where not cancelled
+  and renews_on between current_date and current_date + %(days_ahead)s::integer
+  and reminded_for is distinct from renews_on
+"""
+
+
+class CheckRenewals(BaseModel):
+    """How far to look, and how much to do at once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    #: Counted from the database's date, today included.
+    days_ahead: Annotated[int, Field(ge=0, le=366)] = 30
+    #: Reminders at most; what remains is left to the next run.
+    limit: Annotated[int, Field(ge=1, le=1000)] = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """A subscription about to renew."""
+
+    id: int
+    customer_email: str
+    plan: str
+    renews_on: date
+
+
+@action("billing:check-renewals", transactional=True, description="Remind customers of renewals ahead")
+def check_renewals(payload: CheckRenewals, context: Context) -> dict[str, int]:
+    """Plan the reminders that are due; the result is `{"reminded", "refused", "remaining"}`, all counts."""
+    connection, bounds = context.connection, payload.model_dump()
+    connection.execute(_CREATE_TABLE)
+    with connection.cursor(row_factory=class_row(Renewal)) as cursor:
+        renewals = cursor.execute(_MARK_REMINDED, bounds).fetchall()
+    reminded = sum(_remind(renewal, context) for renewal in renewals)
+    with connection.cursor(row_factory=scalar_row) as cursor:
+        remaining = cursor.execute(_COUNT_REMAINING, bounds).fetchone()
+    return {"reminded": reminded, "refused": len(renewals) - reminded, "remaining": remaining or 0}
+
+
+def _remind(renewal: Renewal, context: Context) -> bool:
+    day = f"{renewal.renews_on.day} {renewal.renews_on:%B %Y}"
+    email = {
+        "to": renewal.customer_email,
+        "subject": f"Your {renewal.plan} plan renews on {day}",
+        "text": f"Your {renewal.plan} plan renews on {day}. If you want it so, there is nothing to do.\n",
+    }
+    try:
+        context.schedule("email:send", email, target={"type": "subscription", "id": str(renewal.id)})
+    except PayloadInvalid:
+        # One row with an address that is none must not keep the others from their reminders.
+        context.log.warning("billing.reminder_refused subscription_id=%s", renewal.id)
+        return False
+    return True

@@ -1,0 +1,82 @@
+"""Durable scheduled work for applications that have Postgres and an HTTP endpoint: no worker, no broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions.action import Action, Scheduled, Status
+from scheduled_actions.handler import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
+from scheduled_actions.retry import Delays, Exponential, Linear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduled_actions.client import (
+        cancel_action,
+        emit_event,
+        get_action,
+        list_actions,
+        retry_action,
+        schedule_action,
+        schedule_actions,
+        update_action,
+    )
+    from scheduled_actions.flask_extension import ScheduledActions
+    from scheduled_actions.new_action import NewAction
+
+__all__ = [
+    "Action",
+    "Cancel",
+    "Context",
+    "Delays",
+    "Exponential",
+    "Fail",
+    "Linear",
+    "NewAction",
+    "RetryAfter",
+    "Scheduled",
+    "ScheduledActions",
+    "Skip",
+    "Snooze",
+    "Status",
+    "action",
+    "cancel_action",
+    "emit_event",
+    "get_action",
+    "list_actions",
+    "retry_action",
+    "schedule_action",
+    "schedule_actions",
+    "update_action",
+]
+
+__version__ = "0.1.0"
+
+# Handlers import this package for `action` alone: the database and Flask come with the first name that needs them.
+_LATER = {
+    "NewAction": "scheduled_actions.new_action",
+    "ScheduledActions": "scheduled_actions.flask_extension",
+    **dict.fromkeys(
+        (
+            "cancel_action",
+            "emit_event",
+            "get_action",
+            "list_actions",
+            "retry_action",
+            "schedule_action",
+            "schedule_actions",
+            "update_action",
+        ),
+        "scheduled_actions.client",
+    ),
+}
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name not in _LATER:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    from importlib import import_module  # noqa: PLC0415 - next to its only use
+
+    found: Callable[..., Any] = getattr(import_module(_LATER[name]), name)
+    return found

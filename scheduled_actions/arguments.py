@@ -1,0 +1,136 @@
+"""The arguments of callers: each checked, and made what the SQL functions take."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, get_args
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from scheduled_actions import json_text, retry
+from scheduled_actions.action import RESULT_LIMIT, Status
+from scheduled_actions.errors import InvalidArgument, UnknownAction
+from scheduled_actions.new_action import DedupMode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scheduled_actions.handler import RetryPolicy
+
+_LONGEST_DELAY = timedelta(days=36525)
+
+
+def check_when(moment: datetime | timedelta | None, timezone: str | None) -> tuple[datetime | None, timedelta | None]:
+    """Return the instant in UTC, or the delay from the database's now; neither means at once."""
+    zone = None if timezone is None else check_timezone(timezone)
+    if moment is None:
+        return None, None
+    if isinstance(moment, timedelta):
+        if not timedelta(0) <= moment <= _LONGEST_DELAY:
+            raise InvalidArgument("scheduled_at", moment, "a time from now: between zero and a hundred years")
+        return None, moment
+    if not isinstance(moment, datetime):
+        raise InvalidArgument("scheduled_at", moment, "a datetime or a timedelta")
+    if moment.utcoffset() is None:
+        if zone is None:
+            raise InvalidArgument("scheduled_at", moment, "aware: give it a tzinfo, or say timezone=")
+        # A local time that a change of the clocks skips moves forward by the gap (RFC 5545, erratum 4271).
+        moment = moment.replace(tzinfo=zone)
+    try:
+        return moment.astimezone(UTC), None
+    except OverflowError:
+        raise InvalidArgument("scheduled_at", moment, "an instant between the years 1 and 9999 in UTC") from None
+
+
+def check_timezone(name: str) -> ZoneInfo:
+    """Return the time zone of an IANA name."""
+    try:
+        return ZoneInfo(name)
+    except Exception:  # noqa: BLE001 - zoneinfo raises KeyError, ValueError, OSError and more for bad names
+        raise InvalidArgument("timezone", name, 'an IANA time zone, such as "Europe/Berlin"') from None
+
+
+def check_id(value: UUID | str) -> UUID:
+    """Return an action's id; what is no UUID is the id of no action."""
+    if isinstance(value, UUID):
+        return value
+    try:
+        return UUID(str(value))
+    except ValueError:
+        raise UnknownAction(value) from None
+
+
+def check_status(value: str | None) -> Status | None:
+    """Return the status of that name."""
+    if value is None:
+        return None
+    try:
+        return Status(value)
+    except ValueError:
+        raise InvalidArgument("status", value, f"one of {', '.join(Status)}") from None
+
+
+def check_aware(name: str, moment: datetime | None) -> datetime | None:
+    """Return the instant, which must say its zone."""
+    if moment is not None and (not isinstance(moment, datetime) or moment.utcoffset() is None):
+        raise InvalidArgument(name, moment, "an aware datetime: give it a tzinfo")
+    return moment
+
+
+def check_integer(name: str, value: int | None, *, least: int, most: int) -> int | None:
+    """Return the integer, which must lie between the bounds."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most):
+        raise InvalidArgument(name, value, f"an integer between {least} and {most}")
+    return value
+
+
+def check_window(value: float) -> float:
+    """Return the dedup window in seconds."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or not 0 <= value <= 366 * 86400:
+        raise InvalidArgument("dedup_window", value, "a number of seconds between 0 and a year")
+    return float(value)
+
+
+def check_mode(value: str) -> str:
+    """Return the dedup mode."""
+    if value not in get_args(DedupMode):
+        raise InvalidArgument("dedup_mode", value, f"one of {', '.join(get_args(DedupMode))}")
+    return value
+
+
+def check_text(name: str, value: str | None, *, longest: int | None = None) -> str | None:
+    """Return the text, which must be one that Postgres can keep; with `longest` neither empty nor longer."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidArgument(name, value, "a text")
+    if longest is not None and not 1 <= len(value) <= longest:
+        raise InvalidArgument(name, value, f"a text of 1 to {longest} characters")
+    json_text.encode(name, value, limit=RESULT_LIMIT)
+    return value
+
+
+def retry_text(value: RetryPolicy | Mapping[str, Any] | Sequence[float] | None) -> str | None:
+    """Return the retry policy as JSON."""
+    return None if value is None else json_text.encode("retry", retry.parse(value).as_json(), limit=RESULT_LIMIT)
+
+
+def target_text(value: Mapping[str, str] | None) -> str | None:
+    """Return the thing an action is about as JSON."""
+    if value is None:
+        return None
+    is_pair = isinstance(value, dict) and set(value) == {"type", "id"}
+    if not is_pair or not all(isinstance(one, str) for one in value.values()):
+        raise InvalidArgument("target", value, 'the thing it is about: {"type": "invoice", "id": "42"}')
+    return json_text.encode("target", value, limit=RESULT_LIMIT)
+
+
+def document_text(name: str, value: Mapping[str, Any] | None) -> str | None:
+    """Return a JSON object as its text."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise InvalidArgument(name, value, "a JSON object")
+    return json_text.encode(name, value, limit=RESULT_LIMIT)

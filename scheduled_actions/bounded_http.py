@@ -1,0 +1,198 @@
+"""A `requests` session whose exchanges end on time.
+
+The timeouts of `requests` hold for one receive each: a receiver that sends a byte a second is never too slow
+for them. Here one deadline holds from dialling to the last byte read, and is looked at before each receive.
+Not covered is the system's resolver, which has its own timeouts and cannot be interrupted.
+
+Imported when the first post is due: `requests` takes a while to load.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+import socket
+import threading
+from contextlib import contextmanager
+from http.client import HTTPResponse
+from http.cookiejar import DefaultCookiePolicy
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: A connection that waited longer than this for its next post is not trusted: hosts that freeze a process
+#: between two ticks, and firewalls, drop connections without telling either end.
+IDLE_SECONDS = 30.0
+#: Hosts that one thread stays connected to.
+HOSTS_KEPT = 32
+
+
+def session(now: float) -> requests.Session:
+    """Return this thread's session, with the connections it kept.
+
+    It follows no redirect, keeps no cookie, reads no environment (proxies, .netrc) and checks certificates.
+
+    Args:
+        now: By the monotonic clock.
+    """
+    if _kept.session is None:
+        _kept.session = _Session()
+    elif now - _kept.used_at > IDLE_SECONDS:
+        _kept.session.close()
+    _kept.used_at = now
+    return _kept.session
+
+
+@contextmanager
+def deadline(ends_at: float, *, connect_timeout: float) -> Iterator[None]:
+    """Let this thread's exchanges raise `TimeoutError` at an instant, and each dialled address after a while.
+
+    Args:
+        ends_at: By the monotonic clock.
+        connect_timeout: Seconds for each address of the host, and for the TLS handshake.
+    """
+    _limits.ends_at, _limits.connect_timeout = ends_at, connect_timeout
+    try:
+        yield
+    finally:
+        _limits.ends_at = math.inf
+
+
+class _Kept(threading.local):
+    session: requests.Session | None = None
+    used_at: float = 0.0
+
+
+class _Limits(threading.local):
+    ends_at: float = math.inf
+    connect_timeout: float = 5.0
+
+
+_kept = _Kept()
+_limits = _Limits()
+
+
+def _is_elsewhere(_record: logging.LogRecord) -> bool:
+    return _limits.ends_at == math.inf
+
+
+# The library logs paths, of a header it cannot parse even as a warning; a webhook's path may be its secret.
+for _name in ("urllib3.connection", "urllib3.connectionpool"):
+    logging.getLogger(_name).addFilter(_is_elsewhere)
+
+
+def _seconds_left() -> float:
+    left = _limits.ends_at - monotonic()
+    if left <= 0:
+        message = "the time for the whole exchange is up"
+        raise TimeoutError(message)
+    return min(left, 86400.0)
+
+
+class _Session(requests.Session):
+    def __init__(self) -> None:
+        super().__init__()
+        self.trust_env = False
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        # Nothing is gained by a packed answer of which only the beginning is read.
+        self.headers["Accept-Encoding"] = "identity"
+        for prefix in ("http://", "https://"):
+            self.mount(prefix, _Adapter(pool_connections=HOSTS_KEPT, pool_maxsize=1))
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002 - the library's
+        # Told not to follow, requests would still read a redirect's whole body, unpacked and without a bound.
+        return None
+
+
+class _Adapter(HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - passed through
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+
+    def close(self) -> None:
+        # The library drops its pools and leaves the closing to their end, which a failed post puts off: its
+        # exception and the frame it came from hold each other, and the pool with them.
+        for key in self.poolmanager.pools.keys():  # noqa: SIM118 - the container forbids iteration
+            if pool := self.poolmanager.pools.get(key):
+                pool.close()
+        super().close()
+
+
+class _TimedFile(io.RawIOBase):
+    """Reads from a socket, the time left looked at before each receive."""
+
+    def __init__(self, source: io.RawIOBase, sock: socket.socket) -> None:
+        self._source = source
+        self._sock = sock
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:  # noqa: ANN401 - a writable buffer
+        self._sock.settimeout(_seconds_left())
+        return cast("int | None", self._source.readinto(buffer))
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+
+class _TimedResponse(HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - passed through
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_TimedFile(self.fp.detach(), sock))
+
+
+class _Connection(HTTPConnection):
+    #: What `http.client` makes of the socket once the request is sent.
+    response_class: type[HTTPResponse] = _TimedResponse
+
+    def _new_conn(self) -> socket.socket:
+        return _dial(self._dns_host.strip("[]"), self.port, self.socket_options or ())
+
+    def send(self, data: Any) -> None:  # noqa: ANN401 - whatever http.client sends
+        if self.sock is None:
+            self.connect()
+        # sendall counts its timeout over all of the data.
+        self.sock.settimeout(_seconds_left())
+        super().send(data)
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    pass
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+def _dial(host: str, port: int, options: Any) -> socket.socket:  # noqa: ANN401 - triples for setsockopt
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for number, (family, kind, protocol, _, address) in enumerate(addresses, start=1):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            for option in options:
+                sock.setsockopt(*option)
+            # The TLS handshake that may follow runs on the same timeout, as a whole.
+            sock.settimeout(min(_limits.connect_timeout, _seconds_left()))
+            sock.connect(address)
+        except OSError:
+            sock.close()
+            if number == len(addresses):
+                raise
+        else:
+            return sock
+    message = "the host has no address"
+    raise OSError(message)

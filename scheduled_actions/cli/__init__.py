@@ -1,0 +1,69 @@
+"""The command line: `scheduled-actions`, and the same commands as `flask scheduled-actions`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from scheduled_actions import __version__
+from scheduled_actions.cli.group import LazyGroup
+from scheduled_actions.cli.project import Project
+
+__all__ = ["flask_group", "main"]
+
+#: Names the project directory where no option does.
+PROJECT = "SCHEDULED_ACTIONS_PROJECT"
+
+#: Every command: where it is, and its line in the list. A module is imported when one of its commands is used.
+COMMANDS = {
+    "init": ("scheduled_actions.cli.init:init", "Write a new project."),
+    "dev": ("scheduled_actions.cli.dev:dev", "Serve the project on this machine, with a minute cron."),
+    "demo": ("scheduled_actions.cli.demo:demo", "Show the whole story on real input, then end."),
+    "migrate": ("scheduled_actions.cli.operating:migrate", "Bring the database's tables up to this version."),
+    "process": ("scheduled_actions.cli.operating:process", "Run one tick in this process."),
+    "schedule": ("scheduled_actions.cli.changing:schedule", "Schedule an action."),
+    "list": ("scheduled_actions.cli.reading:list_", "List actions, the newest first."),
+    "show": ("scheduled_actions.cli.reading:show", "Show one action with its history."),
+    "update": ("scheduled_actions.cli.changing:update", "Change a pending action."),
+    "cancel": ("scheduled_actions.cli.changing:cancel", "Cancel a waiting action."),
+    "retry": ("scheduled_actions.cli.changing:retry", "Make a failed, cancelled or skipped action pending again."),
+    "counts": ("scheduled_actions.cli.reading:counts", "Count actions by status, and those that are due."),
+    "registry": ("scheduled_actions.cli.registry:registry", "Build or check the registry of handlers."),
+    "doctor": ("scheduled_actions.cli.doctor:doctor", "Check the installation and say what to do."),
+}
+
+
+@click.group(
+    "scheduled-actions",
+    cls=LazyGroup,
+    later=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--project",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    envvar=PROJECT,
+    help="The project directory. [default: $SCHEDULED_ACTIONS_PROJECT, or the working directory]",
+)
+@click.version_option(__version__, prog_name="scheduled-actions", message="%(prog)s %(version)s")
+@click.pass_context
+def main(context: click.Context, project: Path | None) -> None:
+    """Run code at a time, durably: schedule actions, process them, see what became of them.
+
+    Settings come from the project's scheduled_actions.toml, secrets from the environment or from its .env.
+    """
+    context.obj = Project(project)
+    if project is not None:
+        # The process's own from here on: for the programs it starts, too.
+        before = os.environ.get(PROJECT)
+        os.environ[PROJECT] = str(project.absolute())
+        context.call_on_close(
+            lambda: os.environ.pop(PROJECT) if before is None else os.environ.update({PROJECT: before})
+        )
+
+
+#: What `flask scheduled-actions` finds.
+flask_group = main

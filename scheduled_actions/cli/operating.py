@@ -1,0 +1,100 @@
+"""The commands that keep an installation going: `migrate` and `process`."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from scheduled_actions.cli.output import counted, one_line, print_json
+from scheduled_actions.cli.parameters import as_json_option
+from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from scheduled_actions.processor import Processor
+    from scheduled_actions.processor.report import Report
+
+
+@click.command()
+@as_json_option
+@pass_project
+def migrate(project: Project, *, as_json: bool) -> None:
+    """Bring the database's tables up to this version, and copy there what its functions need of the settings.
+
+    Running it again does nothing. The code of one release before goes on running on the new tables.
+    """
+    from scheduled_actions.maintenance import Maintenance  # noqa: PLC0415 - help needs no database driver
+    from scheduled_actions.store import migrate as migrations  # noqa: PLC0415
+
+    database = project.open_without_handlers().database
+    with database.connection() as connection:
+        applied = migrations.migrate(connection, report=lambda name: click.echo(f"applying {name}", err=as_json))
+        Maintenance(database, project.registry, project.config.settings).first_tick(connection)
+    if as_json:
+        print_json({"applied": applied})
+    else:
+        click.echo(f"{counted(len(applied), 'migration')} applied" if applied else "nothing to do")
+
+
+@click.command()
+@as_json_option
+@pass_project
+def process(project: Project, *, as_json: bool) -> None:
+    """Run one tick in this process: claim what is due, run it, settle it.
+
+    Exit 0 when the tick ran, also when actions failed. What handlers print goes to standard error. Ctrl-C or SIGTERM
+    ends it early: what runs may finish, what waits is left to the next tick; a second one ends it at once.
+    """
+    processor = project.open().processor
+    with _stopping_early(processor), handlers_aside():
+        report = processor.tick(caller=caller())
+    click.echo(report.as_text() if as_json else _told(report))
+
+
+@contextmanager
+def _stopping_early(processor: Processor) -> Iterator[None]:
+    """Let the first signal to end stop the tick in order, and the second one have its usual way."""
+    if threading.current_thread() is not threading.main_thread():
+        # Signals are the main thread's; whoever runs commands in another one sees to them.
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        processor.stop()
+        restore()
+
+    for number in numbers:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        restore()
+
+
+def _told(report: Report) -> str:
+    """Return what a tick did, for people."""
+    if not report.enabled:
+        return "nothing was processed: the setting enabled is false"
+    parts = [
+        f"{getattr(report, name)} {name}"
+        for name in ("succeeded", "failed", "retried", "snoozed", "skipped", "rescued", "pruned")
+        if getattr(report, name)
+    ]
+    done = f"processed {counted(report.processed, 'action')}" + (f" ({', '.join(parts)})" if parts else "")
+    left = f"{counted(report.remaining, 'due action')} left" if report.more else "nothing due is left"
+    lines = [f"{done} in {report.duration_ms} ms; {left}"]
+    lines += [f"  {error['action_id']} {error['action_type']}: {error['error']}" for error in report.errors]
+    return "\n".join(one_line(line) for line in lines)

@@ -1,0 +1,83 @@
+"""What commands print: JSON for programs, aligned text and local times for people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scheduled_actions.action import Action
+
+
+def print_json(document: object) -> None:
+    """Print a document on one line."""
+    click.echo(json.dumps(document, ensure_ascii=False, default=_plain))
+
+
+def as_document(action: Action) -> dict[str, Any]:
+    """Return an action by its column names, its instants in UTC."""
+    return {field.name: getattr(action, field.name) for field in fields(action)}
+
+
+def local(moment: datetime | None) -> str:
+    """Return an instant in this machine's zone with its offset, to the second; nothing for None."""
+    if moment is None:
+        return ""
+    try:
+        return moment.astimezone().isoformat(" ", "seconds")
+    except (OverflowError, ValueError, OSError):
+        # The last hours of the calendar have no local time everywhere.
+        return moment.isoformat(" ", "seconds")
+
+
+def one_line(text: str, *, longest: int | None = None) -> str:
+    """Return text that can stand in a terminal's line: what would move the cursor is escaped."""
+    line = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return line if longest is None or len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under their headings, each column as wide as it must be."""
+    lines = [list(headings), *([one_line(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def print_fields(values: Mapping[str, str]) -> None:
+    """Print names and values in two columns; what has no value is left out. Values may have several lines."""
+    width = max((len(name) for name, value in values.items() if value), default=0)
+    for name, value in values.items():
+        first, *others = value.split("\n")
+        if value:
+            click.echo(f"{name.ljust(width)}  {one_line(first)}")
+        for line in others:
+            click.echo(f"{' ' * width}  {one_line(line)}")
+
+
+def pretty_json(value: object) -> str:
+    """Return a document as people read it; nothing for None."""
+    return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2, default=_plain)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 action`, `2 actions`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _plain(value: object) -> str:
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat()
+        case UUID():
+            return str(value)
+        case _:
+            message = f"{type(value).__name__} has no JSON form here"
+            raise TypeError(message)

@@ -1,0 +1,124 @@
+"""The values of options: JSON, instants and durations, each refused by name with what would be right."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from scheduled_actions import json_text
+from scheduled_actions.durations import parse_duration
+from scheduled_actions.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
+
+
+def json_document(given: str) -> Any:  # noqa: ANN401 - any JSON
+    """Return the document that an option holds: the text itself, `@FILE`, or `-` for standard input.
+
+    Raises:
+        BadParameter: It is no JSON; the message does not repeat it, for it is a payload.
+    """
+    text, source = _read(given)
+    try:
+        return json_text.decode(text, name=source)
+    except InvalidArgument as error:
+        message = (
+            f"{error}; write JSON between single quotes, such as '{{\"id\": 42}}', or @FILE, or - for standard input"
+        )
+        raise click.BadParameter(message) from None
+
+
+def instant(text: str) -> datetime:
+    """Return the instant of an ISO 8601 text; without an offset it is naive.
+
+    Raises:
+        BadParameter: It is none.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+        # An offset may move it out of the years that there are.
+        moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        expected = "an ISO 8601 time, such as 2026-03-29T09:30:00+02:00 or 2026-03-29T07:30:00Z"
+        message = f"{_shown(text)} is not {expected}"
+        raise click.BadParameter(message) from None
+    return moment
+
+
+def local_instant(text: str) -> datetime:
+    """Return the aware instant of an ISO 8601 text; without an offset it is this machine's local time.
+
+    Raises:
+        BadParameter: It is none.
+    """
+    return instant(text).astimezone(UTC)
+
+
+def duration(text: str) -> timedelta:
+    """Return the length of time that `PT5M`, `P1D`, `90s` or `1h30m` say.
+
+    Raises:
+        BadParameter: It is none.
+    """
+    try:
+        return parse_duration(text)
+    except InvalidArgument as error:
+        message = f"{_shown(text)} is not {error.expected}"
+        raise click.BadParameter(message) from None
+
+
+def when(at: datetime | None, delay: timedelta | None, timezone: str | None) -> datetime | timedelta | None:
+    """Return what `--at` or `--in` say; None where neither is given.
+
+    Raises:
+        UsageError: Both are given, or a time without an offset and no `--timezone` to read it in.
+    """
+    if at is not None and delay is not None:
+        message = "--at and --in say the same thing: give one of them"
+        raise click.UsageError(message)
+    if at is not None and at.tzinfo is None and timezone is None:
+        example = at.isoformat()
+        message = f"{example!r} has no offset: write {example}Z or {example}+02:00, or give --timezone Europe/Berlin"
+        raise click.BadParameter(message, param_hint="'--at'")
+    return at if at is not None else delay
+
+
+def as_json_option(command: Command) -> Command:
+    """Give a command the option `--json`, as the argument `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs.")(command)
+
+
+def when_options(command: Command) -> Command:
+    """Give a command the options that say when."""
+    at = click.option(
+        "--at", type=instant, metavar="ISO", help="ISO 8601 with an offset, or without one and --timezone."
+    )
+    delay = click.option(
+        "--in", "delay", type=duration, metavar="DURATION", help="From now: PT5M, P1D, or short 90s, 5m, 2h, 3d."
+    )
+    timezone = click.option("--timezone", metavar="ZONE", help="IANA zone of an --at without an offset.")
+    return at(delay(timezone(command)))
+
+
+def _read(given: str) -> tuple[str | bytes, str]:
+    if given == "-":
+        return sys.stdin.buffer.read(), "standard input"
+    if not given.startswith("@"):
+        return given, "the value"
+    try:
+        return Path(given[1:]).read_bytes(), repr(given[1:])
+    except OSError as error:
+        message = f"{given[1:]!r} cannot be read: {error.strerror}"
+        raise click.BadParameter(message) from None
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:79]}…")  # noqa: PLR2004 - enough to see which

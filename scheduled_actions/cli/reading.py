@@ -1,0 +1,150 @@
+"""The commands that look at actions: `list`, `show`, `counts`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scheduled_actions.action import Status
+from scheduled_actions.cli.output import (
+    as_document,
+    local,
+    one_line,
+    pretty_json,
+    print_fields,
+    print_json,
+    print_table,
+)
+from scheduled_actions.cli.parameters import as_json_option, local_instant
+from scheduled_actions.cli.project import Project, pass_project
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduled_actions.action import Action
+
+_NONE_YET = "no actions yet: `scheduled-actions schedule TYPE --payload '{}'` puts one in the table"
+
+
+@click.command("list")
+@click.option("--status", type=click.Choice([status.value for status in Status]), help="Where they stand.")
+@click.option("--type", "action_type", metavar="TYPE", help="Exactly this action type.")
+@click.option("--team", "team_id", metavar="TEAM", help="Of this team only.")
+@click.option("--lock-group", metavar="GROUP", help="Of this lock group only.")
+@click.option(
+    "--from",
+    "scheduled_from",
+    type=local_instant,
+    metavar="ISO",
+    help="Scheduled then or later; local time unless it has an offset.",
+)
+@click.option("--to", "scheduled_to", type=local_instant, metavar="ISO", help="Scheduled before then.")
+@click.option("--q", metavar="TEXT", help="Part of the type, dedup key or lock group, or the beginning of the id.")
+@click.option("--limit", type=click.IntRange(1, 100), default=100, show_default=True, help="At most so many.")
+@click.option("--cursor", metavar="ID", help="Go on after this one: next_cursor of the page before.")
+@as_json_option
+@pass_project
+def list_(project: Project, /, *, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:  # noqa: ANN401 - of list_actions
+    """List the newest actions that match every filter given."""
+    scheduler = project.open_without_handlers().scheduler
+    actions = scheduler.list_actions(**filters, limit=limit, cursor=cursor)
+    is_full = len(actions) == limit
+    goes_on = is_full and bool(scheduler.list_actions(**filters, limit=1, cursor=actions[-1].id))
+    next_cursor = actions[-1].id if goes_on else None
+    if as_json:
+        print_json({"actions": [as_document(action) for action in actions], "next_cursor": next_cursor})
+        return
+    if not actions:
+        is_narrowed = cursor is not None or any(value is not None for value in filters.values())
+        click.echo("no action matches" if is_narrowed else _NONE_YET)
+        return
+    print_table(
+        ("ID", "TYPE", "STATUS", "SCHEDULED AT", "ATTEMPTS", "NOTE"),
+        [
+            (
+                str(action.id),
+                action.action_type,
+                action.status,
+                local(action.scheduled_at),
+                _attempts(action),
+                one_line(action.error_message or "", longest=60),
+            )
+            for action in actions
+        ],
+    )
+    if next_cursor:
+        click.echo(f"\nthere are more: --cursor {next_cursor}")
+
+
+@click.command()
+@click.argument("action_id", metavar="ID")
+@as_json_option
+@pass_project
+def show(project: Project, action_id: str, *, as_json: bool) -> None:
+    """Show the action ID: all its columns, and what happened to it."""
+    from scheduled_actions.store import diagnosis  # noqa: PLC0415 - help needs no database driver
+
+    runtime = project.open_without_handlers()
+    action = runtime.scheduler.get_action(action_id)
+    with runtime.database.connection() as connection:
+        document = as_document(action) | diagnosis.internals(connection, action.id)
+    if as_json:
+        print_json(document)
+        return
+    print_fields({name: _shown(name, value) for name, value in document.items() if name != "history"})
+    if action.history:
+        click.echo("\nhistory")
+        for entry in action.history:
+            click.echo(f"  {one_line(_told(entry))}")
+
+
+@click.command()
+@as_json_option
+@pass_project
+def counts(project: Project, *, as_json: bool) -> None:
+    """Count actions by status; `due` are the pending ones whose time has come (counted to 10,000)."""
+    found = project.open_without_handlers().scheduler.counts()
+    if as_json:
+        print_json(found)
+    elif not any(found.values()):
+        click.echo(_NONE_YET)
+    else:
+        for name, count in found.items():
+            click.echo(f"{name:<10}  {count:>10,}")
+
+
+def _attempts(action: Action) -> str:
+    return str(action.attempts) if action.max_attempts is None else f"{action.attempts} of {action.max_attempts}"
+
+
+def _shown(name: str, value: Any) -> str:  # noqa: ANN401 - any column
+    if name.endswith("_at"):
+        return local(value)
+    if value is None or value is False:
+        return ""
+    return pretty_json(value) if isinstance(value, dict | list) or name in {"result", "state"} else str(value)
+
+
+def _told(entry: Mapping[str, Any]) -> str:
+    """Return an entry of the history in one line; one written by other hands may lack anything."""
+    began = entry.get("started_at") or entry.get("at") or entry.get("ended_at")
+    what = str(entry.get("outcome", "?"))
+    if "attempt" in entry:
+        what = f"attempt {entry['attempt']} {what}"
+    if "count" in entry:
+        what = f"{what} {entry['count']} times until {_local_text(entry.get('ended_at'))}"
+    if "changes" in entry:
+        what = f"{what} {', '.join(map(str, entry['changes']))}"
+    if entry.get("by"):
+        what = f"{what} by {entry['by']}"
+    because = entry.get("error") or entry.get("reason")
+    return f"{_local_text(began)}  {what}{f': {because}' if because else ''}"
+
+
+def _local_text(text: object) -> str:
+    try:
+        return local(datetime.fromisoformat(str(text)))
+    except ValueError:
+        return str(text or "")

@@ -1,0 +1,333 @@
+"""The settings: one place, typed; every error names the key, the value and what would be right.
+
+`scheduled_actions.toml` of the project directory, each key overridden by the environment
+(`SCHEDULED_ACTIONS_RETRY_BASE_SECONDS` for `retry.base_seconds`). Secrets come from the environment only.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from scheduled_actions import setting_checks as checks
+from scheduled_actions.errors import ConfigInvalid, NotConfigured
+
+PREFIX = "SCHEDULED_ACTIONS_"
+TOML_NAME = "scheduled_actions.toml"
+#: Environment variables with the prefix that are no settings of the file.
+_NOT_SETTINGS = frozenset({"PROJECT", "ENV", "URL", "ENV_COMMAND", "ENCRYPTION_KEY"})
+#: A secret shorter than this closes the endpoint.
+SECRET_MIN_LENGTH = 16
+
+Section = TypeVar("Section")
+
+
+def _setting(default: Any, check: checks.Check) -> Any:  # noqa: ANN401 - a field of any type
+    return field(default=default, metadata={"check": check})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deduplication:
+    """How long the same intent is one action."""
+
+    window_seconds: float = _setting(5, checks.number(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """The default policy: `base_seconds`, doubled after each failure, at most `cap_seconds`."""
+
+    base_seconds: float = _setting(60, checks.number(0, above=True))
+    cap_seconds: float = _setting(3600, checks.number(0, above=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A webhook endpoint set by the operator."""
+
+    #: Environment variable that holds the URL.
+    env_var: str = field(metadata={"check": checks.variable})
+    #: `entity:verb`, each side may be `*`.
+    patterns: tuple[str, ...] = _setting(("*:*",), checks.event_patterns)
+    enabled: bool = _setting(True, checks.flag)  # noqa: FBT003 - the default of a field
+    description: str = _setting("", checks.text)
+    #: Environment variable that holds the signing secret (`whsec_…`); unset: sent unsigned.
+    secret_env_var: str | None = _setting(None, checks.variable)
+
+
+def _endpoints(value: Any) -> dict[str, Endpoint]:  # noqa: ANN401 - it is what is judged
+    if not isinstance(value, dict):
+        message = "should be a table of endpoints"
+        raise ValueError(message)  # noqa: TRY004 - every check raises the same
+    for name in value:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}", name):
+            message = f"should hold names of letters, digits and _ . -, which {name!r} is not"
+            raise ValueError(message)
+    return {name: _section(Endpoint, given, name) for name, given in value.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhooks:
+    """Where events go."""
+
+    routing: Literal["all", "most_specific"] = _setting("all", checks.one_of("all", "most_specific"))
+    #: Name of the endpoint that gets what nobody else wants.
+    default_endpoint: str | None = _setting(None, checks.text)
+    endpoints: dict[str, Endpoint] = field(default_factory=dict, metadata={"check": _endpoints})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Email:
+    """The SMTP server of `email:send`; the login comes from `SMTP_USERNAME` and `SMTP_PASSWORD`."""
+
+    host: str = _setting("127.0.0.1", checks.text)
+    port: int = _setting(25, checks.whole_number(1, 65535))
+    #: `none`, `starttls` (required, never fallen back from) or `tls` from the first byte.
+    security: Literal["none", "starttls", "tls"] = _setting("none", checks.one_of("none", "starttls", "tls"))
+    sender: str = _setting("scheduled-actions@localhost", checks.text)
+    timeout_seconds: float = _setting(10, checks.number(0, above=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All of `scheduled_actions.toml`, defaults filled in."""
+
+    enabled: bool = _setting(True, checks.flag)  # noqa: FBT003 - the default of a field
+    batch_size: int = _setting(100, checks.whole_number(1, 1000))
+    concurrency: int = _setting(8, checks.whole_number(1, 256))
+    default_timeout_seconds: float = _setting(30, checks.number(0, above=True))
+    max_run_seconds: float = _setting(20, checks.number(0, above=True))
+    max_duration_seconds: float = _setting(55, checks.number(0, above=True))
+    linger_seconds: float = _setting(0, checks.number(0, 3600))
+    max_attempts: int = _setting(3, checks.whole_number(1, 1000))
+    edit_lock_seconds: int = _setting(120, checks.whole_number(0, 86400 * 366))
+    retention_days: int = _setting(7, checks.whole_number(1, 36500))
+    retention_failed_days: int = _setting(90, checks.whole_number(1, 36500))
+    database_direct: bool = _setting(False, checks.flag)  # noqa: FBT003 - the default of a field
+    deduplication: Deduplication = Deduplication()
+    retry: Retry = Retry()
+    webhooks: Webhooks = Webhooks()
+    email: Email = Email()
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret that never prints itself. During rotation it may hold two values, separated by a comma."""
+
+    name: str
+    _value: str
+
+    def __repr__(self) -> str:
+        """Return the name alone."""
+        return f"Secret({self.name})"
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is set, and long enough to protect anything."""
+        return bool(self.accepted)
+
+    @property
+    def accepted(self) -> tuple[bytes, ...]:
+        """Every value that opens the door: each half of a rotation, and the whole string as some callers send it."""
+        whole = self._value.strip()
+        halves = [half.strip() for half in whole.split(",")]
+        values = dict.fromkeys([whole, *halves])
+        return tuple(value.encode() for value in values if len(value) >= SECRET_MIN_LENGTH)
+
+    def reveal(self) -> str:
+        """Return the value itself."""
+        return self._value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A project's settings and secrets, read once per process."""
+
+    project: Path
+    settings: Settings
+    environ: Mapping[str, str]
+    database_url: Secret
+    cron_secret: Secret
+    admin_token: Secret
+
+    def __repr__(self) -> str:
+        """Return the project alone: the environment holds secrets."""
+        return f"Config({self.project})"
+
+    @property
+    def is_production(self) -> bool:
+        """Whether an embedded database would be a mistake."""
+        return bool(self.environ.get("VERCEL")) or self.environ.get(f"{PREFIX}ENV", "") == "production"
+
+    def endpoint_url(self, endpoint: Endpoint) -> str | None:
+        """Return the endpoint's URL, or None while its variable is unset."""
+        return self.environ.get(endpoint.env_var, "").strip() or None
+
+    def endpoint_keys(self, endpoint: Endpoint) -> tuple[bytes, ...]:
+        """Return the keys that sign for an endpoint: none, one, or two during rotation.
+
+        Raises:
+            NotConfigured: The variable is named but unset, or holds no `whsec_` + base64 of 24 to 64 bytes.
+        """
+        if endpoint.secret_env_var is None:
+            return ()
+        expected = "whsec_ followed by the base64 of 24 to 64 random bytes"
+        values = [part.strip() for part in self.environ.get(endpoint.secret_env_var, "").split(",") if part.strip()]
+        if not values:
+            raise NotConfigured(endpoint.secret_env_var, expected)
+        return tuple(_signing_key(value, endpoint.secret_env_var, expected) for value in values)
+
+
+def _signing_key(value: str, name: str, expected: str) -> bytes:
+    try:
+        key = base64.b64decode(value.removeprefix("whsec_"), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not value.startswith("whsec_") or not 24 <= len(key) <= 64:  # noqa: PLR2004 - the Standard Webhooks bounds
+        raise NotConfigured(name, expected)
+    return key
+
+
+def load(project: Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
+    """Return the configuration of a project directory.
+
+    Args:
+        project: The directory; None: `SCHEDULED_ACTIONS_PROJECT`, or the working directory.
+        environ: Where secrets and overrides come from; None: the process's environment.
+
+    Raises:
+        ConfigInvalid: A key is unknown or a value cannot be used.
+    """
+    environ = os.environ if environ is None else environ
+    if project is None:
+        project = Path(environ.get(f"{PREFIX}PROJECT") or ".")
+    project = project.resolve()
+    if not project.is_dir():
+        raise ConfigInvalid(f"{PREFIX}PROJECT", str(project), "not a directory", "environment")
+    values = _read_toml(project / TOML_NAME)
+    _apply_environment(values, environ)
+    return Config(
+        project=project,
+        settings=settings_of(values, environ),
+        environ=environ,
+        database_url=Secret("DATABASE_URL", environ.get("DATABASE_URL", "").strip()),
+        cron_secret=Secret("CRON_SECRET", environ.get("CRON_SECRET", "")),
+        admin_token=Secret("ADMIN_TOKEN", environ.get("ADMIN_TOKEN", "")),
+    )
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid("the file", None, f"cannot be read: {error}", path.name) from error
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigInvalid("the file", None, f"is not valid TOML: {error}", path.name) from error
+
+
+def setting_names() -> dict[str, str]:
+    """Return every overridable setting's dotted name by its environment variable."""
+    names: dict[str, str] = {}
+    for one in fields(Settings):
+        inner = (
+            [f"{one.name}.{name.name}" for name in fields(one.default) if name.name != "endpoints"]
+            if (is_dataclass(one.default))
+            else [one.name]
+        )
+        names.update({PREFIX + dotted.replace(".", "_").upper(): dotted for dotted in inner})
+    return names
+
+
+def settings_of(values: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of a file's values.
+
+    Args:
+        values: As TOML gives them; what is missing has its default.
+        environ: Where values may have come from, for the message.
+
+    Raises:
+        ConfigInvalid: A key is unknown, or a value cannot be used.
+    """
+    try:
+        settings = _section(Settings, values, "")
+        _check_together(settings)
+    except _Bad as bad:
+        by_key = {dotted: name for name, dotted in setting_names().items()}
+        variable = by_key.get(bad.key)
+        source = f"environment variable {variable}" if variable and variable in (environ or {}) else TOML_NAME
+        raise ConfigInvalid(bad.key, bad.value, bad.expected, source) from None
+    return settings
+
+
+class _Bad(ValueError):
+    def __init__(self, key: str, value: object, expected: str) -> None:
+        self.key = key
+        self.value = value
+        self.expected = expected
+        super().__init__(key)
+
+
+def _section(kind: type[Section], values: Any, where: str) -> Section:  # noqa: ANN401 - it is what is judged
+    """Return a section made of its values; `where` is its dotted name."""
+    prefix = f"{where}." if where else ""
+    if not isinstance(values, Mapping):
+        raise _Bad(where, values, "should be a table")
+    known: dict[str, Field[Any]] = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    for name in values:
+        if name not in known:
+            raise _Bad(f"{prefix}{name}", None, "is no setting; see docs/reference/settings.md")
+    made: dict[str, Any] = {}
+    for name, one in known.items():
+        if name not in values:
+            if one.default is MISSING and one.default_factory is MISSING:
+                raise _Bad(f"{prefix}{name}", None, "is needed")
+        elif is_dataclass(one.default):
+            made[name] = _section(type(one.default), values[name], f"{prefix}{name}")
+        else:
+            made[name] = _checked(one.metadata["check"], values[name], f"{prefix}{name}")
+    return kind(**made)
+
+
+def _checked(check: checks.Check, value: Any, key: str) -> Any:  # noqa: ANN401 - it is what is judged
+    try:
+        return check(value)
+    except _Bad as bad:
+        raise _Bad(f"{key}.{bad.key}", bad.value, bad.expected) from None
+    except ValueError as error:
+        raise _Bad(key, None if isinstance(value, list | dict) else value, str(error)) from None
+
+
+def _check_together(settings: Settings) -> None:
+    if settings.max_run_seconds >= settings.max_duration_seconds:
+        expected = (
+            f"must be below max_duration_seconds ({settings.max_duration_seconds:g}): what starts last has to end, too"
+        )
+        raise _Bad("max_run_seconds", settings.max_run_seconds, expected)
+    webhooks = settings.webhooks
+    if webhooks.default_endpoint is not None and webhooks.default_endpoint not in webhooks.endpoints:
+        known = ", ".join(sorted(webhooks.endpoints)) or "none are declared"
+        raise _Bad("webhooks.default_endpoint", webhooks.default_endpoint, f"is not the name of an endpoint ({known})")
+
+
+def _apply_environment(values: dict[str, Any], environ: Mapping[str, str]) -> None:
+    known = setting_names()
+    for variable, text in environ.items():
+        if not variable.startswith(PREFIX) or variable.removeprefix(PREFIX) in _NOT_SETTINGS:
+            continue
+        if variable not in known:
+            raise ConfigInvalid(variable, None, "is no setting; see docs/reference/settings.md", "environment")
+        section, _, name = known[variable].rpartition(".")
+        target = values.setdefault(section, {}) if section else values
+        if isinstance(target, dict):
+            target[name] = text

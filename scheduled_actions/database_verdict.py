@@ -1,0 +1,176 @@
+"""What the facts found about a project's database mean, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from scheduled_actions.verdict import Check, Level
+
+#: Servers that this version was made for.
+OLDEST_SERVER, NEWEST_SERVER = 14, 18
+#: Clocks this far apart are worth a word; beyond the second, signatures are refused for their age.
+CLOCK_WARNING, CLOCK_FAULT = timedelta(seconds=2), timedelta(minutes=5)
+#: A transaction older than this keeps vacuum from cleaning up.
+OLD_TRANSACTION = timedelta(minutes=5)
+#: A cron that pings every minute has missed several.
+TICKS_MISSED = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFound:
+    """The way to the database."""
+
+    #: Why it does not answer, in words without addresses, names or passwords; None when it does.
+    problem: str | None
+
+    def judged(self) -> Check:
+        """Return a fault where it does not answer."""
+        if self.problem is not None:
+            return Check(
+                "database", Level.FAULT, self.problem, "check DATABASE_URL, and that the server takes connections"
+            )
+        return Check("database", Level.OK, "answers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFound:
+    """What answers there."""
+
+    #: PostgreSQL's major version.
+    major: int
+    encoding: str
+
+    def judged(self) -> Check:
+        """Return a fault for a server that cannot carry the tables, a warning for one newer than this code."""
+        found = f"PostgreSQL {self.major}, {self.encoding}"
+        if self.major < OLDEST_SERVER:
+            return Check("server", Level.FAULT, found, f"use PostgreSQL {OLDEST_SERVER} to {NEWEST_SERVER}")
+        if self.encoding != "UTF8":
+            return Check("server", Level.FAULT, found, "create the database with encoding 'UTF8' and move there")
+        if self.major > NEWEST_SERVER:
+            remedy = f"it will probably do; this version was made for PostgreSQL {OLDEST_SERVER} to {NEWEST_SERVER}"
+            return Check("server", Level.WARNING, found, remedy)
+        return Check("server", Level.OK, found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationsFound:
+    """The newest migration of the database, and the newest this code has."""
+
+    found: int
+    wanted: int
+
+    def judged(self) -> Check:
+        """Return a fault where some are missing; a database ahead of its code works, as migrations only expand."""
+        migrate = "run `scheduled-actions migrate`"
+        if not self.found:
+            return Check("migrations", Level.FAULT, "the tables are not there", migrate)
+        if self.found < self.wanted:
+            return Check("migrations", Level.FAULT, f"at {self.found}, this code needs {self.wanted}", migrate)
+        if self.found > self.wanted:
+            detail = f"at {self.found}, this code knows {self.wanted}"
+            return Check("migrations", Level.WARNING, detail, "deploy the newer release here, too")
+        return Check("migrations", Level.OK, f"at {self.found}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClocksFound:
+    """The clock of this machine against the database's."""
+
+    #: How far the machine is ahead; negative when it is behind.
+    machine_ahead: timedelta
+
+    def judged(self) -> Check:
+        """Return a warning from two seconds on, a fault beyond what signatures bear."""
+        apart = abs(self.machine_ahead)
+        if apart <= CLOCK_WARNING:
+            return Check("clocks", Level.OK, "this machine and the database agree")
+        direction = "ahead of" if self.machine_ahead > timedelta(0) else "behind"
+        detail = f"this machine is {in_words(apart)} {direction} the database, whose clock decides what is due"
+        level = Level.FAULT if apart > CLOCK_FAULT else Level.WARNING
+        return Check("clocks", level, detail, "keep both in step (NTP): signatures are refused beyond five minutes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineFound:
+    """What stands between this process and the server."""
+
+    #: Two clients shared one session of the server: a transaction-mode pooler.
+    is_shared: bool
+    #: Somebody else than the server answered the login: a pooler or a proxy.
+    is_relayed: bool
+    #: The setting `database_direct`.
+    is_declared_direct: bool
+
+    def judged(self) -> Check:
+        """Return a fault where named prepared statements would meet a session that does not know them."""
+        remedy = "set database_direct = false, or connect to the server itself"
+        if self.is_shared:
+            detail = "a transaction-mode pooler stands between"
+            if self.is_declared_direct:
+                return Check("pooler", Level.FAULT, f"{detail}, but database_direct is true", remedy)
+            return Check("pooler", Level.OK, f"{detail}; nothing here depends on a session")
+        if self.is_relayed:
+            detail = "a pooler or a proxy stands between"
+            if self.is_declared_direct:
+                return Check(
+                    "pooler",
+                    Level.WARNING,
+                    f"{detail}, but database_direct is true",
+                    f"unless it keeps sessions: {remedy}",
+                )
+            return Check("pooler", Level.OK, detail)
+        return Check("pooler", Level.OK, "none stands between")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionsFound:
+    """Transactions older than `OLD_TRANSACTION`, the oldest first."""
+
+    #: The server's process id, and how long ago the transaction began.
+    old: tuple[tuple[int, timedelta], ...]
+    #: Whether this role sees the sessions of others.
+    sees_all: bool
+
+    def judged(self) -> Check:
+        """Return a warning that names them: claims slow down while dead rows cannot be cleaned up."""
+        if self.old:
+            named = ", ".join(f"process {pid} for {in_words(age)}" for pid, age in self.old)
+            remedy = "dead rows pile up behind it: end it there, or with `select pg_terminate_backend(process)`"
+            return Check("transactions", Level.WARNING, f"open too long: {named}", remedy)
+        if not self.sees_all:
+            return Check(
+                "transactions", Level.OK, "this role has none open for long; others' need `grant pg_monitor` to be seen"
+            )
+        return Check("transactions", Level.OK, "none is open for long")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicksFound:
+    """The latest tick."""
+
+    #: How long ago it started; None where there is none.
+    last_ago: timedelta | None
+    #: How many actions are due.
+    due: int
+
+    def judged(self) -> Check:
+        """Return a warning where no cron seems to ping."""
+        waiting = f"; {self.due:,} due action{' waits' if self.due == 1 else 's wait'}" if self.due else ""
+        remedy = "let a cron ping /cron/process every minute (locally: `scheduled-actions dev`)"
+        if self.last_ago is None:
+            return Check("ticks", Level.WARNING, f"there was none yet{waiting}", remedy)
+        detail = f"the last one was {in_words(self.last_ago)} ago"
+        if self.last_ago > TICKS_MISSED:
+            return Check("ticks", Level.WARNING, f"{detail}{waiting}", remedy)
+        return Check("ticks", Level.OK, detail)
+
+
+def in_words(span: timedelta) -> str:
+    """Return a length of time in its largest unit that says enough: `12 seconds`, `3 hours`."""
+    seconds = max(0, round(span.total_seconds()))
+    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}s"
+    return f"{seconds} second{'' if seconds == 1 else 's'}"

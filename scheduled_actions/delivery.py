@@ -1,0 +1,235 @@
+"""The HTTP post of a delivery: bounded in time and size, and an answer whatever happens."""
+
+from __future__ import annotations
+
+import email.utils
+import functools
+import http.client
+import importlib.metadata
+import re
+import socket
+import ssl
+import time
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from scheduled_actions.errors import UrlInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from urllib3 import HTTPResponse
+
+#: Seconds for each address of the host, and for the TLS handshake.
+CONNECT_TIMEOUT = 5.0
+#: Seconds for the whole exchange.
+TOTAL_TIMEOUT = 15.0
+#: Bytes of an answer that are read.
+ANSWER_LIMIT = 64 * 1024
+#: Bytes of an answer that are kept, in UTF-8.
+EXCERPT_LIMIT = 1024
+#: No receiver puts off its next delivery longer than this.
+RETRY_AFTER_LIMIT = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of a post."""
+
+    #: The HTTP status; None when there was no complete answer.
+    status: int | None
+    #: The beginning of the body, for people.
+    excerpt: str
+    duration_seconds: float
+    #: How long the receiver asks to be left alone, between nothing and 24 hours; None when it does not ask.
+    retry_after: timedelta | None = None
+    #: Why there was no complete answer, naming the host and never the path; None when there was one.
+    error: str | None = None
+
+
+def post(
+    url: str,
+    *,
+    body: bytes,
+    headers: Mapping[str, str],
+    connect_timeout: float = CONNECT_TIMEOUT,
+    total_timeout: float = TOTAL_TIMEOUT,
+) -> Answer:
+    """Return what the receiver answered, or why it did not.
+
+    Redirects are answers like others. Connections are kept per thread. Of the answer at most 64 KiB are read,
+    packed or not, and 1 KiB kept.
+
+    Args:
+        url: http or https.
+        body: Sent as it is.
+        headers: Added to `User-Agent` and `Accept`.
+        connect_timeout: Seconds for each address of the host, and for the TLS handshake.
+        total_timeout: Seconds for everything but the system's name resolution: a receiver that sends a byte a
+            second is cut off all the same.
+
+    Raises:
+        UrlInvalid: Nothing can be posted there.
+    """
+    place = check_url(url)
+    # Loaded with the first post: requests is a third of a cold start.
+    import requests  # noqa: PLC0415
+    import urllib3  # noqa: PLC0415
+
+    from scheduled_actions import bounded_http  # noqa: PLC0415
+
+    started = time.monotonic()
+    status = None
+    try:
+        with (
+            bounded_http.deadline(started + total_timeout, connect_timeout=connect_timeout),
+            bounded_http.session(started).post(
+                url,
+                data=body,
+                headers={"User-Agent": user_agent(), **headers},
+                stream=True,
+                timeout=TOTAL_TIMEOUT,  # for each receive; the deadline around it is what counts
+            ) as response,
+        ):
+            status = response.status_code
+            packed = _beginning(response.raw)
+    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        duration = time.monotonic() - started
+        reason = _reason(error, duration)
+        told = "" if status is None else f" (status {status} had come)"
+        return Answer(status=None, excerpt="", duration_seconds=duration, error=f"{place} {reason}{told}")
+    return Answer(
+        status=status,
+        excerpt=_excerpt(packed, response.headers.get("Content-Encoding", "")),
+        duration_seconds=time.monotonic() - started,
+        retry_after=retry_after(response.headers, now=datetime.now(UTC)),
+    )
+
+
+def check_url(url: str) -> str:
+    """Return the URL's host and port, without login, path and query.
+
+    Raises:
+        UrlInvalid: It is not http or https, has no host, or has characters that no URL has.
+    """
+    if not url.isprintable() or " " in url:
+        raise UrlInvalid("has a space or a character that cannot be printed")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise UrlInvalid("has a host or a port that cannot be one") from None
+    if parts.scheme not in _DEFAULT_PORTS:
+        raise UrlInvalid("is not one of http or https")
+    if not host:
+        raise UrlInvalid("has no host")
+    return f"{host}:{port or _DEFAULT_PORTS[parts.scheme]}"
+
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@functools.cache
+def user_agent() -> str:
+    """Return the name and version this package gives itself."""
+    try:
+        version = importlib.metadata.version("scheduled-actions")
+    except importlib.metadata.PackageNotFoundError:
+        version = "unknown"
+    return f"scheduled-actions/{version}"
+
+
+def retry_after(headers: Mapping[str, str], *, now: datetime) -> timedelta | None:
+    """Return how long `Retry-After` asks to wait, between nothing and 24 hours; None when it does not say.
+
+    A date counts from the answer's own `Date`, so that neither clock has to be right.
+
+    Args:
+        headers: In any case.
+        now: Aware; for an answer without `Date`.
+
+    Source: RFC 9110 §10.2.3; the three forms of a date, §5.6.7.
+    """
+    value = headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"[0-9]+", value):
+        # More digits than these are more than a day, and int() refuses thousands of them.
+        wait = timedelta(seconds=int(value.lstrip("0")[:9] or "0"))
+    else:
+        until = _http_date(value)
+        if until is None:
+            return None
+        wait = until - (_http_date(headers.get("Date", "")) or now)
+    return min(max(wait, timedelta(0)), RETRY_AFTER_LIMIT)
+
+
+def _http_date(value: str) -> datetime | None:
+    try:
+        moment = email.utils.parsedate_to_datetime(value)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _beginning(source: HTTPResponse) -> bytes:
+    """Return at most 64 KiB as they came; reading up to the end finds out a body shorter than announced."""
+    read = b""
+    while len(read) < ANSWER_LIMIT and (more := source.read(ANSWER_LIMIT - len(read), decode_content=False)):
+        read += more
+    return read
+
+
+def _excerpt(packed: bytes, encoding: str) -> str:
+    match encoding.strip().lower():
+        case "" | "identity":
+            plain = packed[:EXCERPT_LIMIT]
+        case "gzip" | "x-gzip" | "deflate":
+            plain = _unpacked(packed)
+        case _:
+            plain = b""
+    text = plain.decode(errors="replace").replace("\0", "").strip()
+    return text.encode()[:EXCERPT_LIMIT].decode(errors="ignore")
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """Return the beginning of a gzip or zlib stream; never more, however much is packed in it."""
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(packed, EXCERPT_LIMIT)
+    except zlib.error:
+        return b""
+
+
+def _reason(error: BaseException, duration: float) -> str:
+    """Return the fact behind an exception, in words of ours: the libraries' own name the whole URL."""
+    causes = list(_causes(error))
+    for cause in causes:
+        for kind, words in _FACTS:
+            if isinstance(cause, kind):
+                return words.format(cause=cause, duration=duration)
+    # Such as "Network is unreachable"; the exceptions of the libraries carry none.
+    told = next((cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror), None)
+    return f"cannot be reached: {told}" if told else f"could not be posted to: {type(error).__name__}"
+
+
+#: The first that fits counts; a later one may be wider.
+_FACTS: tuple[tuple[type[BaseException], str], ...] = (
+    (TimeoutError, "did not answer in time: given up after {duration:.1f} seconds"),
+    (socket.gaierror, "cannot be found: the name does not resolve"),
+    (ssl.SSLCertVerificationError, "has a certificate that cannot be trusted: {cause.verify_message}"),
+    (ssl.SSLError, "failed to speak TLS: {cause.reason}"),
+    (ConnectionRefusedError, "refused the connection"),
+    (http.client.RemoteDisconnected, "closed the connection without an answer"),
+    (ConnectionError, "reset the connection"),
+    (http.client.IncompleteRead, "broke off its answer"),
+    (http.client.HTTPException, "did not answer in HTTP: {cause.__class__.__name__}"),
+)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those behind it, the outermost first."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

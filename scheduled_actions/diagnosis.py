@@ -1,0 +1,201 @@
+"""The facts about an installation, gathered for `doctor` and `/readyz`; what they mean is for the verdict to say."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from scheduled_actions.database_verdict import DatabaseFound, MigrationsFound
+from scheduled_actions.errors import (
+    HandlerBroken,
+    NotConfigured,
+    RegistryInvalid,
+    ScheduledActionsError,
+    UrlInvalid,
+)
+from scheduled_actions.registry import source as registry_source
+from scheduled_actions.store import diagnosis
+from scheduled_actions.verdict import (
+    EndpointFound,
+    HandlersFound,
+    RegistryFound,
+    SecretFound,
+    SettingsFound,
+    ThreadsFound,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from scheduled_actions.config import Config, Endpoint, Secret
+    from scheduled_actions.processor import Processor
+    from scheduled_actions.runtime import Runtime
+    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.verdict import Fact
+
+#: How long a doctor waits for the database's answers: longer means that they will not come.
+PATIENCE_SECONDS = 10.0
+
+
+def readiness(runtime: Runtime, *, patience_seconds: float = PATIENCE_SECONDS) -> list[Fact]:
+    """Return what decides whether a ping would be processed; quick enough to be asked every few seconds.
+
+    Args:
+        runtime: The installation's parts.
+        patience_seconds: How long the database may take for all its answers.
+    """
+    return [
+        SettingsFound(None, is_enabled=runtime.config.settings.enabled),
+        _cron_secret(runtime.config),
+        _loaded_registry(runtime),
+        threads(runtime),
+        *_of_database(
+            runtime, lambda connection: iter([diagnosis.migrations(connection)]), patience_seconds=patience_seconds
+        ),
+    ]
+
+
+def installation(runtime: Runtime, *, patience_seconds: float = PATIENCE_SECONDS) -> list[Fact]:
+    """Return all that can be found out about an installation; every handler is imported for it.
+
+    Args:
+        runtime: The installation's parts.
+        patience_seconds: How long the database may take for all its answers.
+    """
+    config = runtime.config
+    return [
+        SettingsFound(None, is_enabled=config.settings.enabled),
+        _cron_secret(config),
+        _secret(config.admin_token, opens="the API", is_optional=True),
+        *(
+            _endpoint(config, name, endpoint)
+            for name, endpoint in sorted(config.settings.webhooks.endpoints.items())
+            if endpoint.enabled
+        ),
+        registry(config.project),
+        *_handlers(runtime),
+        *_of_database(
+            runtime, lambda connection: _all_of_database(runtime, connection), patience_seconds=patience_seconds
+        ),
+    ]
+
+
+def registry(project: Path) -> RegistryFound:
+    """Return whether the generated registry is what the text of `handlers/` asks for; nothing is imported."""
+    try:
+        built = registry_source.build(project)
+    except RegistryInvalid as error:
+        return RegistryFound(problem=str(error))
+    return RegistryFound(types=len(built.handlers), is_fresh=built.is_fresh)
+
+
+def threads(runtime: Runtime) -> ThreadsFound:
+    """Return how the threads are that run this process's handlers; none has been started before the first tick."""
+    concurrency = runtime.config.settings.concurrency
+    processor: Processor | None = runtime.__dict__.get("processor")
+    if processor is None:
+        return ThreadsFound(stuck=0, concurrency=concurrency)
+    process = processor.process
+    return ThreadsFound(stuck=process.runner.stuck, concurrency=concurrency, is_stopping=process.is_stopping.is_set())
+
+
+def _cron_secret(config: Config) -> SecretFound:
+    return _secret(config.cron_secret, opens="/cron/process", is_optional=False)
+
+
+def _secret(secret: Secret, *, opens: str, is_optional: bool) -> SecretFound:
+    return SecretFound(
+        variable=secret.name,
+        opens=opens,
+        is_set=bool(secret.reveal().strip()),
+        is_usable=secret.is_usable,
+        is_optional=is_optional,
+    )
+
+
+def _endpoint(config: Config, name: str, endpoint: Endpoint) -> EndpointFound:
+    return EndpointFound(
+        name=name,
+        problem=_problem_of_url(config, endpoint) or _problem_of_keys(config, endpoint),
+        is_signed=endpoint.secret_env_var is not None,
+    )
+
+
+def _problem_of_url(config: Config, endpoint: Endpoint) -> str | None:
+    from scheduled_actions import delivery  # noqa: PLC0415 - HTTP's modules, which readiness does without
+
+    url = config.endpoint_url(endpoint)
+    if url is None:
+        return f"{endpoint.env_var} is not set, so there is no URL to deliver to"
+    try:
+        delivery.check_url(url)
+    except UrlInvalid as error:
+        return f"{endpoint.env_var}: {error}"
+    return None
+
+
+def _problem_of_keys(config: Config, endpoint: Endpoint) -> str | None:
+    try:
+        config.endpoint_keys(endpoint)
+    except NotConfigured as error:
+        return str(error)
+    return None
+
+
+def _loaded_registry(runtime: Runtime) -> RegistryFound:
+    try:
+        return RegistryFound(types=len(runtime.registry.types))
+    except RegistryInvalid as error:
+        return RegistryFound(problem=str(error))
+
+
+def _handlers(runtime: Runtime) -> Iterator[HandlersFound]:
+    """Give what importing every handler shows; nothing where the registry that names them cannot be read."""
+    try:
+        types = sorted(runtime.registry.types)
+    except RegistryInvalid:
+        return
+    broken: list[str] = []
+    for action_type in types:
+        try:
+            runtime.registry.resolve(action_type)
+        except HandlerBroken as error:
+            broken.append(str(error))
+    yield HandlersFound(count=len(types), broken=tuple(broken))
+
+
+def _of_database(
+    runtime: Runtime, ask: Callable[[Connection], Iterator[Fact]], *, patience_seconds: float
+) -> list[Fact]:
+    """Return whether the database answers, and what it answered up to where it failed."""
+    answers: list[Fact] = []
+    problem = None
+    is_over = threading.Event()
+    try:
+        with (
+            runtime.database.connection() as connection,
+            diagnosis.ended_after(patience_seconds, [connection]) as is_over,
+        ):
+            answers.extend(ask(connection))
+    except ScheduledActionsError as error:
+        problem = str(error)
+    except psycopg.Error as error:
+        problem = f"the database refused a question: {type(error).__name__} ({error.sqlstate})"
+    if problem and is_over.is_set():
+        problem = f"a question got no answer in {patience_seconds:g} seconds: another session may hold the tables"
+    return [DatabaseFound(problem), *answers]
+
+
+def _all_of_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]:
+    yield diagnosis.server(connection)
+    migrations: MigrationsFound = diagnosis.migrations(connection)
+    yield migrations
+    yield diagnosis.clocks(connection)
+    yield diagnosis.transactions(connection)
+    if migrations.found:
+        yield diagnosis.ticks(connection)
+    # Last, because it wants connections that the server may not have to spare.
+    yield diagnosis.line(runtime.database.connect, is_declared_direct=runtime.config.settings.database_direct)

@@ -1,0 +1,56 @@
+"""The secrets of a project on this machine: made when they are missing, kept in its `.env`."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import TYPE_CHECKING
+
+from scheduled_actions import environment
+from scheduled_actions.errors import ProjectUnusable
+from scheduled_actions.local_postgres.cluster import write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+#: What a project cannot do without; the others are addresses and logins, which nobody can make up.
+NAMES = ("CRON_SECRET", "ADMIN_TOKEN")
+
+
+def ensure(project: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the secrets that were set nowhere and now stand in `.env`, which its owner alone can read.
+
+    Args:
+        project: Its directory.
+        environ: The process's own environment: what is set there needs no line in the file.
+
+    Raises:
+        ConfigInvalid: The file cannot be read, or a line of it is no assignment.
+        ProjectUnusable: It cannot be written.
+    """
+    known = environment.load(project, {})
+    missing = tuple(name for name in NAMES if not known.get(name) and name not in environ)
+    if not missing:
+        return ()
+    path = (project / environment.ENV_NAME).resolve()
+    unfinished = path.with_name(f"{path.name}.new")
+    try:
+        text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
+        for name in missing:
+            text = _with(text, name, secrets.token_urlsafe(32))
+        write_private(unfinished, text)
+        unfinished.replace(path)
+    except OSError as error:
+        problem = f"{environment.ENV_NAME} cannot be written: {error.strerror}"
+        raise ProjectUnusable(project, problem) from error
+    return missing
+
+
+def _with(text: str, name: str, value: str) -> str:
+    """Return the text of a `.env` with a value for a name that has none: on its own empty line, where it has one."""
+    empty = re.compile(rf"^[ \t]*(export[ \t]+)?{name}[ \t]*=.*$", re.MULTILINE)
+    if empty.search(text):
+        return empty.sub(f"{name}={value}", text)
+    separator = "" if not text or text.endswith("\n") else "\n"
+    return f"{text}{separator}{name}={value}\n"

@@ -1,0 +1,120 @@
+"""What keeps the table in order: rescue of what a dead process held, release, and pruning."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from scheduled_actions import retry, settlement
+from scheduled_actions.action import Status
+from scheduled_actions.store import claims
+
+if TYPE_CHECKING:
+    from scheduled_actions.config import Settings
+    from scheduled_actions.registry import Registry
+    from scheduled_actions.store.connection import Connection, Database
+
+log = logging.getLogger("scheduled_actions")
+
+#: Rows handled by one statement of rescue or prune: a bite short enough to stand in nobody's way.
+BITE = 500
+
+
+@dataclass(slots=True)
+class Rescued:
+    """What a rescue found."""
+
+    count: int = 0
+    #: Those that had no attempt left: id, type and error.
+    failed: list[tuple[UUID, str, str]] = field(default_factory=list)
+
+
+class Maintenance:
+    """Rescue, release and prune of one project."""
+
+    def __init__(self, database: Database, registry: Registry, settings: Settings) -> None:
+        self._database = database
+        self._registry = registry
+        self._settings = settings
+        self._usual_policy = retry.Exponential(settings.retry.base_seconds, settings.retry.cap_seconds)
+
+    def rescue(self, connection: Connection) -> Rescued:
+        """Return expired leases to pending, charging those whose handlers had started; at most a bite of them."""
+        rescued = Rescued()
+        with connection.transaction():
+            expired = claims.expired(connection, limit=BITE)
+            if expired:
+                outcomes = [self._outcome(one) for one in expired]
+                # No tick is passed on: nothing is announced, and no lease is left to linger under.
+                tick = claims.TickRow(UUID(int=0), datetime.now(UTC), datetime.now(UTC))
+                statuses = claims.settle(connection, tick, outcomes, running=None).statuses
+                for one, outcome in zip(expired, outcomes, strict=True):
+                    status = statuses.get(one.action.id)
+                    if status is None:
+                        continue
+                    rescued.count += 1
+                    if status is Status.FAILED:
+                        rescued.failed.append((one.action.id, one.action.action_type, outcome.settlement.error or ""))
+                    log.warning(
+                        "action.rescued id=%s action_type=%s started=%s status=%s",
+                        one.action.id, one.action.action_type, one.was_started, status,
+                    )  # fmt: skip
+        claims.close_lost_ticks(connection)
+        return rescued
+
+    def _outcome(self, expired: claims.Expired) -> claims.Outcome:
+        action = expired.action
+        options = self._registry.options(action.action_type)
+        outcome = settlement.Crashed(expired.neighbours) if expired.was_started else settlement.Unstarted()
+        decided = settlement.decide(
+            action,
+            outcome,
+            max_attempts=action.max_attempts or options.max_attempts or self._settings.max_attempts,
+            policy=retry.policy_of(action.retry_text, options.retry, self._usual_policy),
+            draw=random.random(),  # noqa: S311 - jitter, no secret
+        )
+        return claims.Outcome(
+            action_id=action.id,
+            token=action.token,
+            settlement=decided,
+            started_at=expired.tick_started_at,
+            entry=settlement.history_entry(
+                action, decided, started_at=expired.tick_started_at, ended_at=None, tick_id=expired.tick_id
+            ),
+        )
+
+    def prune(self, *, limit: int) -> int:
+        """Remove at most `limit` finished actions past their retention, and old ticks; return how many actions."""
+        with self._database.connection() as connection:
+            return self.prune_on(connection, limit=limit)
+
+    def prune_on(self, connection: Connection, *, limit: int) -> int:
+        """Prune as `prune` does, on a connection in autocommit mode: each bite commits on its own."""
+        pruned = 0
+        while pruned < limit:
+            bite = min(BITE, limit - pruned)
+            gone = claims.prune_actions(
+                connection,
+                retention_days=self._settings.retention_days,
+                retention_failed_days=self._settings.retention_failed_days,
+                limit=bite,
+            )
+            pruned += gone
+            if gone < bite:
+                break
+        claims.prune_ticks(connection, retention_days=self._settings.retention_days, limit=BITE)
+        return pruned
+
+    def first_tick(self, connection: Connection) -> None:
+        """Do what each process does once: copy into the database what its functions need of the settings."""
+        by_type = {
+            action_type: window
+            for action_type in sorted(self._registry.types)
+            if (window := self._registry.options(action_type).dedup_window) is not None
+        }
+        windows = {"default": self._settings.deduplication.window_seconds, "by_type": by_type}
+        claims.copy_settings(connection, dedup_window=windows)

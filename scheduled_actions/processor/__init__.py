@@ -1,0 +1,96 @@
+"""The ticks of one process, one at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from scheduled_actions.processor.process import Process
+from scheduled_actions.processor.report import Report
+from scheduled_actions.processor.tick import Tick
+from scheduled_actions.runner import Runner
+from scheduled_actions.store import actions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduled_actions.config import Settings
+    from scheduled_actions.handler import Prepare
+    from scheduled_actions.maintenance import Maintenance
+    from scheduled_actions.registry import Registry
+    from scheduled_actions.store.connection import Database
+
+
+class Processor:
+    """The ticks of one process; one is at work at a time.
+
+    Args:
+        database: Where the tables are.
+        registry: Finds handlers.
+        settings: Budgets, batch size, concurrency.
+        maintenance: Rescue and prune.
+        prepare: Validates follow-ups.
+        monotonic: Seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        registry: Registry,
+        settings: Settings,
+        maintenance: Maintenance,
+        prepare: Prepare,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self.database = database
+        self.process = Process(
+            database=database,
+            registry=registry,
+            settings=settings,
+            maintenance=maintenance,
+            prepare=prepare,
+            monotonic=monotonic,
+            runner=Runner(settings.concurrency, monotonic=monotonic),
+        )
+        self._monotonic = monotonic
+        self._at_work = threading.Lock()
+
+    def stop(self) -> None:
+        """Start nothing more: the present tick finishes or releases what it has, later ones do nothing."""
+        self.process.is_stopping.set()
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether handlers that never returned hold every thread: only a new process can work again."""
+        return self.process.is_exhausted
+
+    def tick(self, *, caller: str = "", host_seconds: float | None = None) -> Report:
+        """Process what is due, within the budget; return what was done.
+
+        Args:
+            caller: Who asked, for the tick's row.
+            host_seconds: The host's own limit for this call, where it has a shorter one than the settings.
+
+        Raises:
+            DatabaseUnavailable: The database could not be reached; what was claimed returns when its lease ends.
+            SchemaOutdated: The tables are missing.
+        """
+        started = self._monotonic()
+        if not self.settings.enabled:
+            return Report(enabled=False)
+        if self.process.is_stopping.is_set() or not self._at_work.acquire(blocking=False):
+            with self.database.connection() as connection:
+                remaining = actions.due(connection)
+            return Report(busy=True, remaining=remaining, more=remaining > 0, duration_ms=self._since(started))
+        try:
+            report = Tick(self.process, started, caller=caller, host_seconds=host_seconds).run()
+        finally:
+            self._at_work.release()
+        report.duration_ms = self._since(started)
+        return report
+
+    def _since(self, started: float) -> int:
+        return round((self._monotonic() - started) * 1000)

@@ -1,0 +1,323 @@
+"""One start of a handler: from the claimed row to what came of it. Runs in the runner's threads."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import traceback
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from scheduled_actions import json_text, retry, settlement
+from scheduled_actions.action import RESULT_LIMIT
+from scheduled_actions.errors import (
+    ClaimLost,
+    HandlerBroken,
+    PayloadInvalid,
+    RequestError,
+    ScheduledActionsError,
+    UnknownActionType,
+)
+from scheduled_actions.handler import Cancel, Context, Fail, HandlerOptions, RetryAfter, Skip, Snooze
+from scheduled_actions.runner import Job, run_coroutine
+from scheduled_actions.scheduler import joined_connection
+from scheduled_actions.store import claims
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+
+    from scheduled_actions.action import Claimed
+    from scheduled_actions.config import Settings
+    from scheduled_actions.handler import Prepare
+    from scheduled_actions.registry import Registry
+    from scheduled_actions.registry.resolution import Handler
+    from scheduled_actions.settlement import Outcome, Settlement
+    from scheduled_actions.store.connection import Connection, Database
+
+log = logging.getLogger("scheduled_actions")
+_handler_log = logging.getLogger("scheduled_actions.handler")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What came of an attempt."""
+
+    outcome: Outcome
+    follow_ups: tuple[Mapping[str, Any], ...] = ()
+    #: The handler's transaction has committed its settlement; nothing is left to write.
+    is_settled: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """A claimed action on its way through a handler."""
+
+    claimed: Claimed
+    options: HandlerOptions = field(init=False)
+    timeout_seconds: float = field(init=False)
+    max_attempts: int = field(init=False)
+    job: Job = field(init=False)
+    #: Of a transactional handler, while it runs.
+    connection: Connection | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no attempt is left after this one."""
+        return self.claimed.attempts + 1 >= self.max_attempts
+
+    @property
+    def runs_alone(self) -> bool:
+        """Whether its last attempt ended with its process."""
+        return self.claimed.last_outcome == "crashed"
+
+
+class Attempts:
+    """Makes and runs the attempts of one tick.
+
+    Args:
+        database: For transactional handlers.
+        registry: Finds handlers.
+        settings: Timeouts, attempts and delays where the handler says nothing.
+        prepare: Validates follow-ups.
+        monotonic: Seconds that never go back.
+        tick: The row of the tick.
+        at: The database's time for an instant of the monotonic clock.
+        answer_by: When the tick must have answered, on the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        registry: Registry,
+        settings: Settings,
+        prepare: Prepare,
+        monotonic: Callable[[], float],
+        tick: claims.TickRow,
+        at: Callable[[float], datetime],
+        answer_by: float,
+    ) -> None:
+        self._database = database
+        self._registry = registry
+        self._settings = settings
+        self._prepare = prepare
+        self._monotonic = monotonic
+        self._tick = tick
+        self._at = at
+        self._answer_by = answer_by
+        self._usual_policy = retry.Exponential(settings.retry.base_seconds, settings.retry.cap_seconds)
+        # At most half of the threads hold a connection for their handler.
+        self._transactions = threading.BoundedSemaphore(max(1, settings.concurrency // 2))
+
+    def make(self, claimed: Claimed, *, start_until: float) -> Attempt:
+        """Return an attempt of a claimed action, its job ready to be submitted."""
+        attempt = Attempt(claimed)
+        self._learn(attempt, self._registry.options(claimed.action_type))
+        attempt.job = Job(
+            lambda job: self._run(attempt, job),
+            start_until=start_until,
+            on_late=lambda ended: self._late(attempt, ended),
+        )
+        return attempt
+
+    def _learn(self, attempt: Attempt, options: HandlerOptions) -> None:
+        """Take in the handler's options: at first what its text declares, all of them once it is imported."""
+        attempt.options = options
+        attempt.timeout_seconds = options.timeout_seconds or self._settings.default_timeout_seconds
+        attempt.max_attempts = attempt.claimed.max_attempts or options.max_attempts or self._settings.max_attempts
+
+    def settle_as(self, attempt: Attempt, ended: Ended) -> claims.Outcome:
+        """Return the outcome as it is written."""
+        job = attempt.job
+        decided = self._decide(attempt, ended.outcome)
+        has_started = job.started is not None and not isinstance(ended.outcome, settlement.Unstarted)
+        started_at = self._at(job.started) if has_started and job.started is not None else None
+        ended_at = self._at(job.ended if job.ended is not None else self._monotonic()) if has_started else None
+        return claims.Outcome(
+            action_id=attempt.claimed.id,
+            token=attempt.claimed.token,
+            settlement=decided,
+            started_at=started_at,
+            ended_at=ended_at,
+            entry=settlement.history_entry(
+                attempt.claimed, decided, started_at=started_at, ended_at=ended_at, tick_id=self._tick.id
+            ),
+            max_attempts=attempt.max_attempts,
+            follow_ups=ended.follow_ups,
+        )
+
+    def _decide(self, attempt: Attempt, outcome: Outcome) -> Settlement:
+        return settlement.decide(
+            attempt.claimed,
+            outcome,
+            max_attempts=attempt.max_attempts,
+            policy=retry.policy_of(attempt.claimed.retry_text, attempt.options.retry, self._usual_policy),
+            draw=random.random(),  # noqa: S311 - jitter, no secret
+        )
+
+    def _run(self, attempt: Attempt, job: Job) -> Ended:
+        """Run the handler; whatever it does, an outcome comes of it."""
+        try:
+            handler = self._registry.resolve(attempt.claimed.action_type)
+            self._learn(attempt, handler.options)
+            context, payload = self._context(attempt, job, handler)
+        except UnknownActionType as error:
+            return Ended(settlement.NoHandler(str(error)))
+        except HandlerBroken as error:
+            return Ended(settlement.Failed(str(error)))
+        except (PayloadInvalid, RequestError) as error:
+            return Ended(settlement.Failed(str(error), is_final=True))
+        except (ValueError, OverflowError, RecursionError, ArithmeticError, OSError) as error:
+            return Ended(settlement.Failed(f"the row cannot be read: {type(error).__name__}: {error}", is_final=True))
+        if handler.options.transactional:
+            return self._run_in_transaction(attempt, handler, context, payload)
+        return _call(attempt, handler, context, payload)
+
+    def _context(self, attempt: Attempt, job: Job, handler: Handler) -> tuple[Context, Any]:
+        claimed = attempt.claimed
+        payload = handler.payload.validate_text(claimed.payload_text)
+        state, metadata, history = (
+            None if text is None else json_text.decode(text)
+            for text in (claimed.state_text, claimed.metadata_text, claimed.history_text)
+        )
+        action = claimed.as_action(
+            payload=json_text.decode(claimed.payload_text),
+            state=state,
+            metadata=metadata,
+            history=history,
+            lease_ends=self._tick.lease_expires_at,
+        )
+        assert job.started is not None  # noqa: S101 - the runner has begun it
+        number = claimed.attempts + 1
+        context = Context(
+            action=action,
+            attempt=number,
+            state=state,
+            log=logging.LoggerAdapter(
+                _handler_log, {"action_id": claimed.id, "action_type": claimed.action_type, "attempt": number}
+            ),
+            _monotonic=self._monotonic,
+            _deadline=min(job.started + attempt.timeout_seconds, self._answer_by),
+            _prepare=self._prepare,
+            _is_stopped=lambda: job.is_stopped,
+        )
+        return context, payload
+
+    def _run_in_transaction(self, attempt: Attempt, handler: Handler, context: Context, payload: Any) -> Ended:  # noqa: ANN401 - the handler's own type
+        try:
+            with self._transactions, self._database.connection() as connection, _lent(attempt, connection):
+                if attempt.job.is_stopped:
+                    # Given up, or asked to end, while it waited for its turn: its handler was never called.
+                    return Ended(settlement.Unstarted())
+                context._connection = connection  # noqa: SLF001 - the context's other half
+                token = joined_connection.set(connection)
+                try:
+                    with connection.transaction():
+                        ended = _call(attempt, handler, context, payload)
+                        self._settle_inside(attempt, ended, connection)
+                finally:
+                    joined_connection.reset(token)
+        except _RolledBack as rolled_back:
+            return rolled_back.ended
+        except ClaimLost as error:
+            return Ended(settlement.Failed(str(error)))
+        except (psycopg.Error, ScheduledActionsError) as error:
+            return Ended(settlement.Failed(f"the handler's transaction failed: {describe(error)}"))
+        return Ended(ended.outcome, ended.follow_ups, is_settled=True)
+
+    def _settle_inside(self, attempt: Attempt, ended: Ended, connection: Connection) -> None:
+        if isinstance(ended.outcome, settlement.Failed):
+            raise _RolledBack(ended)
+        # From here on the tick cannot give the attempt up any more: two settlements would race.
+        if not attempt.job.end():
+            raise ClaimLost(attempt.claimed.id)
+        settled = claims.settle(connection, self._tick, [self.settle_as(attempt, ended)], running=None)
+        if attempt.claimed.id not in settled.statuses:
+            raise ClaimLost(attempt.claimed.id)
+
+    def _late(self, attempt: Attempt, ended: Ended) -> None:
+        """Refuse the outcome of a handler that came back after it had been given up; its lock group is free again."""
+        claimed = attempt.claimed
+        log.warning(
+            "action.stale id=%s action_type=%s attempt=%d outcome=%s",
+            claimed.id, claimed.action_type, claimed.attempts + 1, type(ended.outcome).__name__.lower(),
+        )  # fmt: skip
+        if claimed.lock_group is None:
+            return
+        try:
+            with self._database.connection() as connection:
+                claims.end_linger(connection, claimed.id)
+        except (psycopg.Error, ScheduledActionsError) as error:
+            # The hold ends with the lease; the next tick finds it.
+            log.warning("hold.linger_kept id=%s error=%s", claimed.id, describe(error))
+
+
+class _RolledBack(Exception):
+    def __init__(self, ended: Ended) -> None:
+        self.ended = ended
+
+
+def _call(attempt: Attempt, handler: Handler, context: Context, payload: Any) -> Ended:  # noqa: ANN401 - the handler's own type
+    """Call the handler and make an outcome of what it returns or raises: the one place that catches everything."""
+    arguments = (payload, context) if handler.takes_context else (payload,)
+    try:
+        answer = handler.function(*arguments)
+        if handler.is_async:
+            answer = run_coroutine(attempt.job, answer)
+        outcome = _outcome(answer)
+    except RetryAfter as error:
+        return Ended(settlement.Failed(_text(error.reason), retry_after=error.delay))
+    except Fail as error:
+        return Ended(settlement.Failed(_text(error.reason), is_final=True))
+    except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends the attempt, not the process
+        return Ended(settlement.Failed(describe(error)))
+    return Ended(outcome, tuple(context._follow_ups))  # noqa: SLF001 - the context's other half
+
+
+def _outcome(answer: object) -> Outcome:
+    match answer:
+        case None:
+            return settlement.Completed()
+        case Snooze():
+            state = None if answer.state is None else json_text.encode("state", answer.state, limit=RESULT_LIMIT)
+            return settlement.Snoozed(answer.delay, state)
+        case Skip(reason):
+            return settlement.Skipped(_text(reason))
+        case Cancel(reason):
+            return settlement.Cancelled(_text(reason))
+        case _:
+            return settlement.Completed(json_text.encode("result", answer, limit=RESULT_LIMIT))
+
+
+def describe(error: BaseException) -> str:
+    """Return an exception as an error message: its type, its text, and the line it came from."""
+    text = _text(error) or "no message"
+    frames = traceback.extract_tb(error.__traceback__)
+    where = ""
+    if frames and not isinstance(error, ScheduledActionsError | psycopg.Error):
+        last = frames[-1]
+        where = f" ({os.path.basename(last.filename)}:{last.lineno})"  # noqa: PTH119 - a name, no file is touched
+    return f"{type(error).__name__}: {text}{where}"
+
+
+def _text(value: object) -> str:
+    """Return what a value says of itself: a handler may give anything for a reason."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - user code
+        return f"{type(value).__name__} without a text"
+
+
+@contextmanager
+def _lent(attempt: Attempt, connection: Connection) -> Iterator[None]:
+    attempt.connection = connection
+    try:
+        yield
+    finally:
+        attempt.connection = None

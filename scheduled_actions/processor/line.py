@@ -1,0 +1,70 @@
+"""A tick's line to the database, which outlives a lost connection but not the tick's time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from scheduled_actions.errors import DatabaseUnavailable
+from scheduled_actions.store.connection import cut_off
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduled_actions.store.connection import Connection, Database
+
+#: How often a tick tries to reach a database that has gone away under it.
+_RECONNECT_SECONDS = 0.25
+
+Result = TypeVar("Result")
+
+
+class Line:
+    """The tick's connection, made anew when the database goes away under it, until the tick's time is up."""
+
+    def __init__(self, database: Database, monotonic: Callable[[], float], until: float) -> None:
+        self._database = database
+        self._monotonic = monotonic
+        self._until = until
+        self._connection: Connection | None = None
+        #: Whether anything had to be done a second time: then an outcome may have been written by the first.
+        self.was_repeated = False
+        self._has_worked = False
+        self._watchdog = threading.Timer(max(0.0, until - monotonic()), self._cut)
+        self._watchdog.daemon = True
+
+    def __enter__(self) -> Self:
+        self._watchdog.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._watchdog.cancel()
+
+    def do(self, step: Callable[[Connection], Result]) -> Result:
+        """Do one step on the connection; do it again on a new one when the connection was lost.
+
+        The steps of a tick may be repeated: outcomes are fenced, rows of ticks upserted, and what a lost claim took
+        returns with its lease.
+        """
+        while True:
+            try:
+                with self._database.connection() as connection:
+                    self._connection = connection
+                    try:
+                        result = step(connection)
+                    finally:
+                        self._connection = None
+            except DatabaseUnavailable:
+                if not self._has_worked or self._monotonic() + _RECONNECT_SECONDS >= self._until:
+                    raise
+                self.was_repeated = True
+                time.sleep(_RECONNECT_SECONDS)
+            else:
+                self._has_worked = True
+                return result
+
+    def _cut(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            cut_off(connection)

@@ -1,0 +1,219 @@
+"""Runs handlers: a fixed number of threads, each with an event loop of its own when a handler is `async`.
+
+One queue feeds all threads, so that a handler that hangs keeps its own thread and nobody else's work. A thread cannot
+be killed: a handler that outlives its time is abandoned. It is told to stop, its outcome is refused, and its thread
+counts as stuck until it returns.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import threading
+import time
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine
+
+
+class State(Enum):
+    """Where a job stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    #: Its thread reports the outcome.
+    ENDED = "ended"
+    #: Given up: nobody wants its outcome any more.
+    ABANDONED = "abandoned"
+
+
+#: Guards every job's change of state; held for a few instructions at a time.
+_transitions = threading.Lock()
+
+
+class Job:
+    """One start of a handler.
+
+    Args:
+        work: Runs the handler and returns its outcome; must not raise.
+        start_until: On the monotonic clock; later the job is given back unstarted.
+        on_late: Called in the job's thread with the outcome of an abandoned job.
+    """
+
+    __slots__ = ("_stop", "ended", "on_late", "start_until", "started", "state", "task", "work")
+
+    def __init__(self, work: Callable[[Job], Any], *, start_until: float, on_late: Callable[[Any], None]) -> None:
+        self.work = work
+        self.start_until = start_until
+        self.on_late = on_late
+        self.state = State.QUEUED
+        #: When its handler started, on the monotonic clock; None before, and for a job given back.
+        self.started: float | None = None
+        self.ended: float | None = None
+        #: Ends the handler's coroutine, where it is one.
+        self.task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self._stop = False
+
+    def begin(self, now: float) -> bool:
+        """Start the job, unless it was given up while it waited."""
+        with _transitions:
+            if self.state is not State.QUEUED:
+                return False
+            self.state = State.RUNNING
+            self.started = now
+            return True
+
+    def end(self) -> bool:
+        """Claim the job's outcome for its own thread; False when it was given up before."""
+        with _transitions:
+            if self.state is State.ABANDONED:
+                return False
+            self.state = State.ENDED
+            return True
+
+    def abandon(self) -> State | None:
+        """Give the job up; return the state it was in, or None when its outcome is on its way."""
+        with _transitions:
+            if self.state is State.ENDED:
+                return None
+            was, self.state = self.state, State.ABANDONED
+            return was
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the handler was asked to stop."""
+        return self._stop
+
+    def stop(self) -> None:
+        """Ask the handler to stop: `context.should_stop` turns true."""
+        self._stop = True
+
+    def cancel(self) -> None:
+        """Ask the handler to stop, and end its coroutine where it is one."""
+        self._stop = True
+        task = self.task
+        if task is not None:
+            loop, coroutine = task
+            try:
+                loop.call_soon_threadsafe(coroutine.cancel)
+            except RuntimeError:
+                # The loop has just been closed: nothing is left to cancel.
+                return
+
+
+#: The outcome of a job that was given back because its time to start had passed.
+UNSTARTED = object()
+
+
+class Runner:
+    """The threads of one process.
+
+    Args:
+        concurrency: Handlers at once, all ticks of the process together.
+        monotonic: Seconds that never go back.
+    """
+
+    def __init__(self, concurrency: int, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.concurrency = concurrency
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._jobs: queue.SimpleQueue[tuple[Job, queue.SimpleQueue[tuple[Job, Any]]]] = queue.SimpleQueue()
+        self._threads = 0
+        self._stuck = 0
+
+    @property
+    def stuck(self) -> int:
+        """Threads whose handler was abandoned and has not returned."""
+        return self._stuck
+
+    @property
+    def capacity(self) -> int:
+        """Threads that can still work."""
+        return self.concurrency - self._stuck
+
+    def submit(self, jobs: list[Job], results: queue.SimpleQueue[tuple[Job, Any]]) -> None:
+        """Start jobs as threads come free; each outcome is put into `results`."""
+        for job in jobs:
+            self._jobs.put((job, results))
+        wanted = min(self.concurrency, self._threads + len(jobs))
+        while self._threads < wanted:
+            with self._lock:
+                self._threads += 1
+                number = self._threads
+            threading.Thread(target=self._serve, name=f"scheduled-actions-{number}", daemon=True).start()
+
+    def abandon(self, job: Job) -> bool:
+        """Give a job up and ask its handler to stop; False when it has just ended, and its outcome is on its way."""
+        was = job.abandon()
+        if was is None:
+            return False
+        if was is State.RUNNING:
+            with self._lock:
+                self._stuck += 1
+        job.cancel()
+        return True
+
+    def _serve(self) -> None:
+        loops = _Loop()
+        while True:
+            job, results = self._jobs.get()
+            now = self._monotonic()
+            if now >= job.start_until or job.is_stopped:
+                if job.end():
+                    results.put((job, UNSTARTED))
+                continue
+            if not job.begin(now):
+                continue
+            # A context of its own: what one handler sets, the next one does not find.
+            outcome = contextvars.Context().run(_call, job, loops)
+            job.ended = self._monotonic()
+            if job.end():
+                results.put((job, outcome))
+            else:
+                with self._lock:
+                    self._stuck -= 1
+                job.on_late(outcome)
+
+
+def _call(job: Job, loops: _Loop) -> Any:  # noqa: ANN401 - outcomes are the processor's
+    current_loop.set(loops)
+    return job.work(job)
+
+
+class _Loop:
+    """The event loop of one thread, made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+
+    def run(self, job: Job, coroutine: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - what the handler returns
+        import asyncio  # noqa: PLC0415 - thirty milliseconds of a cold start that most projects do not need
+
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+
+        async def cancellable() -> Any:  # noqa: ANN401 - what the handler returns
+            task = asyncio.current_task()
+            assert task is not None  # noqa: S101 - a coroutine that runs has a task
+            job.task = (asyncio.get_running_loop(), task)
+            if job.is_stopped:
+                task.cancel()
+            return await coroutine
+
+        try:
+            # The loop's own context would outlive the handler.
+            return self._runner.run(cancellable(), context=contextvars.copy_context())
+        finally:
+            job.task = None
+
+
+#: The loop of the thread that runs the present handler.
+current_loop: contextvars.ContextVar[_Loop] = contextvars.ContextVar("current_loop")
+
+
+def run_coroutine(job: Job, coroutine: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - what the handler returns
+    """Run a handler's coroutine to its end on the present thread's own loop; return what it returns."""
+    return current_loop.get().run(job, coroutine)

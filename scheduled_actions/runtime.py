@@ -1,0 +1,151 @@
+"""The parts of one project put together: what a process needs to schedule and to process."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from scheduled_actions import config as configuration
+from scheduled_actions.errors import NotConfigured
+from scheduled_actions.maintenance import Maintenance
+from scheduled_actions.processor import Processor
+from scheduled_actions.registry import Registry
+from scheduled_actions.scheduler import Scheduler
+from scheduled_actions.store.connection import Database
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduled_actions.config import Config
+    from scheduled_actions.local_postgres import LocalPostgres
+
+
+class Runtime:
+    """A project's parts, each made when it is first needed.
+
+    Args:
+        config: Settings and secrets.
+        registry: Handlers; None: the project's generated registry.
+    """
+
+    def __init__(self, config: Config, *, registry: Registry | None = None) -> None:
+        self.config = config
+        self._given_registry = registry
+        self._local: LocalPostgres | None = None
+        self._lock = threading.Lock()
+
+    @cached_property
+    def registry(self) -> Registry:
+        """The handlers of this build."""
+        return self._given_registry or Registry.load(self.config.project)
+
+    @cached_property
+    def database(self) -> Database:
+        """The way to the project's database."""
+        return Database(
+            self.find_dsn,
+            keep=self.config.settings.concurrency // 2 + 4,
+            is_direct=self.config.settings.database_direct,
+        )
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        """Schedules, reads and changes actions."""
+        return Scheduler(self.database, self.registry, self.config.settings)
+
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """Rescues and prunes."""
+        return Maintenance(self.database, self.registry, self.config.settings)
+
+    @cached_property
+    def processor(self) -> Processor:
+        """Ticks."""
+        return Processor(
+            database=self.database,
+            registry=self.registry,
+            settings=self.config.settings,
+            maintenance=self.maintenance,
+            prepare=self.scheduler.prepare,
+        )
+
+    def find_dsn(self) -> str:
+        """Return the data source name: `DATABASE_URL`, or the embedded Postgres, started when it does not run.
+
+        Raises:
+            NotConfigured: `DATABASE_URL` is unset where an embedded database would be a mistake.
+        """
+        url = self.config.database_url.reveal()
+        if url:
+            return url
+        if self.config.is_production:
+            raise NotConfigured(
+                "DATABASE_URL",
+                "a postgresql:// address; the embedded Postgres is for development, not for Vercel or production",
+            )
+        from scheduled_actions import local_postgres  # noqa: PLC0415 - only where there is no DATABASE_URL
+
+        with self._lock:
+            if self._local is None:
+                self._local = local_postgres.attach(self.config.project / ".scheduled_actions")
+            return self._local.dsn
+
+    def close(self) -> None:
+        """Close the connections and leave the embedded Postgres; the last to leave stops it."""
+        self.database.close()
+        with self._lock:
+            local, self._local = self._local, None
+        if local is not None:
+            local.close()
+
+
+_current: Runtime | None = None
+_current_lock = threading.Lock()
+
+
+def current() -> Runtime:
+    """Return the process's runtime: the project of the working directory unless `use` said otherwise.
+
+    Raises:
+        ConfigInvalid: The project's settings cannot be used.
+    """
+    global _current  # noqa: PLW0603 - one runtime a process
+    with _current_lock:
+        if _current is None:
+            _current = Runtime(configuration.load())
+        return _current
+
+
+def use(runtime: Runtime | None) -> Runtime | None:
+    """Make `runtime` the process's own, or forget it; return the one before."""
+    global _current
+    with _current_lock:
+        before, _current = _current, runtime
+        return before
+
+
+def for_project(project: Path) -> Runtime:
+    """Return a new runtime of a project directory."""
+    return Runtime(configuration.load(project))
+
+
+def stop_on_sigterm() -> None:
+    """On SIGTERM start nothing more, then do what was to be done before; nothing outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.getsignal(signal.SIGTERM)
+
+    def stop(number: int, frame: object) -> None:
+        runtime = _current
+        if runtime is not None and "processor" in runtime.__dict__:
+            runtime.processor.stop()
+        if callable(before):
+            before(number, frame)  # type: ignore[arg-type]  # a frame, as signal hands it over
+        elif before == signal.SIG_DFL:
+            raise SystemExit(128 + number)
+
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGTERM, stop)

@@ -1,0 +1,369 @@
+"""Scheduling, reading and changing actions: what application code calls."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import psycopg
+
+from scheduled_actions import arguments, json_text
+from scheduled_actions.action import RESULT_LIMIT, Action, Scheduled, Status
+from scheduled_actions.errors import (
+    ActionLocked,
+    InvalidArgument,
+    NotYetBuilt,
+    UnknownAction,
+    WrongStatus,
+)
+from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
+from scheduled_actions.new_action import arguments_of
+from scheduled_actions.store import actions as store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from scheduled_actions.config import Settings
+    from scheduled_actions.handler import RetryPolicy
+    from scheduled_actions.new_action import NewAction
+    from scheduled_actions.registry import Registry
+    from scheduled_actions.store.connection import Connection, Database
+
+#: The connection of the transactional handler that is running in this context: what it schedules joins its transaction.
+joined_connection: ContextVar[Connection | None] = ContextVar("joined_connection", default=None)
+
+
+class Scheduler:
+    """Actions of one project.
+
+    Args:
+        database: Where the tables are.
+        registry: Validates payloads at the caller's desk.
+        settings: The dedup window where neither call nor handler says one.
+    """
+
+    def __init__(self, database: Database, registry: Registry, settings: Settings) -> None:
+        self._database = database
+        self._registry = registry
+        self._settings = settings
+
+    def schedule_action(self, new: NewAction, *, connection: psycopg.Connection[Any] | None = None) -> Scheduled:
+        """Put one action in the table, or merge it into one that waits.
+
+        Raises:
+            RequestError: Unknown type, payload the handler's model refuses, or an argument out of range.
+            DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
+        """
+        row = self._row(new)
+        with self._borrowed(connection) as borrowed:
+            return store.schedule(borrowed, row)
+
+    def schedule_actions(
+        self, new_actions: Sequence[NewAction | Mapping[str, Any]], *, connection: psycopg.Connection[Any] | None = None
+    ) -> list[Scheduled]:
+        """Put many actions in the table in one round trip: all of them, or none. Answered in their order.
+
+        Raises:
+            RequestError: As `schedule_action`; the message names the position of the one refused.
+            DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
+        """
+        rows = [self._element(position, new) for position, new in enumerate(new_actions)]
+        if not rows:
+            return []
+        with self._borrowed(connection) as borrowed:
+            return store.schedule_many(borrowed, rows)
+
+    def prepare(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+        """Return a follow-up, validated, as one element of the SQL function `schedule_actions`."""
+        return self._row({"action_type": action_type, "payload": payload, **options})
+
+    def get_action(self, action_id: UUID | str, *, team_id: str | None = None) -> Action:
+        """Return one action.
+
+        Raises:
+            UnknownAction: There is none of that id (in that team).
+        """
+        wanted = arguments.check_id(action_id)
+        with self._borrowed(None) as borrowed:
+            found = store.get(borrowed, wanted, team_id=team_id)
+        if found is None:
+            raise UnknownAction(action_id)
+        return found
+
+    def list_actions(
+        self,
+        *,
+        status: str | None = None,
+        action_type: str | None = None,
+        team_id: str | None = None,
+        lock_group: str | None = None,
+        scheduled_from: datetime | None = None,
+        scheduled_to: datetime | None = None,
+        q: str | None = None,
+        cursor: UUID | str | None = None,
+        limit: int = 100,
+    ) -> list[Action]:
+        """Return the newest actions that match every filter given.
+
+        Args:
+            status: One of the statuses.
+            action_type: Exactly this type.
+            team_id: Of this team only.
+            lock_group: Of this lock group only.
+            scheduled_from: `scheduled_at` is this instant or later; aware.
+            scheduled_to: `scheduled_at` is before this instant; aware.
+            q: Part of the type, the dedup key or the lock group, or the beginning of the id.
+            cursor: The id of the last action of the page before.
+            limit: 1 to 100.
+
+        Raises:
+            InvalidArgument: A filter cannot be.
+        """
+        if not 1 <= limit <= 100:  # noqa: PLR2004 - said in the message
+            raise InvalidArgument("limit", limit, "between 1 and 100")
+        with self._borrowed(None) as borrowed:
+            return store.find(
+                borrowed,
+                status=arguments.check_status(status),
+                action_type=arguments.check_text("action_type", action_type),
+                team_id=arguments.check_text("team_id", team_id),
+                lock_group=arguments.check_text("lock_group", lock_group),
+                scheduled_from=arguments.check_aware("scheduled_from", scheduled_from),
+                scheduled_to=arguments.check_aware("scheduled_to", scheduled_to),
+                q=arguments.check_text("q", q),
+                before=None if cursor is None else arguments.check_id(cursor),
+                limit=limit,
+            )
+
+    def update_action(
+        self,
+        action_id: UUID | str,
+        *,
+        payload: Any = None,  # noqa: ANN401 - any model
+        scheduled_at: datetime | timedelta | None = None,
+        timezone: str | None = None,
+        priority: int | None = None,
+        max_attempts: int | None = None,
+        retry: RetryPolicy | Mapping[str, Any] | Sequence[float] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        by: str | None = None,
+        team_id: str | None = None,
+        edit_lock_seconds: int | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Action:
+        """Change what is given of a pending action; return it as it is now.
+
+        Args:
+            action_id: Which.
+            payload: The whole new payload; validated like a new one.
+            scheduled_at: As for `schedule_action`.
+            timezone: Of a naive `scheduled_at`.
+            priority: The lower number goes first.
+            max_attempts: The first included.
+            retry: The policy for this action alone.
+            metadata: Replaces what was there.
+            by: Who changes it, for the history.
+            team_id: Only within this team.
+            edit_lock_seconds: Refuse when it is due sooner; None: code decides for itself.
+            connection: Joins the caller's own transaction.
+
+        Raises:
+            UnknownAction: There is none of that id (in that team).
+            WrongStatus: It is not pending.
+            ActionLocked: It is due within `edit_lock_seconds`.
+            RequestError: A new value cannot be; nothing was changed.
+        """
+        wanted = arguments.check_id(action_id)
+        with self._borrowed(connection) as borrowed:
+            text = None
+            if payload is not None:
+                found = store.get(borrowed, wanted, team_id=team_id)
+                if found is None:
+                    raise UnknownAction(action_id)
+                text = self._registry.resolve(found.action_type).payload.prepare(payload)
+            at, delay = arguments.check_when(scheduled_at, timezone)
+            changes: dict[str, Any] = {
+                "payload": text,
+                "scheduled_at": at,
+                "delay": delay,
+                "priority": _priority(priority),
+                "max_attempts": _max_attempts(max_attempts),
+                "retry": arguments.retry_text(retry),
+                "metadata": arguments.document_text("metadata", metadata),
+            }
+            named = sorted(
+                {"scheduled_at" if name == "delay" else name for name, one in changes.items() if one is not None}
+            )
+            updated = store.update(
+                borrowed,
+                wanted,
+                {
+                    **changes,
+                    "by": arguments.check_text("by", by),
+                    "team_id": team_id,
+                    "edit_lock_seconds": edit_lock_seconds,
+                    "changes": json_text.encode("changes", named, limit=RESULT_LIMIT),
+                },
+            )
+            return updated or self._refuse(borrowed, wanted, team_id, edit_lock_seconds, wanted_status="pending")
+
+    def cancel_action(
+        self,
+        action_id: UUID | str,
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+        also_running: bool = True,
+        team_id: str | None = None,
+        edit_lock_seconds: int | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Action:
+        """Cancel a waiting action; ask a running one to stop, after which it is not retried. Return it as it is now.
+
+        Raises:
+            UnknownAction: There is none of that id (in that team).
+            WrongStatus: It has ended.
+            ActionLocked: It is due within `edit_lock_seconds`.
+        """
+        wanted = arguments.check_id(action_id)
+        with self._borrowed(connection) as borrowed:
+            cancelled = store.cancel(
+                borrowed,
+                wanted,
+                by=arguments.check_text("by", by),
+                reason=arguments.check_text("reason", reason),
+                also_running=also_running,
+                team_id=team_id,
+                edit_lock_seconds=edit_lock_seconds,
+            )
+            return cancelled or self._refuse(
+                borrowed, wanted, team_id, edit_lock_seconds, wanted_status="pending or no_action"
+            )
+
+    def retry_action(
+        self,
+        action_id: UUID | str,
+        *,
+        by: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Action:
+        """Make a failed, cancelled or skipped action pending again, its attempts back to zero; return it.
+
+        Raises:
+            UnknownAction: There is none of that id (in that team).
+            WrongStatus: It is none of these.
+        """
+        wanted = arguments.check_id(action_id)
+        with self._borrowed(connection) as borrowed:
+            pending = store.retry(borrowed, wanted, by=arguments.check_text("by", by), team_id=team_id)
+            return pending or self._refuse(
+                borrowed, wanted, team_id, None, wanted_status="failed, cancelled or skipped"
+            )
+
+    def counts(self, *, team_id: str | None = None) -> dict[str, int]:
+        """Return how many actions stand in each status, and how many are due."""
+        with self._borrowed(None) as borrowed:
+            return store.counts(borrowed, team_id=team_id)
+
+    def _refuse(
+        self,
+        connection: Connection,
+        action_id: UUID,
+        team_id: str | None,
+        edit_lock_seconds: int | None,
+        *,
+        wanted_status: str,
+    ) -> Action:
+        found = store.get(connection, action_id, team_id=team_id)
+        if found is None:
+            raise UnknownAction(action_id)
+        if edit_lock_seconds is not None and found.status is Status.PENDING and "pending" in wanted_status:
+            raise ActionLocked(action_id, edit_lock_seconds)
+        raise WrongStatus(action_id, found.status, wanted_status)
+
+    def _element(self, position: int, new: NewAction | Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return self._row(new)
+        except Exception as error:
+            error.add_note(f"in new_actions[{position}]")
+            raise
+
+    def _row(self, new: NewAction | Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments given of the SQL function: each checked, documents as JSON text."""
+        given = arguments_of(new)
+        action_type, payload = given.pop("action_type"), given.pop("payload")
+        handler = self._registry.resolve(action_type)
+        is_gathered = given.get("dedup_mode") == "append"
+        row = {"action_type": action_type, "payload": handler.payload.prepare(payload, gathered=is_gathered)}
+        for name, value in given.items():
+            if name not in _CHECKS:
+                raise NotYetBuilt(name)
+            row |= _CHECKS[name](value, given)
+        # Said here, the window need not be looked up by the SQL function; without a key none matters.
+        if "dedup_window" not in given and ("dedup_key" in given or '"entity_id"' in row["payload"]):
+            window = handler.options.dedup_window
+            row["dedup_window"] = self._settings.deduplication.window_seconds if window is None else window
+        return row
+
+    @contextmanager
+    def _borrowed(self, connection: psycopg.Connection[Any] | None) -> Iterator[Connection]:
+        """Lend the caller's connection, the one of the transactional handler that is running, or one of our own."""
+        if connection is not None:
+            if not isinstance(connection, psycopg.Connection):
+                raise InvalidArgument("connection", type(connection).__name__, "a psycopg 3 Connection")
+            yield connection
+            return
+        joined = joined_connection.get()
+        if joined is not None:
+            yield joined
+            return
+        with self._database.connection() as own:
+            yield own
+
+
+def _priority(value: int | None) -> int | None:
+    return arguments.check_integer("priority", value, least=-32768, most=32767)
+
+
+def _max_attempts(value: int | None) -> int | None:
+    return arguments.check_integer("max_attempts", value, least=1, most=MAX_ATTEMPTS_LIMIT)
+
+
+def _when(value: datetime | timedelta, given: Mapping[str, Any]) -> dict[str, Any]:
+    at, delay = arguments.check_when(value, given.get("timezone"))
+    return {"scheduled_at": at} if delay is None else {"delay": delay.total_seconds()}
+
+
+def _timezone(value: str, _: Mapping[str, Any]) -> dict[str, Any]:
+    arguments.check_timezone(value)
+    return {}
+
+
+def _text(name: str, longest: int | None = None) -> _Check:
+    return lambda value, _: {name: arguments.check_text(name, value, longest=longest)}
+
+
+_Check: TypeAlias = "Callable[[Any, Mapping[str, Any]], dict[str, Any]]"
+
+#: How each argument of `schedule_action` is checked, and what the SQL function takes for it.
+_CHECKS: dict[str, _Check] = {
+    "scheduled_at": _when,
+    "timezone": _timezone,
+    "team_id": _text("team_id", 255),
+    "priority": lambda value, _: {"priority": _priority(value)},
+    "max_attempts": lambda value, _: {"max_attempts": _max_attempts(value)},
+    "retry": lambda value, _: {"retry": arguments.retry_text(value)},
+    "lock_group": _text("lock_group", 255),
+    "lock_group_blocks": lambda value, _: {"lock_group_blocks": bool(value)},
+    "dedup_key": _text("dedup_key", 512),
+    "dedup_window": lambda value, _: {"dedup_window": arguments.check_window(value)},
+    "dedup_mode": lambda value, _: {"dedup_mode": arguments.check_mode(value)},
+    "target": lambda value, _: {"target": arguments.target_text(value)},
+    "user_id": _text("user_id"),
+    "metadata": lambda value, _: {"metadata": arguments.document_text("metadata", value)},
+    "created_by": _text("created_by"),
+}

@@ -1,0 +1,100 @@
+"""What a value of the settings may be: one check per kind of value."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+#: Returns the value as it is kept; raises ValueError with what would be right. The environment gives texts.
+Check: TypeAlias = Callable[[Any], Any]
+
+#: As many stars as routing matches without effort.
+_STARS_MOST = 8
+_YEAR_SECONDS = 86400.0 * 366
+
+
+def number(least: float, most: float = _YEAR_SECONDS, *, above: bool = False) -> Check:
+    """Return a check for a number between the bounds; with `above` the lower one is excluded."""
+    expected = f"should be a number {'above' if above else 'from'} {least:g}{'' if above else ' up'}, at most {most:g}"
+
+    def check(value: Any) -> float:  # noqa: ANN401 - it is what is judged
+        try:
+            number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+        except (ValueError, OverflowError):
+            number = math.nan
+        if not (least < number <= most if above else least <= number <= most):
+            raise ValueError(expected)
+        return int(number) if number.is_integer() else number
+
+    return check
+
+
+def whole_number(least: int, most: int) -> Check:
+    """Return a check for a whole number between the bounds, both included."""
+
+    def check(value: Any) -> int:  # noqa: ANN401 - it is what is judged
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        is_digits = isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value.strip())
+        if not (is_whole or is_digits) or not least <= int(value) <= most:
+            message = f"should be a whole number from {least} to {most}"
+            raise ValueError(message)
+        return int(value)
+
+    return check
+
+
+def flag(value: Any) -> bool:  # noqa: ANN401 - it is what is judged
+    """Return the truth of a value."""
+    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    known = value if isinstance(value, bool) else words.get(value.strip().lower()) if isinstance(value, str) else None
+    if known is None:
+        message = "should be true or false"
+        raise ValueError(message)
+    return known
+
+
+def one_of(*words: str) -> Check:
+    """Return a check for one of the words."""
+
+    def check(value: Any) -> str:  # noqa: ANN401 - it is what is judged
+        if value not in words:
+            message = f"should be {' or '.join(words)}"
+            raise ValueError(message)
+        return str(value)
+
+    return check
+
+
+def text(value: Any) -> str:  # noqa: ANN401 - it is what is judged
+    """Return a text."""
+    if not isinstance(value, str):
+        message = "should be a text"
+        raise ValueError(message)  # noqa: TRY004 - every check raises the same
+    return value
+
+
+def variable(value: Any) -> str:  # noqa: ANN401 - it is what is judged
+    """Return the name of an environment variable."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        message = "should be the name of an environment variable"
+        raise ValueError(message)
+    return value
+
+
+def event_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - it is what is judged
+    """Return the patterns of an endpoint."""
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= 100:  # noqa: PLR2004 - said in the message
+        message = "should be a list of 1 to 100 patterns"
+        raise ValueError(message)
+    for pattern in value:
+        entity, _, verb = pattern.partition(":") if isinstance(pattern, str) else ("", "", "")
+        is_whole = entity and verb and len(pattern) <= 200 and pattern.split() == [pattern]  # noqa: PLR2004 - said below
+        if not is_whole or pattern.count("*") > _STARS_MOST:
+            message = (
+                f"should be entity:verb, at most 200 characters and {_STARS_MOST} stars, no spaces "
+                f"(task:created, task:* or *:*), which {pattern!r} is not"
+            )
+            raise ValueError(message)
+    return tuple(value)

@@ -1,0 +1,1 @@
+"""The database: connections, migrations, and one statement a file."""

@@ -1,0 +1,274 @@
+"""Actions in the table: schedule, read, change. Every function takes the connection: it can be the caller's own."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg.types.datetime import TimestamptzLoader
+from psycopg.types.json import set_json_loads
+
+from scheduled_actions.action import Action, Scheduled, Status
+from scheduled_actions.errors import RequestError
+from scheduled_actions.store.statements import run, statement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from psycopg.abc import Buffer
+
+    from scheduled_actions.store.connection import Connection
+
+#: The JSON texts of a new action; the database parses them.
+_DOCUMENTS = frozenset({"payload", "retry", "target", "metadata"})
+
+
+#: The arguments of `schedule_action.sql` where the caller gives none.
+_NOTHING_GIVEN: dict[str, Any] = {
+    "scheduled_at": None,
+    "delay": None,
+    "team_id": None,
+    "priority": 0,
+    "max_attempts": None,
+    "retry": None,
+    "lock_group": None,
+    "lock_group_blocks": False,
+    "dedup_key": None,
+    "dedup_window": None,
+    "dedup_mode": "latest",
+    "target": None,
+    "user_id": None,
+    "metadata": None,
+    "created_by": None,
+}
+
+
+class RefusedByDatabase(RequestError):
+    """The SQL function found an argument that cannot be; its message names it."""
+
+    code = "refused_by_database"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+
+def schedule(connection: Connection, new: dict[str, Any]) -> Scheduled:
+    """Put one action in the table, or merge it into one that waits.
+
+    Args:
+        connection: Its transaction, if any, decides whether the action ever was.
+        new: The arguments given of the SQL function; documents as JSON text; `delay` in seconds or `scheduled_at`.
+
+    Raises:
+        RequestError: An argument cannot be what it is; in a transaction of the caller's nothing was changed either.
+    """
+    try:
+        with _savepoint(connection):
+            row = run(connection, "schedule_action", _NOTHING_GIVEN | new).fetchone()
+    except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
+        raise refused(error) from error
+    assert row is not None  # noqa: S101 - the function always answers one row
+    return Scheduled(*row)
+
+
+def schedule_many(connection: Connection, new_actions: Sequence[Mapping[str, Any]]) -> list[Scheduled]:
+    """Put many actions in the table in one round trip; answered in their order.
+
+    Args:
+        connection: Its transaction, if any, decides whether the actions ever were.
+        new_actions: As `elements_text` takes them.
+
+    Raises:
+        RequestError: One of them cannot be; then none was scheduled.
+    """
+    try:
+        with _savepoint(connection):
+            rows = run(connection, "schedule_actions", {"new_actions": elements_text(new_actions)}).fetchall()
+    except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
+        raise refused(error) from error
+    return [Scheduled(*row) for row in rows]
+
+
+def elements_text(new_actions: Sequence[Mapping[str, Any]]) -> str:
+    """Return new actions as the JSON array that the SQL function `schedule_actions` takes.
+
+    What is not given stays out of it. Documents are JSON text already and are put in as they are.
+    """
+    return f"[{','.join([_element(new) for new in new_actions])}]"
+
+
+def _element(new: Mapping[str, Any]) -> str:
+    parts = [f'"{name}":{value if name in _DOCUMENTS else _json(value)}' for name, value in new.items()]
+    return f"{{{','.join(parts)}}}"
+
+
+def _json(value: object) -> str:
+    # Most texts are plain names: quoting those by hand takes a tenth of the time.
+    if type(value) is str and _PLAIN.fullmatch(value):
+        return f'"{value}"'
+    return json.dumps(value, default=_as_text)
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9 ._:@/-]*")
+
+
+def _as_text(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def refused(error: psycopg.Error) -> RequestError:
+    """Return the database's refusal of an argument as our own error, without the statement around it."""
+    return RefusedByDatabase(error.diag.message_primary or "the database refused an argument")
+
+
+def _savepoint(connection: Connection) -> Any:  # noqa: ANN401 - psycopg's own context managers
+    """Return what keeps a refusal from spoiling the caller's transaction; nothing where there is none."""
+    if connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
+        return connection.transaction()
+    return _Nothing()
+
+
+class _Nothing:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+
+def get(connection: Connection, action_id: UUID, *, team_id: str | None = None) -> Action | None:
+    """Return one action; None when there is none of that id (in that team)."""
+    row = _read(connection, "get_action", {"id": action_id, "team_id": team_id}).fetchone()
+    return None if row is None else _action(row)
+
+
+def find(
+    connection: Connection,
+    *,
+    status: Status | None = None,
+    action_type: str | None = None,
+    team_id: str | None = None,
+    lock_group: str | None = None,
+    scheduled_from: datetime | None = None,
+    scheduled_to: datetime | None = None,
+    q: str | None = None,
+    before: UUID | None = None,
+    limit: int = 100,
+) -> list[Action]:
+    """Return the newest actions that match every filter, at most `limit`, those with ids below `before`."""
+    parameters = {
+        "status": status,
+        "action_type": action_type,
+        "team_id": team_id,
+        "lock_group": lock_group,
+        "scheduled_from": scheduled_from,
+        "scheduled_to": scheduled_to,
+        "q": q,
+        "before": before,
+        "limit": limit,
+    }
+    return [_action(row) for row in _read(connection, "list_actions", parameters)]
+
+
+def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) -> Action | None:
+    """Change a pending action; None when it is not pending, not there, or locked.
+
+    Args:
+        connection: Its transaction, if any, decides whether the change ever was.
+        action_id: Which.
+        changes: What `update_action.sql` names; documents as JSON text.
+    """
+    row = _read(connection, "update_action", {"id": action_id, **changes}).fetchone()
+    return None if row is None else _action(row)
+
+
+def cancel(
+    connection: Connection,
+    action_id: UUID,
+    *,
+    by: str | None,
+    reason: str | None,
+    also_running: bool,
+    team_id: str | None,
+    edit_lock_seconds: int | None,
+) -> Action | None:
+    """Cancel a waiting action, or ask a running one to stop; None when it has ended, is not there, or is locked."""
+    row = _read(
+        connection,
+        "cancel_action",
+        {
+            "id": action_id,
+            "by": by,
+            "reason": reason,
+            "also_running": also_running,
+            "team_id": team_id,
+            "edit_lock_seconds": edit_lock_seconds,
+        },
+    ).fetchone()
+    return None if row is None else _action(row)
+
+
+def retry(connection: Connection, action_id: UUID, *, by: str | None, team_id: str | None) -> Action | None:
+    """Make a failed, cancelled or skipped action pending again; None when it is none of these or not there."""
+    row = _read(connection, "retry_action", {"id": action_id, "by": by, "team_id": team_id}).fetchone()
+    return None if row is None else _action(row)
+
+
+def counts(connection: Connection, *, team_id: str | None = None) -> dict[str, int]:
+    """Return how many actions stand in each status, and how many are `due` (counted to 10,000)."""
+    found = dict(run(connection, "count_by_status", {"team_id": team_id}).fetchall())
+    return {status.value: found.get(status.value, 0) for status in Status} | {"due": due(connection)}
+
+
+def due(connection: Connection) -> int:
+    """Return how many actions are due, counted to 10,000."""
+    row = run(connection, "remaining").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _read(
+    connection: psycopg.Connection[Any], name: str, parameters: Mapping[str, Any]
+) -> psycopg.Cursor[tuple[Any, ...]]:
+    """Run a statement that returns whole actions: one unreadable value must not hide the rest."""
+    cursor = connection.cursor(row_factory=tuple_row)
+    cursor.adapters.register_loader("timestamptz", _AnyInstant)
+    set_json_loads(_any_document, cursor)
+    return cursor.execute(statement(name), parameters)
+
+
+class _AnyInstant(TimestamptzLoader):
+    """Reads `-infinity` and `infinity`, which SQL can hold and a datetime cannot, as the first and the last instant."""
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            # The session's time zone is the server's own business.
+            return super().load(data).astimezone(UTC)
+        except (psycopg.DataError, OverflowError):
+            return _FIRST if bytes(data).startswith(b"-") or bytes(data).endswith(b"BC") else _LAST
+
+
+_FIRST = datetime.min.replace(tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)
+
+
+def _any_document(text: str | bytes) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return {"unreadable": f"{type(error).__name__}: stored JSON that Python cannot read"}
+
+
+def _action(row: Sequence[Any]) -> Action:
+    values = dict(zip(_FIELDS, row, strict=True))
+    values["status"] = Status(values["status"])
+    values["history"] = tuple(values["history"])
+    return Action(**values)
+
+
+#: The columns that the reading statements return, in their order: the fields of an action.
+_FIELDS = tuple(Action.__dataclass_fields__)

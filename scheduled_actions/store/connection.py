@@ -1,0 +1,218 @@
+"""Connections: a few kept open, each handed to one user at a time.
+
+A pool with threads of its own would be frozen with a serverless function and would sleep through a database's return;
+this one connects when asked, so that the first call after an outage already succeeds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
+
+from scheduled_actions.errors import DatabaseUnavailable, SchemaOutdated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+log = logging.getLogger("scheduled_actions")
+
+#: A kept connection that has been idle longer is asked for a sign of life before it is used.
+_TRUSTED_IDLE_SECONDS = 30.0
+
+#: What makes a vanished server an error within seconds instead of a wait without end. The caller's own values win.
+_CONNECT_DEFAULTS = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+    "client_encoding": "UTF8",
+}
+
+
+class Database:
+    """The way to one database.
+
+    Args:
+        find_dsn: Gives the data source name; asked when the first connection is made, in the process that makes it.
+        keep: How many idle connections are kept; more may be open at once.
+        is_direct: No pooler stands between, so statements may be prepared by name.
+    """
+
+    def __init__(self, find_dsn: Callable[[], str], *, keep: int = 4, is_direct: bool = False) -> None:
+        self._find_dsn = find_dsn
+        self._keep = keep
+        self._is_direct = is_direct
+        self._lock = threading.Lock()
+        self._idle: list[tuple[Connection, float]] = []
+        self._pid = os.getpid()
+
+    def connect(self) -> Connection:
+        """Return a new connection in autocommit mode; the caller closes it.
+
+        Raises:
+            DatabaseUnavailable: The server cannot be reached or refuses the login.
+        """
+        try:
+            conninfo = make_conninfo(**{**_CONNECT_DEFAULTS, **conninfo_to_dict(self._find_dsn())})  # type: ignore[arg-type]  # conninfo_to_dict gives int | str | None
+            return psycopg.connect(conninfo, autocommit=True, prepare_threshold=5 if self._is_direct else None)
+        except psycopg.ProgrammingError:
+            # psycopg repeats the data source name, password and all, in this message.
+            raise DatabaseUnavailable("DATABASE_URL is not a valid connection string") from None
+        except psycopg.OperationalError as error:
+            raise unavailable(error) from None
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Lend a connection in autocommit mode; it is kept for the next user unless it broke.
+
+        Raises:
+            DatabaseUnavailable: The server cannot be reached, or the connection was lost while it was used.
+            SchemaOutdated: A table or function of this package is missing.
+        """
+        connection = self._take()
+        try:
+            yield connection
+        except psycopg.OperationalError as error:
+            if is_connection_failure(error):
+                connection.close()
+                raise unavailable(error) from error
+            raise
+        except (
+            psycopg.errors.UndefinedTable,
+            psycopg.errors.UndefinedFunction,
+            psycopg.errors.UndefinedColumn,
+        ) as error:
+            raise SchemaOutdated(0, LATEST_KNOWN) from error
+        finally:
+            self._give_back(connection)
+
+    def close(self) -> None:
+        """Close the idle connections; the database can be used again afterwards."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection, _ in idle:
+            connection.close()
+
+    def _take(self) -> Connection:
+        while True:
+            with self._lock:
+                if self._pid != os.getpid():
+                    # After a fork the sockets belong to the parent: forget them without saying goodbye to the server.
+                    self._idle, self._pid = [], os.getpid()
+                kept = self._idle.pop() if self._idle else None
+            if kept is None:
+                return self.connect()
+            connection, since = kept
+            if _is_alive(connection, idle_seconds=time.monotonic() - since):
+                return connection
+            connection.close()
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.closed or connection.broken:
+            connection.close()
+            return
+        if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            connection.close()
+            return
+        # A handler in a transaction of its own may have asked for dicts.
+        connection.row_factory = tuple_row
+        with self._lock:
+            if len(self._idle) < self._keep and self._pid == os.getpid():
+                self._idle.append((connection, time.monotonic()))
+                return
+        connection.close()
+
+
+#: The newest migration this code was written for; kept in step by a test.
+LATEST_KNOWN = 1
+
+
+def is_connection_failure(error: psycopg.Error) -> bool:
+    """Tell whether the connection itself failed, rather than the statement on it."""
+    state = error.sqlstate
+    return state is None or state[:2] in {"08", "57"} or state == "53300"
+
+
+def unavailable(error: psycopg.Error) -> DatabaseUnavailable:
+    """Return the failure as our own error, in words that name no address, user or password."""
+    text = str(error).lower()
+    for sign, reason in _REASONS.items():
+        if sign in text:
+            return DatabaseUnavailable(reason)
+    return DatabaseUnavailable(f"{type(error).__name__}{f' ({error.sqlstate})' if error.sqlstate else ''}")
+
+
+def cut_off(connection: Connection) -> None:
+    """End another thread's connection: its statement fails, the server rolls its transaction back.
+
+    The socket is shut down rather than closed: its number must not be reused while the other thread waits on it.
+    """
+    try:
+        connection.cancel_safe(timeout=1.0)
+    except psycopg.Error:
+        log.debug("connection.cancel_failed", exc_info=True)
+    try:
+        duplicate = socket.socket(fileno=os.dup(connection.fileno()))
+    except (psycopg.Error, OSError):
+        return
+    with duplicate:
+        try:
+            duplicate.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+
+
+_REASONS = {
+    "connection refused": "the connection was refused: is the server running, and is the port right?",
+    "password authentication failed": "the user or the password was refused",
+    "no password supplied": "a password is needed",
+    "does not exist": "the database or the role does not exist",
+    "could not translate host name": "the host name cannot be resolved",
+    "failed to resolve host": "the host name cannot be resolved",
+    "name or service not known": "the host name cannot be resolved",
+    "timeout expired": "it did not answer in time",
+    "timed out": "it did not answer in time",
+    "starting up": "it is starting up",
+    "shutting down": "it is shutting down",
+    "terminating connection": "it ended the connection",
+    "too many": "it has no connection to spare",
+    "remaining connection slots": "it has no connection to spare",
+    "server closed the connection": "it closed the connection",
+    "connection is lost": "the connection was lost",
+    "connection is bad": "the connection was lost",
+}
+
+
+def _is_alive(connection: Connection, *, idle_seconds: float) -> bool:
+    if connection.closed:
+        return False
+    # An idle connection has nothing to say: something to read is the server's goodbye.
+    if _has_something_to_read(connection):
+        return False
+    if idle_seconds < _TRUSTED_IDLE_SECONDS:
+        return True
+    try:
+        connection.execute("select 1")
+    except psycopg.Error:
+        return False
+    return True
+
+
+def _has_something_to_read(connection: Connection) -> bool:
+    # Not select(): it takes no file numbers above 1023.
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        return bool(selector.select(timeout=0))

@@ -1,0 +1,153 @@
+"""What a doctor asks a database: what it is, what time it has, what stands before it, what is open for too long."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack, closing, contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from scheduled_actions.database_verdict import (
+    OLD_TRANSACTION,
+    ClocksFound,
+    LineFound,
+    MigrationsFound,
+    ServerFound,
+    TicksFound,
+    TransactionsFound,
+)
+from scheduled_actions.errors import DatabaseUnavailable
+from scheduled_actions.store import actions, migrate
+from scheduled_actions.store.connection import cut_off, is_connection_failure
+from scheduled_actions.store.statements import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from uuid import UUID
+
+    from scheduled_actions.store.connection import Connection
+
+#: The quickest of so many round trips measures the clock best.
+_ROUND_TRIPS = 3
+#: So many sessions are held at once to see whether one of them is handed out twice: poolers keep a few idle.
+_SESSIONS = 3
+#: A pooler without a session to spare lets a client wait for minutes.
+_PATIENCE_SECONDS = 5.0
+
+
+def server(connection: Connection) -> ServerFound:
+    """Return what the server is."""
+    major, encoding, _ = _one(connection, "doctor_server")
+    return ServerFound(major=major, encoding=encoding)
+
+
+def migrations(connection: Connection) -> MigrationsFound:
+    """Return how far the database's tables are, and how far this code wants them."""
+    return MigrationsFound(found=migrate.applied(connection), wanted=migrate.latest())
+
+
+def clocks(connection: Connection, *, now: Callable[[], float] = time.time) -> ClocksFound:
+    """Return how far this machine's clock is from the server's, to within half a round trip.
+
+    Args:
+        connection: In autocommit mode.
+        now: This machine's clock, in seconds since 1970.
+    """
+    measured: list[tuple[float, float]] = []
+    for _ in range(_ROUND_TRIPS):
+        asked = now()
+        (theirs,) = _one(connection, "doctor_clock")
+        answered = now()
+        measured.append((answered - asked, (asked + answered) / 2 - theirs))
+    return ClocksFound(timedelta(seconds=min(measured)[1]))
+
+
+def transactions(connection: Connection, *, older_than: timedelta = OLD_TRANSACTION) -> TransactionsFound:
+    """Return the transactions that have been open for longer, as far as this role sees them."""
+    *_, sees_all = _one(connection, "doctor_server")
+    rows = run(connection, "doctor_transactions", {"seconds": older_than.total_seconds()}).fetchall()
+    return TransactionsFound(old=tuple((pid, timedelta(seconds=age)) for pid, age in rows), sees_all=sees_all)
+
+
+def ticks(connection: Connection) -> TicksFound:
+    """Return how long ago the latest tick was, and how many actions wait for one; the tables must be there."""
+    row = run(connection, "doctor_last_tick").fetchone()
+    return TicksFound(last_ago=None if row is None else timedelta(seconds=row[0]), due=actions.due(connection))
+
+
+def line(connect: Callable[[], Connection], *, is_declared_direct: bool) -> LineFound:
+    """Return what stands between this process and the server, seen from a few connections made for it.
+
+    A server gives each client a session of its own, whose number it also tells at login. A pooler in transaction mode
+    lends a session to one client after the other: while one client does nothing, another one meets its session, or the
+    first is served by another one afterwards.
+    """
+    with ExitStack() as held:
+        opened: list[Connection] = []
+
+        def another() -> Connection:
+            opened.append(held.enter_context(closing(connect())))
+            return opened[-1]
+
+        first = another()
+        own = _session(first)
+        is_relayed = first.info.backend_pid != own
+        held.enter_context(ended_after(_PATIENCE_SECONDS, opened))
+        try:
+            is_shared = _is_lent(own, first, another, held)
+        except (psycopg.Error, DatabaseUnavailable) as error:
+            if isinstance(error, psycopg.Error) and not is_connection_failure(error):
+                raise
+            # No further connection, or no session for it: a server that gave one would have served it.
+            is_shared = is_relayed
+        return LineFound(is_shared=is_shared, is_relayed=is_relayed, is_declared_direct=is_declared_direct)
+
+
+def internals(connection: Connection, action_id: UUID) -> dict[str, Any]:
+    """Return the columns of an action that are no part of its value, by name; empty when it is not there."""
+    cursor = run(connection, "action_internals", {"id": action_id})
+    row = cursor.fetchone()
+    names = [column.name for column in cursor.description or ()]
+    return {} if row is None else dict(zip(names, row, strict=True))
+
+
+@contextmanager
+def ended_after(seconds: float, connections: list[Connection]) -> Iterator[threading.Event]:
+    """End the connections of the list once the time is up, and set the event, so that nobody waits for good."""
+    is_over = threading.Event()
+
+    def end() -> None:
+        is_over.set()
+        for connection in list(connections):
+            cut_off(connection)
+
+    watchdog = threading.Timer(seconds, end)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        yield is_over
+    finally:
+        watchdog.cancel()
+
+
+def _one(connection: Connection, name: str) -> tuple[Any, ...]:
+    row = run(connection, name).fetchone()
+    assert row is not None  # noqa: S101 - a select without a table
+    return row
+
+
+def _session(connection: Connection) -> int:
+    (number,) = _one(connection, "doctor_session")
+    return int(number)
+
+
+def _is_lent(own: int, first: Connection, another: Callable[[], Connection], held: ExitStack) -> bool:
+    for _ in range(_SESSIONS):
+        other = another()
+        held.enter_context(other.transaction(force_rollback=True))
+        if _session(other) == own:
+            return True
+    return _session(first) != own

@@ -1,0 +1,114 @@
+"""Migrations: numbered SQL files, each applied once, in order, in a transaction of its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from scheduled_actions.errors import DeploymentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduled_actions.store.connection import Connection
+
+_FOLDER = Path(__file__).parent / "migrations"
+#: Two processes that migrate at once: the second waits, then finds nothing to do.
+_LOCK_KEY = 0x5C4ED_AC7104
+#: DDL that waits longer for a table gives up instead of standing in everybody's way.
+_LOCK_TIMEOUT = "5s"
+_OLDEST_SERVER = 140000
+
+
+class ServerUnsuitable(DeploymentError):
+    """The server or the database cannot carry the tables."""
+
+    code = "server_unsuitable"
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
+
+class MigrationBlocked(DeploymentError):
+    """Another session kept a table locked for longer than a migration waits."""
+
+    code = "migration_blocked"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"migration {name} waited {_LOCK_TIMEOUT} for a table that another session holds; "
+            "nothing was changed: try again"
+        )
+
+
+def latest() -> int:
+    """Return the number of the newest migration this code has."""
+    return max(number for number, _ in _files())
+
+
+def applied(connection: Connection) -> int:
+    """Return the number of the newest migration the database has; 0 where there is none."""
+    row = connection.execute("select to_regclass('scheduled_action_migrations') is not null").fetchone()
+    if row is None or not row[0]:
+        return 0
+    row = connection.execute("select coalesce(max(number), 0) from scheduled_action_migrations").fetchone()
+    return int(row[0]) if row else 0
+
+
+def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _: None) -> list[str]:
+    """Bring the database up to this code; return the names of the migrations applied, oldest first.
+
+    Migrations only expand, so that the code of one release before goes on running on the new schema.
+
+    Args:
+        connection: In autocommit mode, in the schema where the tables are to stand (the search path's first).
+        report: Called with each migration's name before it is applied.
+
+    Raises:
+        ServerUnsuitable: The server is older than PostgreSQL 14, or the database's encoding is not UTF8.
+        MigrationBlocked: Another session holds a table; nothing of that migration was changed.
+    """
+    _check_server(connection)
+    done: list[str] = []
+    for number, path in _files():
+        try:
+            with connection.transaction():
+                if _apply(connection, number, path, report):
+                    done.append(path.stem)
+        except psycopg.errors.LockNotAvailable:
+            raise MigrationBlocked(path.stem) from None
+    return done
+
+
+def _apply(connection: Connection, number: int, path: Path, report: Callable[[str], None]) -> bool:
+    connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK_KEY])
+    if applied(connection) >= number:
+        return False
+    report(path.stem)
+    connection.execute("select set_config('lock_timeout', %s, true)", [_LOCK_TIMEOUT])
+    connection.execute(
+        "create table if not exists scheduled_action_migrations ("
+        " number integer primary key, name text not null, applied_at timestamptz not null default now())"
+    )
+    connection.execute(path.read_text(encoding="utf-8"))
+    connection.execute("insert into scheduled_action_migrations (number, name) values (%s, %s)", [number, path.stem])
+    return True
+
+
+def _check_server(connection: Connection) -> None:
+    if connection.info.server_version < _OLDEST_SERVER:
+        found = connection.info.server_version // 10000
+        raise ServerUnsuitable(f"the server is PostgreSQL {found}; 14 or newer is needed")
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise ServerUnsuitable(f"the database's encoding is {encoding}; UTF8 is needed: create it with encoding 'UTF8'")
+
+
+def _files() -> list[tuple[int, Path]]:
+    found = [(re.match(r"(\d{4})_", path.name), path) for path in sorted(_FOLDER.glob("*.sql"))]
+    return [(int(match[1]), path) for match, path in found if match]

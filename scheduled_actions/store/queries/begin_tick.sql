@@ -1,0 +1,8 @@
+-- The tick has a row, and its leases an end. Repeating it after a lost connection changes nothing.
+insert into scheduled_action_ticks as t (id, started_at, lease_expires_at, caller, budget)
+values (
+  %(tick_id)s, scheduled_actions_now(), scheduled_actions_now() + make_interval(secs => %(lease_seconds)s), %(caller)s,
+  %(budget)s::jsonb
+)
+on conflict (id) do update set caller = t.caller
+returning t.started_at, t.lease_expires_at

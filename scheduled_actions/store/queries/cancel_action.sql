@@ -1,0 +1,32 @@
+-- A waiting action is cancelled, a running one is asked to stop; no row when it has ended, or is locked and nothing forces it.
+with cancelled as (
+  update scheduled_actions a
+  set
+    status = case when a.status = 'processing' then a.status else 'cancelled' end,
+    cancel_requested_at = scheduled_actions_now(),
+    completed_at = case when a.status = 'processing' then a.completed_at else scheduled_actions_now() end,
+    error_message = coalesce(%(reason)s::text, a.error_message),
+    dedup_open = false,
+    history = scheduled_actions_history_with(a.history, jsonb_strip_nulls(jsonb_build_object(
+      'outcome', case when a.status = 'processing' then 'cancel_requested' else 'cancelled' end,
+      'at', scheduled_actions_now(), 'by', %(by)s::text, 'reason', %(reason)s::text))),
+    updated_at = scheduled_actions_now()
+  where a.id = %(id)s
+    and (a.status in ('pending', 'no_action') or a.status = 'processing' and %(also_running)s)
+    and (%(team_id)s::text is null or a.team_id = %(team_id)s)
+    and (%(edit_lock_seconds)s::int is null
+         or a.scheduled_at > scheduled_actions_now() + make_interval(secs => %(edit_lock_seconds)s)
+         or a.status = 'no_action')
+  returning a.*
+),
+freed as (
+  delete from scheduled_action_holds h
+  using cancelled c
+  where h.action_id = c.id and c.status = 'cancelled' and h.busy_until is null
+)
+select
+  a.id, a.action_type, a.status, a.payload, a.team_id, a.priority, a.scheduled_at, a.occurrence_at, a.started_at,
+  a.completed_at, a.error_message, a.attempts, a.max_attempts, a.result, a.state, a.metadata, a.history, a.target_type,
+  a.target_id, a.user_id, a.created_by, a.schedule_id, a.deadline_id, a.dedup_key, a.lock_group, a.lock_group_blocks,
+  a.cancel_requested_at, a.lease_expires_at, a.created_at, a.updated_at, a.condition, a.claim_token
+from cancelled a

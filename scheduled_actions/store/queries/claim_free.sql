@@ -1,0 +1,57 @@
+-- At most `wanted` due actions without a lock group are this tick's: the most urgent priority first, then the oldest.
+-- The scan starts after the last action that this tick saw, and skips what somebody else is claiming.
+with recursive priorities (priority) as (
+  select coalesce(%(after_priority)s::smallint, (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null
+    order by a.priority
+    limit 1
+  ))
+  union all
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.priority > p.priority
+    order by a.priority
+    limit 1
+  )
+  from priorities p
+  where p.priority is not null
+),
+due as materialized (
+  select c.id
+  from priorities p
+  cross join lateral (
+    select a.id
+    from scheduled_actions a
+    where a.status = 'pending'
+      and a.lock_group is null
+      and a.priority = p.priority
+      and a.scheduled_at <= scheduled_actions_now()
+      and (a.scheduled_at, a.id) > (
+        case when p.priority = %(after_priority)s::smallint then %(after_at)s::timestamptz else '-infinity' end,
+        case when p.priority = %(after_priority)s::smallint then %(after_id)s::uuid
+          else '00000000-0000-0000-0000-000000000000' end
+      )
+      and a.action_type <> all (%(excluded)s::text[])
+    order by a.scheduled_at, a.id
+    limit %(wanted)s
+    for update of a skip locked
+  ) c
+  limit %(wanted)s
+)
+update scheduled_actions a
+set
+  status = 'processing',
+  claim_token = %(token)s,
+  lease_expires_at = %(lease_expires_at)s,
+  dedup_open = false,
+  updated_at = scheduled_actions_now()
+where a.id = any (array(select d.id from due d))
+returning
+  a.id, a.action_type, a.priority, extract(epoch from a.scheduled_at)::float8, a.scheduled_at::text, a.attempts,
+  a.max_attempts, a.lock_group, a.lock_group_blocks, a.history -> -1 ->> 'outcome', a.payload::text, a.state::text,
+  a.retry::text, a.metadata::text, nullif(a.history, '[]')::text, a.team_id, a.error_message, a.target_type, a.target_id,
+  a.user_id, a.created_by, a.schedule_id, a.deadline_id, a.dedup_key, extract(epoch from a.occurrence_at)::float8,
+  extract(epoch from a.started_at)::float8, extract(epoch from a.created_at)::float8

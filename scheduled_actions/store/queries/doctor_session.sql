@@ -1,0 +1,2 @@
+-- The server's process that serves this statement.
+select pg_backend_pid()

@@ -1,0 +1,11 @@
+-- A handler that had timed out has returned: its group is free, unless its action keeps the others out until its retry.
+with kept as (
+  update scheduled_action_holds h
+  set busy_until = null
+  from scheduled_actions a
+  where h.action_id = %(action_id)s and h.busy_until is not null and a.id = h.action_id
+    and a.status = 'pending' and a.lock_group_blocks
+  returning h.action_id
+)
+delete from scheduled_action_holds h
+where h.action_id = %(action_id)s and h.busy_until is not null and not exists (select from kept)

@@ -1,0 +1,17 @@
+-- Actions whose lease has ended, locked for the rest of the transaction: whether their handlers had been announced as
+-- started, and how many had been announced beside them.
+select
+  a.id, a.action_type, a.attempts, a.max_attempts, a.claim_token, a.retry::text, a.lock_group, a.lock_group_blocks,
+  a.history -> -1 ->> 'outcome', extract(epoch from a.scheduled_at)::float8, coalesce(cardinality(t.running), 0),
+  extract(epoch from t.started_at)::float8, t.id
+from scheduled_actions a
+left join lateral (
+  select k.id, k.running, k.started_at
+  from scheduled_action_ticks k
+  where k.finished_at is null and k.lease_expires_at < scheduled_actions_now() and a.id = any (k.running)
+  limit 1
+) t on true
+where a.status = 'processing' and a.lease_expires_at < scheduled_actions_now()
+order by a.lease_expires_at
+limit %(limit)s
+for update of a skip locked

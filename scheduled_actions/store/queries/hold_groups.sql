@@ -1,0 +1,75 @@
+-- The lock groups met on the next `window` due grouped actions are this transaction's, where nobody else holds them:
+-- a new hold, or the one that a blocking member kept while it waited (`kept`). The last row seen comes along, for the next scan.
+with recursive priorities (priority) as (
+  select coalesce(%(after_priority)s::smallint, (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is not null
+    order by a.priority
+    limit 1
+  ))
+  union all
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is not null and a.priority > p.priority
+    order by a.priority
+    limit 1
+  )
+  from priorities p
+  where p.priority is not null
+),
+seen as materialized (
+  select c.*
+  from priorities p
+  cross join lateral (
+    select a.id, coalesce(a.team_id, '') as team_id, a.lock_group, a.priority, a.scheduled_at, a.action_type
+    from scheduled_actions a
+    where a.status = 'pending'
+      and a.lock_group is not null
+      and a.priority = p.priority
+      and a.scheduled_at <= scheduled_actions_now()
+      and (a.scheduled_at, a.id) > (
+        case when p.priority = %(after_priority)s::smallint then %(after_at)s::timestamptz else '-infinity' end,
+        case when p.priority = %(after_priority)s::smallint then %(after_id)s::uuid
+          else '00000000-0000-0000-0000-000000000000' end
+      )
+    order by a.scheduled_at, a.id
+    limit %(window)s
+  ) c
+  limit %(window)s
+),
+groups as materialized (
+  select distinct on (s.team_id, s.lock_group) s.team_id, s.lock_group, s.id
+  from seen s
+  where s.action_type <> all (%(excluded)s::text[])
+    -- An insert beside a hold that somebody is just letting go would wait for their transaction to end.
+    and not exists (
+      select from scheduled_action_holds h where h.team_id = s.team_id and h.lock_group = s.lock_group
+    )
+  order by s.team_id, s.lock_group, s.priority, s.scheduled_at, s.id
+),
+kept as (
+  select h.action_id
+  from scheduled_action_holds h
+  join seen s on s.id = h.action_id
+  where h.busy_until is null and s.action_type <> all (%(excluded)s::text[])
+  for update of h skip locked
+),
+taken as (
+  insert into scheduled_action_holds (team_id, lock_group, action_id)
+  select g.team_id, g.lock_group, g.id
+  from groups g
+  order by g.team_id, g.lock_group
+  on conflict do nothing
+  returning team_id, lock_group
+)
+select
+  (select coalesce(array_agg(k.action_id), '{}') from kept k),
+  (select coalesce(array_agg(t.team_id order by t.team_id, t.lock_group), '{}') from taken t),
+  (select coalesce(array_agg(t.lock_group order by t.team_id, t.lock_group), '{}') from taken t),
+  l.priority, l.scheduled_at::text, l.id
+from (select 1) one
+left join (
+  select s.priority, s.scheduled_at, s.id from seen s order by s.priority desc, s.scheduled_at desc, s.id desc limit 1
+) l on true

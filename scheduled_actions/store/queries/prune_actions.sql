@@ -1,0 +1,20 @@
+-- At most `limit` finished actions past their retention are gone, the oldest first.
+with old as materialized (
+  select o.id
+  from (values
+    ('completed', %(retention_days)s), ('cancelled', %(retention_days)s), ('skipped', %(retention_days)s),
+    ('failed', %(retention_failed_days)s)
+  ) kept (status, days)
+  cross join lateral (
+    select a.id
+    from scheduled_actions a
+    where a.status = kept.status
+      and a.completed_at < scheduled_actions_now() - make_interval(days => kept.days)
+    order by a.completed_at
+    limit %(limit)s
+    for update of a skip locked
+  ) o
+  limit %(limit)s
+)
+delete from scheduled_actions a
+where a.id = any (array(select o.id from old o))

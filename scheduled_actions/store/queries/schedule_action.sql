@@ -1,0 +1,19 @@
+-- One action is in the table, or merged into one that waits: the SQL function is the one implementation.
+select s.id, s.deduplicated
+from schedule_action(
+  %(action_type)s, %(payload)s::jsonb,
+  scheduled_at => coalesce(%(scheduled_at)s, scheduled_actions_now() + make_interval(secs => %(delay)s)),
+  team_id => %(team_id)s,
+  priority => %(priority)s,
+  max_attempts => %(max_attempts)s,
+  retry => %(retry)s::jsonb,
+  lock_group => %(lock_group)s,
+  lock_group_blocks => %(lock_group_blocks)s,
+  dedup_key => %(dedup_key)s,
+  dedup_window => %(dedup_window)s,
+  dedup_mode => %(dedup_mode)s,
+  target => %(target)s::jsonb,
+  user_id => %(user_id)s,
+  metadata => %(metadata)s::jsonb,
+  created_by => %(created_by)s
+) s

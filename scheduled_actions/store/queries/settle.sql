@@ -1,0 +1,65 @@
+-- Every outcome whose claim still stands is written, its hold freed, its follow-ups scheduled; and what starts next is
+-- announced. An outcome that lost its claim changes nothing and has no row in the answer.
+-- `announced` is false when the tick's leases have ended (then nothing may start), or when nothing was to be announced.
+-- A row that another transaction keeps locked is not waited for longer than `patience_ms`.
+with patience as materialized (
+  select set_config('lock_timeout', %(patience_ms)s, true)
+),
+outcome as materialized (
+  select o.*
+  from patience
+  cross join jsonb_to_recordset(%(outcomes)s::jsonb) as o (
+    id uuid, token uuid, status text, charge integer, delay double precision, started_at timestamptz,
+    ended_at timestamptz, error text, result jsonb, state jsonb, entry jsonb, max_attempts integer, hold text,
+    follow_ups jsonb
+  )
+),
+settled as (
+  update scheduled_actions a
+  set
+    status = case when o.status in ('pending', 'no_action') and a.cancel_requested_at is not null then 'cancelled'
+      else o.status end,
+    attempts = a.attempts + o.charge,
+    max_attempts = coalesce(a.max_attempts, o.max_attempts),
+    scheduled_at = case when o.delay is null then a.scheduled_at
+      else scheduled_actions_now() + make_interval(secs => o.delay) end,
+    started_at = coalesce(o.started_at, a.started_at),
+    completed_at = case when o.status in ('pending', 'no_action') and a.cancel_requested_at is null then null
+      else coalesce(o.ended_at, scheduled_actions_now()) end,
+    error_message = case when o.status = 'completed' then null else coalesce(o.error, a.error_message) end,
+    result = coalesce(o.result, a.result),
+    state = coalesce(o.state, a.state),
+    history = scheduled_actions_history_with(a.history, o.entry),
+    claim_token = null,
+    lease_expires_at = null,
+    updated_at = scheduled_actions_now()
+  from outcome o
+  where a.id = o.id and a.claim_token = o.token
+  returning a.id, a.status, a.lock_group, o.hold, o.follow_ups, a.status = o.status as is_as_answered
+),
+freed as (
+  delete from scheduled_action_holds h
+  using settled s
+  where s.lock_group is not null and h.action_id = s.id
+    and (s.hold = 'free' or s.hold = 'keep' and s.status <> 'pending')
+),
+lingering as (
+  update scheduled_action_holds h
+  set busy_until = %(lease_expires_at)s
+  from settled s
+  where s.lock_group is not null and h.action_id = s.id and s.hold = 'linger'
+),
+announced as (
+  update scheduled_action_ticks t
+  set running = %(running)s::uuid[]
+  where t.id = %(tick_id)s and (t.lease_expires_at > scheduled_actions_now() or %(running)s::uuid[] = '{}')
+  returning true as stands
+)
+select
+  array(select s.id from settled s) as ids,
+  array(select s.status from settled s) as statuses,
+  (
+    select count(f.id) from settled s cross join lateral schedule_actions(s.follow_ups) f
+    where s.follow_ups is not null and s.is_as_answered
+  ) as followed,
+  coalesce((select n.stands from announced n), false) as announced

@@ -1,0 +1,22 @@
+-- The pending action with what was given changed; no row when it is not pending, or is locked and nothing forces it.
+update scheduled_actions a
+set
+  payload = coalesce(%(payload)s::jsonb, a.payload),
+  scheduled_at = coalesce(%(scheduled_at)s, scheduled_actions_now() + %(delay)s::interval, a.scheduled_at),
+  priority = coalesce(%(priority)s, a.priority),
+  max_attempts = coalesce(%(max_attempts)s, a.max_attempts),
+  retry = coalesce(%(retry)s::jsonb, a.retry),
+  metadata = coalesce(%(metadata)s::jsonb, a.metadata),
+  history = scheduled_actions_history_with(a.history, jsonb_build_object(
+    'outcome', 'updated', 'at', scheduled_actions_now(), 'by', %(by)s::text, 'changes', %(changes)s::jsonb)),
+  updated_at = scheduled_actions_now()
+where a.id = %(id)s
+  and a.status = 'pending'
+  and (%(team_id)s::text is null or a.team_id = %(team_id)s)
+  and (%(edit_lock_seconds)s::int is null
+       or a.scheduled_at > scheduled_actions_now() + make_interval(secs => %(edit_lock_seconds)s))
+returning
+  a.id, a.action_type, a.status, a.payload, a.team_id, a.priority, a.scheduled_at, a.occurrence_at, a.started_at,
+  a.completed_at, a.error_message, a.attempts, a.max_attempts, a.result, a.state, a.metadata, a.history, a.target_type,
+  a.target_id, a.user_id, a.created_by, a.schedule_id, a.deadline_id, a.dedup_key, a.lock_group, a.lock_group_blocks,
+  a.cancel_requested_at, a.lease_expires_at, a.created_at, a.updated_at, a.condition, a.claim_token

@@ -1,0 +1,161 @@
+"""What a tick may start, how large a wave is, and how much it claims: decided here, without a clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: A type whose handlers take no longer may be announced in larger waves than there are threads.
+FAST_SECONDS = 0.005
+#: The largest wave of fast actions.
+FAST_WAVE = 100
+#: Durations remembered per type.
+_REMEMBERED = 64
+#: A p95 of fewer durations is a guess.
+_ENOUGH_FOR_FAST = 5
+_ENOUGH_FOR_P95 = 20
+#: A claim takes about as much work as the threads do in this time, so that other ticks find some too.
+_CLAIM_SECONDS = 1.0
+
+
+class Pace:
+    """How long handlers of each type have taken in this process."""
+
+    def __init__(self) -> None:
+        self._durations: dict[str, deque[float]] = {}
+        self._p95: dict[str, tuple[int, float]] = {}
+        self._recorded: dict[str, int] = {}
+
+    def record(self, action_type: str, seconds: float) -> None:
+        """Remember one duration."""
+        if action_type not in self._durations:
+            self._durations[action_type] = deque(maxlen=_REMEMBERED)
+            self._recorded[action_type] = 0
+        self._durations[action_type].append(seconds)
+        self._recorded[action_type] += 1
+
+    def p95(self, action_type: str, *, at_least: int = _ENOUGH_FOR_P95) -> float | None:
+        """Return the 95th percentile of the last durations in seconds; None while there are too few to tell."""
+        durations = self._durations.get(action_type)
+        if durations is None or len(durations) < at_least:
+            return None
+        recorded = self._recorded[action_type]
+        cached = self._p95.get(action_type)
+        # Sorting at each question would cost more than some handlers do: a few durations more change little.
+        if cached is not None and recorded - cached[0] < len(durations) // 4:
+            return cached[1]
+        ordered = sorted(durations)
+        value = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
+        self._p95[action_type] = (recorded, value)
+        return value
+
+    def is_fast(self, action_type: str) -> bool:
+        """Whether the type's handlers were measured, and take next to no time."""
+        p95 = self.p95(action_type, at_least=_ENOUGH_FOR_FAST)
+        return p95 is not None and p95 < FAST_SECONDS
+
+    def mean(self) -> float | None:
+        """Return the mean of all remembered durations in seconds; None before the first."""
+        counted = sum(len(durations) for durations in self._durations.values())
+        return sum(sum(durations) for durations in self._durations.values()) / counted if counted else None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The two limits of a tick, on the process's monotonic clock in seconds."""
+
+    started: float
+    #: After it nothing starts.
+    run_until: float
+    #: By it everything has been settled or given up, and the answer is out.
+    answer_by: float
+
+    def may_start(self, now: float) -> bool:
+        """Whether anything may start at all."""
+        return now < self.run_until
+
+    def fits(self, seconds: float, now: float) -> bool:
+        """Whether something that takes `seconds` would end in time."""
+        return now + seconds <= self.answer_by
+
+    def could_ever_fit(self, seconds: float) -> bool:
+        """Whether something that takes `seconds` would end in time in a tick that had only this to do."""
+        return seconds <= self.answer_by - self.started - _SETTLING_SECONDS
+
+
+#: What a tick needs around its handlers: claiming before, settling after.
+_SETTLING_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What the plan needs to know of a claimed action."""
+
+    action_type: str
+    #: The longest it may take: its timeout.
+    timeout_seconds: float
+    is_last_attempt: bool
+    #: Its last attempt ended with its process: nothing else may be in flight beside it.
+    runs_alone: bool
+
+
+def expected_seconds(candidate: Candidate, pace: Pace) -> float:
+    """Return how long the action will take: its type's measured p95, or its timeout while that is unknown."""
+    p95 = pace.p95(candidate.action_type)
+    return candidate.timeout_seconds if p95 is None else min(p95, candidate.timeout_seconds)
+
+
+def next_wave(
+    candidates: Sequence[Candidate],
+    *,
+    free: int,
+    in_flight: int,
+    one_runs_alone: bool,
+    now: float,
+    budget: Budget,
+    pace: Pace,
+) -> list[int]:
+    """Return the positions of the candidates to start now, in their order.
+
+    Args:
+        candidates: Claimed and not started, in the order of the claim.
+        free: Threads without work.
+        in_flight: Actions announced and not settled.
+        one_runs_alone: What is in flight must stay alone.
+        now: On the monotonic clock of `budget`.
+        budget: The tick's limits.
+        pace: What has been measured.
+    """
+    if free <= 0 or one_runs_alone or not budget.may_start(now):
+        return []
+    if in_flight == 0:
+        alone = (position for position, one in enumerate(candidates) if one.runs_alone)
+        for position in alone:
+            if budget.fits(expected_seconds(candidates[position], pace), now):
+                return [position]
+    wave: list[int] = []
+    threads_taken = 0
+    most = max(free, FAST_WAVE - in_flight)
+    for position, one in enumerate(candidates):
+        if threads_taken == free or len(wave) == most:
+            break
+        if one.runs_alone or not budget.fits(expected_seconds(one, pace), now):
+            continue
+        # A fast one needs no thread of its own, but a charged attempt that never started must not be the last one.
+        may_queue = pace.is_fast(one.action_type) and not one.is_last_attempt
+        if not may_queue:
+            threads_taken += 1
+        wave.append(position)
+    return wave
+
+
+def claim_size(*, batch_size: int, concurrency: int, pace: Pace) -> int:
+    """Return how many actions to claim: what the threads do in about a second, at most `batch_size`."""
+    mean = pace.mean()
+    if mean is None:
+        return min(batch_size, 2 * concurrency)
+    return max(min(batch_size, concurrency), min(batch_size, int(_CLAIM_SECONDS * concurrency / max(mean, 1e-6))))

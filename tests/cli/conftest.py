@@ -1,0 +1,108 @@
+"""A project of its own for each test, and a way to run commands in it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from scheduled_actions.cli import main
+from scheduled_actions.registry import source as registry_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+#: Secrets that no command may print.
+CRON_SECRET = "cron-secret-nobody-prints"
+ADMIN_TOKEN = "admin-token-nobody-prints"
+
+HANDLERS = '''\
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduled_actions import action
+
+
+@dataclass
+class Greeting:
+    name: str
+    times: int = 1
+
+
+@action("greeting:say", max_attempts=2)
+def say(payload: Greeting):
+    """Say hello."""
+    print("a handler prints")
+    if payload.name == "nobody":
+        raise RuntimeError("there is nobody to greet")
+    return {"said": f"Hello {payload.name}!" * payload.times}
+'''
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command answered."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """The one line of JSON that it printed."""
+        (line,) = self.stdout.splitlines()
+        return json.loads(line)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Path]:
+    """Give a project: every project's package is called `handlers`, and Python keeps the first it saw."""
+    path = list(sys.path)
+    others = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "handlers"}
+    for name in others:
+        del sys.modules[name]
+    (tmp_path / "handlers").mkdir()
+    (tmp_path / "handlers" / "greeting.py").write_text(HANDLERS, encoding="utf-8")
+    registry_source.write(tmp_path)
+
+    yield tmp_path
+
+    sys.path[:] = path
+    for name in [name for name in sys.modules if name.split(".")[0] == "handlers"]:
+        del sys.modules[name]
+    sys.modules.update(others)
+
+
+@pytest.fixture
+def run_anywhere(project: Path) -> Callable[..., Ran]:
+    """Give a function that runs a command in the project, without a database."""
+
+    def run(*arguments: object, stdin: str | bytes | None = None, **environ: str | None) -> Ran:
+        result = CliRunner().invoke(
+            main,
+            ["--project", str(project), *map(str, arguments)],
+            input=stdin,
+            env={"SCHEDULED_ACTIONS_PROJECT": None, "DATABASE_URL": "postgresql://nowhere.invalid/none", **environ},
+        )
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def run(run_anywhere: Callable[..., Ran], database_url: str) -> Callable[..., Ran]:
+    """Give a function that runs a command in the project, on a fresh database with the tables."""
+
+    def run_there(*arguments: object, stdin: str | bytes | None = None, **environ: str | None) -> Ran:
+        values = {"DATABASE_URL": database_url, "CRON_SECRET": CRON_SECRET, "ADMIN_TOKEN": ADMIN_TOKEN}
+        return run_anywhere(*arguments, stdin=stdin, **values | environ)
+
+    return run_there

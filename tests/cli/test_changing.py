@@ -1,0 +1,302 @@
+"""`schedule`, `update`, `cancel` and `retry`."""
+
+from __future__ import annotations
+
+import getpass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.factories import database_now, insert, row
+
+ANN = ("--payload", '{"name": "Ann"}')
+BY = f"cli:{getpass.getuser()}"
+
+
+def moment(text):
+    return datetime.fromisoformat(text)
+
+
+def test_schedule_answers_the_id_and_whether_it_was_merged(run, connection):
+    first = run("schedule", "greeting:say", *ANN, "--dedup-key", "k", "--dedup-window", "60", "--json")
+    second = run("schedule", "greeting:say", *ANN, "--dedup-key", "k", "--dedup-window", "60", "--json")
+
+    assert first.exit_code == 0
+    assert first.json.keys() == {"id", "deduplicated"}
+    assert first.json["deduplicated"] is False
+    assert second.json == {"id": first.json["id"], "deduplicated": True}
+    assert row(connection, first.json["id"])["created_by"] == BY
+
+
+def test_schedule_takes_every_option_it_names(run, connection):
+    options = ["--team", "north", "--priority", "-3", "--max-attempts", "7", "--lock-group", "g", "--dedup-key", "k"]
+
+    scheduled = run("schedule", "greeting:say", *ANN, *options, "--at", "2030-06-01T09:00:00+02:00", "--json").json
+
+    found = row(connection, scheduled["id"])
+    assert found["payload"] == {"name": "Ann"}
+    assert (found["team_id"], found["priority"], found["max_attempts"]) == ("north", -3, 7)
+    assert (found["lock_group"], found["dedup_key"]) == ("g", "k")
+    assert moment(found["scheduled_at"]) == datetime(2030, 6, 1, 7, tzinfo=UTC)
+
+
+def test_schedule_reads_a_time_without_offset_in_the_zone_given(run, connection):
+    scheduled = run(
+        "schedule", "greeting:say", *ANN, "--at", "2030-06-01T09:00", "--timezone", "Europe/Berlin", "--json"
+    )
+
+    assert moment(row(connection, scheduled.json["id"])["scheduled_at"]) == datetime(2030, 6, 1, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("said", ["PT5M", "5m", "300s"])
+def test_schedule_counts_from_the_databases_now(run, connection, said):
+    before = database_now(connection)
+    scheduled = run("schedule", "greeting:say", *ANN, "--in", said, "--json").json
+    after = database_now(connection)
+
+    assert before <= moment(row(connection, scheduled["id"])["scheduled_at"]) - timedelta(minutes=5) <= after
+
+
+def test_schedule_reads_a_payload_from_a_file_or_standard_input(run, connection, tmp_path):
+    (tmp_path / "payload.json").write_text('{"name": "Bob"}', encoding="utf-8")
+
+    from_file = run("schedule", "greeting:say", "--payload", f"@{tmp_path / 'payload.json'}", "--json").json
+    from_input = run("schedule", "greeting:say", "--payload", "-", "--json", stdin='{"name": "Cleo"}').json
+
+    assert row(connection, from_file["id"])["payload"]["name"] == "Bob"
+    assert row(connection, from_input["id"])["payload"]["name"] == "Cleo"
+
+
+def test_schedule_tells_people_the_id(run):
+    ran = run("schedule", "greeting:say", *ANN)
+
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith("scheduled 0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["gretting:say", *ANN], 'action type "gretting:say" has no handler; did you mean "greeting:say"?'),
+        (["greeting:say"], 'payload of "greeting:say": name'),
+        (["greeting:say", "--payload", "[1]"], "is not a JSON object"),
+        (["greeting:say", "--payload", "null"], "is not a JSON object"),
+        (["greeting:say", *ANN, "--at", "2030-06-01T09:00", "--timezone", "Mars"], "timezone: 'Mars' is not"),
+        (["greeting:say", *ANN, "--priority", "99999"], "priority: 99999 is not"),
+        (["greeting:say", *ANN, "--in", "200000d"], "scheduled_at"),
+    ],
+)
+def test_schedule_refuses_in_a_line_what_cannot_be_an_action(run, connection, arguments, expected):
+    ran = run("schedule", *arguments)
+
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: ")
+    assert expected in ran.stderr
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--payload", '{"password": hunter2}'], ["--payload", "line 1 column 14", "is not JSON", "@FILE"]),
+        (["--payload", "NaN"], ["--payload", "is not JSON"]),
+        (["--payload", "@nowhere.json"], ["--payload", "'nowhere.json' cannot be read: No such file"]),
+        ([*ANN, "--at", "tomorrow"], ["--at", "'tomorrow' is not an ISO 8601 time", "2026-03-29T09:30:00+02:00"]),
+        ([*ANN, "--at", "0001-01-01T00:00+10:00"], ["--at", "'0001-01-01T00:00+10:00' is not"]),
+        ([*ANN, "--at", "2030-06-01T09:00"], ["--at", "'2030-06-01T09:00:00' has no offset", "--timezone"]),
+        ([*ANN, "--in", "soon"], ["--in", "'soon' is not a duration", "PT5M"]),
+        ([*ANN, "--in", "P1M"], ["--in", "'P1M' is not a length of time", "PT5M"]),
+        ([*ANN, "--in", "5m", "--at", "2030-06-01T09:00Z"], ["--at and --in say the same thing"]),
+        ([*ANN, "--priority", "high"], ["--priority", "'high'"]),
+        ([*ANN, "--dedup-window", "long"], ["--dedup-window", "'long'"]),
+        ([*ANN, "--when", "now"], ["--when"]),
+    ],
+)
+def test_schedule_calls_a_value_that_cannot_be_read_a_usage_error_and_says_what_would_be_right(
+    run, arguments, expected
+):
+    ran = run("schedule", "greeting:say", *arguments)
+
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert all(words in " ".join(ran.stderr.split()) for words in expected), ran.stderr
+    assert "hunter2" not in ran.stderr
+
+
+def test_schedule_says_how_to_build_a_registry_that_is_not_there(run, project):
+    (project / "handlers" / "_registry.py").unlink()
+
+    ran = run("schedule", "greeting:say", *ANN)
+
+    assert ran.exit_code == 1
+    assert ran.stderr == "error: handlers/_registry.py: is missing: run `scheduled-actions registry build`\n"
+
+
+def test_what_a_handlers_module_prints_is_no_part_of_the_answer(run, project):
+    (project / "handlers" / "loud.py").write_text(
+        "from scheduled_actions import action\nprint('imported')\n@action('loud:say')\ndef say(payload: dict): ...\n",
+        encoding="utf-8",
+    )
+    run("registry", "build")
+
+    ran = run("schedule", "loud:say", "--json")
+
+    assert ran.json["deduplicated"] is False
+    assert "imported" in ran.stderr
+
+
+def an_hour_ahead(connection, **columns):
+    at = database_now(connection) + timedelta(hours=1)
+    return insert(
+        connection, **{"action_type": "greeting:say", "payload": {"name": "Ann"}, "scheduled_at": at} | columns
+    )
+
+
+def test_update_changes_what_is_given_and_answers_the_action(run, connection):
+    action = an_hour_ahead(connection)
+
+    ran = run(
+        "update", action, "--payload", '{"name": "Bob"}', "--at", "2030-06-01T09:00Z", "--priority", "2", "--json"
+    )
+
+    assert ran.exit_code == 0
+    assert ran.json["id"] == str(action)
+    assert ran.json["payload"] == {"name": "Bob"}
+    assert ran.json["scheduled_at"] == "2030-06-01T09:00:00+00:00"
+    found = row(connection, action)
+    assert (found["priority"], found["max_attempts"]) == (2, None)
+    assert found["history"][-1]["by"] == BY
+    assert found["history"][-1]["changes"] == ["payload", "priority", "scheduled_at"]
+
+
+def test_update_tells_people_when_it_is_due(run, connection):
+    ran = run("update", an_hour_ahead(connection), "--max-attempts", "4")
+
+    assert ran.exit_code == 0
+    assert "updated: due 20" in ran.stdout
+
+
+def test_update_without_a_change_is_a_usage_error(run, connection):
+    ran = run("update", an_hour_ahead(connection))
+
+    assert ran.exit_code == 2
+    assert "nothing to change: give --payload" in ran.stderr
+
+
+def test_update_refuses_a_payload_that_the_handlers_model_refuses(run, connection):
+    ran = run("update", an_hour_ahead(connection), "--payload", '{"nickname": "Bob"}')
+
+    assert ran.exit_code == 1
+    assert 'payload of "greeting:say": name' in ran.stderr
+
+
+@pytest.mark.parametrize("command", [("update", "--priority", "2"), ("cancel",)])
+def test_an_action_that_is_due_soon_is_locked_unless_it_is_forced(run, connection, command):
+    name, *options = command
+    action = an_hour_ahead(connection, scheduled_at=database_now(connection) + timedelta(seconds=100))
+
+    refused = run(name, action, *options)
+    forced = run(name, action, *options, "--force", "--json")
+
+    assert refused.exit_code == 1
+    assert refused.stderr == (
+        f"error: action {action} is due within 120 seconds and locked; an operator may force the change (--force)\n"
+    )
+    assert forced.exit_code == 0
+    assert forced.json["id"] == str(action)
+
+
+def test_the_edit_lock_is_as_long_as_the_setting_says(run, connection):
+    action = an_hour_ahead(connection, scheduled_at=database_now(connection) + timedelta(seconds=100))
+
+    ran = run("cancel", action, SCHEDULED_ACTIONS_EDIT_LOCK_SECONDS="10")
+
+    assert ran.exit_code == 0
+
+
+@pytest.mark.parametrize("command", [("update", "--priority", "2"), ("cancel",), ("cancel", "--force"), ("retry",)])
+def test_a_claimed_action_is_refused_with_its_status(run, connection, command):
+    name, *options = command
+    lease = {"claim_token": "0197a000-0000-4000-8000-00000000000f", "lease_expires_at": "2100-01-01"}
+    action = an_hour_ahead(connection, status="processing", **lease)
+
+    ran = run(name, action, *options)
+
+    assert ran.exit_code == 1
+    assert f"action {action} is processing" in ran.stderr
+    assert row(connection, action)["cancel_requested_at"] is None
+
+
+def test_cancel_keeps_the_reason_and_who_asked(run, connection):
+    action = an_hour_ahead(connection)
+
+    ran = run("cancel", action, "--reason", "no longer wanted", "--json")
+
+    assert ran.exit_code == 0
+    assert (ran.json["status"], ran.json["error_message"]) == ("cancelled", "no longer wanted")
+    assert ran.json["history"][-1]["by"] == BY
+
+
+def test_cancel_tells_people_that_it_is_done(run, connection):
+    action = an_hour_ahead(connection)
+
+    assert run("cancel", action).stdout == f"{action} cancelled\n"
+
+
+def test_cancelling_what_has_ended_is_refused_with_its_status(run, connection):
+    action = an_hour_ahead(connection, status="completed")
+
+    ran = run("cancel", action)
+
+    assert ran.exit_code == 1
+    assert f"action {action} is completed" in ran.stderr
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "skipped"])
+def test_retry_makes_it_pending_again_with_its_attempts_back_to_zero(run, connection, status):
+    action = an_hour_ahead(connection, status=status, attempts=2, completed_at="2026-01-01")
+
+    ran = run("retry", action, "--json")
+
+    assert ran.exit_code == 0
+    assert (ran.json["status"], ran.json["attempts"], ran.json["completed_at"]) == ("pending", 0, None)
+    assert ran.json["history"][-1]["by"] == BY
+
+
+def test_retrying_a_pending_action_is_refused_with_its_status(run, connection):
+    ran = run("retry", an_hour_ahead(connection))
+
+    assert ran.exit_code == 1
+    assert "is pending; only failed, cancelled or skipped" in ran.stderr
+
+
+@pytest.mark.parametrize("command", [("show",), ("update", "--priority", "2"), ("cancel",), ("retry",)])
+@pytest.mark.parametrize("action_id", ["0197a000-0000-7000-8000-000000000001", "no-id-at-all"])
+def test_an_id_that_nobody_has_is_refused(run, command, action_id):
+    name, *options = command
+
+    ran = run(name, action_id, *options)
+
+    assert (ran.exit_code, ran.stderr) == (1, f"error: no action has the id {action_id}\n")
+
+
+@pytest.mark.parametrize("name", ["show", "update", "cancel", "retry"])
+def test_a_command_about_one_action_needs_its_id(run, name):
+    assert run(name).exit_code == 2
+
+
+def test_reading_and_mending_work_without_a_registry(run, project, connection):
+    action = an_hour_ahead(connection)
+    (project / "handlers" / "_registry.py").unlink()
+
+    codes = [
+        run(*command).exit_code
+        for command in (
+            ["list"],
+            ["counts"],
+            ["show", action],
+            ["update", action, "--priority", "1"],
+            ["cancel", action],
+        )
+    ]
+
+    assert codes == [0] * 5

@@ -1,0 +1,304 @@
+"""`doctor` finds what is wrong, says what to do, and prints no secret."""
+
+from __future__ import annotations
+
+import base64
+from datetime import timedelta
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from scheduled_actions.store import diagnosis
+from scheduled_actions.store.connection import Database
+from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
+from tests.cli.transaction_pooler import pooling
+from tests.factories import a_tick, insert
+
+WHSEC = "whsec_" + base64.b64encode(b"nobody prints this one!!").decode()
+ENDPOINT = """\
+[webhooks.endpoints.crm]
+env_var = "CRM_URL"
+secret_env_var = "CRM_SECRET"
+"""
+
+
+@pytest.fixture
+def check(run):
+    """Give a function that runs the doctor and returns one of its checks, and the exit code."""
+
+    def check_one(name, **environ):
+        ran = run("doctor", "--json", **environ)
+        (found,) = [one for one in ran.json["checks"] if one["name"] == name]
+        return found, ran.exit_code
+
+    return check_one
+
+
+def test_an_installation_without_faults_is_told_so(run, connection):
+    a_tick(connection)
+
+    ran = run("doctor", "--json")
+
+    assert ran.exit_code == 0
+    assert ran.json["status"] == "ok"
+    assert [(check["name"], check["status"]) for check in ran.json["checks"]] == [
+        (name, "ok")
+        for name in (
+            "settings", "cron_secret", "admin_token", "registry", "handlers", "database", "server", "migrations",
+            "clocks", "transactions", "ticks", "pooler",
+        )
+    ]  # fmt: skip
+    assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])
+
+
+def test_people_read_each_check_in_a_line_and_what_to_do_below(run, connection):
+    a_tick(connection)
+
+    ran = run("doctor", CRON_SECRET="short")
+
+    lines = ran.stdout.splitlines()
+    assert ran.exit_code == 1
+    assert lines[0] == "ok       settings      can be used"
+    assert lines[1] == "fault    cron_secret   CRON_SECRET is too short, so /cron/process is closed"
+    assert lines[2].strip() == "set CRON_SECRET to 16 random characters or more"
+    assert lines[-1] == "1 fault, 0 warnings"
+
+
+def test_settings_that_cannot_be_used_are_a_fault_and_the_registry_is_still_checked(run, project):
+    (project / "scheduled_actions.toml").write_text("concurrency = 0\n", encoding="utf-8")
+
+    ran = run("doctor", "--json")
+
+    assert ran.exit_code == 1
+    assert [(check["name"], check["status"]) for check in ran.json["checks"]] == [
+        ("settings", "fault"),
+        ("registry", "ok"),
+    ]
+    assert "concurrency" in ran.json["checks"][0]["detail"]
+
+
+def test_an_env_file_that_cannot_be_read_is_a_fault_that_does_not_repeat_it(run, project):
+    (project / ".env").write_text("hunter2\n", encoding="utf-8")
+
+    ran = run("doctor")
+
+    assert ran.exit_code == 1
+    assert ".env: line 1" in ran.stdout
+    assert "hunter2" not in ran.stdout + ran.stderr
+
+
+def test_a_missing_cron_secret_is_a_fault(check):
+    found, exit_code = check("cron_secret", CRON_SECRET=None)
+
+    assert (found["status"], exit_code) == ("fault", 1)
+    assert "is not set, so /cron/process is closed" in found["detail"]
+
+
+def test_a_missing_admin_token_is_a_warning(check):
+    found, exit_code = check("admin_token", ADMIN_TOKEN=None)
+
+    assert (found["status"], exit_code) == ("warning", 0)
+
+
+@pytest.mark.parametrize(
+    ("environ", "status", "detail"),
+    [
+        ({"CRM_URL": "https://crm.invalid/in", "CRM_SECRET": WHSEC}, "ok", "has a URL and signs"),
+        ({"CRM_SECRET": WHSEC}, "fault", "CRM_URL is not set"),
+        ({"CRM_URL": "ftp://crm.invalid/hunter2", "CRM_SECRET": WHSEC}, "fault", "CRM_URL: the URL"),
+        ({"CRM_URL": "https://crm.invalid/in"}, "fault", "CRM_SECRET is not configured"),
+        ({"CRM_URL": "https://crm.invalid/in", "CRM_SECRET": "hunter2"}, "fault", "CRM_SECRET is not configured"),
+    ],
+)
+def test_an_endpoint_needs_a_url_and_a_secret(check, project, environ, status, detail):
+    (project / "scheduled_actions.toml").write_text(ENDPOINT, encoding="utf-8")
+
+    found, exit_code = check("endpoint:crm", **environ)
+
+    assert (found["status"], exit_code) == (status, 1 if status == "fault" else 0)
+    assert detail in found["detail"]
+    assert "hunter2" not in str(found)
+
+
+def test_an_endpoint_that_does_not_sign_is_a_warning(check, project):
+    (project / "scheduled_actions.toml").write_text(ENDPOINT.rpartition("secret_env_var")[0], encoding="utf-8")
+
+    found, exit_code = check("endpoint:crm", CRM_URL="https://crm.invalid/in")
+
+    assert (found["status"], exit_code) == ("warning", 0)
+
+
+def test_an_endpoint_that_is_switched_off_is_not_looked_at(run, project):
+    (project / "scheduled_actions.toml").write_text(ENDPOINT + "enabled = false\n", encoding="utf-8")
+
+    names = [check["name"] for check in run("doctor", "--json").json["checks"]]
+
+    assert "endpoint:crm" not in names
+
+
+def test_a_stale_registry_is_a_fault(check, project):
+    (project / "handlers" / "new.py").write_text(
+        "from scheduled_actions import action\n@action('new:one')\ndef new(payload: dict): ...\n", encoding="utf-8"
+    )
+
+    found, exit_code = check("registry")
+
+    assert (found["status"], exit_code) == ("fault", 1)
+    assert found["remedy"] == "run `scheduled-actions registry build`"
+
+
+def test_a_missing_registry_is_a_fault_and_the_rest_is_still_checked(run, project):
+    (project / "handlers" / "_registry.py").unlink()
+
+    ran = run("doctor", "--json")
+
+    statuses = {check["name"]: check["status"] for check in ran.json["checks"]}
+    assert ran.exit_code == 1
+    assert statuses["registry"] == "fault"
+    assert "handlers" not in statuses
+    assert statuses["database"] == "ok"
+
+
+def test_a_handler_that_cannot_be_imported_is_a_fault_that_names_it(run, project):
+    (project / "handlers" / "broken.py").write_text(
+        "import no_such_module\nfrom scheduled_actions import action\n"
+        "print('imported')\n@action('broken:one')\ndef broken(payload: dict): ...\n",
+        encoding="utf-8",
+    )
+    run("registry", "build")
+
+    ran = run("doctor", "--json")
+
+    (found,) = [check for check in ran.json["checks"] if check["name"] == "handlers"]
+    assert ran.exit_code == 1
+    assert found["status"] == "fault"
+    assert '"broken:one" (handlers.broken:broken)' in found["detail"]
+    assert "no_such_module" in found["detail"]
+    assert "greeting:say" not in found["detail"]
+
+
+def test_behind_a_database_that_cannot_be_reached_the_rest_is_still_checked(run):
+    ran = run("doctor", "--json", DATABASE_URL="postgresql://somebody:hunter2@127.0.0.1:1/secret_name")
+
+    statuses = {check["name"]: check["status"] for check in ran.json["checks"]}
+    assert ran.exit_code == 1
+    assert statuses["database"] == "fault"
+    assert (statuses["registry"], statuses["handlers"], statuses["cron_secret"]) == ("ok", "ok", "ok")
+    assert "server" not in statuses
+
+
+def test_no_secret_is_printed_whatever_is_wrong(run, project, database_url):
+    (project / "scheduled_actions.toml").write_text(ENDPOINT, encoding="utf-8")
+    parts = conninfo_to_dict(database_url)
+    secrets = [CRON_SECRET, ADMIN_TOKEN, WHSEC, "hunter2", parts["password"], "secret-path"]
+    broken = make_conninfo(database_url, password="hunter2", application_name="secret-path")
+
+    printed = ""
+    for url in (database_url, broken, "postgres//me:hunter2@db/secret-path", "host=127.0.0.1 port=1 password=hunter2"):
+        for arguments in (["doctor"], ["doctor", "--json"], ["counts"]):
+            ran = run(*arguments, DATABASE_URL=url, CRM_URL="https://crm.invalid/secret-path", CRM_SECRET=WHSEC)
+            printed += ran.stdout + ran.stderr
+
+    assert printed
+    assert [secret for secret in secrets if secret in printed] == []
+
+
+def test_tables_that_are_not_there_are_a_fault_and_nothing_is_asked_of_them(run, connection):
+    connection.execute("drop schema public cascade; create schema public")
+
+    ran = run("doctor", "--json")
+
+    statuses = {check["name"]: check["status"] for check in ran.json["checks"]}
+    assert statuses["migrations"] == "fault"
+    assert statuses["database"] == "ok"
+    assert "ticks" not in statuses
+
+
+def test_a_tick_long_ago_is_a_warning_that_counts_what_waits(check, connection):
+    insert(connection)
+    tick = a_tick(connection)
+    connection.execute(
+        "update scheduled_action_ticks set started_at = started_at - interval '3 hours' where id = %s", [tick.id]
+    )
+
+    found, exit_code = check("ticks")
+
+    assert (found["status"], exit_code) == ("warning", 0)
+    assert found["detail"] == "the last one was 3 hours ago; 1 due action waits"
+
+
+def test_no_tick_yet_is_a_warning(check):
+    found, exit_code = check("ticks")
+
+    assert (found["status"], exit_code) == ("warning", 0)
+    assert found["detail"] == "there was none yet"
+
+
+def test_the_clocks_difference_is_this_machines_lead(connection):
+    import time
+
+    ahead = diagnosis.clocks(connection, now=lambda: time.time() + 3600).machine_ahead
+    behind = diagnosis.clocks(connection, now=lambda: time.time() - 60).machine_ahead
+
+    assert abs(ahead - timedelta(hours=1)) < timedelta(seconds=1)
+    assert abs(behind + timedelta(minutes=1)) < timedelta(seconds=1)
+
+
+def test_open_transactions_are_named_by_their_process_the_oldest_first(connection, database_url):
+    with psycopg.connect(database_url) as first, psycopg.connect(database_url) as second:
+        for one in (first, second):
+            one.execute("select 1")
+
+        found = diagnosis.transactions(connection, older_than=timedelta(0))
+        of_five_minutes = diagnosis.transactions(connection)
+
+        assert [pid for pid, _ in found.old] == [first.info.backend_pid, second.info.backend_pid]
+        assert all(timedelta(0) < age < timedelta(minutes=1) for _, age in found.old)
+    assert of_five_minutes.old == ()
+    assert found.sees_all
+
+
+def test_without_a_pooler_none_is_seen(database_url):
+    line = diagnosis.line(Database(lambda: database_url).connect, is_declared_direct=True)
+
+    assert (line.is_shared, line.is_relayed) == (False, False)
+
+
+@pytest.fixture
+def pooled_url(database_url):
+    with pooling(int(conninfo_to_dict(database_url)["port"])) as port:
+        yield make_conninfo(database_url, port=port)
+
+
+def test_a_transaction_mode_pooler_is_seen_and_is_fine(check, pooled_url):
+    found, exit_code = check("pooler", DATABASE_URL=pooled_url)
+
+    assert (found["status"], exit_code) == ("ok", 0)
+    assert "transaction-mode pooler" in found["detail"]
+
+
+def test_database_direct_behind_a_transaction_mode_pooler_is_a_fault(check, pooled_url):
+    found, exit_code = check("pooler", DATABASE_URL=pooled_url, SCHEDULED_ACTIONS_DATABASE_DIRECT="true")
+
+    assert (found["status"], exit_code) == ("fault", 1)
+    assert "database_direct = false" in found["remedy"]
+
+
+def test_a_server_without_a_connection_to_spare_is_no_traceback(run, connection, database_url):
+    name = conninfo_to_dict(database_url)["dbname"]
+    role = f"narrow_{name[-12:]}"
+    connection.execute(f"create role {role} login password 'narrow' connection limit 2")
+    connection.execute(f"grant pg_read_all_data to {role}")
+    try:
+        ran = run("doctor", "--json", DATABASE_URL=make_conninfo(database_url, user=role, password="narrow"))
+    finally:
+        connection.execute(f"drop owned by {role}; drop role {role}")
+
+    statuses = {check["name"]: check["status"] for check in ran.json["checks"]}
+    assert statuses["migrations"] == "ok"
+    assert statuses["pooler"] == "ok"
+
+
+def test_an_argument_that_doctor_does_not_know_is_a_usage_error(run):
+    assert run("doctor", "--fix").exit_code == 2

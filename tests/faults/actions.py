@@ -1,0 +1,89 @@
+"""The table of actions as the proofs see it: filled through SQL, read as it is, its clock moved."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any, LiteralString
+
+from psycopg import sql
+from psycopg.rows import dict_row
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    import psycopg
+
+#: What `proof:transact` writes to, in the project's own database.
+EFFECTS = "create table effects (action_id uuid not null)"
+_ENDED = ("completed", "failed", "cancelled", "skipped")
+
+
+class Actions:
+    """The project's actions.
+
+    Args:
+        connection: To the project's database, in autocommit mode.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+        self._moved = 0.0
+
+    def schedule(self, *new_actions: dict[str, Any]) -> list[UUID]:
+        """Schedule actions as any program can; return their ids in the order given."""
+        rows = self.connection.execute(
+            "select s.id from schedule_actions(%s::jsonb) s", [json.dumps(new_actions)]
+        ).fetchall()
+        return [row[0] for row in rows]
+
+    def one(self, action_id: UUID) -> dict[str, Any]:
+        """Return an action."""
+        return next(row for row in self.all() if row["id"] == action_id)
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return every action, in the order they were scheduled."""
+        with self.connection.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute("select * from scheduled_actions order by id").fetchall()
+
+    def statuses(self) -> Counter[str]:
+        """Return how many there are of each status."""
+        rows = self.connection.execute("select status, count(*) from scheduled_actions group by status")
+        return Counter(dict(rows.fetchall()))
+
+    def are_settled(self) -> bool:
+        """Whether nothing waits, runs or lacks a handler."""
+        return not set(self.statuses()) - set(_ENDED)
+
+    def effects(self) -> Counter[UUID]:
+        """Return how many effects there are of each `proof:transact`."""
+        rows = self.connection.execute("select action_id, count(*) from effects group by action_id")
+        return Counter(dict(rows.fetchall()))
+
+    def ungrouped_pending(self) -> int:
+        """Return how many wait, and not for their lock group."""
+        return self._number("select count(*) from scheduled_actions where status = 'pending' and lock_group is null")
+
+    def holds(self) -> int:
+        """Return how many lock groups are held."""
+        return self._number("select count(*) from scheduled_action_holds")
+
+    def open_ticks(self) -> int:
+        """Return how many ticks have no end."""
+        return self._number("select count(*) from scheduled_action_ticks where finished_at is null")
+
+    def _number(self, query: LiteralString) -> int:
+        row = self.connection.execute(query).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def move_clock(self, seconds: float) -> None:
+        """Let the database's clock be this much later from now on."""
+        self._moved += seconds
+        self.connection.execute(
+            sql.SQL(
+                "create or replace function scheduled_actions_now() returns timestamptz"
+                " language sql stable parallel safe"
+                " as 'select statement_timestamp() + make_interval(secs => {})'"
+            ).format(sql.Literal(self._moved))
+        )

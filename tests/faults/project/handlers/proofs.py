@@ -1,0 +1,150 @@
+"""Handlers that write down when they ran, and where: on a connection of their own, to a database beside the project's.
+
+What the package believes of itself is compared with what stands there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from scheduled_actions import Context, Snooze, action
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Names the ledger's database to the processes that serve.
+LEDGER_URL = "PROOF_LEDGER_URL"
+#: Longer than any proof waits.
+FOR_EVER = 600.0
+_own = threading.local()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a handler is to do."""
+
+    number: int = 0
+    #: How long it takes.
+    seconds: float = 0.0
+    #: It raises in its first attempts, this many.
+    failures: int = 0
+
+
+@contextmanager
+def recorded(context: Context, payload: Any) -> Iterator[None]:
+    """Write down the start, and the end if there is one."""
+    connection = _ledger()
+    values = (context.id, context.action.action_type, context.action.lock_group, os.getpid(), context.attempt)
+    row = connection.execute(
+        "insert into runs (action_id, action_type, lock_group, pid, attempt, payload)"
+        " values (%s, %s, %s, %s, %s, %s) returning number",
+        (*values, json.dumps(payload)),
+    ).fetchone()
+    assert row is not None
+    try:
+        yield
+    finally:
+        connection.execute("update runs set ended_at = clock_timestamp() where number = %s", row)
+
+
+def _ledger() -> psycopg.Connection[tuple[Any, ...]]:
+    if not hasattr(_own, "connection"):
+        _own.connection = psycopg.connect(os.environ[LEDGER_URL], autocommit=True)
+    connection: psycopg.Connection[tuple[Any, ...]] = _own.connection
+    return connection
+
+
+def _do(payload: Work, context: Context) -> dict[str, int]:
+    time.sleep(payload.seconds)
+    if context.attempt <= payload.failures:
+        message = f"failure {context.attempt} of {payload.failures}"
+        raise RuntimeError(message)
+    return {"pid": os.getpid()}
+
+
+@action("proof:work")
+def work(payload: Work, context: Context) -> dict[str, int]:
+    """Take some time; answer where it ran."""
+    with recorded(context, asdict(payload)):
+        return _do(payload, context)
+
+
+@action("proof:transact", transactional=True)
+def transact(payload: Work, context: Context) -> dict[str, int]:
+    """Leave one effect in the project's own database, together with the settlement."""
+    with recorded(context, asdict(payload)):
+        context.connection.execute("insert into effects (action_id) values (%s)", [context.id])
+        context.schedule("proof:work", {"number": payload.number})
+        return _do(payload, context)
+
+
+@action("proof:gather")
+def gather(payload: list[Work], context: Context) -> None:
+    """Take all that was gathered under one key; fail at first."""
+    with recorded(context, [one.number for one in payload]):
+        _do(payload[0], context)
+
+
+@action("proof:kill-process")
+def kill_process(payload: Work, context: Context) -> None:
+    """End the process that runs this."""
+    with recorded(context, asdict(payload)):
+        time.sleep(payload.seconds)
+        os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(FOR_EVER)
+
+
+@action("proof:hang", timeout_seconds=2)
+def hang(payload: Work, context: Context) -> None:
+    """Never return, nor listen."""
+    with recorded(context, asdict(payload)):
+        time.sleep(FOR_EVER)
+
+
+@action("proof:hang-awaiting", timeout_seconds=2)
+async def hang_awaiting(payload: Work, context: Context) -> None:
+    """Await what never comes."""
+    with recorded(context, asdict(payload)):
+        await asyncio.sleep(FOR_EVER)
+
+
+@action("proof:hang-blocking", timeout_seconds=2)
+async def hang_blocking(payload: Work, context: Context) -> None:
+    """Block the event loop it runs on."""
+    with recorded(context, asdict(payload)):
+        time.sleep(FOR_EVER)  # noqa: ASYNC251 - the very mistake
+
+
+@action("proof:hang-in-database", timeout_seconds=2, transactional=True)
+def hang_in_database(payload: Work, context: Context) -> None:
+    """Wait in the database, in the transaction of the settlement."""
+    with recorded(context, asdict(payload)):
+        context.connection.execute("insert into effects (action_id) values (%s)", [context.id])
+        context.connection.execute("select pg_sleep(%s)", [FOR_EVER])
+
+
+@action("proof:listen", timeout_seconds=20)
+def listen(payload: Work, context: Context) -> Snooze:
+    """Work until told to stop; go on later."""
+    with recorded(context, asdict(payload)):
+        while not context.should_stop:
+            time.sleep(0.02)
+        return Snooze(0)
+
+
+@action("proof:tell-time")
+def tell_time(payload: Work, context: Context) -> dict[str, float]:
+    """Tell what this process takes for the time."""
+    with recorded(context, asdict(payload)):
+        return {"time": time.time(), "now": datetime.now(UTC).timestamp(), "pid": os.getpid()}

@@ -1,0 +1,195 @@
+"""Gunicorn as real processes, and clients that ping them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+CRON_SECRET = "a cron secret of the proofs"
+#: How long a client that found nothing to do, or nobody, waits.
+_PAUSE_SECONDS = 0.05
+
+
+def wait_until(condition: Callable[[], Any], *, within: float, what: str) -> Any:
+    """Return the first true answer of `condition`; fail after `within` seconds, saying what was waited for."""
+    deadline = time.monotonic() + within
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"waited {within:g} seconds in vain: {what}"
+        time.sleep(0.02)
+
+
+def a_port() -> int:
+    """Return a free port that the system gives to no client: it stays free while its server is away."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a ping got."""
+
+    status: int
+    report: dict[str, Any]
+    seconds: float
+    retry_after: str | None
+
+
+def ping(port: int, *, timeout: float = 60) -> Answer:
+    """Return the answer of one tick.
+
+    Raises:
+        OSError, http.client.HTTPException: Nobody answered.
+    """
+    started = time.monotonic()
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)) as connection:
+        connection.request("POST", "/cron/process", headers={"x-cron-secret": CRON_SECRET, "Connection": "close"})
+        response = connection.getresponse()
+        text = response.read()
+    took = time.monotonic() - started
+    return Answer(response.status, json.loads(text), took, response.getheader("Retry-After"))
+
+
+class Service:
+    """One gunicorn: a master and its workers, in a process group of their own.
+
+    Args:
+        directory: The project.
+        environ: All that the processes see.
+        workers: How many processes work.
+        log: Where they write.
+    """
+
+    def __init__(self, directory: Path, environ: Mapping[str, str], *, workers: int, log: Path) -> None:
+        self.port = a_port()
+        self.log = log
+        self._directory = directory
+        self._environ = dict(environ)
+        self._workers = workers
+        self._master: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        """Start it, and wait until it answers."""
+        command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "-w", str(self._workers)]
+        command += ["--threads", "8", "--bind", f"127.0.0.1:{self.port}"]
+        # A frozen worker is a proof's own doing: its master must not end it.
+        command += ["--timeout", "300", "scheduled_actions.wsgi:app"]
+        with self.log.open("ab") as log:
+            self._master = subprocess.Popen(
+                command,
+                cwd=self._directory,
+                env=self._environ,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        wait_until(self._is_up, within=30, what=f"gunicorn answers on port {self.port}")
+        return self
+
+    def _is_up(self) -> bool:
+        assert self._master is not None
+        assert self._master.poll() is None, "gunicorn ended"
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        with suppress(OSError, http.client.HTTPException), closing(connection):
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        return False
+
+    def ping(self, *, timeout: float = 60) -> Answer:
+        """Return the answer of one tick."""
+        return ping(self.port, timeout=timeout)
+
+    @property
+    def master(self) -> int:
+        """The process that starts the workers."""
+        assert self._master is not None
+        return self._master.pid
+
+    def workers(self) -> list[int]:
+        """Return the processes that work."""
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True)
+        pairs = [line.split() for line in listed.stdout.splitlines()]
+        return [int(pid) for pid, parent in pairs if int(parent) == self.master]
+
+    def kill(self) -> None:
+        """Kill the master and its workers, all at once."""
+        if self._master is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self._master.pid, signal.SIGKILL)
+        self._master.wait(timeout=10)
+        self._master = None
+
+    def logged(self) -> str:
+        """Return what the processes wrote."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@dataclass(eq=False)
+class Pings:
+    """Clients that ping in a loop, in turn at each of the ports, until the block ends; and what they saw."""
+
+    ports: Sequence[int]
+    clients: int = 16
+    #: By status; by the exception's name where nobody answered.
+    statuses: Counter[int | str] = field(default_factory=Counter)
+    answers: list[Answer] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        for number in range(self.clients):
+            thread = threading.Thread(target=self._go, args=[number], daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=90)
+
+    def _go(self, turn: int) -> None:
+        while not self._stop.is_set():
+            turn += 1
+            try:
+                answer = ping(self.ports[turn % len(self.ports)])
+            except (OSError, http.client.HTTPException) as error:
+                self.statuses[type(error).__name__] += 1
+            else:
+                self.statuses[answer.status] += 1
+                self.answers.append(answer)
+                if answer.report.get("processed"):
+                    continue
+            self._stop.wait(_PAUSE_SECONDS)

@@ -1,0 +1,190 @@
+"""The database goes away and comes back, and its backends are ended, while processes work."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from scheduled_actions.local_postgres import attach, cluster, remove
+from scheduled_actions.store.migrate import migrate
+from tests.faults.actions import EFFECTS, Actions
+from tests.faults.ledger import overlaps
+from tests.faults.serving import Pings, a_port, wait_until
+
+pytestmark = pytest.mark.slow
+
+TICKS = {"max_duration_seconds": 8, "max_run_seconds": 5, "default_timeout_seconds": 4}
+LEASE_SECONDS = 8 + 15
+#: By the names of `pg_ctl stop`: how the server is told.
+MODES = {"immediate": signal.SIGQUIT, "fast": signal.SIGINT}
+ACTIONS = 1_200
+TRANSACTIONS = ACTIONS // 10
+TERMINATIONS = 20
+
+
+@pytest.fixture
+def own_server():
+    """Give the directory of a server that no other test uses, durable as by default, its port never a client's."""
+    directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-restarted-"))
+    directory.chmod(0o711)
+    attach(directory).close()
+    cluster.remember(replace(cluster.recall(directory), port=a_port()))
+    yield directory
+    remove(directory)
+    shutil.rmtree(directory)
+
+
+def test_a_restarted_database_costs_a_503_and_nothing_else(own_server, serve, ledger, record_property):
+    server = attach(own_server)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        migrate(connection)
+        _schedule(connection)
+    service = serve(workers=2, environ={"DATABASE_URL": server.dsn}, **TICKS)
+    handles = [server]
+    away = []
+
+    with Pings([service.port], clients=8) as pings:
+        for mode, is_long in (("immediate", False), ("fast", False), ("immediate", False), ("fast", True)):
+            done = ledger.count()
+            wait_until(lambda done=done: ledger.count() > done + 50, within=20, what="processes work")
+            stopped = time.monotonic()
+            _stop(own_server, server.dsn, MODES[mode])
+            seen = len(pings.answers)
+            patience = TICKS["max_run_seconds"] if is_long else 0
+            wait_until(
+                lambda seen=seen, patience=patience: any(
+                    answer.status == 503 and answer.seconds >= patience for answer in pings.answers[seen:]
+                ),
+                within=20,
+                what="callers see 503",
+            )
+            handles.append(attach(own_server))
+            assert service.ping().status == 200, f"the first ping after a stop ({mode})"
+            away.append(time.monotonic() - stopped)
+        assert handles[-1].dsn == server.dsn
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            wait_until(lambda: not _pending(connection), within=60, what="nothing waits")
+    with closing(psycopg.connect(server.dsn, autocommit=True)) as connection:
+        _settle_what_was_lost(Actions(connection), service)
+        assert set(pings.statuses) == {200, 503}
+        assert all(answer.retry_after for answer in pings.answers if answer.status == 503)
+        repeated = _assert_nothing_is_lost(Actions(connection), ledger)
+    for handle in handles:
+        handle.close()
+    record_property(
+        "measured",
+        f"away for {[round(one, 1) for one in away]} s, pings {dict(pings.statuses)}, runs repeated {repeated}",
+    )
+
+
+def _schedule(connection):
+    connection.execute(EFFECTS)
+    return Actions(connection).schedule(
+        *(
+            {
+                "action_type": "proof:transact" if number % 10 == 0 else "proof:work",
+                "payload": {"number": number, "seconds": 0.05},
+                "max_attempts": 20,
+                "retry": [0],
+                "lock_group": f"group {number % 7}" if number % 5 == 1 else None,
+            }
+            for number in range(ACTIONS)
+        )
+    )
+
+
+def _stop(directory, dsn, number):
+    """Stop the server in the mode of this signal; return when nothing answers any more."""
+    pid_file = cluster.recall(directory).data / "postmaster.pid"
+    os.kill(int(pid_file.read_text().split()[0]), number)
+    wait_until(lambda: not _answers(dsn), within=20, what="the server has gone")
+
+
+def _answers(dsn):
+    try:
+        psycopg.connect(dsn, connect_timeout=5).close()
+    except psycopg.OperationalError as error:
+        return "refused" not in str(error)
+    return True
+
+
+def _pending(connection):
+    return connection.execute(
+        "select count(*) from scheduled_actions where status = 'pending' and lock_group is null"
+    ).fetchone()[0]
+
+
+def _settle_what_was_lost(actions, service):
+    """Let the leases end whose claim never reached its process; no tick is under way."""
+    actions.move_clock(LEASE_SECONDS + 1)
+    with Pings([service.port], clients=4) as pings:
+        wait_until(actions.are_settled, within=60, what="all is settled")
+    assert set(pings.statuses) == {200}
+
+
+def _assert_nothing_is_lost(actions, ledger):
+    """Return how many runs were repeated, by action type."""
+    assert actions.statuses() == {"completed": ACTIONS + TRANSACTIONS}
+    runs = ledger.runs()
+    assert {run.action_id for run in runs} == {row["id"] for row in actions.all()}
+    assert overlaps(runs) == []
+    # However often a transaction was cut off: its effect, its follow-up and its settlement are there once, together.
+    assert actions.effects() == Counter(row["id"] for row in actions.all() if row["action_type"] == "proof:transact")
+    of_all = Counter(run.action_type for run in runs)
+    return of_all - Counter(row["action_type"] for row in actions.all())
+
+
+def test_kept_connections_that_died_unnoticed_cost_no_answer(own_server, serve):
+    server = attach(own_server)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        migrate(connection)
+    service = serve(workers=1, environ={"DATABASE_URL": server.dsn}, **TICKS)
+    handles = [server]
+
+    for mode in MODES.values():
+        with Pings([service.port], clients=4) as pings:
+            wait_until(lambda pings=pings: len(pings.answers) > 20, within=20, what="connections are made and kept")
+        _stop(own_server, server.dsn, mode)
+        handles.append(attach(own_server))
+
+        answers = [service.ping().status for _ in range(4)]
+
+        assert answers == [200] * 4
+    for handle in handles:
+        handle.close()
+
+
+def test_ended_backends_lose_nothing_and_repeat_no_committed_effect(serve, actions, ledger, admin, record_property):
+    connection = actions.connection
+    _schedule(connection)
+    service = serve(workers=2, **TICKS)
+    database = connection.info.dbname
+    ended = 0
+
+    with Pings([service.port], clients=8) as pings:
+        for _ in range(TERMINATIONS):
+            done = ledger.count()
+            wait_until(lambda done=done: ledger.count() > done + 20, within=20, what="processes work")
+            ended += len(
+                admin.execute(
+                    "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and pid <> %s",
+                    [database, connection.info.backend_pid],
+                ).fetchall()
+            )
+        wait_until(lambda: not _pending(connection), within=60, what="nothing waits")
+    _settle_what_was_lost(actions, service)
+
+    assert set(pings.statuses) <= {200, 503}
+    repeated = _assert_nothing_is_lost(actions, ledger)
+    assert not repeated["proof:work"], "an outcome is written on the next connection"
+    record_property("measured", f"{ended} backends ended, pings {dict(pings.statuses)}, runs repeated {repeated}")

@@ -1,0 +1,76 @@
+"""A process is asked to end in the middle of a tick: it starts nothing more, ends what runs, and goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from tests.faults.serving import has_ended, wait_until
+
+pytestmark = pytest.mark.slow
+
+CONCURRENCY = 4
+#: How long one handler takes; without the signal the tick would start the next ones for thirty seconds.
+HANDLER_SECONDS = 1.0
+TICKS = {"max_duration_seconds": 40, "max_run_seconds": 30}
+
+
+@pytest.mark.parametrize("asked", ["worker", "master"])
+def test_a_process_asked_to_end_starts_nothing_more_and_leaves_nothing_leased(
+    asked, serve, actions, ledger, record_property
+):
+    actions.schedule(*_work(30))
+    service = serve(workers=1, concurrency=CONCURRENCY, **TICKS)
+    [worker] = service.workers()
+    answers = []
+    ping = threading.Thread(target=lambda: answers.append(service.ping()))
+
+    ping.start()
+    wait_until(lambda: ledger.count() > CONCURRENCY, within=20, what="the second wave has begun")
+    os.kill(worker if asked == "worker" else service.master, signal.SIGTERM)
+    told_at, told = ledger.now(), time.monotonic()
+    wait_until(lambda: has_ended(worker), within=15, what="the worker has gone")
+    took = time.monotonic() - told
+    ping.join(timeout=10)
+
+    runs = ledger.runs()
+    assert [run for run in runs if run.started_at > told_at + timedelta(seconds=0.5)] == []
+    assert all(run.ended_at is not None for run in runs), "what ran was waited for"
+    assert took < HANDLER_SECONDS + 4
+    [answer] = answers
+    assert (answer.status, answer.report["succeeded"]) == (200, len(runs))
+    assert actions.statuses() == {"completed": len(runs), "pending": 30 - len(runs)}
+    waiting = [row for row in actions.all() if row["status"] == "pending"]
+    assert all(row["attempts"] == 0 and row["history"] == [] for row in waiting), "released uncharged"
+    record_property("measured", f"gone after {took:.2f} s, {len(runs)} of 30 done")
+
+
+def _work(count):
+    payload = {"seconds": HANDLER_SECONDS}
+    return [{"action_type": "proof:work", "payload": {**payload, "number": number}} for number in range(count)]
+
+
+def test_a_handler_that_listens_ends_at_once_and_goes_on_elsewhere(serve, actions, ledger, record_property):
+    [listening] = actions.schedule({"action_type": "proof:listen"})
+    service = serve(workers=1, **TICKS)
+    [worker] = service.workers()
+    ping = threading.Thread(target=service.ping)
+
+    ping.start()
+    wait_until(ledger.running, within=20, what="the handler runs")
+    os.kill(worker, signal.SIGTERM)
+    told = time.monotonic()
+    wait_until(lambda: has_ended(worker), within=15, what="the worker has gone")
+    took = time.monotonic() - told
+    ping.join(timeout=10)
+
+    row = actions.one(listening)
+    assert (row["status"], row["attempts"]) == ("pending", 0)
+    assert [entry["outcome"] for entry in row["history"]] == ["snoozed"]
+    assert took < 4
+    record_property("measured", f"gone after {took:.2f} s")

@@ -1,0 +1,84 @@
+"""Events on their way to two real receivers, of which one is down at first."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.faults.receiver import Receiver
+from tests.faults.serving import a_port
+
+pytestmark = pytest.mark.slow
+
+EVENTS = 5
+SETTINGS = """
+[webhooks.endpoints.good]
+env_var = "GOOD_URL"
+secret_env_var = "GOOD_SECRET"
+patterns = ["task:*"]
+
+[webhooks.endpoints.down]
+env_var = "DOWN_URL"
+secret_env_var = "DOWN_SECRET"
+patterns = ["*:created"]
+"""
+EMIT = """
+from scheduled_actions import emit_event
+for number in range({count}):
+    emit_event("task:created", entity_id=f"t{{number}}", data={{"name": "Grüße €", "number": number}})
+"""
+#: The table waits five seconds after the first failure, give or take its jitter.
+FIRST_DELAY_SECONDS = 5
+
+
+def test_the_good_endpoint_gets_each_event_once_and_the_other_when_it_returns(serve, actions, project, environ):
+    good, down = (Receiver(a_port(), _secret()) for _ in range(2))
+    (project / "scheduled_actions.toml").write_text(SETTINGS, encoding="utf-8")
+    named = {"GOOD_URL": good.url, "GOOD_SECRET": good.secret, "DOWN_URL": down.url, "DOWN_SECRET": down.secret}
+    service = serve(workers=2, environ=named)
+
+    with good.listening():
+        _emit(environ | named)
+        first = service.ping().report
+        while_down = actions.all()
+        actions.move_clock(FIRST_DELAY_SECONDS)
+        with down.listening():
+            second = service.ping().report
+            third = service.ping().report
+
+    assert (good.refused, down.refused) == ([], [])
+    # The events, and their deliveries: half of these failed, for a while.
+    assert (first["succeeded"], first["retried"], first["failed"]) == (2 * EVENTS, EVENTS, 0)
+    assert (second["succeeded"], third["processed"]) == (EVENTS, 0)
+    for receiver in (good, down):
+        assert [content["entity_id"] for _, content in sorted(receiver.received, key=_entity)] == [
+            f"t{number}" for number in range(EVENTS)
+        ]
+        assert all(
+            content["event"] == "task:created" and content["data"]["name"] == "Grüße €"
+            for _, content in receiver.received
+        )
+    ids = [message_id for message_id, _ in good.received + down.received]
+    assert len(set(ids)) == 2 * EVENTS, "each delivery has an id of its own"
+    waited = [row for row in while_down if row["status"] == "pending"]
+    assert {str(row["id"]) for row in waited} == {message_id for message_id, _ in down.received}
+    assert all(row["attempts"] == 1 and "refused the connection" in row["error_message"] for row in waited)
+    assert actions.statuses() == {"completed": 3 * EVENTS}
+    of_one_event = {content["action_id"] for _, content in good.received}
+    assert of_one_event == {content["action_id"] for _, content in down.received}
+
+
+def _secret():
+    return f"whsec_{base64.b64encode(os.urandom(32)).decode()}"
+
+
+def _emit(environ):
+    subprocess.run([sys.executable, "-c", EMIT.format(count=EVENTS)], env=environ, check=True, timeout=30)
+
+
+def _entity(received):
+    return received[1]["entity_id"]

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import base64
+from dataclasses import asdict
+
+import pytest
+
+from scheduled_actions import config
+from scheduled_actions.config import Endpoint, Secret, Settings
+from scheduled_actions.errors import ConfigInvalid, NotConfigured
+
+LONG = "0123456789abcdef"
+OTHER = "fedcba9876543210"
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    """Return a function that loads a configuration from TOML and an environment."""
+
+    def load(toml="", **environ):
+        (tmp_path / "scheduled_actions.toml").write_text(toml, encoding="utf-8")
+        return config.load(tmp_path, environ)
+
+    return load
+
+
+def test_every_setting_has_the_default_that_is_documented(tmp_path):
+    settings = config.load(tmp_path, {}).settings
+
+    assert {name: value for name, value in asdict(settings).items() if name != "email"} == {
+        "enabled": True,
+        "batch_size": 100,
+        "concurrency": 8,
+        "default_timeout_seconds": 30,
+        "max_run_seconds": 20,
+        "max_duration_seconds": 55,
+        "linger_seconds": 0,
+        "max_attempts": 3,
+        "edit_lock_seconds": 120,
+        "retention_days": 7,
+        "retention_failed_days": 90,
+        "database_direct": False,
+        "deduplication": {"window_seconds": 5},
+        "retry": {"base_seconds": 60, "cap_seconds": 3600},
+        "webhooks": {"routing": "all", "default_endpoint": None, "endpoints": {}},
+    }
+
+
+def test_the_file_overrides_the_defaults(loaded):
+    settings = loaded("batch_size = 7\n[retry]\nbase_seconds = 5").settings
+
+    assert (settings.batch_size, settings.retry.base_seconds, settings.retry.cap_seconds) == (7, 5, 3600)
+
+
+def test_the_environment_overrides_the_file(loaded):
+    settings = loaded(
+        "enabled = true\nbatch_size = 7\n[retry]\nbase_seconds = 5",
+        SCHEDULED_ACTIONS_ENABLED="false",
+        SCHEDULED_ACTIONS_BATCH_SIZE="8",
+        SCHEDULED_ACTIONS_RETRY_BASE_SECONDS="6.5",
+        SCHEDULED_ACTIONS_DEDUPLICATION_WINDOW_SECONDS="0",
+        SCHEDULED_ACTIONS_WEBHOOKS_ROUTING="most_specific",
+    ).settings
+
+    assert settings.enabled is False
+    assert settings.batch_size == 8
+    assert settings.retry.base_seconds == 6.5
+    assert settings.deduplication.window_seconds == 0
+    assert settings.webhooks.routing == "most_specific"
+
+
+def test_every_setting_can_be_overridden_by_the_environment(loaded):
+    examples = {bool: "false", int: "30", float: "30", str: "text"}
+    named = config.setting_names()
+
+    for variable, dotted in named.items():
+        section, _, name = dotted.rpartition(".")
+        default = getattr(getattr(Settings(), section) if section else Settings(), name)
+        value = str(default) if name in {"routing", "security"} else examples.get(type(default), "30")
+        if name in {"default_endpoint", "max_duration_seconds", "max_run_seconds"}:
+            continue  # Judged together with others.
+        settings = loaded(**{variable: value}).settings
+
+        found = getattr(getattr(settings, section) if section else settings, name)
+        assert str(found).lower().removesuffix(".0") == value, variable
+
+
+@pytest.mark.parametrize("name", ["PROJECT", "ENV", "URL"])
+def test_a_variable_with_the_prefix_that_is_no_setting_of_the_file_is_let_be(loaded, name, tmp_path):
+    assert loaded(**{f"SCHEDULED_ACTIONS_{name}": str(tmp_path)}).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("toml", "environ", "message"),
+    [
+        ("batch_sice = 7", {}, "scheduled_actions.toml: batch_sice: is no setting"),
+        ("[retry]\nbase = 7", {}, "scheduled_actions.toml: retry.base: is no setting"),
+        ("batch_size = 0", {}, "scheduled_actions.toml: batch_size: 0: should be a whole number from 1 to 1000"),
+        ("batch_size = true", {}, "batch_size: True: should be a whole number"),
+        ("batch_size = 1.5", {}, "batch_size: 1.5: should be a whole number"),
+        ("default_timeout_seconds = inf", {}, "default_timeout_seconds: inf: should be"),
+        ("enabled = 'maybe'", {}, "enabled: 'maybe': should be true or false"),
+        ("retry = 7", {}, "scheduled_actions.toml: retry: 7: should be a table"),
+        ("batch_size =", {}, "scheduled_actions.toml: the file: is not valid TOML"),
+        ("max_run_seconds = 55", {}, "max_run_seconds: 55: must be below max_duration_seconds (55)"),
+        (
+            "[webhooks]\ndefault_endpoint = 'crm'",
+            {},
+            "default_endpoint: 'crm': is not the name of an endpoint (none are declared)",
+        ),
+        ("", {"SCHEDULED_ACTIONS_BATCH_SICE": "7"}, "environment: SCHEDULED_ACTIONS_BATCH_SICE: is no setting"),
+        (
+            "batch_size = 7",
+            {"SCHEDULED_ACTIONS_BATCH_SIZE": "many"},
+            "environment variable SCHEDULED_ACTIONS_BATCH_SIZE: batch_size: 'many': should be a whole number",
+        ),
+        (
+            "",
+            {"SCHEDULED_ACTIONS_RETRY_CAP_SECONDS": "nan"},
+            "environment variable SCHEDULED_ACTIONS_RETRY_CAP_SECONDS: retry.cap_seconds: 'nan': should be",
+        ),
+    ],
+)
+def test_a_mistake_names_the_key_the_value_and_what_would_be_right(loaded, toml, environ, message):
+    with pytest.raises(ConfigInvalid) as refused:
+        loaded(toml, **environ)
+
+    assert message in str(refused.value)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "scheduled_actions.toml").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ConfigInvalid, match=r"scheduled_actions\.toml: the file: cannot be read"):
+        config.load(tmp_path, {})
+
+
+def test_the_project_is_the_directory_that_the_environment_names(tmp_path):
+    assert config.load(environ={"SCHEDULED_ACTIONS_PROJECT": str(tmp_path)}).project == tmp_path
+
+
+def test_a_project_that_is_no_directory_is_named(tmp_path):
+    with pytest.raises(ConfigInvalid, match=r"SCHEDULED_ACTIONS_PROJECT: .*not a directory"):
+        config.load(tmp_path / "nowhere", {})
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted"),
+    [
+        ("", ()),
+        ("too-short", ()),
+        (LONG, (LONG,)),
+        (f" {LONG}\n", (LONG,)),
+        (f"{LONG},{OTHER}", (f"{LONG},{OTHER}", LONG, OTHER)),
+        (f"{LONG}, short", (f"{LONG}, short", LONG)),
+        (f"{LONG},", (f"{LONG},", LONG)),
+        ("short,short2", ()),
+        ("short,but,together,long", ("short,but,together,long",)),
+        ("schlüsselwörter-ö", ("schlüsselwörter-ö",)),
+    ],
+)
+def test_a_secret_may_hold_two_values_during_rotation_and_short_ones_open_nothing(value, accepted):
+    secret = Secret("CRON_SECRET", value)
+
+    assert secret.accepted == tuple(one.encode() for one in accepted)
+    assert secret.is_usable is bool(accepted)
+
+
+def test_no_secret_is_ever_printed(loaded):
+    loaded_config = loaded(CRON_SECRET=LONG, DATABASE_URL=f"postgresql://u:{LONG}@h/d", ADMIN_TOKEN=LONG)
+
+    assert LONG not in repr(loaded_config)
+    assert LONG not in repr(loaded_config.cron_secret)
+    assert LONG not in f"{loaded_config.database_url}"
+    assert LONG not in repr(loaded_config.settings)
+
+
+def test_the_address_of_the_database_is_never_split(loaded):
+    url = "postgresql://h1,h2/d?options=-csearch_path%3Da,b"
+
+    assert loaded(DATABASE_URL=f" {url}\n").database_url.reveal() == url
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_production"),
+    [
+        ({}, False),
+        ({"VERCEL": "1"}, True),
+        ({"SCHEDULED_ACTIONS_ENV": "production"}, True),
+        ({"SCHEDULED_ACTIONS_ENV": "staging"}, False),
+    ],
+)
+def test_production_is_where_an_embedded_database_would_be_a_mistake(loaded, environ, is_production):
+    assert loaded(**environ).is_production is is_production
+
+
+def test_an_endpoint_has_its_url_and_its_keys_from_the_environment(loaded):
+    keys = [bytes([n]) * 24 for n in (1, 2)]
+    texts = ["whsec_" + base64.b64encode(key).decode() for key in keys]
+    endpoint = Endpoint(env_var="CRM_URL", secret_env_var="CRM_SECRET")
+    loaded_config = loaded(CRM_URL=" https://crm.example/hook ", CRM_SECRET=f"{texts[0]} , {texts[1]}")
+
+    assert loaded_config.endpoint_url(endpoint) == "https://crm.example/hook"
+    assert loaded_config.endpoint_keys(endpoint) == tuple(keys)
+    assert loaded_config.endpoint_keys(Endpoint(env_var="CRM_URL")) == ()
+    assert loaded_config.endpoint_url(Endpoint(env_var="UNSET")) is None
+
+
+@pytest.mark.parametrize("value", ["", "whsec_", "whsec_c2hvcnQ=", "whsec_not base64 at all!", LONG])
+def test_an_endpoint_whose_secret_is_none_is_not_configured_and_the_message_keeps_it(loaded, value):
+    endpoint = Endpoint(env_var="CRM_URL", secret_env_var="CRM_SECRET")
+
+    with pytest.raises(NotConfigured, match="CRM_SECRET is not configured: whsec_ followed by") as refused:
+        loaded(CRM_SECRET=value).endpoint_keys(endpoint)
+
+    assert not value or value == "whsec_" or value not in str(refused.value)

@@ -1,0 +1,247 @@
+"""Many actions in one round trip: all or none, answered in their order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.factories import PATIENCE, database_now, row, statuses, together
+
+IMPATIENT = 1.3
+
+
+REFUSED = [
+    ({"action_type": "no type"}, "action_type: 'no type' is not letters"),
+    ({"action_type": None}, "action_type: "),
+    ({"payload": [1]}, "payload: a JSON array is not a JSON object"),
+    ({"payload": {"text": "x" * 262_145}}, "payload is 262157 bytes; at most 262144 are taken"),
+    ({"priority": 40_000}, "priority: 40000 is not between"),
+    ({"max_attempts": 0}, "max_attempts: 0 is not between 1 and 1000"),
+    ({"scheduled_at": "infinity"}, "scheduled_at: infinity is not an instant"),
+    ({"team_id": ""}, "team_id: is not between 1 and 255 characters"),
+    ({"lock_group": "x" * 256}, "lock_group: is not between"),
+    ({"dedup_key": "x" * 513}, "dedup_key: is not between"),
+    ({"dedup_window": -1}, "dedup_window: -1 is not a number of seconds"),
+    ({"dedup_mode": "last"}, "dedup_mode: 'last' is not latest, first or append"),
+    ({"retry": "soon"}, "retry: is not"),
+    ({"condition": {}}, "condition, after, on_success and on_failure are not available"),
+    ({"after": []}, "condition, after, on_success and on_failure are not available"),
+]
+
+
+def schedule_all(connection, *elements):
+    """Return (id, deduplicated) of each."""
+    return connection.execute("select id, deduplicated from schedule_actions(%s)", [Jsonb(elements)]).fetchall()
+
+
+def an_element(n=0, **changes):
+    return {"action_type": "test:run", "payload": {"n": n}} | changes
+
+
+def test_answers_come_in_the_order_of_the_elements(connection):
+    elements = [an_element(n, dedup_key=f"k{(n * 7) % 40}" if n % 2 else None) for n in range(40)]
+
+    answers = schedule_all(connection, *elements)
+
+    found = dict(connection.execute("select id, (payload ->> 'n')::int from scheduled_actions").fetchall())
+    assert [found[action_id] for action_id, _ in answers] == list(range(40))
+    assert not any(merged for _, merged in answers)
+
+
+def test_an_element_takes_every_argument_that_one_action_takes(connection):
+    at = database_now(connection) + timedelta(hours=1)
+    element = an_element(
+        1,
+        scheduled_at=at.isoformat(),
+        team_id="t",
+        priority=-3,
+        max_attempts=7,
+        retry=[1, 2],
+        lock_group="g",
+        lock_group_blocks=True,
+        dedup_key="k",
+        dedup_window=9,
+        dedup_mode="append",
+        target={"type": "invoice", "id": "42"},
+        user_id="u",
+        metadata={"note": "é"},
+        created_by="c",
+    )
+    named = ", ".join(f"{name} => %({name})s" for name in element)
+
+    ((in_bulk, _),) = schedule_all(connection, element)
+    alone, _ = connection.execute(
+        f"select id, deduplicated from schedule_action({named})",
+        {
+            name: Jsonb(value) if isinstance(value, dict | list) else value
+            for name, value in (element | {"dedup_key": "k2", "scheduled_at": at}).items()
+        },
+    ).fetchone()
+
+    one, other = row(connection, in_bulk), row(connection, alone)
+    different = {name for name in one if one[name] != other[name]}
+    assert different <= {"id", "dedup_key", "created_at", "updated_at"}
+    assert (one["payload"], one["target_id"], one["dedup_open"]) == ([{"n": 1}], "42", True)
+
+
+def test_a_delay_counts_from_the_databases_now(connection):
+    ((action_id, _),) = schedule_all(connection, an_element(delay=90))
+
+    found = connection.execute(
+        "select scheduled_at - created_at from scheduled_actions where id = %s", [action_id]
+    ).fetchone()
+    assert found == (timedelta(seconds=90),)
+
+
+def test_nothing_in_is_nothing_out(connection):
+    assert schedule_all(connection) == []
+
+
+@pytest.mark.parametrize(("broken", "message"), REFUSED)
+def test_one_action_that_cannot_be_is_refused_with_what_would_be_right(connection, broken, message):
+    arguments = an_element(2, **broken)
+    named = ", ".join(f"{name} => %({name})s" for name in arguments)
+    texts = {name: Jsonb(one) if name in {"payload", "retry", "condition"} else one for name, one in arguments.items()}
+
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
+        connection.execute(f"select from schedule_action({named})", texts)
+
+    assert message in refused.value.diag.message_primary
+    assert statuses(connection) == {}
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"), [*REFUSED, ({"pirority": 1}, "'pirority' is no argument of schedule_action")]
+)
+def test_one_that_cannot_be_names_its_position_and_none_is_scheduled(connection, broken, message):
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
+        schedule_all(connection, an_element(0), an_element(1), an_element(2, **broken), an_element(3))
+
+    assert f"new_actions[2]: {message}" in refused.value.diag.message_primary
+    assert statuses(connection) == {}
+
+
+@pytest.mark.parametrize(
+    ("elements", "message"),
+    [
+        ("{}", "new_actions: is not a JSON array"),
+        ('[{"action_type": "a:b"}, 7]', "new_actions[1]: is not a JSON object"),
+    ],
+)
+def test_what_is_no_list_of_objects_is_refused(connection, elements, message):
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
+        connection.execute("select * from schedule_actions(%s::jsonb)", [elements])
+
+    assert refused.value.diag.message_primary == message
+
+
+@pytest.mark.parametrize(
+    ("mode", "payload"), [("latest", {"n": 3}), ("first", {"n": 0}), ("append", [{"n": 0}, {"n": 1}, {"n": 3}])]
+)
+def test_elements_of_the_same_intent_are_one_action(connection, mode, payload):
+    same = {"dedup_key": "k", "dedup_mode": mode}
+
+    answers = schedule_all(
+        connection,
+        an_element(0, **same),
+        an_element(1, **same),
+        an_element(2, dedup_key="other"),
+        an_element(3, **same),
+    )
+
+    first, second, other, last = answers
+    assert first[0] == second[0] == last[0] != other[0]
+    assert [merged for _, merged in answers] == [False, True, False, True]
+    assert row(connection, first[0])["payload"] == payload
+
+
+def test_elements_are_merged_into_what_waits(connection):
+    ((waiting, _),) = schedule_all(connection, an_element(0, dedup_key="k"))
+
+    answers = schedule_all(connection, an_element(1), an_element(2, dedup_key="k"))
+
+    assert answers[1] == (waiting, True)
+    assert row(connection, waiting)["payload"] == {"n": 2}
+
+
+def test_callers_of_the_same_intents_in_any_order_make_each_once(database_url, connection):
+    keys = [f"k{n}" for n in range(10)]
+
+    def schedule(own, number):
+        mixed = keys[number:] + keys[:number]
+        return [schedule_all(own, *[an_element(n, dedup_key=key, dedup_window=60) for key in mixed]) for n in range(5)]
+
+    together(database_url, 8, schedule)
+
+    found = connection.execute("select dedup_key, count(*) from scheduled_actions group by 1").fetchall()
+    assert sorted(found) == sorted((key, 1) for key in keys)
+    assert connection.execute("select distinct payload ->> 'n' from scheduled_actions").fetchall() == [("4",)]
+
+
+def test_keys_that_an_open_transaction_holds_are_waited_for_together_as_long_as_for_one(database_url, connection):
+    connection.execute("set statement_timeout = '5s'")
+    with psycopg.connect(database_url) as holder:
+        schedule_all(holder, *[an_element(n, dedup_key=f"k{n}") for n in range(5)])
+
+        began = time.monotonic()
+        answers = schedule_all(connection, *[an_element(n, dedup_key=f"k{n}") for n in range(5)])
+        waited = time.monotonic() - began
+
+    assert waited < IMPATIENT
+    assert [merged for _, merged in answers] == [False] * 5
+    assert len(statuses(connection)) == 10
+
+
+@pytest.mark.parametrize("are_there", [True, False])
+def test_two_bulks_in_crossed_order_both_commit_within_a_second(database_url, connection, are_there):
+    if are_there:
+        schedule_all(connection, an_element(dedup_key="a"), an_element(dedup_key="b"))
+    first_taken = threading.Barrier(2)
+
+    def work(own, number):
+        keys = ("a", "b") if number == 0 else ("b", "a")
+        with own.transaction():
+            for n, key in enumerate(keys):
+                schedule_all(own, an_element(n, dedup_key=key, dedup_window=60), an_element(n))
+                if n == 0:
+                    first_taken.wait(PATIENCE)
+
+    began = time.monotonic()
+    together(database_url, 2, work)
+
+    assert time.monotonic() - began < IMPATIENT
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_a_caller_with_a_snapshot_is_not_failed_by_what_happened_since(database_url, connection, isolation):
+    schedule_all(connection, an_element(0, dedup_key="a"))
+    with psycopg.connect(database_url) as caller:
+        caller.execute(f"set transaction isolation level {isolation}")
+        caller.execute("select count(*) from scheduled_actions")
+        schedule_all(connection, an_element(1, dedup_key="a"), an_element(1, dedup_key="b"))
+
+        answers = schedule_all(caller, an_element(2, dedup_key="a"), an_element(2, dedup_key="b"), an_element(2))
+
+    assert [merged for _, merged in answers] == [False, False, False]
+    assert len(statuses(connection)) == 5
+
+
+def test_a_bulk_of_a_transaction_that_is_rolled_back_never_was(connection):
+    with connection.transaction(force_rollback=True):
+        schedule_all(connection, an_element(), an_element(dedup_key="k"))
+
+    assert statuses(connection) == {}
+
+
+def test_an_application_that_holds_one_lock_timeout_keeps_it(connection):
+    connection.execute("set lock_timeout = '7s'")
+
+    schedule_all(connection, an_element(dedup_key="k"))
+    schedule_all(connection, an_element(dedup_key="k"))
+
+    assert connection.execute("show lock_timeout").fetchone() == ("7s",)

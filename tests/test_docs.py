@@ -1,0 +1,124 @@
+"""The documentation is complete, and what it shows is true."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from flask import Flask
+
+import scheduled_actions
+from scheduled_actions import config
+from scheduled_actions.cli import main
+from scheduled_actions.errors import ScheduledActionsError
+from scheduled_actions.processor.report import Report
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+def _page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def test_every_setting_is_documented_with_its_default():
+    page = _page("reference/settings.md")
+
+    for dotted in config.setting_names().values():
+        assert f"| `{dotted}` |" in page, f"docs/reference/settings.md says nothing of {dotted}"
+
+
+def test_every_error_code_is_documented_with_its_class():
+    for module in pkgutil.walk_packages(scheduled_actions.__path__, "scheduled_actions."):
+        if not module.name.endswith(("wsgi", "__main__")) and ".starter" not in module.name:
+            importlib.import_module(module.name)
+    page = _page("reference/errors.md")
+
+    for error in _family(ScheduledActionsError):
+        if error.__module__.startswith("scheduled_actions") and "code" in vars(error):
+            row = re.search(rf"\| `{error.code}` \| `(\w+)`", page)
+            assert row, f"docs/reference/errors.md says nothing of {error.__name__} ({error.code})"
+            assert row[1] == error.__name__
+
+
+def _family(error: type) -> set[type]:
+    return {error}.union(*(_family(child) for child in error.__subclasses__()))
+
+
+def test_every_command_is_documented():
+    page = _page("reference/cli.md")
+
+    for command in main.commands:
+        assert f"| `{command}" in page, f"docs/reference/cli.md says nothing of {command}"
+
+
+def test_every_route_is_documented():
+    app = Flask("docs")
+    runtime = scheduled_actions.runtime.Runtime(config.load(ROOT, {}))
+    scheduled_actions.ScheduledActions(app, runtime=runtime)
+    page = _page("reference/http.md")
+
+    for rule in app.url_map.iter_rules():
+        if rule.endpoint != "static":
+            assert f"{rule.rule}`" in page, f"docs/reference/http.md says nothing of {rule.rule}"
+
+
+def test_every_field_of_a_ticks_answer_is_documented():
+    page = _page("reference/http.md")
+
+    for field in fields(Report):
+        assert f"| `{field.name}` |" in page, f"docs/reference/http.md says nothing of {field.name}"
+
+
+def test_every_public_name_is_documented():
+    page = _page("reference/python.md")
+
+    for name in scheduled_actions.__all__:
+        assert re.search(rf"\b{name}\b", page) or name == "Status", f"docs/reference/python.md says nothing of {name}"
+
+
+@pytest.mark.parametrize(
+    "page", sorted(path.relative_to(ROOT) for path in [*DOCS.rglob("*.md"), ROOT / "README.md"]), ids=str
+)
+def test_no_link_is_broken(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        if not target.startswith("http"):
+            assert (ROOT / page).parent.joinpath(target).exists(), f"{page} points to {target}, which is not there"
+
+
+def test_the_readmes_handler_runs_as_shown(tmp_path, database_url):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    handler, scheduling = blocks[0], blocks[1]
+    (tmp_path / "handlers").mkdir()
+    (tmp_path / "handlers" / "greetings.py").write_text(handler, encoding="utf-8")
+    (tmp_path / "schedule.py").write_text(scheduling.replace("minutes=5", "minutes=0"), encoding="utf-8")
+    environment = {**os.environ, "DATABASE_URL": database_url, "SCHEDULED_ACTIONS_PROJECT": str(tmp_path)}
+
+    for command in (
+        [sys.executable, str(ROOT / "registry_build.py")],
+        [sys.executable, "schedule.py"],
+        [sys.executable, "-m", "scheduled_actions.cli", "process"],
+    ):
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    shown = subprocess.run(
+        [sys.executable, "-m", "scheduled_actions.cli", "list", "--status", "completed", "--json"],
+        cwd=tmp_path, env=environment, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+
+    assert '"greeted": "Ada"' in shown.stdout
+
+
+def test_every_command_of_the_readme_exists():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    for target in re.findall(r"\bmake ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"the README names make {target}"

@@ -1,0 +1,228 @@
+"""The files that set the project up: what they promise is what the code does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import shutil
+import signal
+import subprocess
+import threading
+import tomllib
+from pathlib import Path
+
+import psycopg
+import pytest
+from flask import Flask
+from gunicorn.config import KNOWN_SETTINGS
+
+from scheduled_actions import config, environment
+from scheduled_actions.config import Settings
+from scheduled_actions.flask_extension import ScheduledActions
+from scheduled_actions.registry import source as registry_source
+from scheduled_actions.runtime import Runtime
+from tests.faults.serving import CRON_SECRET, Service, has_ended, wait_until
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+TARGETS = ["help", "install", "run", "demo", "test", "test-faults", "bench", "bench-smoke", "format", "lint", "types"]
+TARGETS += ["registry", "docs", "ci"]
+
+
+def test_the_settings_file_as_it_is_changes_nothing():
+    shipped = tomllib.loads((ROOT / "scheduled_actions.toml").read_text())
+
+    assert config.settings_of(shipped) == Settings()
+
+
+def test_every_setting_is_shown_at_its_default():
+    text = (ROOT / "scheduled_actions.toml").read_text()
+    text = re.sub(r"^#\[webhooks\.endpoints.*?(?=^\[)", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = text.replace('#default_endpoint = "warehouse"\n', "")
+    shown = tomllib.loads(re.sub(r"^#(?=\S)", "", text, flags=re.MULTILINE))
+
+    assert config.settings_of(shown) == Settings()
+    names = {f"{key}.{inner}" for key, value in shown.items() if isinstance(value, dict) for inner in value}
+    names |= {key for key, value in shown.items() if not isinstance(value, dict)}
+    assert names | {"webhooks.default_endpoint"} == set(config.setting_names().values())
+
+
+def test_the_example_of_an_endpoint_is_one():
+    text = re.sub(r"^#(?=\S)", "", (ROOT / "scheduled_actions.toml").read_text(), flags=re.MULTILINE)
+
+    settings = config.settings_of(tomllib.loads(text))
+
+    assert settings.webhooks.default_endpoint == "warehouse"
+    assert settings.webhooks.endpoints["warehouse"].env_var == "WAREHOUSE_WEBHOOK_URL"
+
+
+def test_the_example_of_an_environment_holds_no_secret_and_no_mistake():
+    text = (ROOT / ".env.example").read_text()
+
+    assert environment.parse(text) == {"CRON_SECRET": "", "ADMIN_TOKEN": ""}
+    names = environment.parse(re.sub(r"^#(?=\S)", "", text, flags=re.MULTILINE))
+    assert {"DATABASE_URL", "SMTP_USERNAME", "WAREHOUSE_WEBHOOK_SECRET"} <= names.keys()
+
+
+def test_vercel_pings_a_route_that_is_there_and_gives_it_the_time_of_a_tick(tmp_path):
+    app = Flask("any")
+    ScheduledActions(app, runtime=Runtime(config.load(tmp_path, {})))
+    vercel = json.loads((ROOT / "vercel.json").read_text())
+    module, _, name = PYPROJECT["tool"]["vercel"]["entrypoint"].partition(":")
+    entry = f"{module.replace('.', '/')}.py"
+
+    assert [(cron["path"], cron["schedule"]) for cron in vercel["crons"]] == [("/cron/process", "* * * * *")]
+    assert "/cron/process" in {rule.rule for rule in app.url_map.iter_rules()}
+    assert (ROOT / entry).is_file()
+    assert name == "app"
+    assert vercel["functions"][entry]["maxDuration"] > Settings().max_duration_seconds
+    assert "{.env,{.scheduled_actions," in vercel["functions"][entry]["excludeFiles"]
+    assert "rewrites" not in vercel
+
+
+def test_gunicorn_knows_every_setting_it_is_given(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    given = runpy.run_path(str(ROOT / "gunicorn.conf.py"))
+    known = {setting.name for setting in KNOWN_SETTINGS}
+
+    assert {"load", "current", "math", "os", "Any", "annotations"}.isdisjoint(known)
+    assert {name for name in given if not name.startswith("_")} - known == {
+        "load", "current", "math", "os", "Any", "annotations",
+    }  # fmt: skip
+
+
+def test_gunicorn_ends_no_worker_before_the_longest_tick_has_answered(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("SCHEDULED_ACTIONS_MAX_DURATION_SECONDS", "290.5")
+
+    given = runpy.run_path(str(ROOT / "gunicorn.conf.py"))
+
+    assert given["worker_class"] == "gthread"
+    assert given["timeout"] > 290.5
+    assert given["graceful_timeout"] > 290.5
+    assert given["control_socket_disable"] is True
+
+
+def test_make_alone_lists_every_target():
+    listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert re.findall(r"^  make (\S+) +\S", listed, flags=re.MULTILINE) == TARGETS
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert phony is not None
+    assert phony[1].split() == TARGETS
+
+
+def test_make_install_says_what_is_wrong_with_a_python_that_will_not_do(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("pyproject.toml", "constraints.txt", "setup.py"):
+        (tmp_path / name).touch()
+
+    made = subprocess.run(
+        ["make", "install", "PYTHON=false"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert made.returncode != 0
+    assert "PYTHON=false is not Python 3.11 or newer" in made.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_what_is_installed_is_pinned_by_name_and_version_alone():
+    lines = (ROOT / "constraints.txt").read_text().split("\n")
+    pinned = {_normal(re.fullmatch(r"([A-Za-z0-9_.-]+)==[0-9][0-9A-Za-z.]*", line)[1]) for line in lines if line}
+
+    project = PYPROJECT["project"]
+    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    names = {_normal(re.match(r"[A-Za-z0-9_.-]+", one)[0]) for one in wanted} - {"scheduled-actions"}
+    assert names <= pinned
+
+
+def _normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+HANDLERS = '''
+import os, time
+from pathlib import Path
+from scheduled_actions import Context, action
+
+@action("proof:wait")
+def wait(payload: dict, context: Context) -> int:
+    """Wait for the file `go`, or until asked to stop; then finish."""
+    (Path(payload["place"]) / f"started-{payload['number']}").write_text(str(os.getpid()))
+    while not (context.should_stop or (Path(payload["place"]) / "go").exists()):
+        time.sleep(0.01)
+    return os.getpid()
+
+@action("proof:hang", timeout_seconds=0.3, max_attempts=1)
+def hang(payload: dict) -> None:
+    time.sleep(3600)
+'''
+
+
+@pytest.fixture
+def served(tmp_path, database_url):
+    """Give the function that starts gunicorn with the shipped settings on a project of two handlers."""
+    project = tmp_path / "project"
+    (project / "handlers").mkdir(parents=True)
+    (project / "handlers" / "__init__.py").touch()
+    (project / "handlers" / "proofs.py").write_text(HANDLERS)
+    shutil.copy(ROOT / "gunicorn.conf.py", project)
+    registry_source.write(project)
+    started = []
+
+    def start(*, workers, **settings):
+        outer = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULED_ACTIONS_")}
+        named = {f"SCHEDULED_ACTIONS_{name.upper()}": str(value) for name, value in settings.items()}
+        environ = {**outer, **named, "DATABASE_URL": database_url, "CRON_SECRET": CRON_SECRET}
+        service = Service(project, environ, workers=workers, log=tmp_path / "gunicorn.log")
+        started.append(service)
+        return service.start()
+
+    yield start
+    for service in started:
+        service.kill()
+
+
+def schedule(connection, action_type, count=1, **payload):
+    for number in range(count):
+        document = psycopg.types.json.Jsonb({**payload, "number": number})
+        connection.execute("select schedule_action(%s, %s)", [action_type, document])
+
+
+@pytest.mark.slow
+def test_on_sigterm_a_tick_finishes_what_it_began_and_the_other_worker_does_the_rest(served, connection, tmp_path):
+    schedule(connection, "proof:wait", count=3, place=str(tmp_path))
+    service = served(workers=2, concurrency=1)
+    first = threading.Thread(target=service.ping)
+    first.start()
+    wait_until((tmp_path / "started-0").exists, within=10, what="the first action has started")
+    worker = int((tmp_path / "started-0").read_text())
+
+    os.kill(worker, signal.SIGTERM)
+    first.join(timeout=20)
+
+    wait_until(lambda: has_ended(worker), within=10, what="the worker has gone")
+    rows = "select status, (result #>> '{}')::int from scheduled_actions order by id"
+    assert connection.execute(rows).fetchall() == [("completed", worker), ("pending", None), ("pending", None)]
+    (tmp_path / "go").touch()
+    assert service.ping().report["succeeded"] == 2
+    by_others = {result for _, result in connection.execute(rows)} - {worker}
+    assert by_others
+    assert by_others <= set(service.workers())
+
+
+@pytest.mark.slow
+def test_a_worker_whose_threads_are_all_stuck_is_replaced(served, connection, tmp_path):
+    schedule(connection, "proof:hang")
+    service = served(workers=1, concurrency=1)
+    [worker] = service.workers()
+
+    assert service.ping().report["failed"] == 1
+
+    wait_until(lambda: has_ended(worker), within=10, what="the worker has gone")
+    (tmp_path / "go").touch()
+    schedule(connection, "proof:wait", place=str(tmp_path))
+    assert service.ping().report["succeeded"] == 1
+    assert "worker.exhausted" in service.logged()
