@@ -129,6 +129,23 @@ class NotYetBuilt(RequestError):
         super().__init__(f"{name} is not available in this version: leave it out")
 
 
+class RecurrenceInvalid(RequestError):
+    """A recurrence cannot be understood, or names something that cannot be."""
+
+    code = "recurrence_invalid"
+
+    def __init__(self, rule: str, problem: str) -> None:
+        self.rule = rule
+        self.problem = problem
+        super().__init__(f'recurrence "{_short_text(rule)}": {problem}')
+
+
+class NeverOccurs(RecurrenceInvalid):
+    """A recurrence names no instant in thirty years, or none that could be found in bounded steps."""
+
+    code = "never_occurs"
+
+
 class UrlInvalid(RequestError):
     """An address cannot be posted to; the message never repeats it: its path or login may be the secret."""
 
