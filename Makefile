@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo test test-faults bench bench-smoke format lint types registry docs ci
+.PHONY: help install run demo test test-faults bench bench-smoke bench-peers proof-pgbouncer proof-vercel format lint types registry docs ci
 
 # The first Python that is new enough; `make install PYTHON=/path/to/python` takes another.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -11,11 +11,13 @@ PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11
 ARGS ?=
 
 BIN := .venv/bin
+# Whichever of the two has been measured, asked when the report is drawn.
+RESULTS = $$(ls benchmarks/results/latest.json benchmarks/results/peers.json 2>/dev/null)
 # Newer than what it was installed from, or the installation is done again.
 INSTALLED := .venv/.installed
 
 help: ## List what make can do
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 	@echo "  PORT=8001 moves the port of make run; PYTHON=python3.12 chooses the Python of make install."
 
 install: $(INSTALLED) ## Make .venv with everything in it (the others call this)
@@ -45,12 +47,25 @@ test: install ## Run the tests; ARGS="-k dedup" picks some
 test-faults: install ## Run the proofs with real processes, kills and restarts
 	$(BIN)/pytest -m slow $(ARGS)
 
-bench: install ## Measure; the values of every round go to benchmarks/results
+# The report takes in what the peers did when they were last measured.
+bench: install ## Measure; the values of every round go to benchmarks/results, a page of plots to benchmarks/report.html
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks --json benchmarks/results/latest.json
+	$(BIN)/python -m benchmarks.report $(RESULTS) > benchmarks/report.html
 
 bench-smoke: install ## Run each benchmark once, small, to see that it still runs
 	$(BIN)/python -m benchmarks --smoke
+
+bench-peers: install ## Measure other queues on Postgres beside ours; installs them below .scheduled_actions
+	@mkdir -p benchmarks/results
+	$(BIN)/python -m benchmarks.peers --json benchmarks/results/peers.json
+	$(BIN)/python -m benchmarks.report $(RESULTS) > benchmarks/report.html
+
+proof-pgbouncer: install ## Prove all promises behind PgBouncer: transaction mode, 2 connections, 16 pings
+	$(BIN)/pytest -m slow tests/faults/test_transaction_pooler.py $(ARGS)
+
+proof-vercel: install ## Build as Vercel does, offline, and serve and ping what was built; needs npm and Python 3.12
+	$(BIN)/python -m proofs.vercel
 
 format: install ## Let ruff format and mend what it can
 	$(BIN)/ruff format .

@@ -12,7 +12,10 @@ from typing import Any
 from scheduled_actions.config import load
 from scheduled_actions.runtime import current
 
-_LONGEST_TICK_SECONDS = math.ceil(load().settings.max_duration_seconds)
+_CONFIG = load()
+_LONGEST_TICK_SECONDS = math.ceil(_CONFIG.settings.max_duration_seconds)
+# Whoever holds the embedded Postgres in the master; empty where DATABASE_URL names a database.
+_HELD: list[Any] = []
 
 # A sync worker would be killed in the middle of a tick; one of threads says that it lives while a request goes on.
 worker_class = "gthread"
@@ -40,6 +43,30 @@ logconfig_dict = {
         "gunicorn.access": {"level": "WARNING", "handlers": [], "propagate": True},
     },
 }
+
+
+def on_starting(_server: Any) -> None:  # noqa: ANN401 - gunicorn's own
+    """Hold the embedded Postgres, where it is used, for as long as the master lives: no leaving worker stops it."""
+    if _CONFIG.database_url.reveal() or _CONFIG.is_production:
+        return
+    from scheduled_actions import local_postgres  # noqa: PLC0415 - only where there is no DATABASE_URL
+
+    _HELD.append(local_postgres.attach(_CONFIG.project / ".scheduled_actions"))
+
+
+def post_fork(_server: Any, _worker: Any) -> None:  # noqa: ANN401 - gunicorn's own
+    """Give up the worker's copy of what the master holds: each worker holds for itself what it uses."""
+    _let_go()
+
+
+def on_exit(_server: Any) -> None:  # noqa: ANN401 - gunicorn's own
+    """Give the embedded Postgres up; the last to do so stops it."""
+    _let_go()
+
+
+def _let_go() -> None:
+    while _HELD:
+        _HELD.pop().close()
 
 
 def post_request(worker: Any, _request: Any, _environ: Any, _response: Any) -> None:  # noqa: ANN401 - gunicorn's own

@@ -6,19 +6,31 @@ Exit 0 when everything ran, whatever the figures; 1 when a benchmark broke or it
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 import tempfile
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from benchmarks import claim, cold_start, drain, empty_tick, imports, memory, schedule_bulk, schedule_single
+from benchmarks import (
+    claim,
+    cold_start,
+    drain,
+    empty_tick,
+    imports,
+    memory,
+    schedule_bulk,
+    schedule_single,
+    sweep,
+    upkeep,
+)
 from benchmarks.comparison import Comparison, table
 from benchmarks.databases import URL_VARIABLE, databases
-from benchmarks.harness import FULL, SMOKE, Bench
+from benchmarks.harness import FULL, SMOKE, Bench, Scale
+from benchmarks.output import leave, write
 from benchmarks.serving import make_project
 from benchmarks.setting import load, setting_of
 
@@ -27,6 +39,7 @@ if TYPE_CHECKING:
 
 BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
     "drain": drain.run,
+    "sweep": sweep.run,
     "schedule-single": schedule_single.run,
     "schedule-bulk": schedule_bulk.run,
     "claim": claim.run,
@@ -34,6 +47,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
     "import": imports.run,
     "cold-start": cold_start.run,
     "memory": memory.run,
+    "upkeep": upkeep.run,
 }
 
 
@@ -49,15 +63,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         setting = setting_of(server)
         for name, value in setting.items():
             print(f"{name}: {value}", flush=True)
-        bench = Bench(server, make_project(Path(directory)), SMOKE if options.smoke else FULL, say)
+        bench = Bench(server, make_project(Path(directory)), _scale(options), say)
         comparisons, failures = _run(bench, options.only or list(BENCHMARKS))
     seconds = time.monotonic() - began
     print(f"\n{table(comparisons)}\n\n{_summary(comparisons, seconds)}")
     for name, reason in failures.items():
         print(f"BROKEN {name}: {reason}")
     if options.json is not None:
-        _write(options.json, setting, comparisons, failures, is_smoke=options.smoke, seconds=seconds)
+        write(
+            options.json,
+            setting,
+            comparisons,
+            failures,
+            is_smoke=options.smoke,
+            seconds=seconds,
+            points=bench.points,
+        )
     return 1 if failures else 0
+
+
+def _scale(options: argparse.Namespace) -> Scale:
+    scale = SMOKE if options.smoke else FULL
+    return scale if options.completed is None else replace(scale, completed=options.completed)
 
 
 def _run(bench: Bench, names: Sequence[str]) -> tuple[list[Comparison], dict[str, str]]:
@@ -82,26 +109,6 @@ def _summary(comparisons: Sequence[Comparison], seconds: float) -> str:
     )
 
 
-def _write(
-    path: Path,
-    setting: dict[str, Any],
-    comparisons: Sequence[Comparison],
-    failures: dict[str, str],
-    *,
-    is_smoke: bool,
-    seconds: float,
-) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = {
-        "setting": setting,
-        "smoke": is_smoke,
-        "seconds": round(seconds, 1),
-        "results": [one.as_json() for one in comparisons],
-        "failures": failures,
-    }
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
@@ -116,15 +123,11 @@ def _parser() -> argparse.ArgumentParser:
         choices=BENCHMARKS,
         help=f"one of {', '.join(BENCHMARKS)}; repeatable",
     )
+    parser.add_argument("--completed", type=int, metavar="N", help="finished actions beside the others (1,000,000)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write settings and the values of every round there")
     return parser
 
 
-def _leave(number: int, _: object) -> None:
-    """End in order: no server, no process and no directory is left behind."""
-    sys.exit(128 + number)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, leave)
     sys.exit(main())

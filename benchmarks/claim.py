@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Point, Wanted
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError
 from scheduled_actions.store import claims
@@ -66,6 +66,7 @@ def run(bench: Bench) -> list[Comparison]:
         usual = bench.collect(lambda _: _round(bench, tables))
         bench.say("claims behind a snapshot held open, milliseconds each")
         held = bench.collect(lambda _: _round_behind_snapshot(bench, tables[small], tables[large]))
+    _draw(bench, usual, held)
     at_small, at_middle, at_large = (f"claim at {_short(size)}" for size in (small, middle, large))
     bare = f"bare claim at {_short(large)}"
     return [
@@ -74,6 +75,25 @@ def run(bench: Bench) -> list[Comparison]:
         _comparison(at_large, usual[at_large], bare, usual[bare]),
         _comparison(f"{at_large}, snapshot held", held["going on"], at_small, held["small"], 2),
         _comparison("the same, from the front once a second", held["from the front"], at_small, held["small"]),
+    ]
+
+
+def _draw(bench: Bench, usual: dict[str, list[float]], held: dict[str, list[float]]) -> None:
+    large = bench.scale.pending[-1]
+    drawn = [("the package's claim", size, usual[f"claim at {_short(size)}"]) for size in bench.scale.pending]
+    drawn.append(("bare claim", large, usual[f"bare claim at {_short(large)}"]))
+    drawn.append(("going on behind a snapshot held open", large, held["going on"]))
+    drawn.append(("from the front behind it", large, held["from the front"]))
+    bench.points += [
+        Point(
+            plot="Claim of a hundred against backlog",
+            x_name=f"waiting actions, beside {bench.scale.completed:,} finished ones",
+            y_name="ms",
+            line=line,
+            x=size,
+            values=values,
+        )
+        for line, size, values in drawn
     ]
 
 

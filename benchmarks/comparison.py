@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -66,6 +66,25 @@ class Comparison:
             "wanted": self.wanted and self.wanted._asdict(),
             "met": self.is_met,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """What a plot shows at one place of its x axis."""
+
+    #: The plot, and its axes with their units.
+    plot: str
+    x_name: str
+    y_name: str
+    #: Which line of the plot.
+    line: str
+    x: float
+    #: One value a round.
+    values: Sequence[float]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the point with the values of every round."""
+        return {**{field.name: getattr(self, field.name) for field in fields(self)}, "values": list(self.values)}
 
 
 def table(comparisons: Sequence[Comparison]) -> str:

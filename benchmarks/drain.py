@@ -39,9 +39,9 @@ def run(bench: Bench) -> list[Comparison]:
             "bare SQL": partial(seconds_of, partial(plain_sql.bare_drain, connection)),
         }
         for drain in drains.values():
-            _rate(connection, _WARM_UP, drain)
+            rate(connection, _WARM_UP, drain)
         rates = bench.take_turns(
-            {name: partial(_rate, connection, bench.scale.drained, drain) for name, drain in drains.items()}
+            {name: partial(rate, connection, bench.scale.drained, drain) for name, drain in drains.items()}
         )
     return [
         _comparison("drain, 1 worker", rates["1 worker"], "same SQL", rates["same SQL"], 0.5),
@@ -51,7 +51,7 @@ def run(bench: Bench) -> list[Comparison]:
     ]
 
 
-def _rate(connection: Connection, count: int, drain: Callable[[], float]) -> float:
+def rate(connection: Connection, count: int, drain: Callable[[], float]) -> float:
     """Return how many actions a second the drain completes, having seen that it completed all of them."""
     before = plain_sql.count_completed(connection)
     plain_sql.fill_due(connection, count)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from benchmarks.comparison import Point
     from benchmarks.databases import Databases
 
 
@@ -45,6 +46,9 @@ class Scale:
     #: Due actions that a tick finds while its memory is watched.
     backlog: tuple[int, int]
     backlog_rounds: int
+    #: Batch sizes and numbers of gunicorn workers that a drain is repeated with.
+    batches: tuple[int, ...]
+    processes: tuple[int, ...]
 
 
 FULL = Scale(
@@ -60,6 +64,8 @@ FULL = Scale(
     starts=7,
     backlog=(1_000, 100_000),
     backlog_rounds=3,
+    batches=(10, 50, 100, 250, 500, 1_000),
+    processes=(1, 2, 3, 4),
 )
 SMOKE = Scale(
     rounds=1,
@@ -74,6 +80,8 @@ SMOKE = Scale(
     starts=1,
     backlog=(500, 5_000),
     backlog_rounds=1,
+    batches=(100, 500),
+    processes=(1, 2),
 )
 
 
@@ -92,6 +100,8 @@ class Bench:
         self.project = project
         self.scale = scale
         self.say = say
+        #: What the plots of the report show.
+        self.points: list[Point] = []
 
     def take_turns(
         self, measures: Mapping[str, Callable[[], float]], *, rounds: int | None = None

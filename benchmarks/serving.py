@@ -24,7 +24,7 @@ from scheduled_actions.registry import source as registry_source
 from scheduled_actions.runtime import Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 #: The longest that any answer is waited for: a tick has 55.
@@ -46,21 +46,29 @@ def make_project(directory: Path) -> Path:
     return project
 
 
-def environment(project: Path, dsn: str) -> dict[str, str]:
-    """Return the environment of a process that works on the project and the database."""
+def environment(project: Path, dsn: str, settings: Mapping[str, object] | None = None) -> dict[str, str]:
+    """Return the environment of a process that works on the project and the database.
+
+    Args:
+        project: Where it runs.
+        dsn: Its database.
+        settings: What is not at its default, by the names of scheduled_actions.toml.
+    """
+    changed = {f"{config.PREFIX}{name.upper()}": str(value).lower() for name, value in (settings or {}).items()}
     inherited = {
         name: value
         for name, value in os.environ.items()
         if name not in _NOT_INHERITED and not name.startswith(config.PREFIX)
     }
     own = {"DATABASE_URL": dsn, "CRON_SECRET": _CRON_SECRET, f"{config.PREFIX}PROJECT": str(project)}
-    return inherited | own
+    return inherited | own | changed
 
 
 @contextmanager
-def runtime_on(project: Path, dsn: str) -> Iterator[Runtime]:
+def runtime_on(project: Path, dsn: str, *, settings: Mapping[str, object] | None = None) -> Iterator[Runtime]:
     """Give the package put together in this process, on the project's settings and the database."""
-    runtime = Runtime(config.load(project, environment(project, dsn)), registry=Registry.of(noop.run))
+    environ = environment(project, dsn, settings)
+    runtime = Runtime(config.load(project, environ), registry=Registry.of(noop.run))
     try:
         yield runtime
     finally:
@@ -68,7 +76,9 @@ def runtime_on(project: Path, dsn: str) -> Iterator[Runtime]:
 
 
 @contextmanager
-def gunicorn(project: Path, dsn: str, *, workers: int = 1) -> Iterator[App]:
+def gunicorn(
+    project: Path, dsn: str, *, workers: int = 1, settings: Mapping[str, object] | None = None
+) -> Iterator[App]:
     """Give the ready-made application under gunicorn, and stop it afterwards."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     port = listener.getsockname()[1]
@@ -77,7 +87,12 @@ def gunicorn(project: Path, dsn: str, *, workers: int = 1) -> Iterator[App]:
     command += ["--timeout", str(_PATIENCE_SECONDS), "scheduled_actions.wsgi:app"]
     with (project / "gunicorn.log").open("ab") as log:
         process = subprocess.Popen(
-            command, cwd=project, env=environment(project, dsn), pass_fds=[listener.fileno()], stdout=log, stderr=log
+            command,
+            cwd=project,
+            env=environment(project, dsn, settings),
+            pass_fds=[listener.fileno()],
+            stdout=log,
+            stderr=log,
         )
     listener.close()  # The child's copy is the one that answers, and goes away with it.
     try:
@@ -132,6 +147,15 @@ def checked(answer: dict[str, Any]) -> dict[str, Any]:
     if answer["errors"] or answer["processed"] != answer["succeeded"]:
         raise WrongResultError("succeeded of processed", found=answer["succeeded"], expected=answer["processed"])
     return answer
+
+
+def checked_tick(runtime: Runtime) -> dict[str, Any]:
+    """Return the answer of a tick in this process, in which nothing but success is counted.
+
+    Raises:
+        WrongResultError: Something was.
+    """
+    return checked(json.loads(runtime.processor.tick().as_text()))
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -2,7 +2,8 @@
 
     emit_event("task:created", entity_id="t1", data={"name": "Write"})
 
-The endpoints are set in `scheduled_actions.toml` under `[webhooks.endpoints.NAME]`. The event's own action
+The endpoints are set in `scheduled_actions.toml` under `[webhooks.endpoints.NAME]`, or made while the application runs
+(`scheduled-actions webhooks endpoints create`). The event's own action
 finds those that want it and schedules one delivery for each, of this same type; a delivery posts to its
 endpoint, signed the Standard Webhooks way, and is retried over three days.
 """
@@ -13,7 +14,7 @@ from typing import Any
 
 from scheduled_actions import runtime
 from scheduled_actions.events import DELIVERY_RETRY, WebhookEvent, send_webhook
-from scheduled_actions.handler import Context, Skip, action
+from scheduled_actions.handler import Context, Skip, Snooze, action
 
 
 @action(
@@ -23,6 +24,7 @@ from scheduled_actions.handler import Context, Skip, action
     retry=DELIVERY_RETRY,
     description="Route an event to the endpoints that want it, or deliver it to one of them, signed",
 )
-def send(event: WebhookEvent, context: Context) -> Skip | dict[str, Any]:
+def send(event: WebhookEvent, context: Context) -> Skip | Snooze | dict[str, Any]:
     """Return the endpoints an event went to, or the status a delivery was answered with."""
-    return send_webhook(event, context, runtime.current().config)
+    current = runtime.current()
+    return send_webhook(event, context, current.config, book=current.endpoint_book)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.action import Action, Scheduled, Status
 from scheduled_actions.handler import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
+from scheduled_actions.occurrence_functions import next_occurrence, skip_occurrence
 from scheduled_actions.retry import Delays, Exponential, Linear
 
 if TYPE_CHECKING:
@@ -23,6 +24,19 @@ if TYPE_CHECKING:
     )
     from scheduled_actions.flask_extension import ScheduledActions
     from scheduled_actions.new_action import NewAction
+    from scheduled_actions.recurring import (
+        backfill_schedule,
+        delete_schedule,
+        get_schedule,
+        list_schedules,
+        pause_schedule,
+        resume_schedule,
+        run_schedule,
+        schedule_recurring_action,
+        skip_next_occurrence,
+        update_schedule,
+    )
+    from scheduled_actions.schedule import Schedule
 
 __all__ = [
     "Action",
@@ -34,20 +48,33 @@ __all__ = [
     "Linear",
     "NewAction",
     "RetryAfter",
+    "Schedule",
     "Scheduled",
     "ScheduledActions",
     "Skip",
     "Snooze",
     "Status",
     "action",
+    "backfill_schedule",
     "cancel_action",
+    "delete_schedule",
     "emit_event",
     "get_action",
+    "get_schedule",
     "list_actions",
+    "list_schedules",
+    "next_occurrence",
+    "pause_schedule",
+    "resume_schedule",
     "retry_action",
+    "run_schedule",
     "schedule_action",
     "schedule_actions",
+    "schedule_recurring_action",
+    "skip_next_occurrence",
+    "skip_occurrence",
     "update_action",
+    "update_schedule",
 ]
 
 __version__ = "0.1.0"
@@ -55,6 +82,7 @@ __version__ = "0.1.0"
 # Handlers import this package for `action` alone: the database and Flask come with the first name that needs them.
 _LATER = {
     "NewAction": "scheduled_actions.new_action",
+    "Schedule": "scheduled_actions.schedule",
     "ScheduledActions": "scheduled_actions.flask_extension",
     **dict.fromkeys(
         (
@@ -68,6 +96,21 @@ _LATER = {
             "update_action",
         ),
         "scheduled_actions.client",
+    ),
+    **dict.fromkeys(
+        (
+            "backfill_schedule",
+            "delete_schedule",
+            "get_schedule",
+            "list_schedules",
+            "pause_schedule",
+            "resume_schedule",
+            "run_schedule",
+            "schedule_recurring_action",
+            "skip_next_occurrence",
+            "update_schedule",
+        ),
+        "scheduled_actions.recurring",
     ),
 }
 

@@ -136,6 +136,7 @@ class Claimed(NamedTuple):
     deadline_id: UUID | None
     dedup_key: str | None
     occurrence_epoch: float | None
+    previous_epoch: float | None
     started_epoch: float | None
     created_epoch: float
     #: The fence: an outcome counts only while the row still bears it.
@@ -145,6 +146,19 @@ class Claimed(NamedTuple):
     def order(self) -> tuple[int, float, UUID]:
         """Where the action stands among those claimed: priority, then time, then age."""
         return (self.priority, self.scheduled_epoch, self.id)
+
+    @property
+    def scheduled_instant(self) -> datetime:
+        """When it came due; the first instant there is for minus infinity."""
+        try:
+            return datetime.fromtimestamp(self.scheduled_epoch, UTC)
+        except (OverflowError, ValueError):
+            return datetime.min.replace(tzinfo=UTC)
+
+    @property
+    def previous_occurrence_at(self) -> datetime | None:
+        """The occurrence before this one; None outside a series and for its first."""
+        return _instant(self.previous_epoch)
 
     def as_action(self, *, payload: Any, state: Any, metadata: Any, history: Any, lease_ends: datetime) -> Action:  # noqa: ANN401 - any JSON
         """Return the claimed action as the value that handlers see, with its documents decoded.

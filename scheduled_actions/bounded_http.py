@@ -1,8 +1,11 @@
-"""A `requests` session whose exchanges end on time.
+"""A `requests` session whose exchanges end on time and go no further than they may.
 
 The timeouts of `requests` hold for one receive each: a receiver that sends a byte a second is never too slow
 for them. Here one deadline holds from dialling to the last byte read, and is looked at before each receive.
 Not covered is the system's resolver, which has its own timeouts and cannot be interrupted.
+
+Each name is resolved once, every address it has is judged, and the judged addresses are dialled, by number; the host's
+name is still what the certificate and the `Host` header are about.
 
 Imported when the first post is due: `requests` takes a while to load.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 import io
 import logging
 import math
+import re
 import socket
 import threading
 from contextlib import contextmanager
@@ -25,8 +29,11 @@ from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from scheduled_actions.delivery import AddressForbidden, ProxyRefused, Reach
+from scheduled_actions.webhooks.addresses import may_reach
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 #: A connection that waited longer than this for its next post is not trusted: hosts that freeze a process
 #: between two ticks, and firewalls, drop connections without telling either end.
@@ -35,31 +42,40 @@ IDLE_SECONDS = 30.0
 HOSTS_KEPT = 32
 
 
-def session(now: float) -> requests.Session:
-    """Return this thread's session, with the connections it kept.
+def session(now: float, reach: Reach = Reach()) -> requests.Session:  # noqa: B008 - a frozen value
+    """Return this thread's session for posts of that reach, with the connections it kept.
 
     It follows no redirect, keeps no cookie, reads no environment (proxies, .netrc) and checks certificates.
 
     Args:
         now: By the monotonic clock.
+        reach: A connection that was made under one reach is never used under another.
     """
-    if _kept.session is None:
-        _kept.session = _Session()
-    elif now - _kept.used_at > IDLE_SECONDS:
-        _kept.session.close()
-    _kept.used_at = now
-    return _kept.session
+    kept = _kept.by_reach.get(reach)
+    if kept is None:
+        kept = _kept.by_reach[reach] = _Session()
+    elif now - kept.used_at > IDLE_SECONDS:
+        kept.close()
+    kept.used_at = now
+    return kept
+
+
+def close() -> None:
+    """Close the connections that this thread keeps."""
+    for session in _kept.by_reach.values():
+        session.close()
 
 
 @contextmanager
-def deadline(ends_at: float, *, connect_timeout: float) -> Iterator[None]:
-    """Let this thread's exchanges raise `TimeoutError` at an instant, and each dialled address after a while.
+def limits(ends_at: float, *, connect_timeout: float, reach: Reach) -> Iterator[None]:
+    """Let this thread's exchanges raise `TimeoutError` at an instant, and `AddressForbidden` beyond a reach.
 
     Args:
         ends_at: By the monotonic clock.
         connect_timeout: Seconds for each address of the host, and for the TLS handshake.
+        reach: Where they may go.
     """
-    _limits.ends_at, _limits.connect_timeout = ends_at, connect_timeout
+    _limits.ends_at, _limits.connect_timeout, _limits.reach = ends_at, connect_timeout, reach
     try:
         yield
     finally:
@@ -67,13 +83,14 @@ def deadline(ends_at: float, *, connect_timeout: float) -> Iterator[None]:
 
 
 class _Kept(threading.local):
-    session: requests.Session | None = None
-    used_at: float = 0.0
+    def __init__(self) -> None:
+        self.by_reach: dict[Reach, _Session] = {}
 
 
 class _Limits(threading.local):
     ends_at: float = math.inf
     connect_timeout: float = 5.0
+    reach: Reach = Reach()
 
 
 _kept = _Kept()
@@ -98,6 +115,9 @@ def _seconds_left() -> float:
 
 
 class _Session(requests.Session):
+    #: By the monotonic clock.
+    used_at: float = 0.0
+
     def __init__(self) -> None:
         super().__init__()
         self.trust_env = False
@@ -179,8 +199,25 @@ class _TlsPool(HTTPSConnectionPool):
 
 
 def _dial(host: str, port: int, options: Any) -> socket.socket:  # noqa: ANN401 - triples for setsockopt
+    reach = _limits.reach
+    addresses = _judged(host, port, reach)
+    if reach.proxy is None:
+        return _connected(addresses, options)
+    proxies = socket.getaddrinfo(*reach.proxy, type=socket.SOCK_STREAM)
+    return _first(addresses, lambda address: _tunnel(_connected(proxies, options), address))
+
+
+def _judged(host: str, port: int, reach: Reach) -> list[Any]:
+    """Return the addresses of a host; one that is out of reach condemns them all."""
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for number, (family, kind, protocol, _, address) in enumerate(addresses, start=1):
+    if not all(may_reach(str(found[4][0]), also=reach.networks) for found in addresses):
+        raise AddressForbidden
+    return addresses
+
+
+def _connected(addresses: Sequence[Any], options: Any) -> socket.socket:  # noqa: ANN401 - triples for setsockopt
+    def connect(found: Any) -> socket.socket:  # noqa: ANN401 - as getaddrinfo answers
+        family, kind, protocol, _, address = found
         sock = socket.socket(family, kind, protocol)
         try:
             for option in options:
@@ -190,9 +227,47 @@ def _dial(host: str, port: int, options: Any) -> socket.socket:  # noqa: ANN401 
             sock.connect(address)
         except OSError:
             sock.close()
+            raise
+        return sock
+
+    return _first(addresses, connect)
+
+
+def _first(addresses: Sequence[Any], connect: Callable[[Any], socket.socket]) -> socket.socket:
+    """Return a connection to the first address that takes one."""
+    for number, found in enumerate(addresses, start=1):
+        try:
+            return connect(found)
+        except OSError:
             if number == len(addresses):
                 raise
-        else:
-            return sock
     message = "the host has no address"
     raise OSError(message)
+
+
+def _tunnel(sock: socket.socket, found: Any) -> socket.socket:  # noqa: ANN401 - as getaddrinfo answers
+    """Return the connection to the proxy, made one to the judged address: by number, so that it asks no resolver."""
+    address, port = found[4][:2]
+    target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    try:
+        sock.settimeout(min(_limits.connect_timeout, _seconds_left()))
+        sock.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+        answer = b""
+        # Byte by byte: what comes after the head is the receiver's.
+        while not answer.endswith(b"\r\n\r\n"):
+            sock.settimeout(min(_limits.connect_timeout, _seconds_left()))
+            more = sock.recv(1)
+            if not more or len(answer) > _PROXY_HEAD_LIMIT:
+                raise ProxyRefused("it did not answer in HTTP")
+            answer += more
+        status = answer.split(b"\r\n", 1)[0].decode("latin-1")
+        if not re.match(r"HTTP/1\.[01] 2[0-9][0-9]\b", status):
+            raise ProxyRefused(status[:80])
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+#: Bytes of a proxy's answer to CONNECT.
+_PROXY_HEAD_LIMIT = 8192

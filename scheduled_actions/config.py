@@ -23,6 +23,8 @@ PREFIX = "SCHEDULED_ACTIONS_"
 TOML_NAME = "scheduled_actions.toml"
 #: Environment variables with the prefix that are no settings of the file.
 _NOT_SETTINGS = frozenset({"PROJECT", "ENV", "URL", "ENV_COMMAND", "ENCRYPTION_KEY"})
+#: Tables with names of the user's own, which no variable overrides.
+_TABLES = frozenset({"endpoints", "events"})
 #: A secret shorter than this closes the endpoint.
 SECRET_MIN_LENGTH = 16
 
@@ -60,6 +62,10 @@ class Endpoint:
     description: str = _setting("", checks.text)
     #: Environment variable that holds the signing secret (`whsec_…`); unset: sent unsigned.
     secret_env_var: str | None = _setting(None, checks.variable)
+    #: `fifo`: one delivery after the other for each entity, in the order of the events.
+    ordering: Literal["none", "fifo"] = _setting("none", checks.one_of("none", "fifo"))
+    #: Deliveries a second, at most; None: as many as go.
+    rate_limit: float | None = _setting(None, checks.number(0, 10000, above=True))
 
 
 def _endpoints(value: Any) -> dict[str, Endpoint]:  # noqa: ANN401 - it is what is judged
@@ -80,6 +86,15 @@ class Webhooks:
     routing: Literal["all", "most_specific"] = _setting("all", checks.one_of("all", "most_specific"))
     #: Name of the endpoint that gets what nobody else wants.
     default_endpoint: str | None = _setting(None, checks.text)
+    #: Networks that are no part of the public internet and that the endpoints below may be in all the same; those of
+    #: the database never are.
+    private_networks: tuple[str, ...] = _setting(("127.0.0.0/8", "::1/128"), checks.networks)
+    #: Every post goes through this HTTP proxy; None: straight to the receiver. The environment's proxies are ignored.
+    egress_proxy: str | None = _setting(None, checks.proxy)
+    #: Gets a mail when an endpoint keeps failing, and when it is disabled for it.
+    alert_email: str | None = _setting(None, checks.text)
+    #: The event types that there are, with what they tell; for people who choose patterns.
+    events: dict[str, str] = field(default_factory=dict, metadata={"check": checks.descriptions})
     endpoints: dict[str, Endpoint] = field(default_factory=dict, metadata={"check": _endpoints})
 
 
@@ -166,6 +181,12 @@ class Config:
         """Whether an embedded database would be a mistake."""
         return bool(self.environ.get("VERCEL")) or self.environ.get(f"{PREFIX}ENV", "") == "production"
 
+    @property
+    def encryption_keys(self) -> tuple[str, ...]:
+        """The keys of what is stored encrypted, the one that encrypts first; none while there is no key."""
+        text = self.environ.get(f"{PREFIX}ENCRYPTION_KEY", "")
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+
     def endpoint_url(self, endpoint: Endpoint) -> str | None:
         """Return the endpoint's URL, or None while its variable is unset."""
         return self.environ.get(endpoint.env_var, "").strip() or None
@@ -241,7 +262,7 @@ def setting_names() -> dict[str, str]:
     names: dict[str, str] = {}
     for one in fields(Settings):
         inner = (
-            [f"{one.name}.{name.name}" for name in fields(one.default) if name.name != "endpoints"]
+            [f"{one.name}.{name.name}" for name in fields(one.default) if name.name not in _TABLES]
             if (is_dataclass(one.default))
             else [one.name]
         )
@@ -309,6 +330,14 @@ def _checked(check: checks.Check, value: Any, key: str) -> Any:  # noqa: ANN401 
 
 
 def _check_together(settings: Settings) -> None:
+    watched = max(settings.max_run_seconds, settings.linger_seconds) + settings.default_timeout_seconds
+    if settings.linger_seconds and settings.max_duration_seconds < watched:
+        raise _Bad(
+            "max_duration_seconds",
+            settings.max_duration_seconds,
+            f"must be {watched:g} or more: what starts last in linger_seconds ({settings.linger_seconds:g}) may take "
+            f"default_timeout_seconds ({settings.default_timeout_seconds:g})",
+        )
     if settings.max_run_seconds >= settings.max_duration_seconds:
         expected = (
             f"must be below max_duration_seconds ({settings.max_duration_seconds:g}): what starts last has to end, too"

@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 import time
+import unicodedata
 import zlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,11 +18,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scheduled_actions.errors import UrlInvalid
+from scheduled_actions.webhooks.addresses import LOOPBACK, may_reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from urllib3 import HTTPResponse
+
+    from scheduled_actions.webhooks.addresses import Network
 
 #: Seconds for each address of the host, and for the TLS handshake.
 CONNECT_TIMEOUT = 5.0
@@ -31,8 +35,38 @@ TOTAL_TIMEOUT = 15.0
 ANSWER_LIMIT = 64 * 1024
 #: Bytes of an answer that are kept, in UTF-8.
 EXCERPT_LIMIT = 1024
+#: By it a receiver says what it wants: `abort` (this delivery no more) or `disable` (nothing any more).
+WISH_HEADER = "webhook-delivery"
 #: No receiver puts off its next delivery longer than this.
 RETRY_AFTER_LIMIT = timedelta(hours=24)
+
+
+#: The longest URL that a tenant may give.
+URL_LIMIT = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far a post may go. Posts of different reach share no connection."""
+
+    #: Networks allowed beside the public internet; none for an address that a tenant chose.
+    networks: tuple[Network, ...] = LOOPBACK
+    #: Host and port of the HTTP proxy that everything goes through; None: straight to the receiver.
+    proxy: tuple[str, int] | None = None
+
+
+class AddressForbidden(OSError):
+    """A host has an address that is not to be reached; nothing was sent. The message does not say which."""
+
+    def __init__(self) -> None:
+        super().__init__("leads to an address that webhooks do not reach")
+
+
+class ProxyRefused(OSError):
+    """The proxy did not make a connection."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(f"was refused by the proxy: {answer}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +82,12 @@ class Answer:
     retry_after: timedelta | None = None
     #: Why there was no complete answer, naming the host and never the path; None when there was one.
     error: str | None = None
+    #: What the receiver wants of its deliveries, in lower case; None when it does not say.
+    wish: str | None = None
+    #: Whether it failed for want of an answer in time.
+    is_timeout: bool = False
+    #: Whether the host is one that webhooks do not reach: then nothing was sent.
+    is_forbidden: bool = False
 
 
 def post(
@@ -55,18 +95,20 @@ def post(
     *,
     body: bytes,
     headers: Mapping[str, str],
+    reach: Reach = Reach(),
     connect_timeout: float = CONNECT_TIMEOUT,
     total_timeout: float = TOTAL_TIMEOUT,
 ) -> Answer:
     """Return what the receiver answered, or why it did not.
 
-    Redirects are answers like others. Connections are kept per thread. Of the answer at most 64 KiB are read,
-    packed or not, and 1 KiB kept.
+    The host is resolved once; all its addresses must be within reach, and those are dialled. Redirects are answers
+    like others. Connections are kept per thread. Of the answer at most 64 KiB are read, packed or not, and 1 KiB kept.
 
     Args:
         url: http or https.
         body: Sent as it is.
         headers: Added to `User-Agent` and `Accept`.
+        reach: How far the post may go.
         connect_timeout: Seconds for each address of the host, and for the TLS handshake.
         total_timeout: Seconds for everything but the system's name resolution: a receiver that sends a byte a
             second is cut off all the same.
@@ -85,8 +127,8 @@ def post(
     status = None
     try:
         with (
-            bounded_http.deadline(started + total_timeout, connect_timeout=connect_timeout),
-            bounded_http.session(started).post(
+            bounded_http.limits(started + total_timeout, connect_timeout=connect_timeout, reach=reach),
+            bounded_http.session(started, reach).post(
                 url,
                 data=body,
                 headers={"User-Agent": user_agent(), **headers},
@@ -100,12 +142,20 @@ def post(
         duration = time.monotonic() - started
         reason = _reason(error, duration)
         told = "" if status is None else f" (status {status} had come)"
-        return Answer(status=None, excerpt="", duration_seconds=duration, error=f"{place} {reason}{told}")
+        return Answer(
+            status=None,
+            excerpt="",
+            duration_seconds=duration,
+            error=f"{place} {reason}{told}",
+            is_timeout=any(isinstance(cause, TimeoutError) for cause in _causes(error)),
+            is_forbidden=any(isinstance(cause, AddressForbidden) for cause in _causes(error)),
+        )
     return Answer(
         status=status,
         excerpt=_excerpt(packed, response.headers.get("Content-Encoding", "")),
         duration_seconds=time.monotonic() - started,
         retry_after=retry_after(response.headers, now=datetime.now(UTC)),
+        wish=response.headers.get(WISH_HEADER, "").strip().lower() or None,
     )
 
 
@@ -130,6 +180,39 @@ def check_url(url: str) -> str:
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def check_tenant_url(url: str) -> str:
+    """Return the host and port of a URL that a tenant gives: https, to the public internet, without a login.
+
+    Names are judged when they are dialled: what they resolve to may change. Numbers are judged here, too.
+
+    Raises:
+        UrlInvalid: Nothing may be posted there.
+    """
+    if len(url) > URL_LIMIT:
+        raise UrlInvalid(f"has {len(url):,} characters", f"at most {URL_LIMIT:,} long")
+    place = check_url(url)
+    parts = urlsplit(url)
+    if parts.scheme != "https":
+        raise UrlInvalid("is not https", _OF_TENANTS)
+    if parts.username is not None or parts.password is not None:
+        raise UrlInvalid("has a login", f"{_OF_TENANTS}; put the login into a header")
+    if parts.fragment:
+        raise UrlInvalid("has a fragment, which is never sent", _OF_TENANTS)
+    host = unicodedata.normalize("NFKC", parts.hostname or "").replace("\u3002", ".").rstrip(".")
+    is_local = host == "localhost" or host.endswith((".localhost", ".local", ".internal"))
+    if is_local or (_looks_like_a_number(host) and not may_reach(host)):
+        raise UrlInvalid("leads to an address that webhooks do not reach", _OF_TENANTS)
+    return place
+
+
+_OF_TENANTS = "https:// with a host of the public internet"
+
+
+def _looks_like_a_number(host: str) -> bool:
+    """Whether a resolver would read the host as an address: the last part decides, as WHATWG's URL standard says."""
+    return ":" in host or re.fullmatch(r"[0-9]+|0x[0-9a-f]*", host.rpartition(".")[2].lower()) is not None
 
 
 @functools.cache
@@ -215,6 +298,8 @@ def _reason(error: BaseException, duration: float) -> str:
 
 #: The first that fits counts; a later one may be wider.
 _FACTS: tuple[tuple[type[BaseException], str], ...] = (
+    (AddressForbidden, "{cause}"),
+    (ProxyRefused, "{cause}"),
     (TimeoutError, "did not answer in time: given up after {duration:.1f} seconds"),
     (socket.gaierror, "cannot be found: the name does not resolve"),
     (ssl.SSLCertVerificationError, "has a certificate that cannot be trusted: {cause.verify_message}"),

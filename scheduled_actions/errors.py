@@ -107,6 +107,26 @@ class UnknownAction(RequestError):
         super().__init__(f"no action has the id {_short_text(str(action_id))}")
 
 
+class UnknownSchedule(RequestError):
+    """No schedule has that id or name (or it belongs to another team, which answers the same)."""
+
+    code = "unknown_schedule"
+
+    def __init__(self, reference: object) -> None:
+        self.reference = reference
+        super().__init__(f"no schedule has the id or name {_short_text(str(reference))}")
+
+
+class UnknownToken(RequestError):
+    """No token has that id (or it is bound to another team, which answers the same)."""
+
+    code = "unknown_token"
+
+    def __init__(self, token_id: object) -> None:
+        self.token_id = token_id
+        super().__init__(f"no token has the id {_short_text(str(token_id))}")
+
+
 class TooLarge(RequestError):
     """A value is over its limit."""
 
@@ -151,9 +171,10 @@ class UrlInvalid(RequestError):
 
     code = "url_invalid"
 
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem: str, expected: str = "http:// or https:// with a host") -> None:
         self.problem = problem
-        super().__init__(f"the URL {problem}; it must be http:// or https:// with a host")
+        self.expected = expected
+        super().__init__(f"the URL {problem}; it must be {expected}")
 
 
 class SignatureInvalid(RequestError):
@@ -199,6 +220,39 @@ class SignatureMismatch(SignatureInvalid):
         super().__init__("no signature in webhook-signature fits this body, id and timestamp")
 
 
+class UnknownEndpoint(RequestError):
+    """No webhook endpoint has that id or name (or it belongs to another team, which answers the same)."""
+
+    code = "unknown_endpoint"
+
+    def __init__(self, endpoint: object) -> None:
+        self.endpoint = endpoint
+        super().__init__(f"no webhook endpoint is called {_short_text(str(endpoint))}")
+
+
+class UnknownDelivery(RequestError):
+    """No webhook delivery has that id (or it belongs to another team, which answers the same)."""
+
+    code = "unknown_delivery"
+
+    def __init__(self, delivery_id: object) -> None:
+        self.delivery_id = delivery_id
+        super().__init__(f"no webhook delivery has the id {_short_text(str(delivery_id))}")
+
+
+class UnknownTable(RequestError):
+    """The search path finds no table of that name."""
+
+    code = "unknown_table"
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        super().__init__(
+            f"no table is called {_short_text(table)}; write it as SQL does: schema.table, "
+            'and "Quoted" where it has capitals'
+        )
+
+
 class WrongStatus(StateConflict):
     """The action's status does not allow the change."""
 
@@ -209,6 +263,29 @@ class WrongStatus(StateConflict):
         self.status = status
         self.wanted = wanted
         super().__init__(f"action {action_id} is {status}; only {wanted} actions can be changed so")
+
+
+class ScheduleEnded(StateConflict):
+    """The schedule has ended: there is nothing to pause, resume or skip."""
+
+    code = "schedule_ended"
+
+    def __init__(self, reference: object, note: str | None) -> None:
+        self.reference = reference
+        super().__init__(
+            f"schedule {reference} has ended{f': {note}' if note else ''}; change its rule to let it go on"
+        )
+
+
+class NothingPlanned(StateConflict):
+    """The schedule has no planned occurrence that could be skipped."""
+
+    code = "nothing_planned"
+
+    def __init__(self, reference: object, status: str) -> None:
+        self.reference = reference
+        self.status = status
+        super().__init__(f"schedule {reference} ({status}) has no occurrence that waits; nothing was skipped")
 
 
 class ActionLocked(StateConflict):
@@ -232,6 +309,39 @@ class ClaimLost(StateConflict):
     def __init__(self, action_id: object) -> None:
         self.action_id = action_id
         super().__init__(f"action {action_id} is no longer held by this attempt; its outcome was dropped as stale")
+
+
+class EndpointOfTheFile(StateConflict):
+    """The endpoint is declared in the project's file, and is changed there."""
+
+    code = "endpoint_of_the_file"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f'endpoint "{name}" is declared in scheduled_actions.toml: change it there')
+
+
+class TooManyEndpoints(StateConflict):
+    """A team has as many webhook endpoints as it may have."""
+
+    code = "too_many_endpoints"
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"there are {limit} webhook endpoints already, and no more are taken: delete one first")
+
+
+class TableBusy(StateConflict):
+    """Another session keeps a table locked."""
+
+    code = "table_busy"
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        super().__init__(
+            f"{_short_text(table)} is locked by another session, and writers wait behind whoever waits for it; "
+            "nothing was changed: try again"
+        )
 
 
 class DirectoryNotEmpty(StateConflict):
@@ -271,6 +381,30 @@ class NotConfigured(DeploymentError):
         self.name = name
         self.expected = expected
         super().__init__(f"{name} is not configured: {expected}")
+
+
+class ExtraMissing(DeploymentError):
+    """A library that this needs comes with an extra of the package, and is not installed."""
+
+    code = "extra_missing"
+
+    def __init__(self, library: str, extra: str) -> None:
+        self.library = library
+        self.extra = extra
+        super().__init__(f"{library} is not installed: pip install 'scheduled-actions[{extra}]'")
+
+
+class SecretUnreadable(DeploymentError):
+    """A stored secret was encrypted with a key that is not there any more."""
+
+    code = "secret_unreadable"
+
+    def __init__(self, what: str, variable: str) -> None:
+        self.what = what
+        self.variable = variable
+        super().__init__(
+            f"{what} was encrypted with another key than {variable} holds; add that key after a comma, or set it anew"
+        )
 
 
 class DatabaseUnavailable(DeploymentError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,25 +18,32 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from scheduled_actions import delivery
-from scheduled_actions.errors import InvalidArgument, NotConfigured, ScheduledActionsError, UrlInvalid
-from scheduled_actions.handler import Fail, RetryAfter, Skip
+from scheduled_actions.endpoint_book import EndpointBook, id_of
+from scheduled_actions.endpoint_health import DISABLED_EVENT, FAILING_EVENT
+from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.handler import Fail, RetryAfter, Skip, Snooze
 from scheduled_actions.retry import Delays
 from scheduled_actions.webhooks import routing, signing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduled_actions.config import Config, Endpoint
-    from scheduled_actions.handler import Context
+    from scheduled_actions.config import Config
+    from scheduled_actions.endpoint_book import Target
+    from scheduled_actions.handler import Context, RetryPolicy
+    from scheduled_actions.webhooks.endpoint import Endpoint
 
 ACTION_TYPE = "webhook:send"
 #: The retry table of Standard Webhooks after the attempt at once: five seconds to a day, three days in all.
 DELIVERY_RETRY = Delays((5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400), jitter="equal")
 #: Seconds of an attempt kept back for its settlement.
 SETTLE_SECONDS = 0.5
+#: Seconds that a delivery under a rate limit waits for its place; what would wait longer is put off.
+RATE_PATIENCE_SECONDS = 1.0
 
 _EVENT_AT = "event_at"
 _EVENT_ACTION_ID = "event_action_id"
+_MESSAGE_ID = "message_id"
 _GONE = 410
 _MAY_ASK_FOR_TIME = frozenset({429, 502, 503, 504})
 
@@ -103,60 +111,78 @@ def event_payload(
     return payload if endpoint is None else {**payload, "endpoint": endpoint}
 
 
-def send_webhook(event: WebhookEvent, context: Context, config: Config) -> Skip | dict[str, Any]:
+def send_webhook(
+    event: WebhookEvent, context: Context, config: Config, *, book: EndpointBook | None = None
+) -> Skip | Snooze | dict[str, Any]:
     """Return the endpoints an event went to, or the status a delivery was answered with.
 
+    Args:
+        event: The action's payload.
+        context: Its attempt.
+        config: The file's endpoints.
+        book: The database's beside them; None: there are the file's alone.
+
     Raises:
-        Fail: The delivery's endpoint is unknown, or answered 410 Gone.
+        Fail: The delivery's endpoint is unknown, answered 410 Gone, or wants no further attempt.
         RetryAfter: The endpoint asked for time.
         DeliveryFailed: It did not answer, or not with success.
         NotConfigured: The endpoint's URL or secret is unset or unusable; retried, so that it can be mended.
         InvalidArgument: A pattern in the settings is none; retried likewise.
     """
+    known = book or EndpointBook(config, None)
     if event.endpoint is None:
-        return _fan_out(event, context, config)
-    endpoints = config.settings.webhooks.endpoints
-    if event.endpoint not in endpoints:
-        raise Fail(_unknown(event.endpoint, list(endpoints)))
-    endpoint = endpoints[event.endpoint]
-    if not endpoint.enabled:
-        return Skip(f'endpoint "{event.endpoint}" is disabled')
-    request = _request(event, context, keys=config.endpoint_keys(endpoint), sent_at=int(time.time()))
-    answer = _post(_url(config, event.endpoint, endpoint), request, context)
-    context.log.info(
-        "webhook.answered endpoint=%s status=%s duration_ms=%d",
-        event.endpoint,
-        answer.status,
-        answer.duration_seconds * 1000,
-    )
-    return _judge(answer, event.endpoint, context.attempt)
+        return _fan_out(event, context, config, known)
+    return _deliver(event, event.endpoint, context, known)
 
 
-def _fan_out(event: WebhookEvent, context: Context, config: Config) -> Skip | dict[str, Any]:
-    webhooks = config.settings.webhooks
-    names = routing.route(
-        event.event,
-        endpoints=webhooks.endpoints,
-        routing=webhooks.routing,
-        default_endpoint=webhooks.default_endpoint,
-    )
-    if not names:
-        return Skip(f"no endpoint wants {event.event}")
+def _fan_out(event: WebhookEvent, context: Context, config: Config, book: EndpointBook) -> Skip | dict[str, Any]:
     action = context.action
-    for name in names:
+    book.saw(event.event, team_id=action.team_id)
+    endpoints = book.wanting(event.event, team_id=action.team_id, body=_content(event, context))
+    is_mailed = _mail(event, context, config.settings.webhooks.alert_email)
+    if not endpoints and not is_mailed:
+        return Skip(f"no endpoint wants {event.event}")
+    for endpoint in endpoints:
+        own = {} if endpoint.retry is None else {"retry": endpoint.retry}
         context.schedule(
             ACTION_TYPE,
-            {**event.model_dump(), "endpoint": name},
+            {**event.model_dump(), "endpoint": endpoint.name},
             dedup_window=0,  # two events are two, also when they say the same
             team_id=action.team_id,
             priority=action.priority,
-            max_attempts=action.max_attempts,
+            max_attempts=action.max_attempts or attempts_of(endpoint.retry),
             target=_target(action.target_type, action.target_id),
             user_id=action.user_id,
             created_by=action.created_by,
             metadata={_EVENT_ACTION_ID: str(action.id), _EVENT_AT: _instant(action.created_at)},
+            **own,
         )
-    return {"endpoints": list(names)}
+    return {"endpoints": [endpoint.name for endpoint in endpoints]}
+
+
+def attempts_of(policy: RetryPolicy | None) -> int | None:
+    """Return how many attempts a table of delays allows; None where it is for the handler to say."""
+    return len(policy.seconds) + 1 if isinstance(policy, Delays) else None
+
+
+def _mail(event: WebhookEvent, context: Context, address: str | None) -> bool:
+    """Tell the operator by mail of an endpoint that is in trouble; return whether it was one."""
+    if address is None or event.event not in {DISABLED_EVENT, FAILING_EVENT} or not isinstance(event.data, dict):
+        return False
+    facts = event.data
+    what = "is disabled" if event.event == DISABLED_EVENT else f"is failing, and disabled by {facts.get('disabled_by')}"
+    text = (
+        f"Endpoint {event.entity_id} {what}.\n\nFailing since: {facts.get('failing_since', 'now')}\n"
+        f"The last failure: {facts.get('reason', 'unknown')}\n\n"
+        "What comes for it is kept: `scheduled-actions webhooks deliveries recover` delivers it once it is mended.\n"
+    )
+    mail = {"to": address, "subject": f"Webhook endpoint {event.entity_id} {what}", "text": text}
+    try:
+        context.schedule("email:send", mail, dedup_window=0)
+    except ScheduledActionsError as error:
+        logging.getLogger("scheduled_actions").warning("webhook.no_mail error=%s", type(error).__name__)
+        return False
+    return True
 
 
 def _target(target_type: str | None, target_id: str | None) -> dict[str, str] | None:
@@ -165,6 +191,28 @@ def _target(target_type: str | None, target_id: str | None) -> dict[str, str] | 
 
 def _instant(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _deliver(event: WebhookEvent, name: str, context: Context, book: EndpointBook) -> Skip | Snooze | dict[str, Any]:
+    endpoint = book.find(name, team_id=context.action.team_id)
+    if endpoint is None and id_of(name) is not None:
+        return Skip(f'endpoint "{name}" is not there')
+    if endpoint is None:
+        raise Fail(_unknown(name, book.names()))
+    if not endpoint.enabled:
+        return Skip(f'endpoint "{name}" is disabled')
+    if endpoint.disabled_reason is not None:
+        return Skip(f'endpoint "{name}" is disabled: {endpoint.disabled_reason}')
+    may_go, wait = book.take_place(endpoint, patience=RATE_PATIENCE_SECONDS)
+    if not may_go:
+        return Snooze(wait)
+    time.sleep(wait)
+    target = book.target(endpoint)
+    answer = _post(target, _request(event, context, target, sent_at=int(time.time())), context)
+    context.log.info(
+        "webhook.answered endpoint=%s status=%s duration_ms=%d", name, answer.status, answer.duration_seconds * 1000
+    )
+    return _judge(answer, endpoint, context.attempt, book)
 
 
 def _unknown(name: str, known: list[str]) -> str:
@@ -179,34 +227,40 @@ class _Request:
     headers: Mapping[str, str]
 
 
-def _request(event: WebhookEvent, context: Context, *, keys: tuple[bytes, ...], sent_at: int) -> _Request:
+def _request(event: WebhookEvent, context: Context, target: Target, *, sent_at: int) -> _Request:
     """Return what goes over the wire: the body and the id stay the same over all attempts."""
-    body = _body(event, context)
-    message_id = str(context.id)
+    notes = context.action.metadata or {}
+    happened_at, event_action_id = notes.get(_EVENT_AT), notes.get(_EVENT_ACTION_ID)
+    content = {
+        **_content(event, context),
+        "timestamp": happened_at if _is_instant(happened_at) else _instant(context.action.created_at),
+        "action_id": event_action_id if _is_id(event_action_id) else str(context.id),
+    }
+    body = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    # What is replayed is the same message again.
+    replayed = notes.get(_MESSAGE_ID)
+    message_id = str(replayed) if _is_id(replayed) else str(context.id)
     headers = {
+        **target.headers,
         "content-type": "application/json",
         signing.ID_HEADER: message_id,
         signing.TIMESTAMP_HEADER: str(sent_at),
     }
-    if keys:
-        signature = signing.sign(keys, message_id=message_id, timestamp=sent_at, body=body)
+    if target.keys:
+        signature = signing.sign(target.keys, message_id=message_id, timestamp=sent_at, body=body)
         headers[signing.SIGNATURE_HEADER] = signature
     return _Request(body, headers)
 
 
-def _body(event: WebhookEvent, context: Context) -> bytes:
-    notes = context.action.metadata or {}
-    happened_at, event_action_id = notes.get(_EVENT_AT), notes.get(_EVENT_ACTION_ID)
-    content = {
+def _content(event: WebhookEvent, context: Context) -> dict[str, Any]:
+    """Return what the body says of the event itself: what filters look at."""
+    return {
         "event": event.event,
         "entity": event.entity_type,
         "entity_id": event.entity_id,
         "team_id": context.action.team_id,
         "data": event.data,
-        "timestamp": happened_at if _is_instant(happened_at) else _instant(context.action.created_at),
-        "action_id": event_action_id if _is_id(event_action_id) else str(context.id),
     }
-    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 # Written by the fan-out; but a caller's metadata may hold anything under the same names.
@@ -224,48 +278,57 @@ def _is_id(value: object) -> bool:
         return False
 
 
-def _url(config: Config, name: str, endpoint: Endpoint) -> str:
-    expected = f'the http or https URL of endpoint "{name}"'
-    url = config.endpoint_url(endpoint)
-    if url is None:
-        raise NotConfigured(endpoint.env_var, expected)
-    try:
-        delivery.check_url(url)
-    except UrlInvalid as error:
-        raise NotConfigured(endpoint.env_var, f"{expected}: what is there {error.problem}") from None
-    return url
-
-
-def _post(url: str, request: _Request, context: Context) -> delivery.Answer:
+def _post(target: Target, request: _Request, context: Context) -> delivery.Answer:
     time_left = max(0.0, context.seconds_left - SETTLE_SECONDS)
     return delivery.post(
-        url,
+        target.url,
         body=request.body,
         headers=request.headers,
+        reach=target.reach,
         total_timeout=min(delivery.TOTAL_TIMEOUT, time_left),
     )
 
 
-def _judge(answer: delivery.Answer, name: str, attempt: int) -> dict[str, Any]:
+def _judge(answer: delivery.Answer, endpoint: Endpoint, attempt: int, book: EndpointBook) -> dict[str, Any]:
+    """Return the result of a success, or raise what the failure is; and remember which of the two it was."""
+    fact = _failure(answer)
+    is_over = answer.wish == "disable" or (fact is not None and answer.status == _GONE)
+    if is_over:
+        book.failed(endpoint, fact or f"answered {answer.status} and wants nothing more", disables=True)
+    elif fact is not None:
+        book.failed(endpoint, fact)
+    else:
+        book.succeeded(endpoint)
+    if fact is None:
+        return {
+            "status": answer.status,
+            "duration_ms": round(answer.duration_seconds * 1000),
+            "endpoint": endpoint.name,
+            "answer": answer.excerpt,
+        }
+    told = f'endpoint "{endpoint.name}" {fact}'
+    if is_over or answer.wish == "abort":
+        raise Fail(told)
+    if answer.status in _MAY_ASK_FOR_TIME and answer.retry_after is not None:
+        raise RetryAfter(_wait(answer.retry_after, endpoint.retry or DELIVERY_RETRY, attempt), told)
+    raise DeliveryFailed(endpoint.name, fact)
+
+
+def _failure(answer: delivery.Answer) -> str | None:
+    """Return what went wrong; None for a success."""
     status = answer.status
     if status is None:
-        raise DeliveryFailed(name, f"got nothing: {answer.error}")
+        return f"got nothing: {answer.error}"
     if 200 <= status < 300:  # noqa: PLR2004 - the class of success
-        return {"status": status, "duration_ms": round(answer.duration_seconds * 1000), "endpoint": name}
+        return None
     if 300 <= status < 400:  # noqa: PLR2004 - the class of redirection
-        raise DeliveryFailed(name, f"answered {status}: redirects are failures, set its URL to where it leads")
-    fact = f"answered {status}: {answer.excerpt}" if answer.excerpt else f"answered {status}"
-    if status == _GONE:
-        gone = f'endpoint "{name}" {fact}'
-        raise Fail(gone)
-    if status in _MAY_ASK_FOR_TIME and answer.retry_after is not None:
-        raise RetryAfter(_wait(answer.retry_after, attempt), f'endpoint "{name}" {fact}')
-    raise DeliveryFailed(name, fact)
+        return f"answered {status}: redirects are failures, set its URL to where it leads"
+    return f"answered {status}: {answer.excerpt}" if answer.excerpt else f"answered {status}"
 
 
-def _wait(asked: timedelta, attempt: int) -> timedelta:
+def _wait(asked: timedelta, policy: RetryPolicy, attempt: int) -> timedelta:
     """Return how long to leave the endpoint alone: as it asks, at least the table's wait of the step before.
 
     A busy receiver that answers "in a second" each time would use up ten attempts in ten ticks.
     """
-    return asked if attempt == 1 else max(asked, DELIVERY_RETRY.delay(attempt - 1, draw=0))
+    return asked if attempt == 1 else max(asked, policy.delay(attempt - 1, draw=0))

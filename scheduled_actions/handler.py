@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from scheduled_actions.errors import InvalidArgument, NotYetBuilt, ScheduledActionsError
+from scheduled_actions import recurrence_option
+from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
 
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Mapping
+    from datetime import datetime
     from uuid import UUID
 
     import psycopg
@@ -49,8 +51,9 @@ class HandlerOptions:
     #: Seconds in which the same intent is merged; 0 merges nothing.
     dedup_window: float | None = None
     description: str = ""
-    #: A schedule kept in step with the code.
-    recurrence: str | None = None
+    #: A schedule kept in step with the code: a rule, or one beside how its occurrences are planned. A dict has no
+    #: hash, and options have one without it.
+    recurrence: str | Mapping[str, Any] | None = field(default=None, hash=False)
     #: The handler's writes commit together with its settlement.
     transactional: bool = False
 
@@ -63,7 +66,7 @@ def action(
     retry: RetryPolicy | None = None,
     dedup_window: float | None = None,
     description: str = "",
-    recurrence: str | None = None,
+    recurrence: str | Mapping[str, Any] | None = None,
     transactional: bool = False,
 ) -> Callable[[Function], Function]:
     """Declare a function the handler of `action_type`.
@@ -79,12 +82,14 @@ def action(
         retry: How long to wait between attempts (`Exponential`, `Linear`, `Delays`); None: the settings `retry.*`.
         dedup_window: Seconds in which the same intent is merged; 0 merges nothing; None: the setting.
         description: One line for people; None: the function's docstring.
-        recurrence: Not in this version.
+        recurrence: A schedule kept in step with the code: a rule (`"0 9 * * 1-5"`, `"daily"`, an RRULE), or a dict of
+            it and the arguments of `schedule_recurring_action` (`{"rule": "daily", "timezone": "Europe/Berlin"}`).
+            Literals only, as the type.
         transactional: `context.connection` commits together with the settlement, or not at all. Not for `async def`.
 
     Raises:
-        InvalidArgument: The type is no action type, or a number is out of its range.
-        NotYetBuilt: A recurrence is given.
+        InvalidArgument: The type is no action type, a number is out of its range, or the recurrence has a key or a
+            value that it cannot have. Whether its rule can be read is asked when the registry is built.
     """
     if not ACTION_TYPE_PATTERN.fullmatch(action_type):
         raise InvalidArgument(
@@ -96,8 +101,6 @@ def action(
         raise InvalidArgument("max_attempts", max_attempts, f"between 1 and {MAX_ATTEMPTS_LIMIT}")
     if dedup_window is not None and not dedup_window >= 0:
         raise InvalidArgument("dedup_window", dedup_window, "a number of seconds, 0 or more")
-    if recurrence is not None:
-        raise NotYetBuilt("recurrence")
     options = HandlerOptions(
         action_type=action_type,
         timeout_seconds=timeout_seconds,
@@ -105,7 +108,7 @@ def action(
         retry=retry,
         dedup_window=dedup_window,
         description=description,
-        recurrence=recurrence,
+        recurrence=None if recurrence is None else recurrence_option.checked(recurrence),
         transactional=transactional,
     )
 
@@ -205,6 +208,8 @@ class Context:
     _deadline: float
     _prepare: Prepare
     _is_stopped: Callable[[], bool]
+    _previous_occurrence_at: datetime | None = None
+    _next_occurrence: Callable[[UUID, datetime], datetime | None] | None = None
     _connection: psycopg.Connection[Any] | None = None
     _follow_ups: list[dict[str, Any]] = field(default_factory=list)
 
@@ -239,6 +244,29 @@ class Context:
             RequestError: As `schedule_action` does, at once.
         """
         self._follow_ups.append(self._prepare(action_type, payload, **options))
+
+    @property
+    def occurrence_at(self) -> datetime | None:
+        """The rule's own instant, in UTC; None outside a series, and for a run that somebody asked for."""
+        return self.action.occurrence_at
+
+    @property
+    def previous_occurrence_at(self) -> datetime | None:
+        """The instant of the occurrence before this one; None outside a series, and for its first."""
+        return self._previous_occurrence_at
+
+    @property
+    def next_occurrence_at(self) -> datetime | None:
+        """The rule's next instant after this one, asked from the schedule as it is now; None when there is none.
+
+        Raises:
+            DatabaseUnavailable: The schedule cannot be read.
+            RecurrenceInvalid: Its rule cannot be followed any more.
+        """
+        schedule_id, at = self.action.schedule_id, self.occurrence_at
+        if schedule_id is None or at is None or self._next_occurrence is None:
+            return None
+        return self._next_occurrence(schedule_id, at)
 
     @property
     def id(self) -> UUID:

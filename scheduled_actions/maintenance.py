@@ -15,6 +15,8 @@ from scheduled_actions.store import claims
 
 if TYPE_CHECKING:
     from scheduled_actions.config import Settings
+    from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.schedules import Schedules
     from scheduled_actions.registry import Registry
     from scheduled_actions.store.connection import Connection, Database
 
@@ -36,8 +38,17 @@ class Rescued:
 class Maintenance:
     """Rescue, release and prune of one project."""
 
-    def __init__(self, database: Database, registry: Registry, settings: Settings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        registry: Registry,
+        settings: Settings,
+        occurrences: Occurrences,
+        schedules: Schedules,
+    ) -> None:
         self._database = database
+        self._occurrences = occurrences
+        self._schedules = schedules
         self._registry = registry
         self._settings = settings
         self._usual_policy = retry.Exponential(settings.retry.base_seconds, settings.retry.cap_seconds)
@@ -45,6 +56,8 @@ class Maintenance:
     def rescue(self, connection: Connection) -> Rescued:
         """Return expired leases to pending, charging those whose handlers had started; at most a bite of them."""
         rescued = Rescued()
+        recurring: dict[UUID, UUID] = {}
+        statuses: dict[UUID, Status] = {}
         with connection.transaction():
             expired = claims.expired(connection, limit=BITE)
             if expired:
@@ -52,6 +65,7 @@ class Maintenance:
                 # No tick is passed on: nothing is announced, and no lease is left to linger under.
                 tick = claims.TickRow(UUID(int=0), datetime.now(UTC), datetime.now(UTC))
                 statuses = claims.settle(connection, tick, outcomes, running=None).statuses
+                recurring = {one.action.id: one.action.schedule_id for one in expired if one.action.schedule_id}
                 for one, outcome in zip(expired, outcomes, strict=True):
                     status = statuses.get(one.action.id)
                     if status is None:
@@ -63,6 +77,9 @@ class Maintenance:
                         "action.rescued id=%s action_type=%s started=%s status=%s",
                         one.action.id, one.action.action_type, one.was_started, status,
                     )  # fmt: skip
+        if recurring:
+            # In a transaction of its own: schedules are locked before actions. The sweep mends what a crash leaves here.
+            self._occurrences.conclude(connection, recurring, statuses)
         claims.close_lost_ticks(connection)
         return rescued
 
@@ -110,7 +127,7 @@ class Maintenance:
         return pruned
 
     def first_tick(self, connection: Connection) -> None:
-        """Do what each process does once: copy into the database what its functions need of the settings."""
+        """Do what each process does once: copy there what SQL needs of the settings, bring declared schedules up to date."""
         by_type = {
             action_type: window
             for action_type in sorted(self._registry.types)
@@ -118,3 +135,4 @@ class Maintenance:
         }
         windows = {"default": self._settings.deduplication.window_seconds, "by_type": by_type}
         claims.copy_settings(connection, dedup_window=windows)
+        self._schedules.sync(connection)

@@ -120,7 +120,7 @@ class Runner:
         self.concurrency = concurrency
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._jobs: queue.SimpleQueue[tuple[Job, queue.SimpleQueue[tuple[Job, Any]]]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Job, queue.SimpleQueue[tuple[Job | None, Any]]]] = queue.SimpleQueue()
         self._threads = 0
         self._stuck = 0
 
@@ -134,7 +134,7 @@ class Runner:
         """Threads that can still work."""
         return self.concurrency - self._stuck
 
-    def submit(self, jobs: list[Job], results: queue.SimpleQueue[tuple[Job, Any]]) -> None:
+    def submit(self, jobs: list[Job], results: queue.SimpleQueue[tuple[Job | None, Any]]) -> None:
         """Start jobs as threads come free; each outcome is put into `results`."""
         for job in jobs:
             self._jobs.put((job, results))

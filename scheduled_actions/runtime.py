@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING
 from scheduled_actions import config as configuration
 from scheduled_actions.errors import NotConfigured
 from scheduled_actions.maintenance import Maintenance
+from scheduled_actions.occurrences import Occurrences
 from scheduled_actions.processor import Processor
 from scheduled_actions.registry import Registry
 from scheduled_actions.scheduler import Scheduler
+from scheduled_actions.schedules import Schedules
 from scheduled_actions.store.connection import Database
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduled_actions.config import Config
+    from scheduled_actions.endpoint_book import EndpointBook
+    from scheduled_actions.endpoints import Endpoints
     from scheduled_actions.local_postgres import LocalPostgres
 
 
@@ -54,12 +58,37 @@ class Runtime:
     @cached_property
     def scheduler(self) -> Scheduler:
         """Schedules, reads and changes actions."""
-        return Scheduler(self.database, self.registry, self.config.settings)
+        return Scheduler(self.database, self.registry, self.config.settings, self.occurrences)
+
+    @cached_property
+    def occurrences(self) -> Occurrences:
+        """Plans what recurs."""
+        return Occurrences(self.database, self.registry)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """Makes, reads and changes schedules."""
+        return Schedules(self.database, self.registry, self.occurrences)
 
     @cached_property
     def maintenance(self) -> Maintenance:
         """Rescues and prunes."""
-        return Maintenance(self.database, self.registry, self.config.settings)
+        return Maintenance(self.database, self.registry, self.config.settings, self.occurrences, self.schedules)
+
+    @cached_property
+    def endpoint_book(self) -> EndpointBook:
+        """The webhook endpoints, as deliveries need them."""
+        # Loaded with the first event, and pydantic and much else with it.
+        from scheduled_actions.endpoint_book import EndpointBook  # noqa: PLC0415
+
+        return EndpointBook(self.config, self.database)
+
+    @cached_property
+    def endpoints(self) -> Endpoints:
+        """The webhook endpoints, as people make and change them."""
+        from scheduled_actions.endpoints import Endpoints  # noqa: PLC0415 - as above
+
+        return Endpoints(self.database, self.config, self.endpoint_book)
 
     @cached_property
     def processor(self) -> Processor:
@@ -69,6 +98,7 @@ class Runtime:
             registry=self.registry,
             settings=self.config.settings,
             maintenance=self.maintenance,
+            occurrences=self.occurrences,
             prepare=self.scheduler.prepare,
         )
 

@@ -20,15 +20,19 @@ from scheduled_actions.errors import (
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.new_action import arguments_of
 from scheduled_actions.store import actions as store
+from scheduled_actions.store import schedules
+from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
     from uuid import UUID
 
     from scheduled_actions.config import Settings
     from scheduled_actions.handler import RetryPolicy
     from scheduled_actions.new_action import NewAction
+    from scheduled_actions.occurrences import Occurrences
     from scheduled_actions.registry import Registry
     from scheduled_actions.store.connection import Connection, Database
 
@@ -43,9 +47,11 @@ class Scheduler:
         database: Where the tables are.
         registry: Validates payloads at the caller's desk.
         settings: The dedup window where neither call nor handler says one.
+        occurrences: Plans the next when a planned one is cancelled.
     """
 
-    def __init__(self, database: Database, registry: Registry, settings: Settings) -> None:
+    def __init__(self, database: Database, registry: Registry, settings: Settings, occurrences: Occurrences) -> None:
+        self._occurrences = occurrences
         self._database = database
         self._registry = registry
         self._settings = settings
@@ -71,6 +77,12 @@ class Scheduler:
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
         rows = [self._element(position, new) for position, new in enumerate(new_actions)]
+        return self.schedule_prepared(rows, connection=connection)
+
+    def schedule_prepared(
+        self, rows: Sequence[dict[str, Any]], *, connection: psycopg.Connection[Any] | None = None
+    ) -> list[Scheduled]:
+        """Put in the table what `prepare` returned: all of it, or nothing. Answered in its order."""
         if not rows:
             return []
         with self._borrowed(connection) as borrowed:
@@ -229,7 +241,8 @@ class Scheduler:
             ActionLocked: It is due within `edit_lock_seconds`.
         """
         wanted = arguments.check_id(action_id)
-        with self._borrowed(connection) as borrowed:
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule_id = schedules.lock_schedule_of(borrowed, wanted)
             cancelled = store.cancel(
                 borrowed,
                 wanted,
@@ -239,9 +252,11 @@ class Scheduler:
                 team_id=team_id,
                 edit_lock_seconds=edit_lock_seconds,
             )
-            return cancelled or self._refuse(
-                borrowed, wanted, team_id, edit_lock_seconds, wanted_status="pending or no_action"
-            )
+            if cancelled is None:
+                return self._refuse(borrowed, wanted, team_id, edit_lock_seconds, wanted_status="pending or no_action")
+            if schedule_id is not None:
+                self._occurrences.conclude(borrowed, {wanted: schedule_id}, {wanted: cancelled.status})
+            return cancelled
 
     def retry_action(
         self,
@@ -309,20 +324,29 @@ class Scheduler:
             row["dedup_window"] = self._settings.deduplication.window_seconds if window is None else window
         return row
 
-    @contextmanager
-    def _borrowed(self, connection: psycopg.Connection[Any] | None) -> Iterator[Connection]:
-        """Lend the caller's connection, the one of the transactional handler that is running, or one of our own."""
-        if connection is not None:
-            if not isinstance(connection, psycopg.Connection):
-                raise InvalidArgument("connection", type(connection).__name__, "a psycopg 3 Connection")
-            yield connection
-            return
-        joined = joined_connection.get()
-        if joined is not None:
-            yield joined
-            return
-        with self._database.connection() as own:
-            yield own
+    def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:
+        return borrowed_connection(self._database, connection)
+
+
+@contextmanager
+def borrowed_connection(database: Database, connection: psycopg.Connection[Any] | None) -> Iterator[Connection]:
+    """Lend the caller's connection, the one of the transactional handler that is running, or one of our own.
+
+    Raises:
+        InvalidArgument: What the caller gave is no connection.
+        DatabaseUnavailable: The database cannot be reached.
+    """
+    if connection is not None:
+        if not isinstance(connection, psycopg.Connection):
+            raise InvalidArgument("connection", type(connection).__name__, "a psycopg 3 Connection")
+        yield connection
+        return
+    joined = joined_connection.get()
+    if joined is not None:
+        yield joined
+        return
+    with database.connection() as own:
+        yield own
 
 
 def _priority(value: int | None) -> int | None:

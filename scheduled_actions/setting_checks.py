@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 from collections.abc import Callable
@@ -98,3 +99,39 @@ def event_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - it is what 
             )
             raise ValueError(message)
     return tuple(value)
+
+
+def networks(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - it is what is judged
+    """Return networks such as `10.0.0.0/8`; the environment separates them by commas."""
+    listed = [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple):
+        message = "should be a list of networks such as 10.0.0.0/8"
+        raise ValueError(message)  # noqa: TRY004 - every check raises the same
+    for one in listed:
+        try:
+            ipaddress.ip_network(one if isinstance(one, str) else "")
+        except ValueError:
+            message = f"should hold networks such as 10.0.0.0/8 or fd00::/8, which {one!r} is not"
+            raise ValueError(message) from None
+    return tuple(listed)
+
+
+def proxy(value: Any) -> str | None:  # noqa: ANN401 - it is what is judged
+    """Return the host and port of an HTTP proxy, `http://host:port`; nothing for an empty text."""
+    if value == "":
+        return None
+    if not isinstance(value, str) or not re.fullmatch(
+        r"http://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.\-]+):[0-9]{1,5}/?", value
+    ):
+        message = "should be http://host:port, without a login: this proxy is asked to CONNECT, and to nothing else"
+        raise ValueError(message)
+    return value.removesuffix("/")
+
+
+def descriptions(value: Any) -> dict[str, str]:  # noqa: ANN401 - it is what is judged
+    """Return event types with what each of them tells."""
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        message = 'should be a table such as "task:created" = "A task was created"'
+        raise ValueError(message)
+    event_patterns(list(value) or ["*:*"])
+    return dict(value)

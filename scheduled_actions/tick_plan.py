@@ -73,6 +73,35 @@ class Budget:
     run_until: float
     #: By it everything has been settled or given up, and the answer is out.
     answer_by: float
+    #: Until then it waits for what comes due; its start where it does not linger.
+    linger_until: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        started: float,
+        duration_seconds: float,
+        run_seconds: float,
+        linger_seconds: float,
+        timeout_seconds: float,
+    ) -> Budget:
+        """Return the limits of a tick.
+
+        Args:
+            started: On the monotonic clock.
+            duration_seconds: Until the answer; the host's limit may be shorter than the settings have it.
+            run_seconds: How long it starts what is due.
+            linger_seconds: How long it waits for more, where the host leaves an action its usual time after that.
+            timeout_seconds: An action's usual time.
+        """
+        linger = min(linger_seconds, max(0.0, duration_seconds - timeout_seconds))
+        return cls(
+            started=started,
+            run_until=started + min(max(run_seconds, linger), duration_seconds),
+            answer_by=started + duration_seconds,
+            linger_until=started + linger,
+        )
 
     def may_start(self, now: float) -> bool:
         """Whether anything may start at all."""

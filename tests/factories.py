@@ -19,6 +19,7 @@ from scheduled_actions import config
 from scheduled_actions.action import Action, Claimed, Status
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
+from scheduled_actions.schedule import Schedule
 from scheduled_actions.settlement import Settlement
 from scheduled_actions.store import claims
 
@@ -68,6 +69,39 @@ def a_claimed(**changes: Any) -> Claimed:
         "token": UUID("0197a000-0000-4000-8000-00000000000f"),
     }
     return Claimed(**values | changes)
+
+
+def a_schedule(**changes: Any) -> Schedule:
+    """Return a live daily schedule with nothing planned."""
+    values: dict[str, Any] = dict.fromkeys(field.name for field in fields(Schedule))
+    values |= {
+        "id": UUID("0197a000-0000-7000-8000-00000000000a"),
+        "action_type": "test:run",
+        "payload": {},
+        "recurrence": "daily",
+        "kind": "interval",
+        "timezone": "UTC",
+        "anchor_at": NOW,
+        "recurrence_type": "fixed",
+        "misfire": "fire_once",
+        "misfire_grace_seconds": 300.0,
+        "catch_up_limit": 100,
+        "catch_up_seconds": 604800.0,
+        "overlap": "skip",
+        "jitter_seconds": 0.0,
+        "consecutive_failures": 0,
+        "priority": 0,
+        "lock_group_blocks": False,
+        "status": "active",
+        "executions": 0,
+        "skipped": 0,
+        "missed": 0,
+        "definition": {},
+        "is_declared": False,
+        "created_at": NOW,
+        "updated_at": NOW,
+    }
+    return Schedule(**values | changes)
 
 
 def insert(connection: psycopg.Connection[Any], **columns: Any) -> UUID:
@@ -131,6 +165,16 @@ def move_clock(connection: psycopg.Connection[Any], by: timedelta) -> None:
             "create or replace function scheduled_actions_now() returns timestamptz language sql stable parallel safe"
             " as 'select statement_timestamp() + make_interval(secs => {})'"
         ).format(sql.Literal(by.total_seconds()))
+    )
+
+
+def set_clock(connection: psycopg.Connection[Any], at: datetime) -> None:
+    """Stop the database's clock at an instant, for all its connections."""
+    connection.execute(
+        sql.SQL(
+            "create or replace function scheduled_actions_now() returns timestamptz language sql stable parallel safe"
+            " as {}"
+        ).format(sql.Literal(f"select '{at.isoformat()}'::timestamptz"))
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from flask import Blueprint
@@ -11,10 +12,11 @@ from scheduled_actions.api import cron
 if TYPE_CHECKING:
     from flask import Response
 
+    from scheduled_actions.api.endpoint import Api
     from scheduled_actions.runtime import Runtime
 
 #: Every method is routed, so that none is answered by the framework's own page.
-_METHODS = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"]
+_METHODS = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "QUERY"]
 
 
 def blueprint(runtime: Runtime) -> Blueprint:
@@ -44,6 +46,37 @@ def blueprint(runtime: Runtime) -> Blueprint:
 
         return health.ready(runtime)
 
+    @cache
+    def management() -> Api:
+        from scheduled_actions.api.endpoint import Api  # noqa: PLC0415 - a cold tick does without its models
+
+        return Api(runtime)
+
+    def manage(path: str = "") -> Response:
+        return management().answer(path)
+
+    for rule in ("/api/v1", "/api/v1/<path:path>"):
+        routes.add_url_rule(
+            rule,
+            endpoint=f"manage{len(rule)}",
+            view_func=manage,
+            methods=_METHODS,
+            strict_slashes=False,
+            provide_automatic_options=False,
+        )
+
+    def openapi() -> Response:
+        from scheduled_actions.api import pages  # noqa: PLC0415 - a cold tick does without its models
+
+        return pages.openapi()
+
+    def docs() -> Response:
+        from scheduled_actions.api import pages  # noqa: PLC0415 - a cold tick does without its models
+
+        return pages.docs()
+
+    routes.add_url_rule("/openapi.json", view_func=openapi, strict_slashes=False)
+    routes.add_url_rule("/docs", view_func=docs, strict_slashes=False)
     routes.add_url_rule("/healthz", view_func=healthz, strict_slashes=False)
     routes.add_url_rule("/readyz", view_func=readyz, strict_slashes=False)
     return routes

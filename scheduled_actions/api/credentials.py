@@ -1,4 +1,4 @@
-"""Who may ping: the cron secret in a header, or a signature made with it."""
+"""Secrets in headers: who may ping, by the cron secret in one or a signature made with it."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def check_cron_secret(
         RequestError: The body cannot be read.
     """
     headers = {name.lower(): value for name, value in headers.items()}
-    presented = [headers.get("x-cron-secret"), _bearer(headers.get("authorization"))]
+    presented = [headers.get("x-cron-secret"), bearer(headers.get("authorization"))]
     shown = [one for one in presented if one]
-    if any(_matches(secret, one) for one in shown):
+    if any(matches(secret, one) for one in shown):
         return
     if headers.get(signing.SIGNATURE_HEADER):
         body = read_body()
@@ -55,12 +55,14 @@ def check_cron_secret(
     raise NotAuthorised("send CRON_SECRET as x-cron-secret or as Authorization: Bearer, or sign the request with it")
 
 
-def _bearer(value: str | None) -> str | None:
+def bearer(value: str | None) -> str | None:
+    """Return what an Authorization header bears; None where it bears nothing."""
     scheme, _, credentials = (value or "").strip().partition(" ")
     return credentials.strip() if scheme.lower() == "bearer" else None
 
 
-def _matches(secret: Secret, presented: str) -> bool:
+def matches(secret: Secret, presented: str) -> bool:
+    """Whether a header's value is one that the secret accepts."""
     # Header values reach us decoded as Latin-1: these are the bytes that were sent. Every value is compared, each in
     # constant time, so that the time taken tells nothing.
     sent = presented.encode("latin-1", "replace")

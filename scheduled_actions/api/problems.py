@@ -4,25 +4,58 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flask import Response
 
+from scheduled_actions.api import refusals
+from scheduled_actions.api.credentials import NotAuthorised
 from scheduled_actions.errors import (
     DatabaseUnavailable,
     DeploymentError,
+    FieldProblem,
+    InvalidArgument,
+    PayloadInvalid,
     RequestError,
     ScheduledActionsError,
     StateConflict,
     TooLarge,
     UnknownAction,
+    UnknownActionType,
+    UnknownSchedule,
+    UnknownToken,
+    WrongStatus,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: When a caller may try again after a failure of the database, in seconds.
 RETRY_AFTER_SECONDS = 5
 
+#: What each error answers with; the nearest class of those it descends from decides.
+_STATUSES: dict[type[ScheduledActionsError], HTTPStatus] = {
+    ScheduledActionsError: HTTPStatus.INTERNAL_SERVER_ERROR,
+    RequestError: HTTPStatus.BAD_REQUEST,
+    StateConflict: HTTPStatus.CONFLICT,
+    DeploymentError: HTTPStatus.SERVICE_UNAVAILABLE,
+    NotAuthorised: HTTPStatus.UNAUTHORIZED,
+    refusals.Forbidden: HTTPStatus.FORBIDDEN,
+    UnknownAction: HTTPStatus.NOT_FOUND,
+    UnknownActionType: HTTPStatus.NOT_FOUND,
+    UnknownSchedule: HTTPStatus.NOT_FOUND,
+    UnknownToken: HTTPStatus.NOT_FOUND,
+    refusals.UnknownRoute: HTTPStatus.NOT_FOUND,
+    refusals.MethodNotAllowed: HTTPStatus.METHOD_NOT_ALLOWED,
+    refusals.PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
+    TooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    refusals.UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    refusals.IdempotencyKeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
+    refusals.TooManyAttempts: HTTPStatus.TOO_MANY_REQUESTS,
+}
 
-def problem(status: int, code: str, detail: str, *, headers: dict[str, str] | None = None, **more: Any) -> Response:  # noqa: ANN401 - any JSON
+
+def problem(status: int, code: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any) -> Response:  # noqa: ANN401 - any JSON
     """Return a problem document.
 
     Args:
@@ -40,7 +73,7 @@ def problem(status: int, code: str, detail: str, *, headers: dict[str, str] | No
         "code": code,
         **more,
     }
-    response = Response(json.dumps(document, ensure_ascii=False), status, mimetype="application/problem+json")
+    response = Response(json.dumps(document), status, mimetype="application/problem+json")
     response.headers["Cache-Control"] = "no-store"
     response.headers.update(headers or {})
     return response
@@ -48,21 +81,59 @@ def problem(status: int, code: str, detail: str, *, headers: dict[str, str] | No
 
 def problem_of(error: ScheduledActionsError) -> Response:
     """Return the problem document of one of our own errors."""
-    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if isinstance(error, DatabaseUnavailable) else None
-    return problem(_status(error), error.code, str(error), headers=headers)
+    return problem(status_of(type(error)), error.code, str(error), headers=_headers(error), **_members(error))
 
 
-def _status(error: ScheduledActionsError) -> int:
+def status_of(kind: type[ScheduledActionsError]) -> HTTPStatus:
+    """Return what an error of this kind is answered with."""
+    return next(_STATUSES[ancestor] for ancestor in kind.__mro__ if ancestor in _STATUSES)
+
+
+def _headers(error: ScheduledActionsError) -> dict[str, str]:
     match error:
-        case UnknownAction():
-            return HTTPStatus.NOT_FOUND
-        case TooLarge():
-            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        case RequestError():
-            return HTTPStatus.BAD_REQUEST
-        case StateConflict():
-            return HTTPStatus.CONFLICT
-        case DeploymentError():
-            return HTTPStatus.SERVICE_UNAVAILABLE
+        case DatabaseUnavailable() | refusals.IdempotencyKeyInUse():
+            return {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        case refusals.TooManyAttempts(retry_after_seconds=seconds):
+            return {"Retry-After": str(seconds)}
+        case refusals.MethodNotAllowed(allowed=allowed):
+            return {"Allow": ", ".join(allowed)}
+        case refusals.PreconditionFailed(etag=etag):
+            return {"ETag": etag}
+        case NotAuthorised():
+            return {"WWW-Authenticate": "Bearer"}
         case _:
-            return HTTPStatus.INTERNAL_SERVER_ERROR
+            return {}
+
+
+def _members(error: ScheduledActionsError) -> dict[str, Any]:
+    match error:
+        case WrongStatus(status=status):
+            return {"action_status": str(status)}
+        case RequestError():
+            fields = field_problems(error)
+            return {"errors": [{"field": one.where, "message": one.message} for one in fields]} if fields else {}
+        case _:
+            return {}
+
+
+def field_problems(error: RequestError, *, inside: str = "") -> list[FieldProblem]:
+    """Return the fields that a refusal is about, each with its whole path; none where it is about no field.
+
+    Args:
+        error: The refusal.
+        inside: The path of what was refused.
+    """
+    match error:
+        case refusals.FieldsInvalid(problems=problems) | refusals.UnknownActionTypes(problems=problems):
+            found = [(one.where, one.message) for one in problems]
+        case PayloadInvalid(problems=problems):
+            found = [(f"payload.{one.where}".rstrip("."), one.message) for one in problems]
+        case InvalidArgument(name=name, expected=expected):
+            found = [(name, f"is not {expected}")]
+        case TooLarge(name=name):
+            found = [(name, str(error).removeprefix(f"{name} "))]
+        case UnknownActionType():
+            found = [("action_type", str(error))]
+        case _:
+            found = []
+    return [FieldProblem(".".join(part for part in (inside, where) if part), message) for where, message in found]

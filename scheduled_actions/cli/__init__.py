@@ -30,7 +30,11 @@ COMMANDS = {
     "cancel": ("scheduled_actions.cli.changing:cancel", "Cancel a waiting action."),
     "retry": ("scheduled_actions.cli.changing:retry", "Make a failed, cancelled or skipped action pending again."),
     "counts": ("scheduled_actions.cli.reading:counts", "Count actions by status, and those that are due."),
+    "schedules": ("scheduled_actions.cli.schedules:schedules", "Look at recurring actions, make and operate them."),
+    "events": ("scheduled_actions.cli.events:events", "Emit events, and let a table's own triggers emit them."),
     "registry": ("scheduled_actions.cli.registry:registry", "Build or check the registry of handlers."),
+    "preview": ("scheduled_actions.cli.preview:preview", "Show the next occurrences of a rule."),
+    "token": ("scheduled_actions.cli.tokens:tokens", "Make, list and revoke tokens of the management API."),
     "doctor": ("scheduled_actions.cli.doctor:doctor", "Check the installation and say what to do."),
 }
 

@@ -29,13 +29,11 @@ def migrate(project: Project, *, as_json: bool) -> None:
 
     Running it again does nothing. The code of one release before goes on running on the new tables.
     """
-    from scheduled_actions.maintenance import Maintenance  # noqa: PLC0415 - help needs no database driver
-    from scheduled_actions.store import migrate as migrations  # noqa: PLC0415
+    from scheduled_actions.store import migrate as migrations  # noqa: PLC0415 - help needs no database driver
 
-    database = project.open_without_handlers().database
-    with database.connection() as connection:
+    with project.open_without_handlers().database.connection() as connection:
         applied = migrations.migrate(connection, report=lambda name: click.echo(f"applying {name}", err=as_json))
-        Maintenance(database, project.registry, project.config.settings).first_tick(connection)
+        project.open().maintenance.first_tick(connection)
     if as_json:
         print_json({"applied": applied})
     else:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from scheduled_actions.action import Action
+    from scheduled_actions.schedule import Schedule
 
 
 def print_json(document: object) -> None:
@@ -21,9 +22,9 @@ def print_json(document: object) -> None:
     click.echo(json.dumps(document, ensure_ascii=False, default=_plain))
 
 
-def as_document(action: Action) -> dict[str, Any]:
-    """Return an action by its column names, its instants in UTC."""
-    return {field.name: getattr(action, field.name) for field in fields(action)}
+def as_document(row: Action | Schedule) -> dict[str, Any]:
+    """Return an action or a schedule by its column names, its instants in UTC."""
+    return {field.name: getattr(row, field.name) for field in fields(row)}
 
 
 def local(moment: datetime | None) -> str:
@@ -60,6 +61,15 @@ def print_fields(values: Mapping[str, str]) -> None:
             click.echo(f"{name.ljust(width)}  {one_line(first)}")
         for line in others:
             click.echo(f"{' ' * width}  {one_line(line)}")
+
+
+def shown(name: str, value: Any) -> str:  # noqa: ANN401 - any column
+    """Return the value of a column as people read it; nothing for what is not set."""
+    if name.endswith("_at"):
+        return local(value)
+    if value is None or value is False:
+        return ""
+    return pretty_json(value) if isinstance(value, dict | list) or name in {"result", "state"} else str(value)
 
 
 def pretty_json(value: object) -> str:

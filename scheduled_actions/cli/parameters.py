@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -81,13 +82,23 @@ def when(at: datetime | None, delay: timedelta | None, timezone: str | None) -> 
     Raises:
         UsageError: Both are given, or a time without an offset and no `--timezone` to read it in.
     """
-    if at is not None and delay is not None:
-        message = "--at and --in say the same thing: give one of them"
-        raise click.UsageError(message)
+    given = one_of(at, delay)
     if at is not None and at.tzinfo is None and timezone is None:
         example = at.isoformat()
         message = f"{example!r} has no offset: write {example}Z or {example}+02:00, or give --timezone Europe/Berlin"
         raise click.BadParameter(message, param_hint="'--at'")
+    return given
+
+
+def one_of(at: datetime | None, delay: timedelta | None) -> datetime | timedelta | None:
+    """Return what `--at` or `--in` say, where the zone of a time without an offset is known elsewhere.
+
+    Raises:
+        UsageError: Both are given.
+    """
+    if at is not None and delay is not None:
+        message = "--at and --in say the same thing: give one of them"
+        raise click.UsageError(message)
     return at if at is not None else delay
 
 
@@ -106,6 +117,87 @@ def when_options(command: Command) -> Command:
     )
     timezone = click.option("--timezone", metavar="ZONE", help="IANA zone of an --at without an offset.")
     return at(delay(timezone(command)))
+
+
+def skip_options(command: Command) -> Command:
+    """Give a command the options that say what is left out of a recurrence.
+
+    They reach it as the argument `skip`: the object that Python and HTTP take, or None where none is given.
+    """
+
+    @wraps(command)
+    def with_skip(*arguments: Any, **given: Any) -> Any:  # noqa: ANN401 - any command
+        skip = {key: given.pop(name) for name, key in _SKIP_KEYS.items()}
+        return command(*arguments, **given, skip={key: one for key, one in skip.items() if one} or None)
+
+    for option in reversed(_SKIP_OPTIONS):
+        with_skip = option(with_skip)
+    return with_skip  # type: ignore[return-value]  # what the options make of a command is one
+
+
+#: The arguments of the options below, and the keys of the object.
+_SKIP_KEYS = {
+    "skip_weekends": "weekends",
+    "holidays": "holidays",
+    "skip_dates": "dates",
+    "skip_ranges": "ranges",
+    "skip_windows": "windows",
+    "skip_function": "function",
+    "on_skip": "then",
+}
+
+
+def _range(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> list[dict[str, str]]:
+    """Return ranges of days written `2026-12-24/2027-01-02`; whether they are days is asked where they are used."""
+    return [_from_to(text, "/", "two days, both included: 2026-12-24/2027-01-02") for text in given]
+
+
+def _window(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return windows written `22:00-02:00`, `sat,sun 22:00-02:00`, or as two instants with a slash between them."""
+    expected = "a time of day to another: 22:00-02:00, sat,sun 22:00-02:00, or two instants: ISO/ISO"
+    windows: list[dict[str, Any]] = []
+    for text in given:
+        days, _, times = text.strip().rpartition(" ")
+        window: dict[str, Any] = dict(_from_to(times, "/" if "/" in times else "-", expected))
+        windows.append(window | ({"days": [day.strip() for day in days.split(",")]} if days else {}))
+    return windows
+
+
+def _from_to(text: str, separator: str, expected: str) -> dict[str, str]:
+    start, _, end = (part.strip() for part in text.partition(separator))
+    if not start or not end:
+        message = f"{_shown(text)} is not {expected}"
+        raise click.BadParameter(message)
+    return {"from": start, "to": end}
+
+
+_SKIP_OPTIONS = (
+    click.option("--skip-weekends", is_flag=True, help="Leave Saturdays and Sundays out."),
+    click.option("--holidays", metavar="CALENDAR", help="Leave its holidays out: US, US-CA, NYSE."),
+    click.option("--skip-date", "skip_dates", multiple=True, metavar="DAY", help="Leave this day out; repeatable."),
+    click.option(
+        "--skip-range",
+        "skip_ranges",
+        multiple=True,
+        callback=_range,
+        metavar="DAY/DAY",
+        help="Leave these days and those between out; repeatable.",
+    ),
+    click.option(
+        "--skip-window",
+        "skip_windows",
+        multiple=True,
+        callback=_window,
+        metavar="WINDOW",
+        help='A maintenance window: 22:00-02:00, "sat,sun 22:00-02:00", ISO/ISO; repeatable.',
+    ),
+    click.option("--skip-function", metavar="NAME", help="Ask the project's @skip_occurrence of that name."),
+    click.option(
+        "--on-skip",
+        type=click.Choice(["drop", "preceding", "following"]),
+        help="What an occurrence does there: fall out, or move to the business day before or after. [default: drop]",
+    ),
+)
 
 
 def _read(given: str) -> tuple[str | bytes, str]:

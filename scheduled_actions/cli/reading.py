@@ -12,10 +12,10 @@ from scheduled_actions.cli.output import (
     as_document,
     local,
     one_line,
-    pretty_json,
     print_fields,
     print_json,
     print_table,
+    shown,
 )
 from scheduled_actions.cli.parameters import as_json_option, local_instant
 from scheduled_actions.cli.project import Project, pass_project
@@ -93,7 +93,7 @@ def show(project: Project, action_id: str, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    print_fields({name: _shown(name, value) for name, value in document.items() if name != "history"})
+    print_fields({name: shown(name, value) for name, value in document.items() if name != "history"})
     if action.history:
         click.echo("\nhistory")
         for entry in action.history:
@@ -117,14 +117,6 @@ def counts(project: Project, *, as_json: bool) -> None:
 
 def _attempts(action: Action) -> str:
     return str(action.attempts) if action.max_attempts is None else f"{action.attempts} of {action.max_attempts}"
-
-
-def _shown(name: str, value: Any) -> str:  # noqa: ANN401 - any column
-    if name.endswith("_at"):
-        return local(value)
-    if value is None or value is False:
-        return ""
-    return pretty_json(value) if isinstance(value, dict | list) or name in {"result", "state"} else str(value)
 
 
 def _told(entry: Mapping[str, Any]) -> str:

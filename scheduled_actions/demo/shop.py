@@ -15,6 +15,8 @@ from scheduled_actions import Context, Delays, action
 PROJECT = Path(__file__).parents[1]
 #: While it does not exist, the supplier does not answer.
 SUPPLIER_OPEN = PROJECT / "supplier-is-open"
+#: While it exists, nobody can count the stock.
+STORE_LOCKED = PROJECT / "store-is-locked"
 #: A line for each booking, written when it ends.
 LEDGER = PROJECT / "ledger.jsonl"
 #: Long enough that bookings beside each other would overlap.
@@ -57,6 +59,12 @@ class Restock(BaseModel):
     article: str
 
 
+class Count(BaseModel):
+    """What is to be counted."""
+
+    article: str
+
+
 @action("invoice:write", description="Write one order's invoice")
 def write_invoice(order: Order) -> dict[str, str]:
     """Write it; the result is the file's name and the total."""
@@ -95,3 +103,13 @@ def order_from_supplier(payload: Restock) -> dict[str, str]:
         message = "the supplier does not answer"
         raise TimeoutError(message)
     return {"ordered": payload.article}
+
+
+@action("stock:count", max_attempts=1, description="Count what is left of an article")
+def count_stock(payload: Count, context: Context) -> dict[str, str | None]:
+    """Count it, unless the store is locked; the result says for which stretch of time it stands."""
+    if STORE_LOCKED.exists():
+        message = f"the store is locked: nobody can count the {payload.article}s"
+        raise PermissionError(message)
+    since, until = context.previous_occurrence_at, context.occurrence_at
+    return {"since": since and f"{since:%H:%M}", "until": until and f"{until:%H:%M}"}

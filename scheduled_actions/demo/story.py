@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from scheduled_actions import get_action, retry_action, schedule_action, schedule_actions
+from scheduled_actions.demo.series import Series
 from scheduled_actions.local import cron as local_cron
 from scheduled_actions.local import server as local_server
 
@@ -65,6 +66,7 @@ class Story:
         self._charge_exactly_once()
         self._deliver_again()
         self._fail_and_mend()
+        self._go_round()
         self._count()
 
     def _begin(self) -> None:
@@ -192,15 +194,22 @@ class Story:
         report.check("now it is completed", mended.status, "completed")
         report.check("its history names who did that", [one["by"] for one in mended.history if "by" in one], ["ann"])
 
+    def _go_round(self) -> None:
+        self._report.step("Recurrence: a series that neither failures nor silence end")
+        Series(self._report, self._project).tell()
+
     def _count(self) -> None:
         report = self._report
         report.step("In the end")
         counts = {status: count for status, count in self._counts().items() if count}
         report.shows(json.dumps(counts))
         lamps = sum(order["article"] == _LAMP for order in self._orders)
-        # The invoices but one, the bookings, the charge, its event with two deliveries, and the supplier's order.
-        completed = len(self._orders) - 1 + lamps + 1 + 3 + 1
-        report.check("everything is done but tomorrow's invoice", counts, {"completed": completed, "pending": 1})
+        # The invoices but one, the bookings, the charge, its event with two deliveries, the supplier's order, the counts.
+        completed = len(self._orders) - 1 + lamps + 1 + 3 + 1 + 3
+        expected = {"completed": completed, "failed": 1, "pending": 1}
+        report.check(
+            "everything is done but tomorrow's invoice, and the count that nobody could make", counts, expected
+        )
 
     def _counts(self) -> dict[str, int]:
         return self._project.runtime.scheduler.counts()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from scheduled_actions.config import Settings
     from scheduled_actions.handler import Prepare
     from scheduled_actions.maintenance import Maintenance
+    from scheduled_actions.occurrences import Occurrences
     from scheduled_actions.registry import Registry
     from scheduled_actions.store.connection import Database
 
@@ -30,6 +30,7 @@ class Processor:
         registry: Finds handlers.
         settings: Budgets, batch size, concurrency.
         maintenance: Rescue and prune.
+        occurrences: Plans what recurs.
         prepare: Validates follow-ups.
         monotonic: Seconds that never go back.
     """
@@ -41,6 +42,7 @@ class Processor:
         registry: Registry,
         settings: Settings,
         maintenance: Maintenance,
+        occurrences: Occurrences,
         prepare: Prepare,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -51,28 +53,30 @@ class Processor:
             registry=registry,
             settings=settings,
             maintenance=maintenance,
+            occurrences=occurrences,
             prepare=prepare,
             monotonic=monotonic,
             runner=Runner(settings.concurrency, monotonic=monotonic),
         )
         self._monotonic = monotonic
-        self._at_work = threading.Lock()
 
     def stop(self) -> None:
         """Start nothing more: the present tick finishes or releases what it has, later ones do nothing."""
         self.process.is_stopping.set()
+        self.process.turn.ask()
 
     @property
     def is_exhausted(self) -> bool:
         """Whether handlers that never returned hold every thread: only a new process can work again."""
         return self.process.is_exhausted
 
-    def tick(self, *, caller: str = "", host_seconds: float | None = None) -> Report:
+    def tick(self, *, caller: str = "", host_seconds: float | None = None, lingers: bool = True) -> Report:
         """Process what is due, within the budget; return what was done.
 
         Args:
             caller: Who asked, for the tick's row.
             host_seconds: The host's own limit for this call, where it has a shorter one than the settings.
+            lingers: Keep the watch for `linger_seconds`, where they are set; False only looks what is due now.
 
         Raises:
             DatabaseUnavailable: The database could not be reached; what was claimed returns when its lease ends.
@@ -81,14 +85,18 @@ class Processor:
         started = self._monotonic()
         if not self.settings.enabled:
             return Report(enabled=False)
-        if self.process.is_stopping.is_set() or not self._at_work.acquire(blocking=False):
+        turn = self.process.turn
+        patience = self.settings.linger_seconds if lingers else 0.0
+        holder = None if self.process.is_stopping.is_set() else turn.take(patience_seconds=patience)
+        if holder is None:
             with self.database.connection() as connection:
                 remaining = actions.due(connection)
             return Report(busy=True, remaining=remaining, more=remaining > 0, duration_ms=self._since(started))
         try:
-            report = Tick(self.process, started, caller=caller, host_seconds=host_seconds).run()
+            tick = Tick(self.process, started, caller=caller, host_seconds=host_seconds, lingers=lingers)
+            report = tick.run(is_asked_again=lambda: turn.goes_on(holder))
         finally:
-            self._at_work.release()
+            turn.end(holder)
         report.duration_ms = self._since(started)
         return report
 

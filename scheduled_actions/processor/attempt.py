@@ -33,12 +33,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from scheduled_actions.action import Claimed
-    from scheduled_actions.config import Settings
-    from scheduled_actions.handler import Prepare
-    from scheduled_actions.registry import Registry
+    from scheduled_actions.processor.process import Process
     from scheduled_actions.registry.resolution import Handler
     from scheduled_actions.settlement import Outcome, Settlement
-    from scheduled_actions.store.connection import Connection, Database
+    from scheduled_actions.store.connection import Connection
 
 log = logging.getLogger("scheduled_actions")
 _handler_log = logging.getLogger("scheduled_actions.handler")
@@ -81,11 +79,7 @@ class Attempts:
     """Makes and runs the attempts of one tick.
 
     Args:
-        database: For transactional handlers.
-        registry: Finds handlers.
-        settings: Timeouts, attempts and delays where the handler says nothing.
-        prepare: Validates follow-ups.
-        monotonic: Seconds that never go back.
+        process: Its registry, settings, database and clock.
         tick: The row of the tick.
         at: The database's time for an instant of the monotonic clock.
         answer_by: When the tick must have answered, on the monotonic clock.
@@ -93,27 +87,24 @@ class Attempts:
 
     def __init__(
         self,
+        process: Process,
         *,
-        database: Database,
-        registry: Registry,
-        settings: Settings,
-        prepare: Prepare,
-        monotonic: Callable[[], float],
         tick: claims.TickRow,
         at: Callable[[float], datetime],
         answer_by: float,
     ) -> None:
-        self._database = database
-        self._registry = registry
-        self._settings = settings
-        self._prepare = prepare
-        self._monotonic = monotonic
+        self._database = process.database
+        self._registry = process.registry
+        self._settings = process.settings
+        self._prepare = process.prepare
+        self._occurrences = process.occurrences
+        self._monotonic = process.monotonic
         self._tick = tick
         self._at = at
         self._answer_by = answer_by
-        self._usual_policy = retry.Exponential(settings.retry.base_seconds, settings.retry.cap_seconds)
+        self._usual_policy = retry.Exponential(self._settings.retry.base_seconds, self._settings.retry.cap_seconds)
         # At most half of the threads hold a connection for their handler.
-        self._transactions = threading.BoundedSemaphore(max(1, settings.concurrency // 2))
+        self._transactions = threading.BoundedSemaphore(max(1, self._settings.concurrency // 2))
 
     def make(self, claimed: Claimed, *, start_until: float) -> Attempt:
         """Return an attempt of a claimed action, its job ready to be submitted."""
@@ -149,6 +140,7 @@ class Attempts:
                 attempt.claimed, decided, started_at=started_at, ended_at=ended_at, tick_id=self._tick.id
             ),
             max_attempts=attempt.max_attempts,
+            schedule_id=attempt.claimed.schedule_id,
             follow_ups=ended.follow_ups,
         )
 
@@ -206,6 +198,8 @@ class Attempts:
             _deadline=min(job.started + attempt.timeout_seconds, self._answer_by),
             _prepare=self._prepare,
             _is_stopped=lambda: job.is_stopped,
+            _previous_occurrence_at=claimed.previous_occurrence_at,
+            _next_occurrence=self._occurrences.next_of,
         )
         return context, payload
 
@@ -237,7 +231,7 @@ class Attempts:
         # From here on the tick cannot give the attempt up any more: two settlements would race.
         if not attempt.job.end():
             raise ClaimLost(attempt.claimed.id)
-        settled = claims.settle(connection, self._tick, [self.settle_as(attempt, ended)], running=None)
+        settled = self._occurrences.settle(connection, self._tick, [self.settle_as(attempt, ended)], running=None)
         if attempt.claimed.id not in settled.statuses:
             raise ClaimLost(attempt.claimed.id)
 

@@ -14,9 +14,86 @@ if TYPE_CHECKING:
     from scheduled_actions.config import Settings
     from scheduled_actions.handler import Prepare
     from scheduled_actions.maintenance import Maintenance
+    from scheduled_actions.occurrences import Occurrences
     from scheduled_actions.registry import Registry
     from scheduled_actions.runner import Runner
     from scheduled_actions.store.connection import Database
+
+
+class Turn:
+    """Whose turn it is: one tick of a process is at work, and hears of the pings that came meanwhile."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._holder: object | None = None
+        #: The ping that waits to take over from a tick that lingers.
+        self._relief: object | None = None
+        self._was_asked = False
+        self._nudge: Callable[[], None] | None = None
+
+    def take(self, *, patience_seconds: float) -> object | None:
+        """Take the turn; None when another tick has it, which then looks for work once more before it ends.
+
+        Args:
+            patience_seconds: How long to wait for the turn. A ping that wants to linger relieves the tick that
+                does, so that somebody always keeps the watch; of several that wait the latest gets it.
+        """
+        with self._changed:
+            if self._holder is not None:
+                self._ask()
+                if patience_seconds <= 0 or not self._relieves(patience_seconds):
+                    return None
+            self._holder, self._was_asked = object(), False
+            return self._holder
+
+    def _relieves(self, patience_seconds: float) -> bool:
+        """Wait until the turn is free, unless another ping comes to do so."""
+        me = self._relief = object()
+        self._changed.notify_all()
+        self._changed.wait_for(lambda: self._holder is None or self._relief is not me, patience_seconds)
+        if self._relief is not me:
+            return False
+        self._relief = None
+        return self._holder is None
+
+    def _ask(self) -> None:
+        self._was_asked = True
+        if self._nudge is not None:
+            self._nudge()
+
+    def ask(self) -> None:
+        """Tell the tick at work, if there is one, that something may have come due."""
+        with self._changed:
+            if self._holder is not None:
+                self._ask()
+
+    def hears(self, nudge: Callable[[], None] | None) -> None:
+        """Let the tick at work be told when somebody asks, or nobody any more."""
+        with self._changed:
+            self._nudge = nudge
+
+    @property
+    def is_relieved(self) -> bool:
+        """Whether another ping waits to keep the watch."""
+        return self._relief is not None
+
+    def goes_on(self, holder: object) -> bool:
+        """Whether somebody asked meanwhile; if nobody did, the turn is given back in the same moment."""
+        with self._changed:
+            was_asked, self._was_asked = self._was_asked, False
+            if not was_asked:
+                self._give_back(holder)
+            return was_asked
+
+    def end(self, holder: object) -> None:
+        """Give the turn back, if it was not given back before."""
+        with self._changed:
+            self._give_back(holder)
+
+    def _give_back(self, holder: object) -> None:
+        if self._holder is holder:
+            self._holder = self._nudge = None
+            self._changed.notify_all()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -27,15 +104,19 @@ class Process:
     registry: Registry
     settings: Settings
     maintenance: Maintenance
+    occurrences: Occurrences
     #: Validates follow-ups.
     prepare: Prepare
     #: Seconds that never go back.
     monotonic: Callable[[], float]
     runner: Runner
+    turn: Turn = field(default_factory=Turn)
     pace: Pace = field(default_factory=Pace)
     #: Set once nothing more is to be started.
     is_stopping: threading.Event = field(default_factory=threading.Event)
     had_first_tick: bool = False
+    #: When this process looks for schedules without a planned occurrence again.
+    next_sweep: float = float("-inf")
 
     @property
     def is_exhausted(self) -> bool:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-import psycopg
-
 from scheduled_actions import settlement
-from scheduled_actions.action import Status
-from scheduled_actions.processor.attempt import Attempt, Attempts, Ended, describe
+from scheduled_actions.occurrences import SWEEP_SECONDS
+from scheduled_actions.processor.attempt import Attempt, Attempts, Ended
 from scheduled_actions.processor.line import Line
 from scheduled_actions.processor.report import Report
+from scheduled_actions.processor.settling import Settling
 from scheduled_actions.processor.walk import FRESH_SECONDS, Walk
+from scheduled_actions.processor.watch import Watch
 from scheduled_actions.runner import UNSTARTED
 from scheduled_actions.store import actions, claims
 from scheduled_actions.store.connection import cut_off
 from scheduled_actions.tick_plan import Budget, Candidate, claim_size, expected_seconds, next_wave
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scheduled_actions.processor.process import Process
     from scheduled_actions.runner import Job
     from scheduled_actions.store.connection import Connection
@@ -45,7 +48,9 @@ _PRUNE_MOST = 1500
 class Tick:
     """The state of one tick; lives as long as the call."""
 
-    def __init__(self, process: Process, started: float, *, caller: str, host_seconds: float | None) -> None:
+    def __init__(
+        self, process: Process, started: float, *, caller: str, host_seconds: float | None, lingers: bool
+    ) -> None:
         self._process = process
         self._settings = process.settings
         self._runner = process.runner
@@ -54,10 +59,12 @@ class Tick:
         duration = self._settings.max_duration_seconds
         if host_seconds is not None:
             duration = min(duration, host_seconds)
-        self._budget = Budget(
+        self._budget = Budget.of(
             started=started,
-            run_until=started + min(self._settings.max_run_seconds, max(0.0, duration - _ANSWER_MARGIN_SECONDS)),
-            answer_by=started + max(0.0, duration - _ANSWER_MARGIN_SECONDS),
+            duration_seconds=max(0.0, duration - _ANSWER_MARGIN_SECONDS),
+            run_seconds=self._settings.max_run_seconds,
+            linger_seconds=self._settings.linger_seconds if lingers else 0.0,
+            timeout_seconds=self._settings.default_timeout_seconds,
         )
         self._duration = duration
         self._caller = caller
@@ -65,27 +72,44 @@ class Tick:
         self._id = uuid4()
         self._ready: list[Attempt] = []
         self._in_flight: dict[Job, Attempt] = {}
-        self._results: queue.SimpleQueue[tuple[Job, Any]] = queue.SimpleQueue()
+        #: What has ended; a pair of None where another ping asks to look for work.
+        self._results: queue.SimpleQueue[tuple[Job | None, Any]] = queue.SimpleQueue()
         self._ended: list[tuple[Attempt, Ended]] = []
         self._too_long: set[str] = set()
         self._may_announce = True
-        self._walk = Walk()
+        self._occurrences = process.occurrences
+        self._walk = Walk(self._occurrences.take)
+        self._has_claimed = False
+        linger_until = self._budget.linger_until
+        self._watch = Watch(process, self._id, until=linger_until, window_seconds=linger_until - started)
         self._next_cancel_poll = started + _CANCEL_POLL_SECONDS
 
-    def run(self) -> Report:
-        """Go through the whole tick."""
+    def run(self, *, is_asked_again: Callable[[], bool]) -> Report:
+        """Go through the whole tick.
+
+        Args:
+            is_asked_again: Whether another ping was left to this tick since it began or since this was asked last:
+                what that one saw due may have come after the last look, so there is another one.
+        """
         # The last settlement begins when the time to answer has come: the line is cut in the middle of the margin.
         cut_at = self._budget.answer_by + _ANSWER_MARGIN_SECONDS / 2
         with Line(self._process.database, self._monotonic, cut_at) as line:
             self._line = line
             self._begin()
-            try:
-                while self._work_once():
-                    pass
-            finally:
-                self._give_up()
-            self._finish()
+            self._work()
+            while self._may_start() and not self._process.turn.is_relieved and is_asked_again():
+                self._walk.look_again()
+                self._work()
         return self._report
+
+    def _work(self) -> None:
+        """Do what there is to do, and write what came of it."""
+        try:
+            while self._work_once():
+                pass
+        finally:
+            self._give_up()
+        self._finish()
 
     # -- the beginning ---------------------------------------------------------------------------------------------
 
@@ -105,22 +129,24 @@ class Tick:
         self._row = row
         self._report.tick_id = str(row.id)
         self._attempts = Attempts(
-            database=self._process.database,
-            registry=self._process.registry,
-            settings=self._settings,
-            prepare=self._process.prepare,
-            monotonic=self._monotonic,
+            self._process,
             tick=row,
             at=lambda instant: row.started_at + timedelta(seconds=instant - anchor),
             answer_by=self._budget.answer_by,
         )
+        self._settling = Settling(self._process, self._line, row, self._attempts, self._report)
         self._line.do(self._tidy)
+        self._line.do(self._watch.begin)
+        self._process.turn.hears(lambda: self._results.put((None, None)))
 
     def _tidy(self, connection: Connection) -> None:
         maintenance = self._process.maintenance
         if not self._process.had_first_tick:
             maintenance.first_tick(connection)
             self._process.had_first_tick = True
+        if self._monotonic() >= self._process.next_sweep:
+            self._process.next_sweep = self._monotonic() + SWEEP_SECONDS
+            self._occurrences.sweep(connection)
         rescued = maintenance.rescue(connection)
         self._report.rescued += rescued.count
         self._report.failed += len(rescued.failed)
@@ -147,9 +173,25 @@ class Tick:
             self._claim()
         if self._in_flight:
             self._collect()
+            if self._watch.wants_a_look():
+                self._line.do(self._watch.look)
+                self._walk.look_again()
         if self._ended and not self._in_flight:
             return self._monotonic() < self._budget.answer_by
-        return bool(self._in_flight or self._wants_more() or self._startable())
+        return bool(self._in_flight or self._wants_more() or self._startable()) or self._keeps_watch()
+
+    def _keeps_watch(self) -> bool:
+        """Wait for what comes due next; False when the watch has ended."""
+        if self._ready or not self._may_start() or not self._watch.is_kept:
+            return False
+        self._line.do(self._watch.look)
+        was_futile, self._has_claimed = not self._has_claimed, False
+        wait = self._watch.seconds_to_wait(was_futile=was_futile)
+        if wait > 0:
+            with contextlib.suppress(queue.Empty):
+                self._take(*self._results.get(timeout=wait))
+        self._walk.look_again()
+        return self._watch.is_kept
 
     def _may_start(self) -> bool:
         return (
@@ -190,8 +232,7 @@ class Tick:
         for attempt in wave:
             self._in_flight[attempt.job] = attempt
         ended, self._ended = self._ended, []
-        settled = self._settle(ended, running=[one.claimed.id for one in self._in_flight.values()])
-        if not settled.announced:
+        if not self._settle(ended, running=[one.claimed.id for one in self._in_flight.values()]):
             # The leases have ended under a process that was frozen: what is not yet started must not start.
             self._may_announce = False
             for attempt in wave:
@@ -200,75 +241,13 @@ class Tick:
             return
         self._runner.submit([attempt.job for attempt in wave], self._results)
 
-    def _settle(self, ended: list[tuple[Attempt, Ended]], *, running: list[UUID]) -> claims.Settled:
-        outcomes = [self._attempts.settle_as(attempt, one) for attempt, one in ended if not one.is_settled]
-        try:
-            settled: claims.Settled = self._line.do(
-                lambda connection: claims.settle(connection, self._row, outcomes, running=running)
-            )
-        except psycopg.Error as error:
-            if not outcomes:
-                raise
-            settled = self._settle_one_by_one(ended, running, error)
-        for attempt, one in ended:
-            decided = self._attempts.settle_as(attempt, one) if one.is_settled else None
-            status = decided.settlement.status if decided else settled.statuses.get(attempt.claimed.id)
-            self._count(attempt, one, status)
-            is_due_again = status is Status.PENDING and not isinstance(one.outcome, settlement.Unstarted)
-            if attempt.claimed.lock_group or one.follow_ups or is_due_again:
-                self._walk.look_again()
-        return settled
-
-    def _settle_one_by_one(
-        self, ended: list[tuple[Attempt, Ended]], running: list[UUID], error: psycopg.Error
-    ) -> claims.Settled:
-        """Settle each on its own: what the database refuses of one outcome, or keeps locked, harms no other."""
-        log.warning("tick.group_refused tick_id=%s error=%s", self._id, describe(error))
-        statuses: dict[UUID, Status] = {}
-        for attempt, one in list(ended):
-            if one.is_settled:
-                continue
-            try:
-                settled = self._settle_one(attempt, one)
-            except psycopg.errors.LockNotAvailable:
-                # Somebody's open transaction holds the row: its outcome waits, the others do not.
-                ended.remove((attempt, one))
-                self._ended.append((attempt, one))
-            except psycopg.Error as refusal:
-                reason = f"the outcome cannot be stored: {describe(refusal)}"
-                statuses.update(self._settle_one(attempt, Ended(settlement.Failed(reason, is_final=True))))
-            else:
-                statuses.update(settled)
-        announced = self._line.do(
-            lambda connection: claims.settle(connection, self._row, [], running=running)
-        ).announced
-        return claims.Settled(statuses, announced)
-
-    def _settle_one(self, attempt: Attempt, ended: Ended) -> dict[UUID, Status]:
-        outcome = self._attempts.settle_as(attempt, ended)
-        return self._line.do(lambda connection: claims.settle(connection, self._row, [outcome], running=None)).statuses
-
-    def _count(self, attempt: Attempt, ended: Ended, status: Status | None) -> None:
-        """Count and log a settlement; without a status its claim had been lost, and nothing was written."""
-        claimed, outcome, job = attempt.claimed, ended.outcome, attempt.job
-        if job.started is not None and job.ended is not None:
-            self._pace.record(claimed.action_type, job.ended - job.started)
-        name = type(outcome).__name__.lower()
-        if status is None:
-            # After a lost connection the first try may have written it: then nothing is stale.
-            if not self._line.was_repeated:
-                log.warning("action.stale id=%s action_type=%s outcome=%s", claimed.id, claimed.action_type, name)
-            return
-        if isinstance(outcome, settlement.Unstarted):
-            return
-        self._report.count(claimed, outcome, status)
-        level = logging.WARNING if isinstance(outcome, settlement.Failed | settlement.TimedOut) else logging.INFO
-        if log.isEnabledFor(level):
-            took = 0.0 if job.started is None or job.ended is None else (job.ended - job.started) * 1000
-            log.log(
-                level, "action.settled id=%s action_type=%s attempt=%d outcome=%s status=%s duration_ms=%.1f",
-                claimed.id, claimed.action_type, claimed.attempts + 1, name, status, took,
-            )  # fmt: skip
+    def _settle(self, ended: list[tuple[Attempt, Ended]], *, running: list[UUID]) -> bool:
+        """Write what has ended; return whether what was announced may start."""
+        written = self._settling.settle(ended, running=running)
+        self._ended.extend(written.kept_back)
+        if written.may_have_freed_more:
+            self._walk.look_again()
+        return written.is_announced
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
@@ -287,11 +266,15 @@ class Tick:
         """Claim a batch of one kind, the kinds taking turns; sort out what cannot be started at all."""
         wanted = self._claim_size()
         now = self._monotonic()
-        claimed = self._line.do(
+        taking = self._line.do(
             lambda connection: self._walk.step(connection, self._row, wanted=wanted, excluded=self._too_long, now=now)
         )
         types = self._process.registry.types
-        for one in claimed:
+        self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped)
+        for skipped, reason in taking.skipped:
+            self._report.skipped += 1
+            log.info("action.skipped id=%s action_type=%s reason=%r", skipped.id, skipped.action_type, reason)
+        for one in taking.kept:
             attempt = self._attempts.make(one, start_until=self._budget.run_until)
             if one.action_type not in types:
                 reason = f'no handler of "{one.action_type}" is in this build'
@@ -336,10 +319,15 @@ class Tick:
         """Return how long to wait for an outcome, in seconds."""
         now = self._monotonic()
         limits = [job.started + one.timeout_seconds for job, one in self._in_flight.items() if job.started is not None]
+        if self._watch.next_due is not None and self._watch.is_kept:
+            limits.append(self._watch.next_due)
         wake = min([*limits, self._budget.answer_by, self._next_cancel_poll, now + FRESH_SECONDS])
         return max(0.001, wake - now)
 
-    def _take(self, job: Job, outcome: Any) -> None:  # noqa: ANN401 - an Ended, or the runner's UNSTARTED
+    def _take(self, job: Job | None, outcome: Any) -> None:  # noqa: ANN401 - an Ended, or the runner's UNSTARTED
+        if job is None:
+            self._walk.look_again()
+            return
         attempt = self._in_flight.pop(job, None)
         if attempt is not None:
             self._ended.append((attempt, Ended(settlement.Unstarted()) if outcome is UNSTARTED else outcome))
@@ -403,7 +391,7 @@ class Tick:
     def _prune_and_count(self, connection: Connection) -> None:
         report = self._report
         if self._budget.may_start(self._monotonic()) and not self._process.is_stopping.is_set():
-            report.pruned = self._process.maintenance.prune_on(connection, limit=_PRUNE_MOST)
+            report.pruned += self._process.maintenance.prune_on(connection, limit=_PRUNE_MOST)
         report.remaining = actions.due(connection)
         counts = {name: value for name, value in report.as_json().items() if isinstance(value, int)}
         claims.finish_tick(connection, self._row, outcome="finished", counts=counts)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from scheduled_actions.action import Claimed
+    from scheduled_actions.occurrences import Taking
     from scheduled_actions.store.connection import Connection
 
 #: A claim without keyset runs at least this often, so that nothing newly urgent waits.
@@ -17,10 +18,14 @@ FRESH_SECONDS = 1.0
 
 
 class Walk:
-    """Where this tick's claims stand: two walks over the due range, taking turns, each with a keyset of its own."""
+    """Where this tick's claims stand: two walks over the due range, taking turns, each with a keyset of its own.
 
-    def __init__(self) -> None:
-        self._kinds = (_Kind(claims.claim_free), _Kind(claims.claim_grouped))
+    Args:
+        take: Judges the occurrences of series among those claimed, in the transaction that claimed them.
+    """
+
+    def __init__(self, take: Callable[[Connection, list[Claimed]], Taking]) -> None:
+        self._kinds = (_Kind(claims.claim_free, take), _Kind(claims.claim_grouped, take))
         self._turn = 0
 
     @property
@@ -39,7 +44,7 @@ class Walk:
 
     def step(
         self, connection: Connection, tick: claims.TickRow, *, wanted: int, excluded: Collection[str], now: float
-    ) -> list[Claimed]:
+    ) -> Taking:
         """Claim a batch of the kind whose turn it is."""
         self._turn = 1 - self._turn
         kind, other = self._kinds[self._turn], self._kinds[1 - self._turn]
@@ -51,8 +56,13 @@ class Walk:
 class _Kind:
     """One of the two walks."""
 
-    def __init__(self, claim: Callable[..., tuple[list[Claimed], claims.Position]]) -> None:
+    def __init__(
+        self,
+        claim: Callable[..., tuple[list[Claimed], claims.Position]],
+        take: Callable[[Connection, list[Claimed]], Taking],
+    ) -> None:
         self._claim = claim
+        self._take = take
         self._position = claims.START
         self._has_claimed = False
         self.begun_at = float("-inf")
@@ -61,11 +71,15 @@ class _Kind:
 
     def step(
         self, connection: Connection, tick: claims.TickRow, *, wanted: int, excluded: Collection[str], now: float
-    ) -> list[Claimed]:
+    ) -> Taking:
         """Claim a batch; begin again from the front at least every second, so that nothing newly urgent waits."""
         if self._position == claims.START or now - self.begun_at >= FRESH_SECONDS:
             self._position, self._has_claimed, self.begun_at = claims.START, False, now
-        claimed, self._position = self._claim(connection, tick, wanted=wanted, after=self._position, excluded=excluded)
-        self._has_claimed = self._has_claimed or bool(claimed)
+        with connection.transaction():
+            claimed, position = self._claim(connection, tick, wanted=wanted, after=self._position, excluded=excluded)
+            taking = self._take(connection, claimed)
+        self._position = position
+        # What has to wait for its turn is no work: the next walk would only meet it again.
+        self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped)
         self.is_empty = self._position == claims.START and not self._has_claimed
-        return claimed
+        return taking

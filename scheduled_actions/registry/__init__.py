@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import time
-from contextlib import contextmanager
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.errors import HandlerBroken, InvalidArgument, RegistryInvalid, UnknownActionType
+from scheduled_actions import recurrence_option
+from scheduled_actions.errors import InvalidArgument, RegistryInvalid, UnknownActionType
 from scheduled_actions.handler import OPTIONS_ATTRIBUTE, HandlerOptions
 from scheduled_actions.json_text import Unquoted
+from scheduled_actions.occurrence_functions import DECLARED_ATTRIBUTE, DeclaredFunction
 from scheduled_actions.registry import generated
-from scheduled_actions.registry.importing import ImportFailed, imported
+from scheduled_actions.registry.functions import OccurrenceFunctions
+from scheduled_actions.registry.loading import Loader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
+    from scheduled_actions.recurrence.custom import Functions
     from scheduled_actions.registry.resolution import Handler
-
-#: How long a handler that could not be loaded is not tried again: a tick of a thousand actions imports a
-#: broken module once, and a passing failure heals by itself.
-FAILURE_SECONDS = 10.0
-#: How long a thread waits for another one that imports the same module. The lock only saves double work, so
-#: giving up is safe; waiting without end is not, should that module's own import wait for this thread.
-_TURN_SECONDS = 5.0
 
 
 class Registry:
@@ -38,6 +34,7 @@ class Registry:
         project: Path,
         handlers: Mapping[str, str],
         options: Mapping[str, Mapping[str, Any]] | None = None,
+        functions: Mapping[str, str] | None = None,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -48,15 +45,13 @@ class Registry:
             action_type: HandlerOptions(action_type=action_type, **given)
             for action_type, given in self._declared.items()
         }
-        self._monotonic = monotonic
-        self._functions: dict[str, Callable[..., Any]] = {}
+        self._loader = Loader(self._project, monotonic)
+        self._given: dict[str, Callable[..., Any]] = {}
         self._resolved: dict[str, Handler] = {}
-        #: By module or reference: until when it is not tried again, and why.
-        self._failed: dict[str, tuple[float, str]] = {}
-        self._turns: dict[str, threading.RLock] = {}
+        self._occurrences = OccurrenceFunctions(self._loader, functions or {})
         self.types = frozenset(self._handlers)
-        #: Names this build's handlers and options; another set of them has another digest.
-        self.digest = _digest(self._handlers, self._declared)
+        #: Names this build's handlers, options and functions; another set of them has another digest.
+        self.digest = _digest(self._handlers, self._declared, functions or {})
 
     def __repr__(self) -> str:
         return f"Registry({self._project}, {len(self.types)} action types)"
@@ -68,8 +63,8 @@ class Registry:
         Raises:
             RegistryInvalid: The generated file is missing or cannot be read.
         """
-        handlers, options = generated.read(project)
-        return cls(project, handlers, options, monotonic=monotonic)
+        found = generated.read(project)
+        return cls(project, found.handlers, found.options, found.functions, monotonic=monotonic)
 
     @classmethod
     def load_or_build(cls, project: Path, *, monotonic: Callable[[], float] = time.monotonic) -> Registry:
@@ -84,37 +79,60 @@ class Registry:
         from scheduled_actions.registry import source  # noqa: PLC0415 - a deployed process never builds
 
         built = source.write(project)
-        return cls(project, built.handlers, built.options, monotonic=monotonic)
+        return cls(project, built.handlers, built.options, built.functions, monotonic=monotonic)
 
     @classmethod
     def of(cls, *functions: Callable[..., Any]) -> Registry:
-        """Return a registry of these functions, declared with `@action` wherever they stand: for tests.
+        """Return a registry of these functions, declared with this package's decorators wherever they stand: for tests.
 
         Raises:
             InvalidArgument: One is not declared.
-            RegistryInvalid: Two have the same type.
+            RegistryInvalid: Two have the same type, or the same name.
         """
-        declared: dict[str, Callable[..., Any]] = {}
+        handlers: dict[str, Callable[..., Any]] = {}
+        occurrences: dict[str, Callable[..., Any]] = {}
         for function in functions:
-            options = getattr(function, OPTIONS_ATTRIBUTE, None)
-            if not isinstance(options, HandlerOptions):
-                raise InvalidArgument(
-                    name="function", value=Unquoted(_place(function)), expected="declared with @action"
-                )
-            if options.action_type in declared:
-                problem = f'"{options.action_type}" has a handler already: {_place(declared[options.action_type])}'
+            match getattr(function, OPTIONS_ATTRIBUTE, None) or getattr(function, DECLARED_ATTRIBUTE, None):
+                case HandlerOptions(action_type=name):
+                    found = handlers
+                case DeclaredFunction(key=name):
+                    found = occurrences
+                case _:
+                    raise InvalidArgument("function", Unquoted(_place(function)), "declared with @action")
+            if name in found:
+                what = "handler" if found is handlers else "function"
+                problem = f'"{name}" has a {what} already: {_place(found[name])}'
                 raise RegistryInvalid(_place(function), problem)
-            declared[options.action_type] = function
+            found[name] = function
         registry = cls(
             Path(),
-            {action_type: _place(function) for action_type, function in declared.items()},
-            {action_type: _given(function) for action_type, function in declared.items()},
+            {action_type: _place(function) for action_type, function in handlers.items()},
+            {action_type: _declared(function) for action_type, function in handlers.items()},
+            {key: _place(function) for key, function in occurrences.items()},
         )
-        registry._functions = declared
+        registry._given = handlers
+        registry._occurrences.given = occurrences
         registry._options = {
-            action_type: getattr(function, OPTIONS_ATTRIBUTE) for action_type, function in declared.items()
+            action_type: getattr(function, OPTIONS_ATTRIBUTE) for action_type, function in handlers.items()
         }
         return registry
+
+    @cached_property
+    def recurrences(self) -> Mapping[str, Mapping[str, Any]]:
+        """The declared recurrences by action type, each a mapping with the key `rule`; nothing is imported."""
+        return {
+            action_type: recurrence_option.normalised(given["recurrence"])
+            for action_type, given in self._declared.items()
+            if given.get("recurrence") is not None
+        }
+
+    @cached_property
+    def functions(self) -> Functions:
+        """The functions that recurrences call, each imported when it is first called.
+
+        Calling one raises `HandlerBroken` when its module cannot be imported or holds no such function.
+        """
+        return self._occurrences.functions()
 
     def declared(self, action_type: str) -> Mapping[str, Any]:
         """Return the options that the handler declares as literals, by name; nothing is imported.
@@ -149,46 +167,18 @@ class Registry:
         reference = self._handlers.get(action_type)
         if reference is None:
             raise UnknownActionType(action_type, self.types)
-        module_name, _, name = reference.partition(":")
-        with self._turn(module_name):
-            if action_type in self._resolved:
-                return self._resolved[action_type]
-            for key in (module_name, reference):
-                until, problem = self._failed.get(key, (0.0, ""))
-                if problem and self._monotonic() < until:
-                    raise HandlerBroken(action_type, reference, problem)
-            try:
-                function = self._functions.get(action_type)
-                if function is None:
-                    function = getattr(imported(module_name, project=self._project), name, None)
-                from scheduled_actions.registry.resolution import made_ready  # noqa: PLC0415 - brings pydantic's models
 
-                handler = made_ready(function, action_type=action_type, reference=reference)
-            except ImportFailed as failure:
-                self._remember(module_name, str(failure))
-                raise HandlerBroken(action_type, reference, str(failure)) from failure.__cause__
-            except HandlerBroken as broken:
-                self._remember(reference, broken.problem)
-                raise
-            self._resolved[action_type] = handler
-            return handler
+        def made_ready(function: Callable[..., Any] | None) -> Handler:
+            from scheduled_actions.registry import resolution  # noqa: PLC0415 - brings pydantic's models
 
-    @contextmanager
-    def _turn(self, module_name: str) -> Iterator[None]:
-        lock = self._turns.setdefault(module_name, threading.RLock())
-        is_held = lock.acquire(timeout=_TURN_SECONDS)
-        try:
-            yield
-        finally:
-            if is_held:
-                lock.release()
+            return resolution.made_ready(function, action_type=action_type, reference=reference)
 
-    def _remember(self, key: str, problem: str) -> None:
-        self._failed[key] = (self._monotonic() + FAILURE_SECONDS, problem)
+        given = self._given.get(action_type)
+        return self._loader.load(action_type, reference, made_ready, loaded=self._resolved, given=given)
 
 
-def _digest(handlers: Mapping[str, str], options: Mapping[str, Mapping[str, Any]]) -> str:
-    text = json.dumps([handlers, options], sort_keys=True, default=str)
+def _digest(handlers: Mapping[str, str], options: Mapping[str, Mapping[str, Any]], functions: Mapping[str, str]) -> str:
+    text = json.dumps([handlers, options, functions], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -196,7 +186,7 @@ def _place(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', repr(function))}"
 
 
-def _given(function: Callable[..., Any]) -> dict[str, Any]:
+def _declared(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the options as the text of `handlers/` would give them: those that were given, as literals."""
     options: HandlerOptions = getattr(function, OPTIONS_ATTRIBUTE)
     return {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-from scheduled_actions.errors import RegistryInvalid
+from scheduled_actions import recurrence_option
+from scheduled_actions.errors import InvalidArgument, RegistryInvalid
 from scheduled_actions.handler import ACTION_TYPE_PATTERN, HandlerOptions
 from scheduled_actions.registry.importing import HANDLERS
 
@@ -22,11 +23,23 @@ REGISTRY_NAME = "_registry.py"
 _REMEDY = "run `python registry_build.py`"
 
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+_FUNCTION = re.compile(r"(next|skip):[A-Za-z0-9][A-Za-z0-9._\-]{0,99}")
 _OPTIONS = frozenset(field.name for field in fields(HandlerOptions)) - {"action_type"}
 
 
-def read(project: Path) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """Return the handlers and options in the generated file, read as text.
+class Generated(NamedTuple):
+    """What the generated file holds."""
+
+    #: Reference (`handlers.email:send_email`) by action type.
+    handlers: dict[str, str]
+    #: Options declared as literals, by action type; types without any are not in it.
+    options: dict[str, dict[str, Any]]
+    #: Reference by what recurrences call it: `next:payday`. A file written before there were any has none.
+    functions: dict[str, str]
+
+
+def read(project: Path) -> Generated:
+    """Return what the generated file holds, read as text.
 
     Raises:
         RegistryInvalid: It is missing, or not what `write` writes.
@@ -38,12 +51,14 @@ def read(project: Path) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
         raise unusable(problem="is missing") from error
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise unusable(problem=f"cannot be read ({type(error).__name__})") from error
-    handlers, options = values.get("HANDLERS"), values.get("OPTIONS", {})
-    if not isinstance(handlers, dict) or not all(map(_is_entry, handlers.items())):
+    handlers, options, functions = values.get("HANDLERS"), values.get("OPTIONS", {}), values.get("FUNCTIONS", {})
+    if not _are_references(handlers, ACTION_TYPE_PATTERN):
         raise unusable(problem="holds no HANDLERS of action types and references")
     if not isinstance(options, dict) or not all(map(_are_options, options.values())):
         raise unusable(problem="holds no OPTIONS by action type")
-    return handlers, options
+    if not _are_references(functions, _FUNCTION):
+        raise unusable(problem="holds no FUNCTIONS of names and references")
+    return Generated(handlers, options, functions)
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, Any]]:
@@ -55,18 +70,23 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, Any]]:
                 pass
 
 
-def _is_entry(entry: tuple[object, object]) -> bool:
-    action_type, reference = entry
-    return (
-        isinstance(action_type, str)
+def _are_references(given: object, names: re.Pattern[str]) -> TypeGuard[dict[str, str]]:
+    return isinstance(given, dict) and all(
+        isinstance(name, str)
         and isinstance(reference, str)
-        and ACTION_TYPE_PATTERN.fullmatch(action_type) is not None
+        and names.fullmatch(name) is not None
         and _REFERENCE.fullmatch(reference) is not None
+        for name, reference in given.items()
     )
 
 
 def _are_options(given: object) -> bool:
-    return isinstance(given, dict) and given.keys() <= _OPTIONS
+    if not isinstance(given, dict) or not given.keys() <= _OPTIONS:
+        return False
+    try:
+        return "recurrence" not in given or bool(recurrence_option.checked(given["recurrence"]))
+    except InvalidArgument:
+        return False
 
 
 def unusable(*, problem: str) -> RegistryInvalid:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.errors import RegistryInvalid
-from scheduled_actions.registry import declarations
-from scheduled_actions.registry.declarations import Declaration, Problem
+from scheduled_actions.registry import declarations, recurrences
+from scheduled_actions.registry.declarations import Declaration, Declarations, FunctionDeclaration
 from scheduled_actions.registry.generated import REGISTRY_NAME, unusable
 from scheduled_actions.registry.importing import HANDLERS
+from scheduled_actions.registry.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,6 +37,8 @@ class BuildResult:
     handlers: Mapping[str, str]
     #: Options declared as literals, by action type; types without any are not in it.
     options: Mapping[str, Mapping[str, Any]]
+    #: Reference by what recurrences call it: `next:payday`.
+    functions: Mapping[str, str]
     #: What the file should hold.
     text: str
     #: Whether it did when this was built.
@@ -53,20 +56,29 @@ def build(project: Path) -> BuildResult:
 
     Raises:
         RegistryInvalid: Two handlers of one type, a type that is no literal or no action type, an option
-            that `@action` refuses, a file that does not parse, or no `handlers/`. Every mistake is listed,
-            each with its file and line.
+            that `@action` refuses, a recurrence that cannot be read, two functions of one name, a file that does
+            not parse, or no `handlers/`. Every mistake is listed, each with its file and line.
     """
-    found, problems = _read(project)
-    problems += _doubles(found)
+    found = _read(project)
+    problems = [*found.problems, *_doubles(found.handlers), *_double_functions(found.functions)]
+    problems += recurrences.problems(found)
     if problems:
         first, *others = sorted(problems)
         raise RegistryInvalid(first.where, "\n".join([first.text, *map(str, others)]))
-    found.sort(key=_by_type)
-    handlers = {one.action_type: one.reference for one in found}
-    options = {one.action_type: one.options for one in found if one.options}
+    found.handlers.sort(key=_by_type)
+    handlers = {one.action_type: one.reference for one in found.handlers}
+    options = {one.action_type: one.options for one in found.handlers if one.options}
+    functions = {one.function.key: one.reference for one in sorted(found.functions, key=_by_key)}
     path = project / HANDLERS / REGISTRY_NAME
-    text = _text(handlers, options)
-    return BuildResult(path=path, handlers=handlers, options=options, text=text, is_fresh=_content(path) == text)
+    text = _text(handlers, options, functions)
+    return BuildResult(
+        path=path,
+        handlers=handlers,
+        options=options,
+        functions=functions,
+        text=text,
+        is_fresh=_content(path) == text,
+    )
 
 
 def write(project: Path) -> BuildResult:
@@ -111,9 +123,8 @@ def check(project: Path) -> BuildResult:
     return result
 
 
-def _read(project: Path) -> tuple[list[Declaration], list[Problem]]:
-    found: list[Declaration] = []
-    problems: list[Problem] = []
+def _read(project: Path) -> Declarations:
+    found = Declarations()
     for path in _sources(project):
         file = path.relative_to(project)
         parts = file.with_suffix("").parts
@@ -121,15 +132,14 @@ def _read(project: Path) -> tuple[list[Declaration], list[Problem]]:
         try:
             source = path.read_bytes()
         except OSError as error:
-            problems.append(Problem(file.as_posix(), 1, f"cannot be read: {error.strerror}"))
+            found.problems.append(Problem(file.as_posix(), 1, f"cannot be read: {error.strerror}"))
             continue
-        declared, mistakes = declarations.read(source, file=file.as_posix(), module=module)
-        found += declared
-        problems += mistakes
-        if declared and not all(part.isidentifier() for part in parts):
+        declared = declarations.read(source, file=file.as_posix(), module=module)
+        found.extend(declared)
+        if (declared.handlers or declared.functions) and not all(part.isidentifier() for part in parts):
             text = "holds handlers, but no import statement can name it: use letters, digits and _"
-            problems.append(Problem(file.as_posix(), 1, text))
-    return found, problems
+            found.problems.append(Problem(file.as_posix(), 1, text))
+    return found
 
 
 def _sources(project: Path) -> list[Path]:
@@ -149,6 +159,10 @@ def _by_type(declaration: Declaration) -> str:
     return declaration.action_type
 
 
+def _by_key(declaration: FunctionDeclaration) -> str:
+    return declaration.function.key
+
+
 def _doubles(found: list[Declaration]) -> Iterator[Problem]:
     by_place = sorted(found, key=lambda one: (one.action_type, one.file, one.line))
     for action_type, same in groupby(by_place, key=_by_type):
@@ -158,17 +172,27 @@ def _doubles(found: list[Declaration]) -> Iterator[Problem]:
             yield Problem(other.file, other.line, text)
 
 
-def _text(handlers: Mapping[str, str], options: Mapping[str, Mapping[str, Any]]) -> str:
-    references = {action_type: _literal(reference) for action_type, reference in handlers.items()}
-    declared = {action_type: _line(given) for action_type, given in options.items()}
-    return (
-        f"{_HEADER}\nHANDLERS: dict[str, str] = {_dict(references)}\n"
+def _double_functions(found: list[FunctionDeclaration]) -> Iterator[Problem]:
+    by_place = sorted(found, key=lambda one: (one.function.key, one.file, one.line))
+    for _, same in groupby(by_place, key=_by_key):
+        first, *others = same
+        for other in others:
+            decorator = f'@{first.function.kind}_occurrence("{first.function.name}")'
+            text = f"{decorator} is there already: {first.reference} in {first.file}:{first.line}"
+            yield Problem(other.file, other.line, text)
+
+
+def _text(handlers: Mapping[str, str], options: Mapping[str, Mapping[str, Any]], functions: Mapping[str, str]) -> str:
+    declared = {action_type: _literal(given) for action_type, given in options.items()}
+    text = (
+        f"{_HEADER}\nHANDLERS: dict[str, str] = {_dict(_references(handlers))}\n"
         f"\nOPTIONS: dict[str, dict[str, object]] = {_dict(declared)}\n"
     )
+    return f"{text}\nFUNCTIONS: dict[str, str] = {_dict(_references(functions))}\n" if functions else text
 
 
-def _line(given: Mapping[str, Any]) -> str:
-    return "{" + ", ".join(f"{_literal(name)}: {_literal(given[name])}" for name in sorted(given)) + "}"
+def _references(references: Mapping[str, str]) -> dict[str, str]:
+    return {name: _literal(reference) for name, reference in references.items()}
 
 
 def _dict(lines: Mapping[str, str]) -> str:
@@ -178,8 +202,16 @@ def _dict(lines: Mapping[str, str]) -> str:
 
 
 def _literal(value: object) -> str:
-    # JSON's escapes mean the same in Python as long as nothing beyond ASCII is escaped.
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    match value:
+        case str():
+            # JSON's escapes mean the same in Python as long as nothing beyond ASCII is escaped.
+            return json.dumps(value, ensure_ascii=False)
+        case dict():
+            return "{" + ", ".join(f"{_literal(key)}: {_literal(value[key])}" for key in sorted(value)) + "}"
+        case list():
+            return "[" + ", ".join(map(_literal, value)) + "]"
+        case _:
+            return repr(value)
 
 
 def _content(path: Path) -> str | None:

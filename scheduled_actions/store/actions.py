@@ -143,8 +143,8 @@ class _Nothing:
 
 def get(connection: Connection, action_id: UUID, *, team_id: str | None = None) -> Action | None:
     """Return one action; None when there is none of that id (in that team)."""
-    row = _read(connection, "get_action", {"id": action_id, "team_id": team_id}).fetchone()
-    return None if row is None else _action(row)
+    row = read_leniently(connection, "get_action", {"id": action_id, "team_id": team_id}).fetchone()
+    return None if row is None else action_of(row)
 
 
 def find(
@@ -172,7 +172,7 @@ def find(
         "before": before,
         "limit": limit,
     }
-    return [_action(row) for row in _read(connection, "list_actions", parameters)]
+    return [action_of(row) for row in read_leniently(connection, "list_actions", parameters)]
 
 
 def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) -> Action | None:
@@ -183,8 +183,8 @@ def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) 
         action_id: Which.
         changes: What `update_action.sql` names; documents as JSON text.
     """
-    row = _read(connection, "update_action", {"id": action_id, **changes}).fetchone()
-    return None if row is None else _action(row)
+    row = read_leniently(connection, "update_action", {"id": action_id, **changes}).fetchone()
+    return None if row is None else action_of(row)
 
 
 def cancel(
@@ -198,7 +198,7 @@ def cancel(
     edit_lock_seconds: int | None,
 ) -> Action | None:
     """Cancel a waiting action, or ask a running one to stop; None when it has ended, is not there, or is locked."""
-    row = _read(
+    row = read_leniently(
         connection,
         "cancel_action",
         {
@@ -210,13 +210,13 @@ def cancel(
             "edit_lock_seconds": edit_lock_seconds,
         },
     ).fetchone()
-    return None if row is None else _action(row)
+    return None if row is None else action_of(row)
 
 
 def retry(connection: Connection, action_id: UUID, *, by: str | None, team_id: str | None) -> Action | None:
     """Make a failed, cancelled or skipped action pending again; None when it is none of these or not there."""
-    row = _read(connection, "retry_action", {"id": action_id, "by": by, "team_id": team_id}).fetchone()
-    return None if row is None else _action(row)
+    row = read_leniently(connection, "retry_action", {"id": action_id, "by": by, "team_id": team_id}).fetchone()
+    return None if row is None else action_of(row)
 
 
 def counts(connection: Connection, *, team_id: str | None = None) -> dict[str, int]:
@@ -231,10 +231,10 @@ def due(connection: Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def _read(
+def read_leniently(
     connection: psycopg.Connection[Any], name: str, parameters: Mapping[str, Any]
 ) -> psycopg.Cursor[tuple[Any, ...]]:
-    """Run a statement that returns whole actions: one unreadable value must not hide the rest."""
+    """Run a statement that returns whole rows: one unreadable value must not hide the rest. Instants are in UTC."""
     cursor = connection.cursor(row_factory=tuple_row)
     cursor.adapters.register_loader("timestamptz", _AnyInstant)
     set_json_loads(_any_document, cursor)
@@ -263,7 +263,8 @@ def _any_document(text: str | bytes) -> object:
         return {"unreadable": f"{type(error).__name__}: stored JSON that Python cannot read"}
 
 
-def _action(row: Sequence[Any]) -> Action:
+def action_of(row: Sequence[Any]) -> Action:
+    """Return the action of a row that has its columns in their order."""
     values = dict(zip(_FIELDS, row, strict=True))
     values["status"] = Status(values["status"])
     values["history"] = tuple(values["history"])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 #: How long a settlement waits for a row that another transaction has locked.
-_PATIENCE_MS = "250"
+PATIENCE_MS = "250"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,8 @@ class Outcome:
     #: The entry of the history; None leaves none.
     entry: Mapping[str, Any] | None = None
     max_attempts: int | None = None
+    #: The series that the action belongs to, which may wait for its end.
+    schedule_id: UUID | None = None
     follow_ups: Sequence[Mapping[str, Any]] = ()
 
     def as_json(self) -> str:
@@ -158,44 +160,43 @@ def claim_free(
 def claim_grouped(
     connection: Connection, tick: TickRow, *, wanted: int, after: Position, excluded: Collection[str]
 ) -> tuple[list[Claimed], Position]:
-    """Claim the oldest due member of each lock group met that nobody holds, at most `wanted`.
+    """Claim the oldest due member of each lock group met that nobody holds, at most `wanted`; in a transaction.
 
     Returns:
         Those claimed, in order, and where the next scan goes on: after the last row seen, which may be none claimed.
         `START` when no row was met.
     """
     token = uuid4()
-    with connection.transaction():
-        row = run(
-            connection,
-            "hold_groups",
-            {
-                # A crowd of members of few groups is walked over in larger steps.
-                "window": 4 * wanted,
-                "after_priority": after.priority,
-                "after_at": after.scheduled_at,
-                "after_id": after.id,
-                "excluded": list(excluded),
-            },
-        ).fetchone()
-        assert row is not None  # noqa: S101 - a select of one row
-        kept, team_ids, lock_groups, *last = row
-        if not kept and not team_ids:
-            return [], Position(*last)
-        groups = {"team_ids": team_ids, "lock_groups": lock_groups, "token": token}
-        rows = run(
-            connection,
-            "claim_held",
-            {
-                **groups,
-                "kept": kept,
-                "wanted": wanted,
-                "excluded": list(excluded),
-                "lease_expires_at": tick.lease_expires_at,
-            },
-        ).fetchall()
-        if len(rows) < len(kept) + len(team_ids):
-            run(connection, "drop_empty_holds", groups)
+    row = run(
+        connection,
+        "hold_groups",
+        {
+            # A crowd of members of few groups is walked over in larger steps.
+            "window": 4 * wanted,
+            "after_priority": after.priority,
+            "after_at": after.scheduled_at,
+            "after_id": after.id,
+            "excluded": list(excluded),
+        },
+    ).fetchone()
+    assert row is not None  # noqa: S101 - a select of one row
+    kept, team_ids, lock_groups, *last = row
+    if not kept and not team_ids:
+        return [], Position(*last)
+    groups = {"team_ids": team_ids, "lock_groups": lock_groups, "token": token}
+    rows = run(
+        connection,
+        "claim_held",
+        {
+            **groups,
+            "kept": kept,
+            "wanted": wanted,
+            "excluded": list(excluded),
+            "lease_expires_at": tick.lease_expires_at,
+        },
+    ).fetchall()
+    if len(rows) < len(kept) + len(team_ids):
+        run(connection, "drop_empty_holds", groups)
     return _claimed(rows, token), Position(*last)
 
 
@@ -227,7 +228,7 @@ def settle(
             "running": _uuids(running or ()),
             "tick_id": tick.id if running is not None else None,
             "lease_expires_at": tick.lease_expires_at,
-            "patience_ms": _PATIENCE_MS,
+            "patience_ms": PATIENCE_MS,
         },
     ).fetchone()
     assert row is not None  # noqa: S101 - a select of one row
@@ -249,7 +250,7 @@ def expired(connection: Connection, *, limit: int) -> list[Expired]:
 def _expired(row: Sequence[Any]) -> Expired:
     (
         action_id, action_type, attempts, max_attempts, token, retry_text, lock_group, lock_group_blocks, last_outcome,
-        scheduled_epoch, announced, tick_epoch, tick_id,
+        scheduled_epoch, announced, tick_epoch, tick_id, schedule_id,
     ) = row  # fmt: skip
     action = Claimed(
         id=action_id,
@@ -273,10 +274,11 @@ def _expired(row: Sequence[Any]) -> Expired:
         target_id=None,
         user_id=None,
         created_by=None,
-        schedule_id=None,
+        schedule_id=schedule_id,
         deadline_id=None,
         dedup_key=None,
         occurrence_epoch=None,
+        previous_epoch=None,
         started_epoch=None,
         created_epoch=scheduled_epoch,
         token=token,
@@ -313,6 +315,23 @@ def release_no_action(connection: Connection, action_types: Collection[str]) -> 
 def cancel_requests(connection: Connection, ids: Collection[UUID]) -> set[UUID]:
     """Return which of these running actions somebody asked to stop."""
     return {row[0] for row in run(connection, "cancel_requests", {"ids": _uuids(ids)})}
+
+
+def take_watch(connection: Connection, tick_id: UUID) -> None:
+    """Make a tick the one that keeps the watch over what comes due."""
+    run(connection, "take_watch", {"tick_id": tick_id})
+
+
+def look_ahead(connection: Connection, tick_id: UUID, *, window_seconds: float) -> tuple[bool, bool, float | None]:
+    """Look at what comes due.
+
+    Returns:
+        Whether the tick still keeps the watch, whether anything is due, and the seconds until the next action comes
+        due; None when none does within the window.
+    """
+    row = run(connection, "look_ahead", {"tick_id": tick_id, "window_seconds": window_seconds}).fetchone()
+    assert row is not None  # noqa: S101 - a select of one row
+    return row[0], row[1], row[2]
 
 
 def finish_tick(connection: Connection, tick: TickRow, *, outcome: str, counts: Mapping[str, Any]) -> None:

@@ -136,8 +136,20 @@ class Database:
         connection.close()
 
 
+@contextmanager
+def whole(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Do everything inside or nothing of it; within the caller's transaction, where there is one, that one decides.
+
+    On a caller's connection that has begun nothing yet, psycopg's own `transaction()` would commit.
+    """
+    if not connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+        connection.execute("select")
+    with connection.transaction():
+        yield
+
+
 #: The newest migration this code was written for; kept in step by a test.
-LATEST_KNOWN = 1
+LATEST_KNOWN = 4
 
 
 def is_connection_failure(error: psycopg.Error) -> bool:

@@ -17,31 +17,14 @@ from pydantic import BaseModel
 from scheduled_actions import Context, Exponential, action
 from scheduled_actions.errors import HandlerBroken, InvalidArgument, PayloadInvalid, RegistryInvalid, UnknownActionType
 from scheduled_actions.handler import HandlerOptions
-from scheduled_actions.registry import FAILURE_SECONDS, Registry
+from scheduled_actions.registry import Registry
+from scheduled_actions.registry.loading import FAILURE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from decimal import Decimal
     from pathlib import Path
 
 IMPORT = "from __future__ import annotations\nfrom scheduled_actions import action\n"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Path]:
-    """Give a project of its own: every project's package is called `handlers`, and Python keeps the first it saw."""
-    path = list(sys.path)
-    others = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "handlers"}
-    for name in others:
-        del sys.modules[name]
-    (tmp_path / "handlers").mkdir()
-
-    yield tmp_path
-
-    sys.path[:] = path
-    for name in [name for name in sys.modules if name.split(".")[0] == "handlers"]:
-        del sys.modules[name]
-    sys.modules.update(others)
 
 
 class Clock:

@@ -85,7 +85,7 @@ def test_the_generated_file_is_python_and_says_the_same_when_read_as_text(tmp_pa
 
     assert run["HANDLERS"] == {"a:one": "handlers.email:one"}
     assert run["OPTIONS"] == {"a:one": {"description": text}}
-    assert generated.read(tmp_path) == (run["HANDLERS"], run["OPTIONS"])
+    assert generated.read(tmp_path) == (run["HANDLERS"], run["OPTIONS"], {})
 
 
 def test_the_same_text_gives_the_same_bytes_in_whatever_order_the_files_were_made(tmp_path):
@@ -349,7 +349,7 @@ def test_an_empty_project_has_an_empty_registry(tmp_path):
 
     registry_source.write(tmp_path)
 
-    assert generated.read(tmp_path) == ({}, {})
+    assert generated.read(tmp_path) == ({}, {}, {})
 
 
 @pytest.mark.parametrize(

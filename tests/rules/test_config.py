@@ -42,7 +42,15 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
         "database_direct": False,
         "deduplication": {"window_seconds": 5},
         "retry": {"base_seconds": 60, "cap_seconds": 3600},
-        "webhooks": {"routing": "all", "default_endpoint": None, "endpoints": {}},
+        "webhooks": {
+            "routing": "all",
+            "default_endpoint": None,
+            "private_networks": ("127.0.0.0/8", "::1/128"),
+            "egress_proxy": None,
+            "alert_email": None,
+            "events": {},
+            "endpoints": {},
+        },
     }
 
 
@@ -79,6 +87,8 @@ def test_every_setting_can_be_overridden_by_the_environment(loaded):
         value = str(default) if name in {"routing", "security"} else examples.get(type(default), "30")
         if name in {"default_endpoint", "max_duration_seconds", "max_run_seconds"}:
             continue  # Judged together with others.
+        if name in {"private_networks", "egress_proxy"}:
+            continue  # Neither texts nor numbers: see below.
         settings = loaded(**{variable: value}).settings
 
         found = getattr(getattr(settings, section) if section else settings, name)
@@ -214,3 +224,37 @@ def test_an_endpoint_whose_secret_is_none_is_not_configured_and_the_message_keep
         loaded(CRM_SECRET=value).endpoint_keys(endpoint)
 
     assert not value or value == "whsec_" or value not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("toml", "expected"),
+    [
+        ('private_networks = ["10.0.0.1/8"]', "webhooks.private_networks: should hold networks such as 10.0.0.0/8"),
+        ("private_networks = [8]", "which 8 is not"),
+        ('egress_proxy = "http://me:pw@proxy:3128"', "without a login"),
+        ('egress_proxy = "socks5://proxy:1"', "should be http://host:port"),
+        ('events = { "task" = "no event" }', "webhooks.events: should be entity:verb"),
+        ('endpoints = { crm = { env_var = "U", ordering = "lifo" } }', "should be none or fifo"),
+        ('endpoints = { crm = { env_var = "U", rate_limit = 0 } }', "should be a number above 0"),
+    ],
+)
+def test_bad_settings_of_webhooks_are_refused_by_name(loaded, toml, expected):
+    with pytest.raises(ConfigInvalid) as caught:
+        loaded(f"[webhooks]\n{toml}")
+
+    assert expected in str(caught.value)
+
+
+def test_networks_can_be_listed_in_the_environment(loaded):
+    settings = loaded(
+        SCHEDULED_ACTIONS_WEBHOOKS_PRIVATE_NETWORKS="10.0.0.0/8, fd00::/8",
+        SCHEDULED_ACTIONS_WEBHOOKS_EGRESS_PROXY="http://proxy.example:3128/",
+    ).settings.webhooks
+
+    assert settings.private_networks == ("10.0.0.0/8", "fd00::/8")
+    assert settings.egress_proxy == "http://proxy.example:3128"
+
+
+def test_the_encryption_key_may_be_two_during_a_rotation(tmp_path):
+    assert config.load(tmp_path, {}).encryption_keys == ()
+    assert config.load(tmp_path, {"SCHEDULED_ACTIONS_ENCRYPTION_KEY": "new, old"}).encryption_keys == ("new", "old")

@@ -50,7 +50,8 @@ def a_dead_process(connection, *announced, count=None):
     """
     tick = a_tick(connection, lease_seconds=70)
     claimed, _ = claims.claim_free(connection, tick, wanted=count or 99, after=claims.START, excluded=())
-    grouped, _ = claims.claim_grouped(connection, tick, wanted=count or 99, after=claims.START, excluded=())
+    with connection.transaction():
+        grouped, _ = claims.claim_grouped(connection, tick, wanted=count or 99, after=claims.START, excluded=())
     claimed += grouped
     claims.settle(connection, tick, [], running=[claimed[position].id for position in announced])
     return claimed, tick

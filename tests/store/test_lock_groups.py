@@ -31,7 +31,9 @@ SECOND = timedelta(seconds=1)
 
 
 def claim(connection, *, wanted=10, after=claims.START, excluded=(), tick=None):
-    return claims.claim_grouped(connection, tick or a_tick(connection), wanted=wanted, after=after, excluded=excluded)
+    tick = tick or a_tick(connection)
+    with connection.transaction():
+        return claims.claim_grouped(connection, tick, wanted=wanted, after=after, excluded=excluded)
 
 
 def claimed_ids(connection, **options):

@@ -55,6 +55,10 @@ def test_the_demo_holds_and_leaves_nothing_behind(tmp_path):
         "accounts said 500, then 200",
         "the receiver does not believe it",
         "its history names who did that",
+        "once on every day, also where 01:30 comes twice",
+        "it is the same schedule, and nothing of it has changed",
+        "the failure ended nothing",
+        "one catch-up, six were missed",
         "everything is done but tomorrow's invoice",
     ):
         assert f"✓ {claim}" in told.stdout

@@ -54,4 +54,5 @@ returning
   a.max_attempts, a.lock_group, a.lock_group_blocks, a.history -> -1 ->> 'outcome', a.payload::text, a.state::text,
   a.retry::text, a.metadata::text, nullif(a.history, '[]')::text, a.team_id, a.error_message, a.target_type, a.target_id,
   a.user_id, a.created_by, a.schedule_id, a.deadline_id, a.dedup_key, extract(epoch from a.occurrence_at)::float8,
+  extract(epoch from a.previous_occurrence_at)::float8,
   extract(epoch from a.started_at)::float8, extract(epoch from a.created_at)::float8

@@ -3,7 +3,7 @@
 select
   a.id, a.action_type, a.attempts, a.max_attempts, a.claim_token, a.retry::text, a.lock_group, a.lock_group_blocks,
   a.history -> -1 ->> 'outcome', extract(epoch from a.scheduled_at)::float8, coalesce(cardinality(t.running), 0),
-  extract(epoch from t.started_at)::float8, t.id
+  extract(epoch from t.started_at)::float8, t.id, a.schedule_id
 from scheduled_actions a
 left join lateral (
   select k.id, k.running, k.started_at

@@ -1,0 +1,41 @@
+"""What a run leaves behind: its values as JSON, and no process when it is told to end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from benchmarks.comparison import Comparison, Point
+
+
+def write(
+    path: Path,
+    setting: Mapping[str, Any],
+    comparisons: Sequence[Comparison],
+    failures: Mapping[str, str],
+    *,
+    is_smoke: bool,
+    seconds: float,
+    points: Sequence[Point] = (),
+) -> None:
+    """Write the settings, the values of every round and the points of the plots to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {
+        "setting": setting,
+        "smoke": is_smoke,
+        "seconds": round(seconds, 1),
+        "results": [one.as_json() for one in comparisons],
+        "points": [one.as_json() for one in points],
+        "failures": failures,
+    }
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def leave(number: int, _: object) -> None:
+    """End in order: no server, no process and no directory is left behind."""
+    sys.exit(128 + number)

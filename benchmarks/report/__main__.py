@@ -1,0 +1,65 @@
+"""`python -m benchmarks.report RESULTS.json …`: the report on standard output.
+
+Exit 0 when it was written; 2 when a file is not what the benchmarks write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.report.page import page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code, after the page has been written."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.report", description="Draw what the benchmarks measured, as one HTML page."
+    )
+    parser.add_argument("results", nargs="+", type=Path, help="files written by --json")
+    parser.add_argument(
+        "--lateness",
+        type=Path,
+        metavar="FILE",
+        help='milliseconds as JSON: a list, or an object of lists by what was on ({"linger": [3.1, …]})',
+    )
+    options = parser.parse_args(arguments)
+    try:
+        runs = [_run(path) for path in options.results]
+        lateness = _lateness(json.loads(options.lateness.read_text(encoding="utf-8"))) if options.lateness else {}
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    for run in runs:
+        lateness = _lateness(run.get("lateness", {})) | lateness
+    sys.stdout.write(page(runs, lateness))
+    return 0
+
+
+def _run(path: Path) -> dict[str, Any]:
+    run = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(run, dict) or not {"setting", "results", "failures", "smoke", "seconds"} <= run.keys():
+        message = f"{path} is not what `python -m benchmarks --json` writes"
+        raise ValueError(message)
+    return run
+
+
+def _lateness(given: object) -> dict[str, list[float]]:
+    named = {"lateness": given} if isinstance(given, list) else given
+    if not isinstance(named, dict) or not all(_is_numbers(values) for values in named.values()):
+        message = "the lateness is neither a list of milliseconds nor an object of such lists"
+        raise ValueError(message)
+    return named
+
+
+def _is_numbers(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(one, int | float) for one in values)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""The drain over HTTP again and again: with other batch sizes, and with more processes and as many pingers."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from benchmarks import plain_sql
+from benchmarks.comparison import Comparison, Point
+from benchmarks.databases import connected
+from benchmarks.drain import rate
+from benchmarks.serving import gunicorn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.harness import Bench
+
+#: What the others stand beside: the default batch, one process.
+_BATCH = plain_sql.BATCH
+_COMPLETED = 100_000
+_WARM_UP = 300
+
+
+def run(bench: Bench) -> list[Comparison]:
+    """Return the drain with each batch size beside the default one, and with each number of processes beside one."""
+    batches, processes = bench.scale.batches, bench.scale.processes
+    ways = [(size, 1) for size in batches] + [(_BATCH, count) for count in processes if count > 1]
+    with bench.databases.fresh() as dsn, connected(dsn) as connection, ExitStack() as stack:
+        plain_sql.fill_completed(connection, min(_COMPLETED, bench.scale.completed))
+        plain_sql.settle_down(connection)
+        measures: dict[str, Callable[[], float]] = {}
+        for size, count in ways:
+            app = stack.enter_context(gunicorn(bench.project, dsn, workers=count, settings={"batch_size": size}))
+            drain = partial(app.drain, pingers=count)
+            rate(connection, _WARM_UP, drain)
+            measures[_name(size, count)] = partial(rate, connection, bench.scale.drained, drain)
+        rates = bench.take_turns(measures)
+    _draw(bench, rates, ways)
+    usual = _name(_BATCH, 1)
+    return [
+        Comparison(name=f"drain, {name}", beside_name=usual, unit="actions/s", measured=values, beside=rates[usual])
+        for name, values in rates.items()
+        if name != usual
+    ]
+
+
+def _name(size: int, count: int) -> str:
+    return f"batch {size}, {count} worker{'s' if count > 1 else ''}"
+
+
+def _draw(bench: Bench, rates: dict[str, list[float]], ways: list[tuple[int, int]]) -> None:
+    for size, count in ways:
+        values = rates[_name(size, count)]
+        if count == 1:
+            bench.points.append(
+                Point(
+                    plot="Throughput against batch size",
+                    x_name="batch_size",
+                    y_name="actions/s",
+                    line="1 worker",
+                    x=size,
+                    values=values,
+                )
+            )
+        if size == _BATCH:
+            bench.points.append(
+                Point(
+                    plot="Throughput against processes",
+                    x_name="gunicorn workers, each with a pinger",
+                    y_name="actions/s",
+                    line=f"batch_size {size}",
+                    x=count,
+                    values=values,
+                )
+            )

@@ -1,0 +1,100 @@
+"""`python -m proofs.vercel`: build the project as Vercel does, serve it as Vercel does, and ping it as its cron does.
+
+Exit 0 when all is so; 1 when something is not, or could not be tried.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from proofs.vercel import checks
+from proofs.vercel.building import build
+from proofs.vercel.host import Host
+from proofs.vercel.tools import ProofFailedError, tools
+from scheduled_actions import local_postgres
+from scheduled_actions.store.migrate import migrate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from proofs.vercel.building import Built
+
+
+def main() -> int:
+    """Return the exit code, after all that was checked has been told."""
+    began = time.monotonic()
+    directory = Path(tempfile.mkdtemp(prefix="vercel-proof-"))
+    directory.chmod(0o711)  # The account that runs the database for root has to pass through.
+    try:
+        _tell("tools: npm's Vercel CLI, PyPI's uv; installing what is missing")
+        found = tools()
+        _tell(f"vercel build, offline, with Python {found.python_version}")
+        built = build(found, directory / "build")
+        for line in checks.of_the_build(built):
+            _tell(f"  ok  {line}")
+        with _database(directory / "postgres") as url:
+            for about, chosen, settings in (
+                ("the function on a stand-in host, settings as shipped", checks.AS_SHIPPED, {}),
+                ("the function again, lingering", checks.LINGERING, checks.LINGERING_SETTINGS),
+            ):
+                _tell(about)
+                _check(built, url, directory, chosen, settings)
+    except ProofFailedError as error:
+        sys.stderr.write(f"FAILED: {error}\n")
+        return 1
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    _tell(f"all of it is so; {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def _check(
+    built: Built,
+    url: str,
+    directory: Path,
+    chosen: Sequence[Callable[[checks.Running], str]],
+    settings: Mapping[str, str],
+) -> None:
+    secret = secrets.token_urlsafe(24)
+    environ = {"DATABASE_URL": url, "CRON_SECRET": secret, **settings}
+    with Host(built, environ, directory) as host, psycopg.connect(url, autocommit=True) as connection:
+        running = checks.Running(host, secret, connection)
+        try:
+            for check in chosen:
+                _tell(f"  ok  {check(running)}")
+        except (ProofFailedError, OSError) as error:
+            message = f"{error}\nwhat the function logged:\n{host.logged()[-3000:]}"
+            raise ProofFailedError(message) from error
+        if secret in host.logged():
+            raise ProofFailedError("the function logged its secret")
+
+
+@contextmanager
+def _database(directory: Path) -> Iterator[str]:
+    """Give the address of a new database with the tables; its server lives no longer than the proof."""
+    with local_postgres.attach(directory) as server:
+        try:
+            with psycopg.connect(server.dsn, autocommit=True) as connection:
+                migrate(connection)
+            yield server.dsn
+        finally:
+            server.close()
+            local_postgres.remove(directory)
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Bodies of requests: read to their limit, and JSON that Postgres can keep before anybody looks at it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
+
+from scheduled_actions import json_text
+from scheduled_actions.api.refusals import BodyUnreadable, UnsupportedMediaType
+from scheduled_actions.errors import InvalidArgument, RequestError, TooLarge
+
+if TYPE_CHECKING:
+    from flask import Request
+
+_JSON = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]+\+)?json", re.IGNORECASE)
+
+
+def read_json(request: Request, *, limit: int, is_optional: bool) -> Any:  # noqa: ANN401 - any JSON
+    """Return the JSON of a request's body; None for an empty one that may be.
+
+    Raises:
+        TooLarge: It is over the limit; no more than that is read.
+        UnsupportedMediaType: It is not said to be JSON.
+        BodyUnreadable: It is no JSON; is nested deeper than 100; or holds what Postgres or a later reader could not
+            take: NUL, half a surrogate pair, NaN, Infinity, an integer of more than 4,300 digits.
+    """
+    body = _read(request, limit)
+    if not body and is_optional:
+        return None
+    _check_type(request.headers.get("Content-Type", ""))
+    if not body:
+        raise BodyUnreadable("it is empty; send a JSON object")
+    try:
+        value = json_text.decode(body, name="body")
+        # What cannot be written again cannot be kept; whatever it is, it is named by its place.
+        json_text.encode("body", value, limit=len(body) * _GROWTH_MOST)
+    except InvalidArgument as error:
+        raise BodyUnreadable(_said(error)) from None
+    except RequestError as error:
+        raise BodyUnreadable(str(error)) from None
+    return value
+
+
+#: A character may take six bytes when it is written again.
+_GROWTH_MOST = 6
+
+
+def _read(request: Request, limit: int) -> bytes:
+    declared = request.content_length or 0
+    if declared > limit:
+        raise TooLarge("the body", declared, limit)
+    request.max_content_length = limit
+    try:
+        # Cached where the application that we are part of has read it already.
+        body = request.get_data()
+    except RequestEntityTooLarge:
+        # It came in chunks, and did not say how large it would be.
+        raise TooLarge("the body", limit + 1, limit) from None
+    except ClientDisconnected:
+        raise BodyUnreadable("it ended before its Content-Length") from None
+    if len(body) > limit:
+        raise TooLarge("the body", len(body), limit)
+    return body
+
+
+def _check_type(content_type: str) -> None:
+    media_type, _, parameters = content_type.partition(";")
+    charset = re.search(r"charset\s*=\s*\"?([^\";\s]+)", parameters, re.IGNORECASE)
+    if not _JSON.fullmatch(media_type.strip()) or (charset and charset[1].lower() not in {"utf-8", "utf8"}):
+        raise UnsupportedMediaType(content_type)
+
+
+def _said(error: InvalidArgument) -> str:
+    return str(error) if error.name != "body" else f"{error.value!r} is not {error.expected}"

@@ -1,0 +1,157 @@
+"""The management API: one way in for every route, from the request's path to its answer."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from flask import Response, request
+
+from scheduled_actions.api import idempotency
+from scheduled_actions.api.attempts import FailedAttempts
+from scheduled_actions.api.authentication import authenticated
+from scheduled_actions.api.bodies import read_json
+from scheduled_actions.api.models import Nothing
+from scheduled_actions.api.problems import problem, problem_of
+from scheduled_actions.api.refusals import MethodNotAllowed, UnknownRoute
+from scheduled_actions.api.routes import ROUTES
+from scheduled_actions.api.routing import Call, Router
+from scheduled_actions.api.validation import checked, checked_query
+from scheduled_actions.errors import ScheduledActionsError
+from scheduled_actions.management import Management
+from scheduled_actions.store.actions import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from werkzeug.routing import Rule
+
+    from scheduled_actions.api.authentication import Caller
+    from scheduled_actions.api.routing import Route
+    from scheduled_actions.runtime import Runtime
+
+log = logging.getLogger("scheduled_actions")
+
+#: Answered without a route of their own.
+_IMPLIED = ("HEAD", "OPTIONS")
+
+
+class Api:
+    """Answers the management API of one project.
+
+    Args:
+        runtime: Its parts.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._management = Management(runtime.database, lambda: runtime.scheduler)
+        self._router = Router(ROUTES)
+        self._attempts = FailedAttempts()
+
+    def answer(self, path: str) -> Response:
+        """Answer the present request.
+
+        Args:
+            path: What of its path stands below `/api/v1`.
+        """
+        try:
+            return self._answer(path)
+        except ScheduledActionsError as error:
+            return problem_of(error)
+        except psycopg.DataError as error:
+            # A value that passed every check of ours, and that the database cannot take.
+            return problem_of(refused(error))
+        except psycopg.Error as error:
+            log.exception("api.database_error path=%s", request.path)
+            detail = (
+                f"the database refused a statement ({type(error).__name__}, SQLSTATE {error.sqlstate}); see the log"
+            )
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "database_error", detail, headers={"Retry-After": "5"})
+        except Exception:
+            log.exception("api.broken path=%s", request.path)
+            return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", "the API broke; the log says how")
+
+    def _answer(self, path: str) -> Response:
+        found = self._router.find(path)
+        if found is None:
+            raise UnknownRoute(request.path)
+        by_method, named = found
+        if request.method == "OPTIONS":
+            return Response(
+                status=HTTPStatus.NO_CONTENT, headers={"Allow": _allowed(by_method), "Cache-Control": "no-store"}
+            )
+        route = by_method.get("GET" if request.method == "HEAD" else request.method)
+        if route is None:
+            raise MethodNotAllowed(request.method, _allowed(by_method).split(", "))
+        caller = authenticated(
+            self._runtime,
+            request.headers.get("Authorization"),
+            address=request.remote_addr or "",
+            attempts=self._attempts,
+        )
+        caller.must_be(route.role)
+        return self._carried_out(route, caller, named)
+
+    def _carried_out(self, route: Route, caller: Caller, named: Mapping[str, str]) -> Response:
+        query = checked_query(route.query, request.args)
+        given = None
+        if route.body is not None:
+            given = read_json(request, limit=route.body_limit, is_optional=route.is_body_optional)
+        call = Call(
+            runtime=self._runtime,
+            management=self._management,
+            caller=caller,
+            base=f"{request.script_root}{_mounted(request.url_rule)}",
+            path=named,
+            query=query,
+            body=checked(route.body or Nothing, {} if given is None else given, whole="body"),
+            if_match=request.headers.get("If-Match"),
+        )
+        if not route.creates:
+            return _response(**_carried_out(route, call))
+        key = idempotency.check_key(request.headers.get(idempotency.HEADER))
+        with self._runtime.database.connection() as connection, connection.transaction():
+            call = replace(call, connection=connection)
+            if key is None:
+                return _response(**_carried_out(route, call))
+            answered, is_kept = idempotency.once(
+                connection,
+                scope=caller.team_id or "",
+                key=key,
+                digest=idempotency.digest_of(route.method, route.path, dict(named), request.args.to_dict(), given),
+                answer=lambda: _carried_out(route, call),
+            )
+        response = _response(**answered)
+        if is_kept:
+            response.headers["Idempotent-Replayed"] = "true"
+        return response
+
+
+def _mounted(rule: Rule | None) -> str:
+    """Return where the application has put the routes: what of the rule stands before its parts."""
+    return "" if rule is None else rule.rule.partition("/<")[0]
+
+
+def _carried_out(route: Route, call: Call) -> dict[str, Any]:
+    answer = route.function(call)
+    return {
+        "status": int(answer.status),
+        "body": answer.document.model_dump_json(),
+        "headers": dict(answer.headers),
+    }
+
+
+def _response(status: int, body: str, headers: Mapping[str, str]) -> Response:
+    response = Response(body, status, mimetype="application/json")
+    response.headers["Cache-Control"] = "no-store"
+    response.headers.update(headers)
+    return response
+
+
+def _allowed(by_method: Mapping[str, Route]) -> str:
+    implied = [method for method in _IMPLIED if method == "OPTIONS" or "GET" in by_method]
+    return ", ".join([*by_method, *implied])

@@ -1,0 +1,80 @@
+"""The same request, sent twice with one Idempotency-Key, is carried out once and answered twice.
+
+The key is a row that the request's own transaction inserts: a second request with it waits for the first to end, then
+finds the answer, or, where the first was refused, the key free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from scheduled_actions.api.refusals import FieldsInvalid, IdempotencyKeyInUse, IdempotencyKeyReused
+from scheduled_actions.errors import FieldProblem
+from scheduled_actions.store import management as store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduled_actions.store.connection import Connection
+
+HEADER = "Idempotency-Key"
+#: What a key may be; the header's value without spaces around it.
+PATTERN = "[!-~]([ -~]{0,253}[!-~])?"
+#: How long a second request waits for the first to be answered.
+_PATIENCE_MILLISECONDS = 5000
+
+
+def check_key(value: str | None) -> str | None:
+    """Return the key of a header; None where there is no header.
+
+    Raises:
+        FieldsInvalid: It is none.
+    """
+    if value is not None and not re.fullmatch(PATTERN, value):
+        raise FieldsInvalid([FieldProblem(HEADER, "should be 1 to 255 printable ASCII characters")])
+    return value
+
+
+def digest_of(*parts: Any) -> bytes:  # noqa: ANN401 - any JSON
+    """Return what two requests have in common when they ask for the same; the order of an object's names is no part."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
+
+
+def once(
+    connection: Connection, *, scope: str, key: str, digest: bytes, answer: Callable[[], dict[str, Any]]
+) -> tuple[dict[str, Any], bool]:
+    """Return the answer, and whether it is one of before.
+
+    Args:
+        connection: In a transaction, which decides whether the request ever was.
+        scope: Whose keys these are: the team's.
+        key: The Idempotency-Key.
+        digest: Of the request.
+        answer: Carries the request out, on the same connection.
+
+    Raises:
+        IdempotencyKeyReused: The key came before with another request.
+        IdempotencyKeyInUse: The first request with it has not been answered for five seconds.
+        Exception: What `answer` raises; then the key is free again.
+    """
+    store.limit_waiting(connection, milliseconds=_PATIENCE_MILLISECONDS)
+    try:
+        is_ours = store.claim_key(connection, scope=scope, key=key, digest=digest)
+    except psycopg.errors.LockNotAvailable:
+        raise IdempotencyKeyInUse(key) from None
+    if is_ours:
+        answered = answer()
+        store.keep_answer(connection, scope=scope, key=key, answer=answered)
+        return answered, False
+    kept = store.kept_answer(connection, scope=scope, key=key)
+    if kept is None or kept[1] is None:
+        # It was removed between the two statements.
+        raise IdempotencyKeyInUse(key)
+    if kept[0] != digest:
+        raise IdempotencyKeyReused(key)
+    return kept[1], True

@@ -1,0 +1,7 @@
+"""Every route of the management API."""
+
+from __future__ import annotations
+
+from scheduled_actions.api import actions, bulk, installation, tokens
+
+ROUTES = (*actions.ROUTES, *bulk.ROUTES, *installation.ROUTES, *tokens.ROUTES)

@@ -1,0 +1,140 @@
+"""Tokens over HTTP: make, list, revoke."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Self
+from uuid import UUID
+
+from pydantic import ConfigDict, Field, model_validator
+
+from scheduled_actions import tokens
+from scheduled_actions.api.models import PAGE_MOST, Delay, Given, Id, Instant, Limit, ShortText, Shown, TokenName, about
+from scheduled_actions.api.routing import Answer, Call, Route
+from scheduled_actions.errors import UnknownToken
+from scheduled_actions.tokens import Role
+
+
+class NewToken(Given):
+    """A token to make."""
+
+    model_config = ConfigDict(json_schema_extra={"not": {"required": ["expires_at", "expires_in"]}})
+
+    name: TokenName = Field(description="What people call it; the history of an action names it so.")
+    role: Role = Field(strict=False)
+    team_id: ShortText | None = Field(None, description="The one team it sees and touches.")
+    expires_at: Instant | None = None
+    expires_in: Delay | None = Field(None, description="In place of `expires_at`: seconds, or an ISO 8601 duration.")
+
+    @model_validator(mode="after")
+    def _ends_once(self) -> Self:
+        if {"expires_at", "expires_in"} <= self.model_fields_set:
+            raise about("expires_in", "says the same as expires_at: give one of them")
+        return self
+
+
+class TokensQuery(Given):
+    """Which tokens to list."""
+
+    limit: Limit = PAGE_MOST
+    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
+
+
+class Token(Shown):
+    """A token, as far as it is known here."""
+
+    id: UUID
+    name: str
+    hint: str = Field(description="Its first characters.")
+    role: Role
+    team_id: str | None
+    created_by: str | None
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None = Field(description="To within an hour.")
+    revoked_at: datetime | None
+    is_expired: bool
+
+
+class MadeToken(Token):
+    """A token that was just made."""
+
+    token: str = Field(description="The token itself. It is shown this once: only its digest is kept.")
+
+
+class TokensPage(Shown):
+    """Some of the tokens, the newest first."""
+
+    tokens: list[Token]
+    next_cursor: UUID | None
+
+
+def make(call: Call) -> Answer:
+    """Make a token, of the caller's team where it has one."""
+    given: NewToken = call.body
+    with call.borrowed() as connection:
+        token, secret = tokens.create(
+            connection,
+            name=given.name,
+            role=given.role,
+            team_id=call.caller.team_for(given.team_id),
+            expires_at=given.expires_at,
+            expires_in=given.expires_in,
+            created_by=call.caller.name,
+        )
+    return Answer(MadeToken(**dict(Token.model_validate(token)), token=secret), HTTPStatus.CREATED)
+
+
+def list_tokens(call: Call) -> Answer:
+    """Answer the newest tokens, of the caller's team where it has one."""
+    query: TokensQuery = call.query
+    with call.borrowed() as connection:
+        # One more than is told: then it is known that there are more.
+        found = tokens.newest(connection, team_id=call.caller.team_id, before=query.cursor, limit=query.limit + 1)
+    shown = found[: query.limit]
+    next_cursor = shown[-1].id if len(found) > query.limit else None
+    return Answer(TokensPage(tokens=[Token.model_validate(one) for one in shown], next_cursor=next_cursor))
+
+
+def revoke(call: Call) -> Answer:
+    """Let a token open nothing any more."""
+    with call.borrowed() as connection:
+        token = tokens.revoke(connection, call.path["id"], team_id=call.caller.team_id)
+    return Answer(Token.model_validate(token))
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/tokens",
+        function=list_tokens,
+        role=Role.ADMIN,
+        tag="Tokens",
+        summary="List the tokens, the newest first",
+        query=TokensQuery,
+        answers={HTTPStatus.OK: (TokensPage, "A page.")},
+    ),
+    Route(
+        method="POST",
+        path="/tokens",
+        function=make,
+        role=Role.ADMIN,
+        tag="Tokens",
+        summary="Make a token",
+        description="It is shown once, in this answer: only its digest is kept.",
+        body=NewToken,
+        answers={HTTPStatus.CREATED: (MadeToken, "The token.")},
+    ),
+    Route(
+        method="DELETE",
+        path="/tokens/{id}",
+        function=revoke,
+        role=Role.ADMIN,
+        tag="Tokens",
+        summary="Revoke a token",
+        description="It opens nothing any more; one that was revoked before stays as it was.",
+        answers={HTTPStatus.OK: (Token, "The token as it is now.")},
+        refuses=(UnknownToken,),
+    ),
+)

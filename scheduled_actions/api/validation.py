@@ -1,0 +1,91 @@
+"""A request's fields against a model: all that is wrong with them, each by its path."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+
+from scheduled_actions.api.refusals import FieldsInvalid
+from scheduled_actions.errors import FieldProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic_core import ErrorDetails
+    from werkzeug.datastructures import MultiDict
+
+    from scheduled_actions.api.models import Given
+
+Model = TypeVar("Model", bound="Given")
+
+#: More problems than these help nobody.
+_PROBLEMS_MOST = 100
+_NAME_MOST = 60
+
+
+def checked(model: type[Model], value: Any, *, whole: str) -> Model:  # noqa: ANN401 - it is what is judged
+    """Return the model of a value.
+
+    Args:
+        model: What it must be.
+        value: As JSON has it.
+        whole: What the value as a whole is called in errors.
+
+    Raises:
+        FieldsInvalid: It is not; every field is listed.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=True, include_input=False)
+        problems = [_problem(one, model, whole) for one in found[:_PROBLEMS_MOST]]
+        if len(found) > _PROBLEMS_MOST:
+            problems.append(FieldProblem("", f"and {len(found) - _PROBLEMS_MOST:,} more"))
+        # Not chained: a validator's own error may repeat the values.
+        raise FieldsInvalid(problems) from None
+
+
+def checked_query(model: type[Model], given: MultiDict[str, str]) -> Model:
+    """Return the model of what stands behind the question mark.
+
+    Raises:
+        FieldsInvalid: A name is unknown or there twice, or a value is not what it must be.
+    """
+    twice = [name for name, values in given.lists() if len(values) > 1]
+    if twice:
+        raise FieldsInvalid([FieldProblem(_shown(name), "is given more than once") for name in twice])
+    return checked(model, given.to_dict(), whole="query")
+
+
+def _problem(error: ErrorDetails, model: type[Given], whole: str) -> FieldProblem:
+    path = [_shown(step) for step in error["loc"]]
+    context: Mapping[str, Any] = error.get("ctx", {})
+    # Our own refusals may name the field more closely, or one inside of what is refused.
+    if "name" in context:
+        path = [*path[:-1], str(context["name"])]
+    if context.get("inside"):
+        path = [*path, str(context["inside"])]
+    return FieldProblem(".".join(path) or whole, _message(error, model))
+
+
+def _message(error: ErrorDetails, model: type[Given]) -> str:
+    match error["type"]:
+        case "extra_forbidden" if len(error["loc"]) == 1:
+            near = difflib.get_close_matches(str(error["loc"][0])[:_NAME_MOST], model.model_fields, n=1)
+            return f"is not known here; did you mean {near[0]}?" if near else "is not known here"
+        case "extra_forbidden":
+            return "is not known here"
+        case "missing":
+            return "is required"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return "should be a JSON object"
+        case _:
+            message = error["msg"]
+            return message.removeprefix("Input ").removeprefix("Value error, ")
+
+
+def _shown(step: object) -> str:
+    text = str(step)
+    return text if text.isprintable() and len(text) <= _NAME_MOST else ascii(text[:_NAME_MOST])

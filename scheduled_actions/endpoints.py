@@ -1,0 +1,338 @@
+"""Webhook endpoints that are made and changed while the application runs; the file's are listed beside them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions import arguments, delivery
+from scheduled_actions.action import PAYLOAD_LIMIT
+from scheduled_actions.endpoint_book import id_of
+from scheduled_actions.endpoint_checks import check_secret, check_settings
+from scheduled_actions.errors import (
+    EndpointOfTheFile,
+    TooManyEndpoints,
+    UnknownEndpoint,
+    UrlInvalid,
+)
+from scheduled_actions.json_text import encode
+from scheduled_actions.secret_box import SecretBox
+from scheduled_actions.store import actions, watches
+from scheduled_actions.store import endpoints as store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from scheduled_actions.action import Scheduled
+    from scheduled_actions.config import Config
+    from scheduled_actions.config import Endpoint as DeclaredEndpoint
+    from scheduled_actions.endpoint_book import EndpointBook
+    from scheduled_actions.store.connection import Connection, Database
+
+#: How long the secret before signs beside a new one.
+BESIDE = timedelta(days=1)
+#: What a test delivers.
+TEST_EVENT = "webhook:test"
+
+_DEFAULTS: dict[str, Any] = {
+    "description": "", "patterns": ["*:*"], "filter": None, "enabled": True, "ordering": "none", "rate_limit": None,
+    "retry": None, "header_names": [], "headers": None,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """An endpoint as it is shown: everything but its secrets and the values of its headers."""
+
+    #: Its id in the database, or its name in the file.
+    id: str
+    #: `database` or `file`.
+    source: str
+    team_id: str | None
+    #: None for one of the file: its path may be a secret of the operator's.
+    url: str | None
+    #: Host and port; None where the URL is unset.
+    place: str | None
+    description: str
+    patterns: list[str]
+    filter: Any
+    #: Whether it gets deliveries: its owner wants them, and nothing has disabled it.
+    enabled: bool
+    ordering: str
+    rate_limit: float | None
+    retry: Any
+    header_names: list[str]
+    created_by: str | None
+    created_at: datetime | None
+    updated_at: datetime | None
+    #: Until when the secret before signs, too.
+    previous_secret_until: datetime | None
+    #: The first failure since the last success.
+    failing_since: datetime | None
+    disabled_at: datetime | None
+    disabled_reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventKind:
+    """An event type that was declared, or seen."""
+
+    event: str
+    #: What it tells; empty where nobody said.
+    description: str = ""
+    #: Tables whose changes it tells of.
+    tables: tuple[str, ...] = ()
+    first_seen_at: datetime | None = None
+    last_seen_at: datetime | None = None
+
+
+class Endpoints:
+    """The webhook endpoints of one project.
+
+    In every method `team_id` narrows what there is to one team: another team's endpoint answers as an unknown one.
+    """
+
+    def __init__(self, database: Database, config: Config, book: EndpointBook) -> None:
+        self._database = database
+        self._config = config
+        self._book = book
+        self._box = SecretBox(config.encryption_keys)
+
+    def create(
+        self, *, url: str, team_id: str | None = None, secret: str | None = None, created_by: str | None = None,
+        **settings: Any,  # noqa: ANN401 - each is checked by its name
+    ) -> tuple[Shown, str]:  # fmt: skip
+        """Put an endpoint in the database; return it and its secret, which is shown this once.
+
+        Args:
+            url: https, on the public internet.
+            team_id: Gets this team's events alone; None: those of every team.
+            secret: `whsec_…`, brought from elsewhere; None: a new one.
+            created_by: Who asks for it.
+            settings: `patterns`, `filter`, `description`, `enabled`, `rate_limit`, `headers`, `ordering`, `retry`.
+
+        Raises:
+            RequestError: A value cannot be; the message names it.
+            NotConfigured: There is no key to encrypt the secret with.
+            TooManyEndpoints: The team has as many as it may have.
+        """
+        secret = new_secret() if secret is None else check_secret(secret)
+        values = {**_DEFAULTS, **self._checked({"url": url, **settings})}
+        values |= {
+            "team_id": arguments.check_text("team_id", team_id, longest=255),
+            "secret": self._box.seal(secret),
+            "created_by": arguments.check_text("created_by", created_by, longest=255),
+        }
+        with self._database.connection() as connection:
+            endpoint_id = store.create(connection, values)
+            if endpoint_id is None:
+                raise TooManyEndpoints(store.ENDPOINTS_MOST)
+            made = self._get(connection, str(endpoint_id), None)
+        self._book.forget()
+        return made, secret
+
+    def get(self, endpoint: str, *, team_id: str | None = None) -> Shown:
+        """Return one endpoint.
+
+        Raises:
+            UnknownEndpoint: There is none of that id or name.
+        """
+        with self._database.connection() as connection:
+            return self._get(connection, endpoint, team_id)
+
+    def find(self, *, team_id: str | None = None, cursor: str | None = None, limit: int = 100) -> list[Shown]:
+        """Return endpoints of the database, the oldest first; before the first page the file's, which are no team's.
+
+        Args:
+            team_id: Of this team only.
+            cursor: The id of the last endpoint of the page before.
+            limit: Endpoints of the database on this page.
+        """
+        after = None if cursor is None else self._id(cursor)
+        with self._database.connection() as connection:
+            rows = store.find(connection, team_id=team_id, after=after, limit=limit)
+            named = {} if team_id is not None or after is not None else self._config.settings.webhooks.endpoints
+            states = store.states(connection, list(named)) if named else {}
+        of_file = [self._of_file(name, declared, states.get(name)) for name, declared in named.items()]
+        return [*of_file, *map(_of_row, rows)]
+
+    def update(self, endpoint: str, *, team_id: str | None = None, **changes: Any) -> Shown:  # noqa: ANN401 - each is checked by its name
+        """Change what is given of an endpoint; return it as it is now.
+
+        `enabled=True` also forgives the failures that disabled it: for an endpoint of the file that is all there is.
+
+        Raises:
+            UnknownEndpoint: There is none of that id.
+            EndpointOfTheFile: It is declared in the file, and changed there.
+            RequestError: A value cannot be; nothing was changed.
+        """
+        enables = changes.get("enabled") is True
+        if endpoint in self._config.settings.webhooks.endpoints and team_id is None:
+            if changes != {"enabled": True}:
+                raise EndpointOfTheFile(endpoint)
+            changed: dict[str, Any] = {}
+        else:
+            changed = self._checked(changes)
+        with self._database.connection() as connection, connection.transaction():
+            if changed and not store.update(connection, self._id(endpoint), changed, team_id=team_id):
+                raise UnknownEndpoint(endpoint)
+            if enables:
+                store.forget_failures(connection, endpoint, enable=True)
+            shown = self._get(connection, endpoint, team_id)
+        self._book.forget()
+        return shown
+
+    def rotate(
+        self, endpoint: str, *, team_id: str | None = None, secret: str | None = None, beside: timedelta = BESIDE
+    ) -> tuple[Shown, str]:
+        """Give an endpoint a new secret; return it, and the secret, which is shown this once.
+
+        Args:
+            endpoint: Its id.
+            team_id: Only within this team.
+            secret: `whsec_…`; None: a new one.
+            beside: For how long the one before signs, too; zero: no longer, as when it was stolen.
+
+        Raises:
+            UnknownEndpoint: There is none of that id.
+            EndpointOfTheFile: Its secret is in the environment, and rotated there.
+            NotConfigured: There is no key to encrypt the secret with.
+        """
+        secret = new_secret() if secret is None else check_secret(secret)
+        sealed = self._box.seal(secret)
+        with self._database.connection() as connection:
+            found = store.rotate(
+                connection, self._id(endpoint), sealed, beside_seconds=beside.total_seconds(), team_id=team_id
+            )
+            if not found:
+                raise UnknownEndpoint(endpoint)
+            shown = self._get(connection, endpoint, team_id)
+        self._book.forget()
+        return shown, secret
+
+    def delete(self, endpoint: str, *, team_id: str | None = None) -> None:
+        """Remove an endpoint; deliveries that wait for it are skipped when they are due.
+
+        Raises:
+            UnknownEndpoint: There is none of that id.
+            EndpointOfTheFile: It is declared in the file.
+        """
+        with self._database.connection() as connection:
+            if not store.delete(connection, self._id(endpoint), team_id=team_id):
+                raise UnknownEndpoint(endpoint)
+        self._book.forget()
+
+    def test(self, endpoint: str, *, team_id: str | None = None, by: str | None = None) -> Scheduled:
+        """Schedule the delivery of a test event to an endpoint, whatever its patterns; return it.
+
+        Raises:
+            UnknownEndpoint: There is none of that id or name.
+        """
+        with self._database.connection() as connection:
+            shown = self._get(connection, endpoint, team_id)
+            payload = {
+                "event": TEST_EVENT,
+                "entity_type": "webhook",
+                "entity_id": shown.id,
+                "data": {"message": "This is a test."},
+                "endpoint": shown.id,
+            }
+            new = {
+                "action_type": "webhook:send",
+                "payload": encode("payload", payload, limit=PAYLOAD_LIMIT),
+                "team_id": shown.team_id,
+                "dedup_window": 0,
+                "created_by": by,
+            }
+            return actions.schedule(connection, new)
+
+    def events(self, *, team_id: str | None = None) -> list[EventKind]:
+        """Return the event types that the settings declare, that watched tables tell, and that were seen, by name."""
+        with self._database.connection() as connection:
+            seen = {one.event: one for one in store.event_types(connection, team_id=team_id)}
+            watched = watches.watched(connection)
+        tables: dict[str, list[str]] = {}
+        for one in watched:
+            for verb in one.on:
+                tables.setdefault(f"{one.entity}:{verb}", []).append(one.table)
+        declared = self._config.settings.webhooks.events
+        return [
+            EventKind(
+                event=event,
+                description=declared.get(event, ""),
+                tables=tuple(tables.get(event, ())),
+                first_seen_at=seen[event].first_seen_at if event in seen else None,
+                last_seen_at=seen[event].last_seen_at if event in seen else None,
+            )
+            for event in sorted({*declared, *tables, *seen})
+        ]
+
+    # -- helpers ---------------------------------------------------------------------------------------------------
+
+    def _id(self, endpoint: str) -> UUID:
+        if endpoint in self._config.settings.webhooks.endpoints:
+            raise EndpointOfTheFile(endpoint)
+        found = id_of(endpoint)
+        if found is None:
+            raise UnknownEndpoint(endpoint)
+        return found
+
+    def _get(self, connection: Connection, endpoint: str, team_id: str | None) -> Shown:
+        declared = self._config.settings.webhooks.endpoints.get(endpoint) if team_id is None else None
+        if declared is not None:
+            return self._of_file(endpoint, declared, store.states(connection, [endpoint]).get(endpoint))
+        endpoint_id = id_of(endpoint)
+        row = None if endpoint_id is None else store.get(connection, endpoint_id, team_id=team_id)
+        if row is None:
+            raise UnknownEndpoint(endpoint)
+        return _of_row(row)
+
+    def _checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings as the table takes them."""
+        values = check_settings(given)
+        if "headers" in values:
+            kept = values["headers"]
+            values["header_names"] = sorted(kept)
+            values["headers"] = self._box.seal(json.dumps(kept)) if kept else None
+        return values
+
+    def _of_file(self, name: str, declared: DeclaredEndpoint, state: store.State | None) -> Shown:
+        url = self._config.endpoint_url(declared)
+        return Shown(
+            id=name, source="file", team_id=None, url=None, place=_place(url), description=declared.description,
+            patterns=list(declared.patterns), filter=None,
+            enabled=declared.enabled and not (state and state.disabled_at), ordering=declared.ordering,
+            rate_limit=declared.rate_limit, retry=None, header_names=[], created_by=None, created_at=None,
+            updated_at=None, previous_secret_until=None, failing_since=state.failing_since if state else None,
+            disabled_at=state.disabled_at if state else None, disabled_reason=state.disabled_reason if state else None,
+        )  # fmt: skip
+
+
+def new_secret() -> str:
+    """Return a secret as Standard Webhooks writes it, of 32 random bytes."""
+    return f"whsec_{base64.b64encode(os.urandom(32)).decode()}"
+
+
+def _of_row(row: store.EndpointRow) -> Shown:
+    is_rotating = row.previous_secret is not None
+    return Shown(
+        id=str(row.id), source="database", team_id=row.team_id, url=row.url, place=_place(row.url),
+        description=row.description, patterns=row.patterns, filter=row.filter,
+        enabled=row.enabled and row.disabled_at is None, ordering=row.ordering, rate_limit=row.rate_limit,
+        retry=row.retry, header_names=row.header_names, created_by=row.created_by, created_at=row.created_at,
+        updated_at=row.updated_at, previous_secret_until=row.previous_secret_until if is_rotating else None,
+        failing_since=row.failing_since, disabled_at=row.disabled_at, disabled_reason=row.disabled_reason,
+    )  # fmt: skip
+
+
+def _place(url: str | None) -> str | None:
+    try:
+        return None if url is None else delivery.check_url(url)
+    except UrlInvalid:
+        return None

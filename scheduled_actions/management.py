@@ -1,0 +1,346 @@
+"""What the management API does beyond scheduling: bounded pages, counts, changes of many, and what a tick left behind.
+
+Nothing here reads or changes more than it says, however many actions there are: a page examines a bounded number of
+them and says where to go on, a count stops at `COUNTED_MOST`, a change of many goes in bites and ends in time.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions import arguments
+from scheduled_actions.action import FINISHED, Action, Status
+from scheduled_actions.errors import StateConflict, UnknownAction, WrongStatus
+from scheduled_actions.scheduler import borrowed_connection
+from scheduled_actions.store import actions
+from scheduled_actions.store import management as store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+    from uuid import UUID
+
+    from scheduled_actions.scheduler import Scheduler
+    from scheduled_actions.store.connection import Connection, Database
+
+#: Counts are exact up to here, for each status.
+COUNTED_MOST = 10_000
+#: So many actions a page walks over in search of those that match.
+_WALKED_MOST = 50_000
+#: So many candidates of a team a page looks at; they are gathered from each status.
+_TEAM_CANDIDATES = 5_000
+#: So many actions a change of many takes in one transaction.
+_BITE = 100
+#: After it a change of many starts no further bite.
+BULK_SECONDS = 5.0
+#: The most that a change of many changes in one call.
+BULK_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which actions are meant; what is None does not matter."""
+
+    statuses: tuple[Status, ...] | None = None
+    action_type: str | None = None
+    team_id: str | None = None
+    lock_group: str | None = None
+    #: `scheduled_at` is this instant or later.
+    scheduled_from: datetime | None = None
+    #: `scheduled_at` is before this instant.
+    scheduled_to: datetime | None = None
+    #: Part of the type, the dedup key or the lock group, or the beginning of the id.
+    q: str | None = None
+    #: Pending actions that are due sooner are left out.
+    unlocked_for_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the actions that match, the newest first."""
+
+    actions: list[Action]
+    #: Where the next page begins; None on the last. A page may be short and still not be the last.
+    next_cursor: UUID | None
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many actions there are."""
+
+    by_status: dict[Status, int] = field(default_factory=lambda: dict.fromkeys(Status, 0))
+    by_type: dict[str, dict[Status, int]] = field(default_factory=dict)
+    #: Pending and their time has come.
+    due: int = 0
+    #: Due for longer than was asked for.
+    overdue: int = 0
+    #: For how long the oldest has been due; None when nothing is.
+    oldest_due_seconds: float | None = None
+    #: The counts that stopped at `COUNTED_MOST`.
+    capped: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a change of many did."""
+
+    #: Actions found that match and could be changed so.
+    matched: int
+    changed: int
+    #: Whether there may be more that match.
+    more: bool
+    #: Where to go on.
+    next_cursor: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One call of the cron endpoint."""
+
+    id: UUID
+    started_at: datetime
+    finished_at: datetime | None
+    lease_expires_at: datetime
+    caller: str | None
+    #: None while it runs.
+    outcome: str | None
+    counts: Any
+    budget: Any
+    #: How many actions it has started and not yet settled.
+    running: int
+    duration_seconds: float | None
+    #: How long the tick before it had started earlier.
+    lag_seconds: float | None
+
+
+class Management:
+    """Watches and mends the actions of one project.
+
+    Args:
+        database: Where the tables are.
+        find_scheduler: Gives what makes the changes that code may make, too; asked when one is made, for it needs the
+            registry, and looking does not.
+        monotonic: Measures how long a change of many takes.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        find_scheduler: Callable[[], Scheduler],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._find_scheduler = find_scheduler
+        self._monotonic = monotonic
+
+    def page(self, filters: Filters, *, cursor: UUID | None = None, limit: int = 100) -> Page:
+        """Return the newest actions that match, at most `limit`, those with ids below the cursor."""
+        with self._database.connection() as connection:
+            ids, goes_on = _find(connection, filters, before=cursor, limit=limit)
+            return Page(store.read(connection, ids), goes_on)
+
+    def counts(self, *, team_id: str | None = None, overdue_seconds: float = 300) -> Counts:
+        """Return how many actions there are (of a team), each status counted to `COUNTED_MOST`."""
+        # One more than is told: then it is known that there are more.
+        most = COUNTED_MOST + 1
+        with self._database.connection() as connection:
+            if team_id is None:
+                found = store.counts(connection, most=most)
+                due, overdue, oldest = store.due(connection, overdue_seconds=overdue_seconds, most=most)
+            else:
+                found = store.team_counts(
+                    connection, team_id=team_id, statuses=_ALL, overdue_seconds=overdue_seconds, most=most
+                )
+                due, overdue = sum(one.due for one in found), sum(one.overdue for one in found)
+                oldest = max(
+                    (one.oldest_due_seconds for one in found if one.oldest_due_seconds is not None), default=None
+                )
+        return _counts(found, due=due, overdue=overdue, oldest_due_seconds=oldest)
+
+    def get(self, action_id: UUID | str, *, team_id: str | None, connection: Connection | None = None) -> Action:
+        """Return one action.
+
+        Raises:
+            UnknownAction: There is none of that id (in that team).
+        """
+        wanted = arguments.check_id(action_id)
+        with borrowed_connection(self._database, connection) as borrowed:
+            found = actions.get(borrowed, wanted, team_id=team_id)
+        if found is None:
+            raise UnknownAction(action_id)
+        return found
+
+    @contextmanager
+    def locked(self, action_id: UUID | str, *, team_id: str | None) -> Iterator[tuple[Action, Connection]]:
+        """Give the action and a connection in whose transaction nobody else changes it.
+
+        Raises:
+            UnknownAction: There is none of that id (in that team).
+        """
+        wanted = arguments.check_id(action_id)
+        with self._database.connection() as connection, connection.transaction():
+            found = store.lock(connection, wanted, team_id=team_id)
+            if found is None:
+                raise UnknownAction(action_id)
+            yield found, connection
+
+    def run_now(self, action_id: UUID | str, *, by: str | None, team_id: str | None) -> Action:
+        """Make a pending action due: the next tick takes it. One that is due already keeps its place.
+
+        Raises:
+            UnknownAction: There is none of that id (in that team).
+            WrongStatus: It is not pending.
+        """
+        wanted = arguments.check_id(action_id)
+        with self._database.connection() as connection:
+            due = store.run_now(connection, wanted, by=by, team_id=team_id)
+        return due or self._refuse(wanted, team_id, "pending")
+
+    def purge(self, action_id: UUID | str, *, team_id: str | None, connection: Connection | None = None) -> Action:
+        """Remove a finished action before its retention ends; return what it was.
+
+        Raises:
+            UnknownAction: There is none of that id (in that team).
+            WrongStatus: It has not ended.
+        """
+        wanted = arguments.check_id(action_id)
+        with borrowed_connection(self._database, connection) as borrowed:
+            gone = store.purge(borrowed, wanted, team_id=team_id)
+        return gone or self._refuse(wanted, team_id, ", ".join(status for status in Status if status in FINISHED))
+
+    def count_matching(self, filters: Filters) -> Changed:
+        """Return how many actions match, counted to `COUNTED_MOST`; nothing is changed."""
+        matched, cursor = 0, None
+        ends_at = self._monotonic() + BULK_SECONDS
+        with self._database.connection() as connection:
+            while True:
+                ids, cursor = _find(connection, filters, before=cursor, limit=COUNTED_MOST - matched)
+                matched += len(ids)
+                if cursor is None or matched >= COUNTED_MOST or self._monotonic() > ends_at:
+                    return Changed(matched=matched, changed=0, more=cursor is not None, next_cursor=None)
+
+    def retry_matching(self, filters: Filters, *, by: str | None, limit: int, cursor: UUID | None) -> Changed:
+        """Make those that match pending again, at most `limit`, the newest first."""
+
+        scheduler = self._find_scheduler()
+
+        def retry(action_id: UUID, connection: Connection) -> None:
+            scheduler.retry_action(action_id, by=by, team_id=filters.team_id, connection=connection)
+
+        return self._change(filters, retry, limit=limit, cursor=cursor)
+
+    def cancel_matching(
+        self, filters: Filters, *, by: str | None, reason: str | None, limit: int, cursor: UUID | None
+    ) -> Changed:
+        """Cancel those that match, at most `limit`, the newest first."""
+
+        scheduler = self._find_scheduler()
+
+        def cancel(action_id: UUID, connection: Connection) -> None:
+            scheduler.cancel_action(
+                action_id,
+                by=by,
+                reason=reason,
+                also_running=False,
+                team_id=filters.team_id,
+                edit_lock_seconds=filters.unlocked_for_seconds,
+                connection=connection,
+            )
+
+        return self._change(filters, cancel, limit=limit, cursor=cursor)
+
+    def ticks(self, *, before: tuple[datetime, UUID] | None = None, limit: int = 100) -> list[Tick]:
+        """Return the latest ticks before the one of that start and id, at most `limit`."""
+        with self._database.connection() as connection:
+            return [Tick(*row) for row in store.ticks(connection, before=before, limit=limit)]
+
+    def _change(
+        self, filters: Filters, change: Callable[[UUID, Connection], None], *, limit: int, cursor: UUID | None
+    ) -> Changed:
+        matched = changed = 0
+        ends_at = self._monotonic() + BULK_SECONDS
+        with self._database.connection() as connection:
+            while True:
+                ids, cursor = _find(connection, filters, before=cursor, limit=min(_BITE, limit - matched))
+                matched += len(ids)
+                with connection.transaction():
+                    changed += sum(_is_changed(change, action_id, connection) for action_id in ids)
+                if cursor is None or matched >= limit or self._monotonic() > ends_at:
+                    return Changed(matched=matched, changed=changed, more=cursor is not None, next_cursor=cursor)
+
+    def _refuse(self, action_id: UUID, team_id: str | None, wanted_status: str) -> Action:
+        found = self.get(action_id, team_id=team_id)
+        raise WrongStatus(action_id, found.status, wanted_status)
+
+
+_ALL = tuple(status.value for status in Status)
+
+
+def _find(
+    connection: Connection, filters: Filters, *, before: UUID | None, limit: int
+) -> tuple[list[UUID], UUID | None]:
+    """Return the ids of the newest that match, and where to go on; None where nothing is left."""
+    parameters = {
+        "statuses": None if filters.statuses is None else [status.value for status in filters.statuses],
+        "action_type": filters.action_type,
+        "lock_group": filters.lock_group,
+        "scheduled_from": filters.scheduled_from,
+        "scheduled_to": filters.scheduled_to,
+        "q": filters.q,
+        "unlocked_for_seconds": filters.unlocked_for_seconds,
+    }
+    if filters.team_id is not None:
+        return _find_in_team(connection, parameters, filters.team_id, before=before, limit=limit)
+    ids = store.walk(connection, parameters, before=before, examined=_WALKED_MOST, limit=limit + 1)
+    if len(ids) > limit:
+        return ids[:limit], ids[limit - 1]
+    end = store.walk_end(connection, before=before, examined=_WALKED_MOST)
+    if end is not None and filters.statuses is not None:
+        # Rare ones far back: few enough, they are all looked at, whatever their place.
+        wanted = parameters | {"team_id": None}
+        few = store.search(connection, wanted, before=before, examined=COUNTED_MOST + 1, limit=limit + 1)
+        if few.examined <= COUNTED_MOST:
+            return few.ids[:limit], few.ids[limit - 1] if len(few.ids) > limit else None
+    return ids, end
+
+
+def _find_in_team(
+    connection: Connection, parameters: dict[str, Any], team_id: str, *, before: UUID | None, limit: int
+) -> tuple[list[UUID], UUID | None]:
+    is_narrowed = any(value is not None for name, value in parameters.items() if name != "statuses")
+    examined = max(_TEAM_CANDIDATES, limit + 1) if is_narrowed else limit + 1
+    wanted = parameters | {"team_id": team_id, "statuses": parameters["statuses"] or list(_ALL)}
+    found = store.search(connection, wanted, before=before, examined=examined, limit=limit + 1)
+    if len(found.ids) > limit:
+        return found.ids[:limit], found.ids[limit - 1]
+    return found.ids, found.last if found.examined >= examined else None
+
+
+def _is_changed(change: Callable[[UUID, Connection], None], action_id: UUID, connection: Connection) -> bool:
+    try:
+        change(action_id, connection)
+    except (StateConflict, UnknownAction):
+        # Somebody got there first.
+        return False
+    return True
+
+
+def _counts(found: list[store.Counted], *, due: int, overdue: int, oldest_due_seconds: float | None) -> Counts:
+    counts = Counts(oldest_due_seconds=oldest_due_seconds)
+    for one in found:
+        status = Status(one.status)
+        counts.by_status[status] += one.count
+        counts.by_type.setdefault(one.action_type, dict.fromkeys(Status, 0))[status] += one.count
+    for status, count in counts.by_status.items():
+        if count > COUNTED_MOST:
+            counts.by_status[status] = COUNTED_MOST
+            counts.capped.append(status.value)
+    for name, count in (("due", due), ("overdue", overdue)):
+        setattr(counts, name, min(count, COUNTED_MOST))
+        if count > COUNTED_MOST:
+            counts.capped.append(name)
+    return counts

@@ -1,0 +1,375 @@
+"""The occurrences of schedules: the next is planned in the transaction that claims or settles the one before."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from scheduled_actions.action import Status
+from scheduled_actions.errors import ScheduledActionsError
+from scheduled_actions.recurrence import series
+from scheduled_actions.store import claims
+from scheduled_actions.store import schedules as store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from scheduled_actions.action import Claimed
+    from scheduled_actions.recurrence import Recurrence
+    from scheduled_actions.registry import Registry
+    from scheduled_actions.schedule import Schedule
+    from scheduled_actions.store.connection import Connection, Database
+
+log = logging.getLogger("scheduled_actions")
+
+#: A crashed process or a hand in the tables may leave a live schedule without a planned occurrence for so long.
+SWEEP_SECONDS = 300.0
+#: Schedules mended by one statement.
+_BITE = 500
+#: How often a wanted occurrence may turn out to have been created before, until the sweep is left to find another.
+_COLLISIONS_MOST = 100
+_CONCLUDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED})
+
+
+@dataclass(slots=True)
+class Taking:
+    """What became of claimed actions."""
+
+    #: To be run.
+    kept: list[Claimed]
+    #: Occurrences that ended as skipped, each with the reason.
+    skipped: list[tuple[Claimed, str]] = field(default_factory=list)
+
+
+class Occurrences:
+    """The occurrences of one project's schedules.
+
+    Args:
+        database: For what a handler asks about its series.
+        registry: Has the functions that rules and skips may name.
+    """
+
+    def __init__(self, database: Database, registry: Registry) -> None:
+        self._database = database
+        self._registry = registry
+
+    def rule_of(self, schedule: Schedule, *, anchor: datetime | None = None) -> Recurrence:
+        """Return the rule of a schedule.
+
+        Args:
+            schedule: Whose.
+            anchor: Where intervals count from instead of its own anchor.
+
+        Raises:
+            RecurrenceInvalid: It cannot be followed any more: a function is gone, say.
+        """
+        return self.rule(
+            schedule.recurrence,
+            timezone=schedule.timezone,
+            anchor=schedule.anchor_at if anchor is None else anchor,
+            skip=schedule.skip,
+            until=schedule.until,
+        )
+
+    def rule(
+        self, text: str, *, timezone: str, anchor: datetime, skip: Mapping[str, Any] | None, until: datetime | None
+    ) -> Recurrence:
+        """Return a rule with this project's functions.
+
+        Raises:
+            RecurrenceInvalid: It is malformed, or names nothing that occurs.
+        """
+        from scheduled_actions.recurrence import compile_recurrence  # noqa: PLC0415 - a cold tick does without
+        from scheduled_actions.recurrence.skips import Skips  # noqa: PLC0415
+
+        return compile_recurrence(
+            text,
+            timezone=timezone,
+            anchor=anchor,
+            skips=None if skip is None else Skips.parse(skip),
+            until=until,
+            functions=self._registry.functions,
+        )
+
+    def rule_since(self, schedule: Schedule, moment: datetime) -> Recurrence:
+        """Return the rule of a schedule as if it had begun at `moment` or before, with the same phase.
+
+        An RRULE keeps its start: its COUNT and INTERVAL have a meaning from there on only.
+        """
+        from scheduled_actions.recurrence.intervals import earlier_anchor  # noqa: PLC0415 - a cold tick does without
+
+        anchor = schedule.anchor_at
+        if moment < anchor and schedule.kind == "interval":
+            zone = ZoneInfo(schedule.timezone)
+            anchor = earlier_anchor(schedule.recurrence, zone=zone, anchor=anchor, moment=moment)
+        elif moment < anchor and schedule.kind != "rrule":
+            anchor = moment
+        return self.rule_of(schedule, anchor=anchor)
+
+    # -- claiming ------------------------------------------------------------------------------------------------------
+
+    def take(self, connection: Connection, claimed: list[Claimed]) -> Taking:
+        """Judge the planned occurrences among what was just claimed, and plan the one after each.
+
+        Args:
+            connection: In the transaction that claimed them.
+            claimed: Of any kind; those outside a series, and retries, are kept as they are.
+        """
+        by_id = {one.id: one for one in claimed if one.schedule_id is not None}
+        if not by_id:
+            return Taking(claimed)
+        steps: list[store.Step] = []
+        reasons: dict[UUID, str] = {}
+        waiting: set[UUID] = set()
+        for taken in store.take(connection, by_id):
+            judgement = self._judge(taken, by_id[taken.action_id])
+            if judgement.verdict == "wait":
+                waiting.add(taken.action_id)
+                continue
+            if judgement.verdict == "skip":
+                reasons[taken.action_id] = judgement.reason or ""
+            if taken.schedule is not None:
+                steps += self._steps_at_claim(taken.schedule, taken.now, is_skipped=judgement.verdict == "skip")
+        if waiting:
+            store.unclaim(connection, waiting)
+        if reasons:
+            store.skip_claimed(connection, reasons)
+        self._advance(connection, steps)
+        skipped = [(by_id[action_id], reason) for action_id, reason in reasons.items()]
+        return Taking([one for one in claimed if one.id not in waiting and one.id not in reasons], skipped)
+
+    def _judge(self, taken: store.Taken, claimed: Claimed) -> series.Judgement:
+        schedule = taken.schedule
+        if schedule is None:
+            return series.Judgement("wait")
+        if schedule.recurrence_type == "rolling" and (claimed.attempts or claimed.last_outcome):
+            return series.Judgement("run")
+        return series.judge(
+            schedule,
+            due_at=claimed.scheduled_instant,
+            now=taken.now,
+            running_since=taken.running_since,
+            has_unhandled=taken.has_unhandled,
+        )
+
+    def _steps_at_claim(self, schedule: Schedule, now: datetime, *, is_skipped: bool) -> list[store.Step]:
+        at = schedule.next_occurrence_at
+        if at is None:
+            return []
+        counted = store.Step(schedule_id=schedule.id, skipped=int(is_skipped), executed=int(not is_skipped))
+        if schedule.recurrence_type == "rolling":
+            # Its next is planned, and its run counted, when this one has ended.
+            return [self._planned(replace(counted, last_occurrence_at=at), schedule, now)] if is_skipped else []
+        step = replace(counted, last_action_id=schedule.next_action_id, last_occurrence_at=at)
+        if schedule.remaining == 1 and not is_skipped:
+            return [replace(step, status="ended", note="all its executions have been started")]
+        return [self._planned(step, schedule, now, after=at)]
+
+    # -- settling ------------------------------------------------------------------------------------------------------
+
+    def settle(
+        self,
+        connection: Connection,
+        tick: claims.TickRow,
+        outcomes: Sequence[claims.Outcome],
+        *,
+        running: Collection[UUID] | None,
+    ) -> claims.Settled:
+        """Settle as `claims.settle` does, and take the step of every schedule that waited for an outcome.
+
+        Raises:
+            psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
+            psycopg.Error: The database refuses a value; nothing was written.
+        """
+        recurring = {one.action_id: one.schedule_id for one in outcomes if one.schedule_id is not None}
+        if not recurring:
+            return claims.settle(connection, tick, outcomes, running=running)
+        with connection.transaction():
+            # Schedules are locked before actions wherever both are: nobody waits in a circle.
+            watching = store.lock_those_that_watch(connection, set(recurring.values()), recurring)
+            settled = claims.settle(connection, tick, outcomes, running=running)
+            self._conclude(connection, watching, recurring, settled.statuses)
+        return settled
+
+    def conclude(
+        self, connection: Connection, schedule_ids: Mapping[UUID, UUID], statuses: Mapping[UUID, Status]
+    ) -> None:
+        """Take the step of every schedule that waited for one of these actions, which have been settled before.
+
+        Args:
+            connection: In a transaction or not.
+            schedule_ids: By action.
+            statuses: In which each action ended, by action.
+        """
+        with connection.transaction():
+            watching = store.lock_those_that_watch(connection, set(schedule_ids.values()), schedule_ids)
+            self._conclude(connection, watching, schedule_ids, statuses)
+
+    def _conclude(
+        self,
+        connection: Connection,
+        watching: Sequence[store.Found],
+        schedule_ids: Mapping[UUID, UUID],
+        statuses: Mapping[UUID, Status],
+    ) -> None:
+        steps = []
+        for schedule, now in watching:
+            ended = {
+                action_id: status
+                for action_id, status in statuses.items()
+                if schedule_ids.get(action_id) == schedule.id and status in _CONCLUDED
+            }
+            if ended:
+                steps += self._steps_at_end(connection, schedule, now, ended)
+        self._advance(connection, steps)
+
+    def _steps_at_end(
+        self, connection: Connection, schedule: Schedule, now: datetime, ended: Mapping[UUID, Status]
+    ) -> list[store.Step]:
+        failures = schedule.consecutive_failures
+        for status in ended.values():
+            failures = failures + 1 if status is Status.FAILED else 0 if status is Status.COMPLETED else failures
+        step = store.Step(schedule_id=schedule.id, failures=failures, keeps_pointer=True)
+        if schedule.status != "active":
+            return [step]
+        pointed = ended.get(schedule.next_action_id) if schedule.next_action_id else None
+        if pointed is not None:
+            step = replace(step, keeps_pointer=False, **self._counted(schedule, pointed))
+        if schedule.pause_after_failures is not None and failures >= schedule.pause_after_failures:
+            store.drop_planned(connection, schedule.id)
+            note = f"paused after {failures} final failures in a row"
+            log.warning("schedule.paused id=%s action_type=%s failures=%d", schedule.id, schedule.action_type, failures)
+            return [replace(step, keeps_pointer=False, status="paused", note=note)]
+        if pointed is None:
+            return [step]
+        if schedule.remaining is not None and schedule.remaining <= step.executed:
+            return [replace(step, status="ended", note="all its executions have been started")]
+        return [self._planned(step, schedule, now, after=schedule.next_occurrence_at)]
+
+    @staticmethod
+    def _counted(schedule: Schedule, status: Status) -> dict[str, Any]:
+        """Return what the end of the planned occurrence itself counts: of a fixed schedule nobody had started it."""
+        has_run = schedule.recurrence_type == "rolling" and status in {Status.COMPLETED, Status.FAILED}
+        return {
+            "executed": int(has_run),
+            "skipped": int(not has_run),
+            "last_action_id": schedule.next_action_id,
+            "last_occurrence_at": schedule.next_occurrence_at,
+        }
+
+    # -- mending -------------------------------------------------------------------------------------------------------
+
+    def sweep(self, connection: Connection, *, every_seconds: float = SWEEP_SECONDS) -> int:
+        """Plan an occurrence for every live schedule that has none; return how many were mended.
+
+        Nothing is done when another sweep ran within `every_seconds`.
+        """
+        if not store.is_due_for_a_sweep(connection, every_seconds=every_seconds):
+            return 0
+        mended = 0
+        while True:
+            with connection.transaction():
+                broken = store.broken(connection, limit=_BITE)
+                steps = [self._mended(schedule, now) for schedule, now in broken]
+                self._advance(connection, steps)
+            for schedule, _ in broken:
+                log.warning("schedule.mended id=%s action_type=%s", schedule.id, schedule.action_type)
+            mended += len(broken)
+            if len(broken) < _BITE:
+                return mended
+
+    def _mended(self, schedule: Schedule, now: datetime) -> store.Step:
+        after = schedule.next_occurrence_at or schedule.last_occurrence_at
+        return self._planned(store.Step(schedule_id=schedule.id), schedule, now, after=after)
+
+    # -- planning ------------------------------------------------------------------------------------------------------
+
+    def plan(self, connection: Connection, schedule: Schedule, now: datetime, *, is_explicit: bool = False) -> None:
+        """Plan an occurrence of a schedule that has none planned; without one to come, it has ended.
+
+        Args:
+            connection: In the transaction that locked the schedule.
+            schedule: As it stands in the table.
+            now: The database's.
+            is_explicit: Its start was named in this very call: it may be a moment ago.
+        """
+        found = self._tried(
+            store.Step(schedule_id=schedule.id),
+            schedule,
+            now,
+            lambda rule: series.Next(_first(schedule, rule, now, is_explicit=is_explicit)),
+        )
+        self._advance(connection, [found])
+
+    def _planned(
+        self, step: store.Step, schedule: Schedule, now: datetime, *, after: datetime | None = None
+    ) -> store.Step:
+        """Return the step with the next occurrence: counted from now if it is rolling, else as its policies have it."""
+        if schedule.recurrence_type == "rolling" or after is None:
+            return self._tried(step, schedule, now, lambda rule: series.Next(_first(schedule, rule, now)))
+        return self._tried(step, schedule, now, lambda rule: series.following(schedule, rule, after=after, now=now))
+
+    def _tried(
+        self, step: store.Step, schedule: Schedule, now: datetime, find: Callable[[Recurrence], series.Next]
+    ) -> store.Step:
+        """Return the step with what `find` found; a rule that cannot be followed pauses its schedule, and no other."""
+        # Its first run is at its start; from then on the interval counts from the end of the run before.
+        has_begun = schedule.recurrence_type == "rolling" and step.last_occurrence_at is not None
+        is_counted_from_now = has_begun and schedule.kind == "interval"
+        try:
+            found = find(self.rule_of(schedule, anchor=now if is_counted_from_now else None))
+        except ScheduledActionsError as error:
+            log.warning("schedule.broken id=%s action_type=%s error=%s", schedule.id, schedule.action_type, error)
+            return replace(step, status="paused", note=f"the next occurrence could not be found: {error}")
+        if found.at is None:
+            return replace(step, missed=found.missed, status="ended", note="its rule names no further occurrence")
+        return replace(
+            step,
+            missed=found.missed,
+            occurrence_at=found.at,
+            scheduled_at=self._put_off(schedule, found.at),
+            previous_at=step.last_occurrence_at or schedule.last_occurrence_at,
+        )
+
+    @staticmethod
+    def _put_off(schedule: Schedule, at: datetime) -> datetime:
+        if not schedule.jitter_seconds:
+            return at
+        from scheduled_actions.recurrence import jittered  # noqa: PLC0415 - a cold tick does without
+
+        return jittered(at, key=str(schedule.id), seconds=schedule.jitter_seconds)
+
+    def _advance(self, connection: Connection, steps: Sequence[store.Step]) -> None:
+        """Write steps; where the wanted occurrence had been created before, plan the one after it."""
+        wanted = {step.schedule_id: step for step in steps}
+        for _ in range(_COLLISIONS_MOST):
+            if not wanted:
+                return
+            collided = store.advance(connection, list(wanted.values()))
+            found = {one.schedule.id: one for one in store.lock(connection, collided)} if collided else {}
+            wanted = {
+                schedule_id: self._planned_after(found[schedule_id], wanted[schedule_id]) for schedule_id in collided
+            }
+
+    def _planned_after(self, found: store.Found, collided: store.Step) -> store.Step:
+        after = collided.occurrence_at
+        return self._tried(
+            store.Step(schedule_id=collided.schedule_id),
+            found.schedule,
+            found.now,
+            lambda rule: series.Next(None if after is None else series.instant(rule.next_after(after))),
+        )
+
+    def next_of(self, schedule_id: UUID, after: datetime) -> datetime | None:
+        """Return the rule's next instant after an occurrence, for a handler that asks; None when there is none."""
+        with self._database.connection() as connection:
+            found = store.get(connection, schedule_id=schedule_id)
+        return None if found is None else series.instant(self.rule_of(found.schedule).next_after(after))
+
+
+def _first(schedule: Schedule, rule: Recurrence, now: datetime, *, is_explicit: bool = False) -> datetime | None:
+    return series.first(rule, anchor=schedule.anchor_at, is_explicit=is_explicit, now=now)

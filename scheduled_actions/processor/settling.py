@@ -1,0 +1,126 @@
+"""Writing what came of a tick's attempts, each outcome counted and told once."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from scheduled_actions import settlement
+from scheduled_actions.action import Status
+from scheduled_actions.processor.attempt import Attempt, Attempts, Ended, describe
+from scheduled_actions.store import claims
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from scheduled_actions.processor.line import Line
+    from scheduled_actions.processor.process import Process
+    from scheduled_actions.processor.report import Report
+
+log = logging.getLogger("scheduled_actions")
+
+#: Refusals of a moment: the same outcome can be written a little later.
+_PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+
+
+@dataclass(slots=True)
+class Written:
+    """What was written, and what it means for the tick."""
+
+    #: Whether what was announced may start.
+    is_announced: bool
+    #: Outcomes that somebody's open transaction kept from being written; they wait.
+    kept_back: list[tuple[Attempt, Ended]] = field(default_factory=list)
+    #: Whether something due may have appeared: a group is free, a follow-up is there, an action is due again.
+    may_have_freed_more: bool = False
+
+
+class Settling:
+    """Writes the outcomes of one tick."""
+
+    def __init__(self, process: Process, line: Line, row: claims.TickRow, attempts: Attempts, report: Report) -> None:
+        self._occurrences = process.occurrences
+        self._pace = process.pace
+        self._line = line
+        self._row = row
+        self._attempts = attempts
+        self._report = report
+
+    def settle(self, ended: list[tuple[Attempt, Ended]], *, running: list[UUID]) -> Written:
+        """Write what has ended and announce what is in flight from now on, in one statement where that is possible."""
+        outcomes = [self._attempts.settle_as(attempt, one) for attempt, one in ended if not one.is_settled]
+        kept_back: list[tuple[Attempt, Ended]] = []
+        try:
+            settled: claims.Settled = self._line.do(
+                lambda connection: self._occurrences.settle(connection, self._row, outcomes, running=running)
+            )
+        except psycopg.Error as error:
+            if not outcomes:
+                raise
+            settled, kept_back = self._settle_one_by_one(ended, running, error)
+        written = Written(settled.announced, kept_back)
+        for attempt, one in ended:
+            if (attempt, one) in kept_back:
+                continue
+            decided = self._attempts.settle_as(attempt, one) if one.is_settled else None
+            status = decided.settlement.status if decided else settled.statuses.get(attempt.claimed.id)
+            self._count(attempt, one, status)
+            is_due_again = status is Status.PENDING and not isinstance(one.outcome, settlement.Unstarted)
+            may_free_another = bool(attempt.claimed.lock_group or attempt.claimed.schedule_id)
+            written.may_have_freed_more |= may_free_another or bool(one.follow_ups) or is_due_again
+        return written
+
+    def _settle_one_by_one(
+        self, ended: list[tuple[Attempt, Ended]], running: list[UUID], error: psycopg.Error
+    ) -> tuple[claims.Settled, list[tuple[Attempt, Ended]]]:
+        """Settle each on its own: what the database refuses of one outcome, or keeps locked, harms no other."""
+        log.warning("tick.group_refused tick_id=%s error=%s", self._row.id, describe(error))
+        statuses: dict[UUID, Status] = {}
+        kept_back: list[tuple[Attempt, Ended]] = []
+        for attempt, one in ended:
+            if one.is_settled:
+                continue
+            try:
+                settled = self._settle_one(attempt, one)
+            except _PASSING:
+                kept_back.append((attempt, one))
+            except psycopg.Error as refusal:
+                reason = f"the outcome cannot be stored: {describe(refusal)}"
+                statuses.update(self._settle_one(attempt, Ended(settlement.Failed(reason, is_final=True))))
+            else:
+                statuses.update(settled)
+        announced = self._line.do(
+            lambda connection: claims.settle(connection, self._row, [], running=running)
+        ).announced
+        return claims.Settled(statuses, announced), kept_back
+
+    def _settle_one(self, attempt: Attempt, ended: Ended) -> dict[UUID, Status]:
+        outcome = self._attempts.settle_as(attempt, ended)
+        return self._line.do(
+            lambda connection: self._occurrences.settle(connection, self._row, [outcome], running=None)
+        ).statuses
+
+    def _count(self, attempt: Attempt, ended: Ended, status: Status | None) -> None:
+        """Count and log a settlement; without a status its claim had been lost, and nothing was written."""
+        claimed, outcome, job = attempt.claimed, ended.outcome, attempt.job
+        if job.started is not None and job.ended is not None:
+            self._pace.record(claimed.action_type, job.ended - job.started)
+        name = type(outcome).__name__.lower()
+        if status is None:
+            # After a lost connection the first try may have written it: then nothing is stale.
+            if not self._line.was_repeated:
+                log.warning("action.stale id=%s action_type=%s outcome=%s", claimed.id, claimed.action_type, name)
+            return
+        if isinstance(outcome, settlement.Unstarted):
+            return
+        self._report.count(claimed, outcome, status)
+        level = logging.WARNING if isinstance(outcome, settlement.Failed | settlement.TimedOut) else logging.INFO
+        if log.isEnabledFor(level):
+            took = 0.0 if job.started is None or job.ended is None else (job.ended - job.started) * 1000
+            log.log(
+                level, "action.settled id=%s action_type=%s attempt=%d outcome=%s status=%s duration_ms=%.1f",
+                claimed.id, claimed.action_type, claimed.attempts + 1, name, status, took,
+            )  # fmt: skip

@@ -1,0 +1,191 @@
+"""From a rule's text to its occurrences."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from scheduled_actions import arguments
+from scheduled_actions.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
+from scheduled_actions.recurrence.custom import NO_FUNCTIONS, Functions
+from scheduled_actions.recurrence.kinds import parse_rule
+from scheduled_actions.recurrence.model import HORIZON_YEARS
+from scheduled_actions.recurrence.phrases import time_text
+from scheduled_actions.recurrence.skipping import SkippingRule
+from scheduled_actions.recurrence.skips import Skips
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from zoneinfo import ZoneInfo
+
+    from scheduled_actions.recurrence.model import Kind, Occurrence, Rule
+
+_ONE_MICROSECOND = timedelta(microseconds=1)
+#: The calendar's first and last years are left for offsets to reach into.
+_FIRST_YEAR, _LAST_YEAR = 2, 9998
+#: Compiled recurrences kept, and answers of each: a hundred thousand schedules share few rules, and are due together.
+_KEPT = 4096
+_ANSWERS_KEPT = 256
+_HORIZON = timedelta(days=HORIZON_YEARS * 365)
+_NO_SKIPS = Skips()
+
+
+def compile_recurrence(
+    text: str,
+    *,
+    timezone: str = "UTC",
+    anchor: datetime,
+    skips: Skips | None = None,
+    until: datetime | None = None,
+    functions: Functions = NO_FUNCTIONS,
+) -> Recurrence:
+    """Return the recurrence that a rule describes, known to occur at least once.
+
+    Args:
+        text: An interval, a cron expression, an RRULE, a business day of a period, or `custom:` and a name.
+        timezone: IANA name of the zone whose wall clock it follows.
+        anchor: Aware: where intervals count from, and the first instant that may be an occurrence.
+        skips: What is left out or moved.
+        until: Aware: the last instant that may be an occurrence.
+        functions: Those of the project that the rule and its skips may name.
+
+    Raises:
+        InvalidArgument: An argument cannot be what it is.
+        RecurrenceInvalid: The text is no rule, or its occurrences end before the anchor.
+        NeverOccurs: Nothing occurs within thirty years.
+    """
+    if not isinstance(text, str):
+        raise InvalidArgument("recurrence", text, "a text")
+    if not isinstance(timezone, str):
+        raise InvalidArgument("timezone", timezone, 'an IANA time zone, such as "Europe/Berlin"')
+    return _compiled(
+        text.strip(),
+        timezone,
+        _instant("anchor", anchor),
+        _NO_SKIPS if skips is None else Skips.parse(skips),
+        None if until is None else _instant("until", until),
+        functions,
+    )
+
+
+class Recurrence:
+    """A compiled recurrence: pure, and safe to share between threads. Made by `compile_recurrence`."""
+
+    def __init__(
+        self, text: str, rule: Rule, *, anchor: datetime, skips: Skips, until: datetime | None, functions: Functions
+    ) -> None:
+        #: As typed, without space around it.
+        self.text = text
+        self.kind: Kind = rule.kind
+        self.zone: ZoneInfo = rule.zone
+        self._rule = rule
+        self._skips = skips
+        self._earliest = anchor - _ONE_MICROSECOND
+        self._until = until
+        self._skipping: SkippingRule | None = None
+        if not skips.is_empty:
+            self._skipping = SkippingRule(rule, skips, functions, anchor=anchor, text=text)
+        self._source = self._skipping or rule
+        self._answer = lru_cache(maxsize=_ANSWERS_KEPT)(self._first_after)
+
+    def __repr__(self) -> str:
+        return f"<Recurrence {self.text!r} in {self.zone.key}>"
+
+    @cached_property
+    def description(self) -> str:
+        """All of it in words: "Every day at 09:00 in Europe/Berlin, except weekends, until 2027-03-31 00:00"."""
+        said = f"{self._rule.description} in {self.zone.key}"
+        if self._skipping is not None:
+            said += f", {self._skips.description}"
+        if self._until is not None:
+            until = self._until.astimezone(self.zone)
+            said += f", until {until.date()} {time_text(until)}"
+        return said
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What people often get wrong with a rule like this one."""
+        return tuple(self._rule.warnings)
+
+    def next_after(self, moment: datetime) -> Occurrence | None:
+        """Return the first occurrence strictly after `moment`.
+
+        Args:
+            moment: Aware, in any zone.
+
+        Returns:
+            In UTC, never a local time that does not exist; None once the recurrence has ended.
+
+        Raises:
+            NeverOccurs: Nothing more within thirty years.
+            RecurrenceInvalid: A function of the project failed, or answered what it must not.
+        """
+        return self._answer(_aware("moment", moment).astimezone(UTC))
+
+    def between(self, start: datetime, end: datetime, *, limit: int) -> list[Occurrence]:
+        """Return the occurrences after `start` and up to `end`, the first `limit` of them.
+
+        Raises:
+            NeverOccurs, RecurrenceInvalid: As `next_after`.
+        """
+        found: list[Occurrence] = []
+        end = _aware("end", end)
+        occurrence = self.next_after(start) if limit > 0 else None
+        while occurrence is not None and occurrence.at <= end:
+            found.append(occurrence)
+            occurrence = self.next_after(occurrence.at) if len(found) < limit else None
+        return found
+
+    def next_without_until(self, moment: datetime) -> Occurrence | None:
+        """Return the first occurrence strictly after `moment`, an instant in UTC, were there no `until`."""
+        return self._source.next_after(max(moment, self._earliest))
+
+    def left_out(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
+        """Yield what the skips drop between two instants, and why: "is skipped (weekend)"."""
+        if self._skipping is not None and self._skips.then == "drop":
+            yield from self._skipping.left_out(max(start, self._earliest), end)
+
+    def _first_after(self, moment: datetime) -> Occurrence | None:
+        after = max(moment, self._earliest)
+        if self._until is None:
+            return self._source.next_after(after)
+        if after >= self._until:
+            return None
+        try:
+            found = self._source.next_after(after)
+        except NeverOccurs:
+            if self._until - after > _HORIZON:
+                raise
+            # Nothing within thirty years is nothing before it ends.
+            return None
+        return None if found is None or found.at > self._until else found
+
+
+@lru_cache(maxsize=_KEPT)
+def _compiled(  # noqa: PLR0917 - lru_cache takes them all the same, and a key of keywords costs more
+    text: str, timezone: str, anchor: datetime, skips: Skips, until: datetime | None, functions: Functions
+) -> Recurrence:
+    zone = arguments.check_timezone(timezone)
+    rule = parse_rule(text, zone=zone, anchor=anchor, skips=skips, functions=functions)
+    made = Recurrence(text, rule, anchor=anchor, skips=skips, until=until, functions=functions)
+    first = made.next_without_until(anchor - _ONE_MICROSECOND)
+    if first is None:
+        raise RecurrenceInvalid(text, f"has ended: nothing occurs from its start at {anchor.isoformat()} on")
+    if until is not None and first.at > until:
+        problem = f"ends at {until.isoformat()}, before its first occurrence at {first.at.isoformat()}"
+        raise RecurrenceInvalid(text, problem)
+    return made
+
+
+def _instant(name: str, moment: datetime) -> datetime:
+    moment = _aware(name, moment)
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        raise InvalidArgument(name, moment, f"an instant between the years {_FIRST_YEAR} and {_LAST_YEAR}")
+    return moment.astimezone(UTC)
+
+
+def _aware(name: str, moment: datetime) -> datetime:
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise InvalidArgument(name, moment, "an aware datetime: give it a tzinfo")
+    return moment

@@ -1,0 +1,144 @@
+"""What becomes of an occurrence that is claimed, and which one comes next: the policies of a schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, assert_never
+
+if TYPE_CHECKING:
+    from scheduled_actions.recurrence.model import Occurrence
+    from scheduled_actions.schedule import Schedule
+
+#: How much the pings of a minute cron may come apart before an occurrence counts as missed.
+PING_JITTER = timedelta(seconds=10)
+#: An occurrence before a schedule's creation never was, save one that an explicit start names and a call took time for.
+START_TOLERANCE = timedelta(seconds=60)
+#: Missed occurrences of one outage counted where none of them is run.
+_COUNTED_MOST = 100
+#: Missed occurrences listed at once to find those to catch up on.
+_LISTED_MOST = 10_000
+
+#: `wait`: not now, and nothing has changed.
+Verdict: TypeAlias = Literal["run", "skip", "wait"]
+
+
+class Instants(Protocol):
+    """The instants of a recurrence."""
+
+    def next_after(self, moment: datetime) -> Occurrence | None:
+        """Return the first occurrence strictly after `moment`; None once it has ended."""
+
+    def between(self, start: datetime, end: datetime, *, limit: int) -> list[Occurrence]:
+        """Return the occurrences after `start` and up to `end`, the first `limit` of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Which occurrence is planned."""
+
+    #: None: no more; the series has ended.
+    at: datetime | None
+    #: Occurrences that were missed and are dropped.
+    missed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What becomes of a claimed occurrence."""
+
+    verdict: Verdict
+    #: Why it is skipped.
+    reason: str | None = None
+
+
+def first(rule: Instants, *, anchor: datetime, is_explicit: bool, now: datetime) -> datetime | None:
+    """Return the first occurrence that a schedule plans when it has none: neither before its start nor before now.
+
+    Args:
+        rule: Its instants.
+        anchor: Its start.
+        is_explicit: The start was named in this very call: it may be a moment ago.
+        now: The database's.
+    """
+    since = now - START_TOLERANCE if is_explicit else now
+    return instant(rule.next_after(max(anchor - timedelta(microseconds=1), since)))
+
+
+def instant(occurrence: Occurrence | None) -> datetime | None:
+    """Return when an occurrence is; None for none."""
+    return None if occurrence is None else occurrence.at
+
+
+def judge(
+    schedule: Schedule, *, due_at: datetime, now: datetime, running_since: datetime | None, has_unhandled: bool
+) -> Judgement:
+    """Decide whether the claimed, never started occurrence of a schedule runs.
+
+    Args:
+        schedule: Whose.
+        due_at: When the occurrence came due: its instant and its jitter, or what a person made of it.
+        now: Of the claim.
+        running_since: The claim of the earliest other occurrence that is at work; None when none is.
+        has_unhandled: Whether an earlier occurrence waits for a build that has its handler.
+    """
+    late = now - due_at
+    if has_unhandled:
+        return Judgement("skip", "no handler of its type is in this build, and an occurrence before it waits for one")
+    if schedule.misfire == "skip" and late > timedelta(seconds=schedule.misfire_grace_seconds):
+        return Judgement("skip", f"missed: found {_in_words(late)} late")
+    if running_since is None or schedule.overlap != "skip" or schedule.recurrence_type == "rolling":
+        return Judgement("run")
+    if running_since < due_at:
+        return Judgement(
+            "skip", f"overlap: an occurrence before it was at work since {running_since:%Y-%m-%d %H:%M:%S}Z"
+        )
+    # A retry that began in this moment, or the one before of a catch-up: this one comes after it.
+    return Judgement("wait")
+
+
+def following(schedule: Schedule, rule: Instants, *, after: datetime, now: datetime) -> Next:
+    """Return the occurrence of a fixed schedule that follows the one at `after`, as the misfire policy has it.
+
+    Args:
+        schedule: Whose policies decide.
+        rule: Its instants.
+        after: The rule's own instant of the occurrence before.
+        now: Occurrences before it were missed.
+    """
+    found = rule.next_after(after)
+    if found is None or found.at > now - PING_JITTER:
+        return Next(instant(found))
+    match schedule.misfire:
+        case "skip" if found.at >= now - timedelta(seconds=schedule.misfire_grace_seconds):
+            return Next(found.at)
+        case "fire_once" | "skip":
+            return _after_all(rule, now, missed=len(rule.between(after, now, limit=_COUNTED_MOST)))
+        case "catch_up":
+            return _to_catch_up(schedule, rule, after=after, now=now)
+        case _:
+            assert_never(schedule.misfire)
+
+
+def _to_catch_up(schedule: Schedule, rule: Instants, *, after: datetime, now: datetime) -> Next:
+    """Return the first of the latest missed occurrences that are neither too many nor too old."""
+    since = now - timedelta(seconds=schedule.catch_up_seconds)
+    too_old = len(rule.between(after, since, limit=_LISTED_MOST)) if since > after else 0
+    recent = rule.between(max(after, since), now, limit=_LISTED_MOST)
+    too_many = max(0, len(recent) - schedule.catch_up_limit)
+    if too_many == len(recent):
+        return _after_all(rule, now, missed=too_old + too_many)
+    return Next(recent[too_many].at, too_old + too_many)
+
+
+def _after_all(rule: Instants, now: datetime, *, missed: int) -> Next:
+    return Next(instant(rule.next_after(now)), missed)
+
+
+def _in_words(late: timedelta) -> str:
+    seconds = int(late.total_seconds())
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return f"{seconds} seconds"

@@ -1,0 +1,200 @@
+"""A rule with its skips: which occurrences are left out, and where the others move.
+
+What a rule gives are candidates. Each candidate stays, is left out, or moves; the occurrences are the instants where
+candidates land, each once, in order. A candidate after a moment may move to before it, one before it to after it, and
+two may change their order. So a search looks at every candidate that could land between the moment and the best
+landing so far, and at no other.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from scheduled_actions.errors import NeverOccurs
+from scheduled_actions.recurrence.causes import BEFORE_WINDOW, MOVES_MOST, Causes
+from scheduled_actions.recurrence.model import CANDIDATES_MOST, HORIZON_YEARS, Occurrence
+from scheduled_actions.recurrence.phrases import day_text, shortened, time_text
+from scheduled_actions.recurrence.zones import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduled_actions.recurrence.causes import Cause
+    from scheduled_actions.recurrence.custom import Functions
+    from scheduled_actions.recurrence.model import Rule
+    from scheduled_actions.recurrence.skips import Skips
+
+_ONE_DAY = timedelta(days=1)
+_ONE_MICROSECOND = timedelta(microseconds=1)
+_HORIZON = timedelta(days=HORIZON_YEARS * 366)
+#: No occurrence moves further; nor past more than so many candidates of its own rule, as dense as its first week is.
+_FURTHEST = timedelta(days=366)
+_PASSED_MOST = 500
+_FIRST_WEEK = timedelta(days=7)
+
+
+class SkippingRule:
+    """The occurrences of a rule whose candidates are skipped; pure, and safe to share between threads.
+
+    Args:
+        rule: Gives the candidates.
+        skips: What is skipped, and what becomes of it.
+        functions: Has the one that `skips` may name.
+        anchor: Aware: how dense the rule is, is measured from there.
+        text: The rule as typed, for errors.
+
+    Raises:
+        RecurrenceInvalid: The function is not registered.
+    """
+
+    def __init__(self, rule: Rule, skips: Skips, functions: Functions, *, anchor: datetime, text: str) -> None:
+        self._rule = rule
+        self._skips = skips
+        self._zone = rule.zone
+        self._anchor = anchor
+        self._text = text
+        self._causes = Causes(skips, rule.zone, functions, text=text)
+        self._direction = -_ONE_DAY if skips.then == "preceding" else _ONE_DAY
+
+    def next_after(self, moment: datetime) -> Occurrence | None:
+        """Return the first occurrence strictly after `moment`, aware; None once the rule has ended.
+
+        Raises:
+            NeverOccurs: Everything is skipped for thirty years, or for a hundred thousand candidates and moves.
+            RecurrenceInvalid: A function failed.
+        """
+        try:
+            return self._first_kept(moment) if self._skips.then == "drop" else self._first_landed(moment)
+        except OverflowError:
+            return None  # The calendar ends.
+
+    def left_out(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
+        """Yield the candidates after `start` and before `end` that are skipped, and why."""
+        candidate = self._rule.next_after(start)
+        while candidate is not None and candidate.at < end:
+            cause = self._causes.of(candidate.at)
+            if cause is not None:
+                yield candidate.at, cause.reason
+            candidate = self._rule.next_after(candidate.at)
+
+    def _first_kept(self, moment: datetime) -> Occurrence | None:
+        horizon, cursor = moment + _HORIZON, moment
+        for _ in range(CANDIDATES_MOST):
+            candidate = self._rule.next_after(cursor)
+            if candidate is None:
+                return None
+            cause = self._causes.of(candidate.at)
+            if cause is None:
+                return candidate
+            _, end = self._causes.stretch(candidate.at, cause)
+            cursor = max(candidate.at, end - _ONE_MICROSECOND)
+            if cursor > horizon:
+                break
+        raise self._never()
+
+    def _first_landed(self, moment: datetime) -> Occurrence | None:
+        """Return the first landing after `moment`, with the remarks of all candidates that land there."""
+        is_forward = self._direction > timedelta(0)
+        horizon = moment + _HORIZON
+        cursor = self._causes.earliest_before(moment, self._furthest) - _ONE_MICROSECOND if is_forward else moment
+        best: Occurrence | None = None
+        candidate: Occurrence | None = None
+        last = horizon
+        asked = 0
+        while asked < CANDIDATES_MOST:
+            candidate = self._candidate_after(cursor, is_needed=best is None)
+            if candidate is None or candidate.at > last:
+                break
+            cursor = candidate.at
+            landed, moves = self._landed(candidate)
+            asked += 1 + moves
+            if landed is None:
+                cursor = self._past(candidate.at)
+            elif landed.at > moment and (best is None or landed.at < best.at):
+                best = landed
+                last = best.at if is_forward else self._causes.latest_after(best.at, self._furthest)
+            elif best is not None and landed.at == best.at:
+                best = Occurrence(best.at, best.remarks + landed.remarks)
+        if best is not None:
+            return Occurrence(best.at, shortened(best.remarks))
+        if candidate is None:
+            return None
+        raise self._never()
+
+    def _candidate_after(self, cursor: datetime, *, is_needed: bool) -> Occurrence | None:
+        try:
+            return self._rule.next_after(cursor)
+        except NeverOccurs:
+            if is_needed:
+                raise
+            return None
+
+    def _landed(self, candidate: Occurrence) -> tuple[Occurrence | None, int]:
+        """Return where a candidate lands, None where there is no place near enough; and after how many moves."""
+        first = cause = self._causes.of(candidate.at)
+        if first is None or cause is None:
+            return candidate, 0
+        wall = self._named(candidate)
+        for moves in range(1, MOVES_MOST + 1):
+            remark = None
+            if cause.window is not None:
+                at = cause.window.end if self._direction > timedelta(0) else cause.window.start - BEFORE_WINDOW
+                wall = self._shown(at)
+            else:
+                day = self._causes.business_day_from(wall.date(), self._direction)
+                if day is None:
+                    return None, moves
+                wall = datetime.combine(day, wall.time())
+                at, remark = resolve(wall, self._zone)
+            if abs(at - candidate.at) > self._furthest:
+                return None, moves
+            cause = self._causes.of(at)
+            if cause is None:
+                return Occurrence(at, (self._told(candidate.at, first, at), *([remark] if remark else []))), moves
+        return None, MOVES_MOST
+
+    def _named(self, candidate: Occurrence) -> datetime:
+        """Return the wall time that the rule names for a candidate: not the later one it has where clocks skip that."""
+        shown = self._shown(candidate.at)
+        if candidate.remarks:
+            named = shown - (shown - self._shown(candidate.at - _ONE_DAY) - _ONE_DAY)
+            if named < shown and resolve(named, self._zone).at == candidate.at:
+                return named
+        return shown
+
+    def _told(self, at: datetime, cause: Cause, to: datetime) -> str:
+        shown, moved = self._shown(at), self._shown(to)
+        when = f" {time_text(shown)}" if not cause.is_day else ""
+        then = f" {time_text(moved)}" if when or moved.time() != shown.time() else ""
+        return f"{day_text(shown.date())}{when} {cause.reason}: moved to {day_text(moved.date())}{then}"
+
+    def _past(self, at: datetime) -> datetime:
+        """Return the instant after which the next candidate is that is not too far from a place, too, for certain."""
+        cause = self._causes.of(at)
+        if cause is None:
+            return at
+        start, end = self._causes.stretch(at, cause)
+        if self._direction > timedelta(0):
+            return max(at, end - self._furthest - _ONE_MICROSECOND)
+        return end - _ONE_MICROSECOND if at - start > self._furthest else at
+
+    def _shown(self, at: datetime) -> datetime:
+        return at.astimezone(self._zone).replace(tzinfo=None, fold=0)
+
+    @cached_property
+    def _furthest(self) -> timedelta:
+        """How far an occurrence may move: a dense rule's not as far, for each search goes as far back."""
+        first = last = self._candidate_after(self._anchor - _ONE_MICROSECOND, is_needed=False)
+        count = 0
+        while first is not None and last is not None and last.at - first.at <= _FIRST_WEEK:
+            count += 1
+            if count == _PASSED_MOST:
+                return last.at - first.at
+            last = self._candidate_after(last.at, is_needed=False)
+        return min(_FURTHEST, _FIRST_WEEK * _PASSED_MOST / max(count, 1))
+
+    def _never(self) -> NeverOccurs:
+        looked = f"within {HORIZON_YEARS} years or {CANDIDATES_MOST:,} occurrences"
+        return NeverOccurs(self._text, f"all that it names {looked} is skipped ({self._skips.skipped})")

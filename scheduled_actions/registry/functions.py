@@ -1,0 +1,66 @@
+"""The functions of a project that recurrences call, imported when they are first called."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions.errors import HandlerBroken
+from scheduled_actions.occurrence_functions import DECLARED_ATTRIBUTE, DeclaredFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from scheduled_actions.recurrence.custom import Functions
+    from scheduled_actions.registry.loading import Loader
+
+
+class OccurrenceFunctions:
+    """The functions under `@next_occurrence` and `@skip_occurrence`. Safe to use from many threads.
+
+    Args:
+        loader: Imports them.
+        references: Where each is, by key: `{"next:payday": "handlers.calendar:payday"}`.
+    """
+
+    def __init__(self, loader: Loader, references: Mapping[str, str]) -> None:
+        self._loader = loader
+        self._references = dict(references)
+        self._loaded: dict[str, Callable[[datetime], Any]] = {}
+        #: Those that need no import.
+        self.given: Mapping[str, Callable[..., Any]] = {}
+
+    def functions(self) -> Functions:
+        """Return them by name; nothing is imported before one is called."""
+        from scheduled_actions.recurrence.custom import Functions  # noqa: PLC0415 - most projects have none
+
+        return Functions(next=self._of_kind("next"), skip=self._of_kind("skip"))
+
+    def _of_kind(self, wanted: str) -> dict[str, Callable[[datetime], Any]]:
+        parts = ((key, *key.split(":")) for key in self._references)
+        return {name: partial(self._call, key) for key, kind, name in parts if kind == wanted}
+
+    def _call(self, key: str, moment: datetime) -> Any:  # noqa: ANN401 - what the function answers is judged by the rule
+        function = self._loaded.get(key)
+        if function is None:
+            reference = self._references[key]
+            made_ready = partial(_made_ready, key=key, reference=reference)
+            given = self.given.get(key)
+            function = self._loader.load(key, reference, made_ready, loaded=self._loaded, given=given)
+        return function(moment)
+
+
+def _made_ready(function: Callable[..., Any] | None, *, key: str, reference: str) -> Callable[[datetime], Any]:
+    declared = getattr(function, DECLARED_ATTRIBUTE, None)
+    build = "run `python registry_build.py`"
+    if function is None:
+        raise HandlerBroken(key, reference, f"its module has no such function: {build}")
+    if not isinstance(declared, DeclaredFunction):
+        raise HandlerBroken(key, reference, f"it is not declared, or a decorator above that hides it: {build}")
+    if declared.key != key:
+        raise HandlerBroken(key, reference, f'it is declared as "{declared.key}": {build}')
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise HandlerBroken(key, reference, "calling it would run nothing: write def, and return instead of yield")
+    return function

@@ -1,0 +1,92 @@
+"""The schedule: the lasting definition of a recurring action, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+#: Whether occurrences come from the rule, or the next one is counted from the end of the last run.
+RecurrenceType: TypeAlias = Literal["fixed", "rolling"]
+#: What becomes of occurrences that no tick ran in time.
+Misfire: TypeAlias = Literal["fire_once", "skip", "catch_up"]
+#: What an occurrence does that comes due while the one before still runs.
+Overlap: TypeAlias = Literal["skip", "queue", "allow"]
+ScheduleStatus: TypeAlias = Literal["active", "paused", "ended"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """One row of `scheduled_action_schedules`. All instants are aware and in UTC."""
+
+    #: UUID version 7: ordered by creation.
+    id: UUID
+    #: Names it within its team, for upserts; None for one that is known by its id alone.
+    name: str | None
+    action_type: str
+    #: The payload of every occurrence.
+    payload: Any
+    team_id: str | None
+    #: The rule as it was typed.
+    recurrence: str
+    #: interval, cron, rrule, business_day or custom.
+    kind: str
+    #: Whose wall clock the rule follows: an IANA name.
+    timezone: str
+    #: Where intervals count from, and the DTSTART of an RRULE that brings none.
+    anchor_at: datetime
+    recurrence_type: RecurrenceType
+    misfire: Misfire
+    #: How late an occurrence may be found and still be run by the policy `skip`.
+    misfire_grace_seconds: float
+    #: How many missed occurrences `catch_up` runs, the latest of them, and how old they may be.
+    catch_up_limit: int
+    catch_up_seconds: float
+    overlap: Overlap
+    #: What is left out: weekends, holidays, dates, windows; None leaves nothing out.
+    skip: Mapping[str, Any] | None
+    #: Each occurrence is put off by its own share of this many seconds, the same whenever it is asked.
+    jitter_seconds: float
+    #: No occurrence after it.
+    until: datetime | None
+    #: Executions still to come; None: no end.
+    remaining: int | None
+    #: Pause after as many final failures in a row; None: go on.
+    pause_after_failures: int | None
+    consecutive_failures: int
+    priority: int
+    max_attempts: int | None
+    retry: Any
+    lock_group: str | None
+    lock_group_blocks: bool
+    target_type: str | None
+    target_id: str | None
+    user_id: str | None
+    metadata: Mapping[str, Any] | None
+    status: ScheduleStatus
+    #: Why it is paused or has ended.
+    status_note: str | None
+    status_by: str | None
+    status_at: datetime | None
+    #: The planned occurrence; of a rolling schedule also the one at work.
+    next_action_id: UUID | None
+    next_occurrence_at: datetime | None
+    last_action_id: UUID | None
+    last_occurrence_at: datetime | None
+    #: Occurrences that were started.
+    executions: int
+    #: Occurrences that a person, the overlap policy or the misfire policy left out one by one.
+    skipped: int
+    #: Occurrences that passed while nothing ticked and were dropped; of one outage, `fire_once` and `skip` count 100.
+    missed: int
+    #: What was asked for, as it was: asking for the same again changes nothing.
+    definition: Mapping[str, Any]
+    #: Whether it is kept in step with a declaration in the code.
+    is_declared: bool
+    created_by: str | None
+    created_at: datetime
+    updated_at: datetime

@@ -1,0 +1,525 @@
+"""Schedules: made, read and changed; and those declared in the code, kept in step with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions import arguments, new_schedule
+from scheduled_actions.action import Scheduled, Status
+from scheduled_actions.errors import (
+    InvalidArgument,
+    NothingPlanned,
+    RecurrenceInvalid,
+    ScheduledActionsError,
+    ScheduleEnded,
+    UnknownSchedule,
+)
+from scheduled_actions.scheduler import borrowed_connection
+from scheduled_actions.store import schedules as store
+from scheduled_actions.store.connection import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+    from uuid import UUID
+
+    import psycopg
+
+    from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.registry import Registry
+    from scheduled_actions.schedule import Schedule
+    from scheduled_actions.store.connection import Connection, Database
+
+log = logging.getLogger("scheduled_actions")
+
+#: Occurrences that one backfill may create.
+BACKFILL_LIMIT = 1000
+#: Who pauses what the code has dropped, and resumes it when it is there again.
+SYNC = "scheduled-actions schedules sync"
+_SYNCED = "declared_schedules"
+
+
+class Schedules:
+    """Schedules of one project.
+
+    Args:
+        database: Where the tables are.
+        registry: Validates payloads; has what the code declares.
+        occurrences: Plans.
+    """
+
+    def __init__(self, database: Database, registry: Registry, occurrences: Occurrences) -> None:
+        self._database = database
+        self._registry = registry
+        self._occurrences = occurrences
+
+    def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:
+        return borrowed_connection(self._database, connection)
+
+    # -- making and changing -------------------------------------------------------------------------------------------
+
+    def schedule_recurring(
+        self,
+        action_type: str,
+        payload: Any,  # noqa: ANN401 - any model
+        recurrence: str,
+        *,
+        created_by: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+        **options: Any,  # noqa: ANN401 - checked by name
+    ) -> Schedule:
+        """Make a schedule, or bring the one of the same name (within its team) up to date; return it.
+
+        Asking again for the same changes nothing: neither its start nor what it has planned, nor a pause.
+
+        Raises:
+            RequestError: Unknown type, payload refused, a rule that is malformed or never occurs, or an argument out
+                of its range; nothing was changed.
+            DatabaseUnavailable: The database cannot be reached; nothing was changed.
+        """
+        definition = new_schedule.definition_of({**options, "recurrence": recurrence})
+        if "recurrence" not in definition:
+            raise InvalidArgument("recurrence", recurrence, 'a rule: "daily", "0 9 * * 1", an RRULE')
+        text = self._registry.resolve(action_type).payload.prepare(payload)
+        created_by = arguments.check_text("created_by", created_by)
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            return self._upsert(borrowed, action_type, text, definition, created_by=created_by, is_declared=False)
+
+    def _upsert(
+        self,
+        connection: Connection,
+        action_type: str,
+        payload: str,
+        definition: Mapping[str, Any],
+        *,
+        created_by: str | None,
+        is_declared: bool,
+    ) -> Schedule:
+        name, team_id = definition.get("name"), definition.get("team_id")
+        named = {**definition, "action_type": action_type, "payload": _fingerprint(payload)}
+        found = None if name is None else store.get(connection, name=name, name_team_id=team_id, locked=True)
+        if found is None:
+            now = store.now(connection)
+            anchor = _anchor(definition.get("scheduled_at"), now)
+            values = self._values(named, payload, anchor, is_declared=is_declared)
+            schedule_id = store.create(connection, {**values, "action_type": action_type, "created_by": created_by})
+            if schedule_id is not None:
+                return self._planned(connection, schedule_id, named, is_new_start=True)
+            found = store.get(connection, name=name, name_team_id=team_id, locked=True)
+        if found is None:
+            raise UnknownSchedule(name)
+        if found.schedule.definition == named and found.schedule.is_declared == is_declared:
+            return found.schedule
+        return self._changed(connection, found, named, payload, is_declared=is_declared)
+
+    def update(
+        self,
+        reference: UUID | str,
+        *,
+        payload: Any = None,  # noqa: ANN401 - any model
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+        **changes: Any,  # noqa: ANN401 - checked by name
+    ) -> Schedule:
+        """Change what is given of a schedule; None takes an argument back to its default. Return it as it is now.
+
+        A new rule, zone, start, skip or end plans the waiting occurrence anew, in the same transaction; anything else
+        changes it where it stands.
+
+        Args:
+            reference: Id or name.
+            payload: The whole new payload; validated like a new one.
+            team_id: Only within this team.
+            connection: Joins the caller's own transaction.
+            changes: The arguments of `schedule_recurring_action`.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+            RequestError: A new value cannot be; nothing was changed.
+        """
+        checked = new_schedule.definition_of(changes)
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            found = self._locked(borrowed, reference, team_id)
+            definition = {
+                name: value
+                for name, value in new_schedule.definition_in_force(found.schedule).items()
+                if name not in changes
+            } | checked
+            if "recurrence" not in definition:
+                raise InvalidArgument("recurrence", None, 'a rule: "daily", "0 9 * * 1", an RRULE')
+            text = None
+            if payload is not None:
+                text = self._registry.resolve(found.schedule.action_type).payload.prepare(payload)
+                definition["payload"] = _fingerprint(text)
+            return self._changed(borrowed, found, definition, text, is_declared=found.schedule.is_declared)
+
+    def _changed(
+        self,
+        connection: Connection,
+        found: store.Found,
+        definition: Mapping[str, Any],
+        payload: str | None,
+        *,
+        is_declared: bool,
+    ) -> Schedule:
+        """Write a new definition; plan anew what it changes."""
+        schedule, now = found
+        if definition.get("action_type", schedule.action_type) != schedule.action_type:
+            raise InvalidArgument(
+                "action_type",
+                definition["action_type"],
+                f'the type of schedule "{schedule.name}": {schedule.action_type}',
+            )
+        before = new_schedule.definition_in_force(schedule)
+        is_new_start = new_schedule.is_started_anew(before, definition)
+        anchor = _anchor(definition.get("scheduled_at"), now) if is_new_start else schedule.anchor_at
+        store.write(connection, schedule.id, self._values(definition, payload, anchor, is_declared=is_declared))
+        if schedule.status == "paused" or (
+            schedule.status == "active" and not new_schedule.is_reshaped(before, definition)
+        ):
+            return self._read(connection, schedule.id).schedule
+        if schedule.status == "ended":
+            store.advance(connection, [store.Step(schedule_id=schedule.id, status="active")])
+        store.drop_planned(connection, schedule.id)
+        return self._planned(connection, schedule.id, definition, is_new_start=is_new_start)
+
+    def _values(
+        self, definition: Mapping[str, Any], payload: str | None, anchor: datetime, *, is_declared: bool
+    ) -> dict[str, Any]:
+        """Return the columns; a rule that cannot be followed is refused here."""
+        values = new_schedule.values_of(definition)
+        until = values["until"]
+        rule = self._occurrences.rule(
+            definition["recurrence"],
+            timezone=values["timezone"],
+            anchor=anchor,
+            skip=definition.get("skip"),
+            until=None if until is None else datetime.fromisoformat(until),
+        )
+        return {
+            **values,
+            "payload": payload,
+            "kind": rule.kind,
+            "anchor_at": anchor,
+            "definition": json.dumps(definition, sort_keys=True),
+            "is_declared": is_declared,
+        }
+
+    def _planned(
+        self, connection: Connection, schedule_id: UUID, definition: Mapping[str, Any], *, is_new_start: bool
+    ) -> Schedule:
+        """Plan the first occurrence, unless one is at work whose end will; return the schedule with it."""
+        schedule, now = self._read(connection, schedule_id)
+        if schedule.next_action_id is None:
+            is_explicit = is_new_start and "scheduled_at" in definition
+            self._occurrences.plan(connection, schedule, now, is_explicit=is_explicit)
+        planned = self._read(connection, schedule_id).schedule
+        if planned.status == "ended":
+            raise RecurrenceInvalid(planned.recurrence, f"names no occurrence after {now:%Y-%m-%d %H:%M:%S}Z")
+        if planned.status == "paused":
+            raise RecurrenceInvalid(planned.recurrence, planned.status_note or "cannot be followed")
+        return planned
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def get(self, reference: UUID | str, *, team_id: str | None = None) -> Schedule:
+        """Return one schedule by id or name.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+        """
+        schedule_id, name = new_schedule.reference(reference)
+        with self._borrowed(None) as borrowed:
+            found = store.get(borrowed, schedule_id=schedule_id, name=name, name_team_id=team_id, team_id=team_id)
+        if found is None:
+            raise UnknownSchedule(reference)
+        return found.schedule
+
+    def find(
+        self,
+        *,
+        status: str | None = None,
+        action_type: str | None = None,
+        team_id: str | None = None,
+        cursor: UUID | str | None = None,
+        limit: int = 100,
+    ) -> list[Schedule]:
+        """Return the newest schedules that match every filter given; `cursor` is the last id of the page before.
+
+        Raises:
+            InvalidArgument: A filter cannot be.
+        """
+        if not 1 <= limit <= 100:  # noqa: PLR2004 - said in the message
+            raise InvalidArgument("limit", limit, "between 1 and 100")
+        if status not in {None, "active", "paused", "ended"}:
+            raise InvalidArgument("status", status, "one of active, paused, ended")
+        with self._borrowed(None) as borrowed:
+            return store.find(
+                borrowed,
+                status=status,
+                action_type=arguments.check_text("action_type", action_type),
+                team_id=arguments.check_text("team_id", team_id),
+                before=None if cursor is None else arguments.check_id(cursor),
+                limit=limit,
+            )
+
+    def upcoming(self, schedule: Schedule, *, count: int) -> list[datetime]:
+        """Return the next instants of a schedule: the planned one, and what its rule names after it."""
+        if schedule.next_occurrence_at is None:
+            return []
+        instants = [schedule.next_occurrence_at]
+        rule = self._occurrences.rule_of(schedule)
+        if schedule.recurrence_type == "rolling":
+            return instants
+        most = count if schedule.remaining is None else min(count, schedule.remaining)
+        while len(instants) < most and (found := rule.next_after(instants[-1])) is not None:
+            instants.append(found.at)
+        return instants
+
+    # -- operating -----------------------------------------------------------------------------------------------------
+
+    def pause(
+        self,
+        reference: UUID | str,
+        *,
+        note: str | None = None,
+        by: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Schedule:
+        """Plan no more until it is resumed: the waiting occurrence goes, one at work ends as it would. Return it.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+            ScheduleEnded: There is nothing to pause.
+        """
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule = self._locked(borrowed, reference, team_id).schedule
+            if schedule.status == "ended":
+                raise ScheduleEnded(reference, schedule.status_note)
+            store.drop_planned(borrowed, schedule.id)
+            note, by = arguments.check_text("note", note), arguments.check_text("by", by)
+            store.advance(borrowed, [store.Step(schedule_id=schedule.id, status="paused", note=note, status_by=by)])
+            return self._read(borrowed, schedule.id).schedule
+
+    def resume(
+        self,
+        reference: UUID | str,
+        *,
+        by: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Schedule:
+        """Go on with the first occurrence after now; what a pause left out is not made up for. Return it.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+            ScheduleEnded: It has ended, or its rule names no further occurrence.
+        """
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule, now = self._locked(borrowed, reference, team_id)
+            if schedule.status == "ended":
+                raise ScheduleEnded(reference, schedule.status_note)
+            if schedule.status == "active":
+                return schedule
+            by = arguments.check_text("by", by)
+            step = store.Step(schedule_id=schedule.id, status="active", status_by=by, failures=0)
+            store.advance(borrowed, [step])
+            self._occurrences.plan(borrowed, schedule, now)
+            return self._read(borrowed, schedule.id).schedule
+
+    def run_now(
+        self,
+        reference: UUID | str,
+        *,
+        by: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Scheduled:
+        """Run it once more, now, beside its occurrences: without an instant of the rule, nor counted by `remaining`.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+        """
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule = self._locked(borrowed, reference, team_id).schedule
+            by = arguments.check_text("by", by)
+            return Scheduled(store.insert_occurrences(borrowed, schedule.id, [None], by=by)[0], deduplicated=False)
+
+    def backfill(
+        self,
+        reference: UUID | str,
+        start: datetime,
+        end: datetime,
+        *,
+        by: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> list[UUID]:
+        """Create the occurrences from `start` up to `end`, both included, that were never created; return their ids.
+
+        They are due now, and run one after the other unless overlaps are allowed.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+            InvalidArgument: The range is empty, reaches beyond now, or holds more than a thousand occurrences.
+        """
+        since, to = _aware("start", start), _aware("end", end)
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule, now = self._locked(borrowed, reference, team_id)
+            if not since <= to:
+                raise InvalidArgument("end", end, "at or after the start")
+            if to > now:
+                raise InvalidArgument("end", end, "in the past: what is still to come is planned by itself")
+            rule = self._occurrences.rule_since(schedule, since)
+            found = rule.between(since - timedelta(microseconds=1), to, limit=BACKFILL_LIMIT + 1)
+            if len(found) > BACKFILL_LIMIT:
+                raise InvalidArgument("end", end, f"near enough: at most {BACKFILL_LIMIT} occurrences at once")
+            instants = [one.at for one in found]
+            return store.insert_occurrences(borrowed, schedule.id, instants, by=arguments.check_text("by", by))
+
+    def skip_next(
+        self,
+        reference: UUID | str,
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Schedule:
+        """Leave the planned occurrence out and plan the one after it; return the schedule.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+            NothingPlanned: It is paused, or its occurrence is at work.
+        """
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule = self._locked(borrowed, reference, team_id).schedule
+            action_id = schedule.next_action_id
+            note = arguments.check_text("reason", reason) or "skipped by hand"
+            by = arguments.check_text("by", by)
+            if action_id is None or not store.skip_planned(borrowed, action_id, reason=note, by=by):
+                raise NothingPlanned(reference, schedule.status)
+            self._occurrences.conclude(borrowed, {action_id: schedule.id}, {action_id: Status.SKIPPED})
+            return self._read(borrowed, schedule.id).schedule
+
+    def delete(
+        self,
+        reference: UUID | str,
+        *,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Schedule:
+        """Remove a schedule and its planned occurrence; what it ran stays. Return it as it was.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+        """
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule = self._locked(borrowed, reference, team_id).schedule
+            store.drop_planned(borrowed, schedule.id)
+            store.delete(borrowed, schedule.id)
+            return schedule
+
+    # -- in step with the code -----------------------------------------------------------------------------------------
+
+    def sync(self, connection: psycopg.Connection[Any] | None = None, *, force: bool = False) -> dict[str, list[str]]:
+        """Make the schedules that the code declares, change those whose declaration changed, pause those it dropped.
+
+        A pause by a person stays, and so does what nobody changed. Two processes that do it at once do it once.
+
+        Args:
+            connection: Joins the caller's own transaction.
+            force: Look at each also when the same declarations were brought up to date before.
+
+        Returns:
+            The names under `synced`, `paused`, `resumed` and `refused` (with what is wrong).
+        """
+        digest = _digest(self._registry.recurrences)
+        done: dict[str, list[str]] = {"synced": [], "paused": [], "resumed": [], "refused": []}
+        with self._borrowed(connection) as borrowed:
+            if not force and store.setting(borrowed, _SYNCED) == digest:
+                return done
+            with borrowed.transaction():
+                store.lock_sync(borrowed)
+                self._sync(borrowed, done)
+                store.write_setting(borrowed, _SYNCED, digest)
+        return done
+
+    def _sync(self, connection: Connection, done: dict[str, list[str]]) -> None:
+        wanted: set[str] = set()
+        known = {one.name: one for one in store.declared(connection)}
+        for action_type, declaration in self._registry.recurrences.items():
+            name = declaration.get("name", action_type)
+            wanted.add(name)
+            try:
+                with connection.transaction():
+                    self._sync_one(connection, action_type, {**declaration, "name": name})
+                    if name in known and known[name].status == "paused" and known[name].status_by == SYNC:
+                        self.resume(known[name].id, by=SYNC, connection=connection)
+                        done["resumed"].append(name)
+            except ScheduledActionsError as error:
+                log.warning("schedule.refused name=%s action_type=%s error=%s", name, action_type, error)
+                done["refused"].append(f"{name}: {error}")
+            else:
+                done["synced"].append(name)
+        for name, one in known.items():
+            if name not in wanted and one.status == "active":
+                self.pause(one.id, note="the code declares it no more", by=SYNC, connection=connection)
+                done["paused"].append(name)
+
+    def _sync_one(self, connection: Connection, action_type: str, declaration: Mapping[str, Any]) -> None:
+        given = {"recurrence": declaration["rule"], **declaration}
+        payload = given.pop("payload", {})
+        del given["rule"]
+        definition = new_schedule.definition_of(given)
+        text = self._registry.resolve(action_type).payload.prepare(payload)
+        self._upsert(connection, action_type, text, definition, created_by=SYNC, is_declared=True)
+
+    # -- helpers -------------------------------------------------------------------------------------------------------
+
+    def _locked(self, connection: Connection, reference: UUID | str, team_id: str | None) -> store.Found:
+        schedule_id, name = new_schedule.reference(reference)
+        found = store.get(
+            connection, schedule_id=schedule_id, name=name, name_team_id=team_id, team_id=team_id, locked=True
+        )
+        if found is None:
+            raise UnknownSchedule(reference)
+        return found
+
+    @staticmethod
+    def _read(connection: Connection, schedule_id: UUID) -> store.Found:
+        found = store.get(connection, schedule_id=schedule_id)
+        if found is None:
+            raise UnknownSchedule(schedule_id)
+        return found
+
+
+def _fingerprint(payload: str) -> str:
+    return hashlib.sha256(payload.encode()).hexdigest()[:32]
+
+
+def _digest(declarations: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(declarations, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def _anchor(scheduled_at: str | float | None, now: datetime) -> datetime:
+    """Return the start that was asked for: an instant, seconds from now, or now to the second."""
+    match scheduled_at:
+        case None:
+            return now.replace(microsecond=0)
+        case str():
+            return datetime.fromisoformat(scheduled_at)
+        case seconds:
+            return now + timedelta(seconds=seconds)
+
+
+def _aware(name: str, moment: datetime) -> datetime:
+    checked = arguments.check_aware(name, moment)
+    if checked is None:
+        raise InvalidArgument(name, moment, "an aware datetime")
+    return checked.astimezone(UTC)

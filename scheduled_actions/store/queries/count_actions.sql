@@ -1,0 +1,49 @@
+-- How many actions of each type stand in each status, of each status counted to `most`. Each part walks an index of its
+-- own; the order keeps the planner to it.
+select c.status, c.action_type, count(*)
+from (
+  (
+    select f.status, f.action_type
+    from scheduled_actions f
+    where f.status = 'pending' and f.lock_group is null
+    order by f.priority, f.scheduled_at, f.id
+    limit %(most)s
+  )
+  union all
+  (
+    select g.status, g.action_type
+    from scheduled_actions g
+    where g.status = 'pending' and g.lock_group is not null
+    order by g.priority, g.scheduled_at, g.id
+    limit %(most)s
+  )
+  union all
+  (
+    select p.status, p.action_type
+    from scheduled_actions p
+    where p.status = 'processing'
+    order by p.lease_expires_at
+    limit %(most)s
+  )
+  union all
+  (
+    select n.status, n.action_type
+    from scheduled_actions n
+    where n.status = 'no_action'
+    order by n.action_type
+    limit %(most)s
+  )
+  union all
+  (
+    select e.status, e.action_type
+    from unnest(array['completed', 'failed', 'cancelled', 'skipped']) s (status)
+    cross join lateral (
+      select d.status, d.action_type
+      from scheduled_actions d
+      where d.status = s.status and d.completed_at is not null
+      order by d.completed_at desc
+      limit %(most)s
+    ) e
+  )
+) c
+group by c.status, c.action_type

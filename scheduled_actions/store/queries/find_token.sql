@@ -1,0 +1,20 @@
+-- The token of that digest, revoked and expired ones included: their holder is told so. That one is in use is noted, at
+-- most once an hour.
+with found as (
+  select t.*, t.expires_at <= scheduled_actions_now() as is_expired
+  from scheduled_action_tokens t
+  where t.digest = %(digest)s
+),
+noted as (
+  update scheduled_action_tokens t
+  set last_used_at = scheduled_actions_now()
+  from found f
+  where t.id = f.id
+    and f.revoked_at is null
+    and f.is_expired is not true
+    and (f.last_used_at is null or f.last_used_at < scheduled_actions_now() - interval '1 hour')
+)
+select
+  f.id, f.name, f.hint, f.role, f.team_id, f.created_by, f.created_at, f.expires_at, f.last_used_at, f.revoked_at,
+  f.is_expired
+from found f

@@ -1,0 +1,71 @@
+-- Whether the watch is still this tick's, whether anything is due, and in how many seconds the next action comes due; null
+-- when none does within `window_seconds`.
+with recursive free (priority) as (
+  (select a.priority from scheduled_actions a where a.status = 'pending' and a.lock_group is null order by a.priority limit 1)
+  union all
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.priority > p.priority
+    order by a.priority
+    limit 1
+  )
+  from free p
+  where p.priority is not null
+),
+grouped (priority) as (
+  (select a.priority from scheduled_actions a where a.status = 'pending' and a.lock_group is not null order by a.priority limit 1)
+  union all
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is not null and a.priority > p.priority
+    order by a.priority
+    limit 1
+  )
+  from grouped p
+  where p.priority is not null
+),
+ahead (first_at, next_at) as (
+  select f.scheduled_at, n.scheduled_at
+  from free p
+  left join lateral (
+    select a.scheduled_at
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.priority = p.priority
+    order by a.scheduled_at
+    limit 1
+  ) f on true
+  left join lateral (
+    select a.scheduled_at
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.priority = p.priority
+      and a.scheduled_at > scheduled_actions_now()
+      and a.scheduled_at <= scheduled_actions_now() + make_interval(secs => %(window_seconds)s)
+    order by a.scheduled_at
+    limit 1
+  ) n on true
+  union all
+  select f.scheduled_at, n.scheduled_at
+  from grouped p
+  left join lateral (
+    select a.scheduled_at
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is not null and a.priority = p.priority
+    order by a.scheduled_at
+    limit 1
+  ) f on true
+  left join lateral (
+    select a.scheduled_at
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is not null and a.priority = p.priority
+      and a.scheduled_at > scheduled_actions_now()
+      and a.scheduled_at <= scheduled_actions_now() + make_interval(secs => %(window_seconds)s)
+    order by a.scheduled_at
+    limit 1
+  ) n on true
+)
+select
+  coalesce((select s.value = to_jsonb(%(tick_id)s::text) from scheduled_action_settings s where s.name = 'watch'), false),
+  coalesce((select min(h.first_at) from ahead h) <= scheduled_actions_now(), false),
+  extract(epoch from (select min(h.next_at) from ahead h) - scheduled_actions_now())::float8

@@ -1,0 +1,98 @@
+-- How many candidates there are, the last of them, and the ids of the newest that match. Candidates are the newest
+-- actions of a team before the cursor; without a team all actions of the statuses, of each counted to `examined`.
+with candidates as materialized (
+  (
+    select t.id
+    from unnest(%(statuses)s::text[]) s (status)
+    cross join lateral (
+      select m.id
+      from scheduled_actions m
+      where m.team_id = %(team_id)s
+        and m.status = s.status
+        and m.id < coalesce(%(before)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+      order by m.id desc
+      limit %(examined)s
+    ) t
+    where %(team_id)s::text is not null
+    order by t.id desc
+    limit %(examined)s
+  )
+  union all
+  -- Each walks an index of its own; the order keeps the planner to it.
+  (
+    select f.id
+    from scheduled_actions f
+    where %(team_id)s::text is null and 'pending' = any (%(statuses)s::text[])
+      and f.status = 'pending' and f.lock_group is null
+    order by f.priority, f.scheduled_at, f.id
+    limit %(examined)s
+  )
+  union all
+  (
+    select g.id
+    from scheduled_actions g
+    where %(team_id)s::text is null and 'pending' = any (%(statuses)s::text[])
+      and g.status = 'pending' and g.lock_group is not null
+    order by g.priority, g.scheduled_at, g.id
+    limit %(examined)s
+  )
+  union all
+  (
+    select p.id
+    from scheduled_actions p
+    where %(team_id)s::text is null and 'processing' = any (%(statuses)s::text[])
+      and p.status = 'processing'
+    order by p.lease_expires_at
+    limit %(examined)s
+  )
+  union all
+  (
+    select n.id
+    from scheduled_actions n
+    where %(team_id)s::text is null and 'no_action' = any (%(statuses)s::text[])
+      and n.status = 'no_action'
+    order by n.action_type
+    limit %(examined)s
+  )
+  union all
+  (
+    select e.id
+    from unnest(%(statuses)s::text[]) s (status)
+    cross join lateral (
+      select d.id
+      from scheduled_actions d
+      where d.status = s.status and d.completed_at is not null
+      order by d.completed_at desc
+      limit %(examined)s
+    ) e
+    where %(team_id)s::text is null and s.status in ('completed', 'failed', 'cancelled', 'skipped')
+  )
+)
+select
+  (select count(*) from candidates c),
+  (select c.id from candidates c order by c.id limit 1),
+  array(
+    select a.id
+    from candidates c
+    join scheduled_actions a on a.id = c.id
+    where (%(before)s::uuid is null or a.id < %(before)s)
+      and a.status = any (%(statuses)s::text[])
+      and (%(action_type)s::text is null or a.action_type = %(action_type)s)
+      and (%(lock_group)s::text is null or a.lock_group = %(lock_group)s)
+      and (%(scheduled_from)s::timestamptz is null or a.scheduled_at >= %(scheduled_from)s)
+      and (%(scheduled_to)s::timestamptz is null or a.scheduled_at < %(scheduled_to)s)
+      and (
+        %(unlocked_for_seconds)s::int is null
+        or a.status <> 'pending'
+        or a.scheduled_at > scheduled_actions_now() + make_interval(secs => %(unlocked_for_seconds)s)
+      )
+      and (
+        %(q)s::text is null
+        or strpos(a.id::text, %(q)s) = 1
+        or strpos(a.action_type, %(q)s) > 0
+        or strpos(a.dedup_key, %(q)s) > 0
+        or strpos(a.lock_group, %(q)s) > 0
+      )
+    order by a.id desc
+    limit %(limit)s
+  )

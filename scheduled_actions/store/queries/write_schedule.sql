@@ -1,0 +1,51 @@
+-- The schedule has these values; its planned occurrence, while it waits, has them too.
+with written as (
+  update scheduled_action_schedules s
+  set
+    name = %(name)s,
+    payload = coalesce(%(payload)s::jsonb, s.payload),
+    recurrence = %(recurrence)s,
+    kind = %(kind)s,
+    timezone = %(timezone)s,
+    anchor_at = %(anchor_at)s,
+    recurrence_type = %(recurrence_type)s,
+    misfire = %(misfire)s,
+    misfire_grace_seconds = %(misfire_grace_seconds)s,
+    catch_up_limit = %(catch_up_limit)s,
+    catch_up_seconds = %(catch_up_seconds)s,
+    overlap = %(overlap)s,
+    skip = %(skip)s::jsonb,
+    jitter_seconds = %(jitter_seconds)s,
+    until = %(until)s,
+    remaining = %(remaining)s,
+    pause_after_failures = %(pause_after_failures)s,
+    priority = %(priority)s,
+    max_attempts = %(max_attempts)s,
+    retry = %(retry)s::jsonb,
+    lock_group = %(lock_group)s,
+    lock_group_blocks = %(lock_group_blocks)s,
+    target_type = %(target)s::jsonb ->> 'type',
+    target_id = %(target)s::jsonb ->> 'id',
+    user_id = %(user_id)s,
+    metadata = %(metadata)s::jsonb,
+    definition = %(definition)s::jsonb,
+    is_declared = %(is_declared)s,
+    updated_at = scheduled_actions_now()
+  where s.id = %(schedule_id)s
+  returning s.*
+)
+update scheduled_actions a
+set
+  payload = w.payload,
+  priority = w.priority,
+  max_attempts = w.max_attempts,
+  retry = w.retry,
+  lock_group = case when w.overlap = 'queue' then coalesce(w.lock_group, 'schedule:' || w.id) else w.lock_group end,
+  lock_group_blocks = w.lock_group_blocks,
+  target_type = w.target_type,
+  target_id = w.target_id,
+  user_id = w.user_id,
+  metadata = w.metadata,
+  updated_at = scheduled_actions_now()
+from written w
+where a.id = w.next_action_id and a.status = 'pending' and a.attempts = 0 and a.started_at is null

@@ -1,0 +1,270 @@
+"""Schedules in the table. Every function takes the connection: it can be the caller's own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scheduled_actions.schedule import Schedule
+from scheduled_actions.store.actions import read_leniently
+from scheduled_actions.store.claims import PATIENCE_MS
+from scheduled_actions.store.statements import run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from uuid import UUID
+
+    from scheduled_actions.store.connection import Connection
+
+#: The columns that the reading statements return, in their order: the fields of a schedule.
+_FIELDS = tuple(field.name for field in fields(Schedule))
+
+
+class Found(NamedTuple):
+    """A schedule, and the database's now when it was read."""
+
+    schedule: Schedule
+    now: datetime
+
+
+class Taken(NamedTuple):
+    """A claimed action that is the planned occurrence of a schedule."""
+
+    action_id: UUID
+    #: None: somebody is changing the schedule at this moment.
+    schedule: Schedule | None
+    now: datetime
+    #: The claim of the earliest other occurrence that is at work.
+    running_since: datetime | None
+    #: Whether an occurrence waits for a build that has its handler.
+    has_unhandled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a schedule, on its way to the table."""
+
+    schedule_id: UUID
+    #: The occurrence to plan; None plans none.
+    occurrence_at: datetime | None = None
+    #: The same, put off by its jitter.
+    scheduled_at: datetime | None = None
+    previous_at: datetime | None = None
+    last_action_id: UUID | None = None
+    last_occurrence_at: datetime | None = None
+    executed: int = 0
+    skipped: int = 0
+    missed: int = 0
+    #: Final failures in a row; None leaves the count.
+    failures: int | None = None
+    #: None leaves the status.
+    status: str | None = None
+    note: str | None = None
+    status_by: str | None = None
+    #: The pointer stays where it is: at a rolling occurrence that is at work.
+    keeps_pointer: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the step as one element of what `advance_schedules.sql` takes."""
+        values = {name: getattr(self, name) for name in _STEP_FIELDS}
+        return {name: _plain(value) for name, value in values.items() if value is not None}
+
+
+_STEP_FIELDS = tuple(field.name for field in fields(Step))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if isinstance(value, int | str) else str(value)
+
+
+def create(connection: Connection, values: Mapping[str, Any]) -> UUID | None:
+    """Insert a schedule that has nothing planned yet; None when its name is taken.
+
+    Args:
+        connection: Its transaction decides whether the schedule ever was.
+        values: What `create_schedule.sql` names; documents as JSON text.
+    """
+    row = run(connection, "create_schedule", values).fetchone()
+    return None if row is None else row[0]
+
+
+def write(connection: Connection, schedule_id: UUID, values: Mapping[str, Any]) -> None:
+    """Give a schedule new values, and its planned occurrence with it."""
+    run(connection, "write_schedule", {**values, "schedule_id": schedule_id})
+
+
+def get(
+    connection: Connection,
+    *,
+    schedule_id: UUID | None = None,
+    name: str | None = None,
+    name_team_id: str | None = None,
+    team_id: str | None = None,
+    locked: bool = False,
+) -> Found | None:
+    """Return one schedule by id or by name.
+
+    Args:
+        connection: Where.
+        schedule_id: By id.
+        name: By name, among those of `name_team_id`.
+        name_team_id: None: those outside any team.
+        team_id: Only if it belongs to this team; None: of any.
+        locked: Keep others from changing it until the transaction ends.
+    """
+    rows = read_leniently(
+        connection,
+        "lock_schedule" if locked else "get_schedule",
+        {"id": schedule_id, "name": name, "name_team_id": name_team_id, "team_id": team_id},
+    ).fetchall()
+    return _found(rows[0]) if rows else None
+
+
+def find(
+    connection: Connection,
+    *,
+    status: str | None,
+    action_type: str | None,
+    team_id: str | None,
+    before: UUID | None,
+    limit: int,
+) -> list[Schedule]:
+    """Return the newest schedules that match every filter given, at most `limit`, those with ids below `before`."""
+    parameters = {"status": status, "action_type": action_type, "team_id": team_id, "before": before, "limit": limit}
+    return [_found(row).schedule for row in read_leniently(connection, "list_schedules", parameters)]
+
+
+def lock(connection: Connection, ids: Collection[UUID]) -> list[Found]:
+    """Return schedules by id, locked for the rest of the transaction."""
+    return [_found(row) for row in read_leniently(connection, "lock_schedules", {"ids": list(ids)})]
+
+
+def lock_those_that_watch(connection: Connection, ids: Collection[UUID], action_ids: Collection[UUID]) -> list[Found]:
+    """Return the schedules whose next step depends on how these actions end, locked for the rest of the transaction."""
+    parameters = {"ids": list(ids), "action_ids": list(action_ids), "patience_ms": PATIENCE_MS}
+    return [_found(row) for row in read_leniently(connection, "lock_schedules_that_watch", parameters)]
+
+
+def lock_schedule_of(connection: Connection, action_id: UUID) -> UUID | None:
+    """Return the schedule that an action is an occurrence of, locked for the rest of the transaction."""
+    row = run(connection, "schedule_of_action", {"action_id": action_id}).fetchone()
+    return None if row is None else row[0]
+
+
+def take(connection: Connection, action_ids: Collection[UUID]) -> list[Taken]:
+    """Return which of these claimed actions are planned occurrences, their schedules locked."""
+    taken = []
+    for row in read_leniently(connection, "take_occurrences", {"action_ids": list(action_ids)}):
+        *values, now, action_id, running_since, has_unhandled = row
+        schedule = None if values[0] is None else Schedule(**dict(zip(_FIELDS, values, strict=True)))
+        since = None if running_since is None else datetime.fromtimestamp(running_since, UTC)
+        taken.append(Taken(action_id, schedule, now, since, has_unhandled))
+    return taken
+
+
+def broken(connection: Connection, *, limit: int) -> list[Found]:
+    """Return live schedules that have nothing planned, locked for the rest of the transaction."""
+    return [_found(row) for row in read_leniently(connection, "broken_schedules", {"limit": limit})]
+
+
+def advance(connection: Connection, steps: Sequence[Step]) -> set[UUID]:
+    """Write steps; return the schedules whose wanted occurrence had been created before: nothing is planned there."""
+    text = json.dumps([step.as_json() for step in steps])
+    return {row[0] for row in run(connection, "advance_schedules", {"steps": text}) if row[1]}
+
+
+def skip_claimed(connection: Connection, reasons: Mapping[UUID, str]) -> None:
+    """End claimed occurrences as skipped, and free what they held."""
+    skips = json.dumps([{"id": str(action_id), "reason": reason} for action_id, reason in reasons.items()])
+    run(connection, "skip_claimed", {"skips": skips})
+    run(connection, "free_holds_of", {"ids": list(reasons)})
+
+
+def unclaim(connection: Connection, action_ids: Collection[UUID]) -> None:
+    """Make claimed actions pending again, uncharged."""
+    run(connection, "unclaim", {"ids": list(action_ids)})
+    run(connection, "free_holds_of", {"ids": list(action_ids)})
+
+
+def drop_planned(connection: Connection, schedule_id: UUID) -> bool:
+    """Remove the planned occurrence, unless it is at work; return whether one was removed."""
+    row = run(connection, "drop_planned", {"schedule_id": schedule_id}).fetchone()
+    return row is not None and row[0]
+
+
+def skip_planned(connection: Connection, action_id: UUID, *, reason: str, by: str | None) -> bool:
+    """End a planned occurrence as skipped; False when it had been claimed before."""
+    parameters = {"action_id": action_id, "reason": reason, "by": by}
+    return run(connection, "skip_planned", parameters).fetchone() is not None
+
+
+def delete(connection: Connection, schedule_id: UUID) -> None:
+    """Remove a schedule; what it has planned must have been dropped before."""
+    run(connection, "delete_schedule", {"schedule_id": schedule_id})
+
+
+def insert_occurrences(
+    connection: Connection, schedule_id: UUID, occurrences: Sequence[datetime | None], *, by: str | None
+) -> list[UUID]:
+    """Insert occurrences that are due now; return the ids of those that were not there before.
+
+    Args:
+        connection: Where.
+        schedule_id: Whose.
+        occurrences: The rule's own instants; None for a run that has none.
+        by: Who asked for it.
+    """
+    parameters = {"schedule_id": schedule_id, "occurrences": list(occurrences), "by": by}
+    return [row[0] for row in run(connection, "insert_occurrences", parameters)]
+
+
+def is_due_for_a_sweep(connection: Connection, *, every_seconds: float) -> bool:
+    """Whether the sweep is this caller's: nobody swept within the time."""
+    return run(connection, "due_for_a_sweep", {"every_seconds": every_seconds}).fetchone() is not None
+
+
+def now(connection: Connection) -> datetime:
+    """Return the database's time, in UTC."""
+    row = run(connection, "now").fetchone()
+    assert row is not None  # noqa: S101 - a select of one row
+    moment: datetime = row[0]
+    return moment.astimezone(UTC)
+
+
+class Declared(NamedTuple):
+    """A schedule that was declared in the code."""
+
+    id: UUID
+    name: str
+    status: str
+    status_by: str | None
+
+
+def declared(connection: Connection) -> list[Declared]:
+    """Return the schedules that were declared in the code."""
+    return [Declared._make(row) for row in run(connection, "declared_schedules")]
+
+
+def lock_sync(connection: Connection) -> None:
+    """Keep others from bringing the declared schedules up to date until the transaction ends."""
+    run(connection, "lock_sync")
+
+
+def setting(connection: Connection, name: str) -> Any:  # noqa: ANN401 - any JSON
+    """Return a value that processes share; None when nobody has written it."""
+    row = run(connection, "setting", {"name": name}).fetchone()
+    return None if row is None else row[0]
+
+
+def write_setting(connection: Connection, name: str, value: object) -> None:
+    """Write a value that processes share."""
+    run(connection, "write_setting", {"name": name, "value": json.dumps(value)})
+
+
+def _found(row: Sequence[Any]) -> Found:
+    *values, now = row
+    return Found(Schedule(**dict(zip(_FIELDS, values, strict=True))), now.astimezone(UTC))

@@ -1,0 +1,62 @@
+"""Tokens in their table: by digest, never by themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions.store.statements import run
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+    from uuid import UUID
+
+    from scheduled_actions.store.connection import Connection
+
+#: A row of every statement here: the columns of a token in their order, and whether it has expired.
+Row = tuple[Any, ...]
+
+
+def create(
+    connection: Connection,
+    *,
+    name: str,
+    digest: bytes,
+    hint: str,
+    role: str,
+    team_id: str | None,
+    created_by: str | None,
+    expires_at: datetime | None,
+    expires_in: timedelta | None,
+) -> Row:
+    """Keep a token's digest and what is said of it; it lives until `expires_at`, or for as long as `expires_in` says, or for ever."""
+    row = run(
+        connection,
+        "create_token",
+        {
+            "name": name,
+            "digest": digest,
+            "hint": hint,
+            "role": role,
+            "team_id": team_id,
+            "created_by": created_by,
+            "expires_at": expires_at,
+            "expires_in": expires_in,
+        },
+    ).fetchone()
+    assert row is not None  # noqa: S101 - an insert that returns answers one row, or raises
+    return row
+
+
+def find(connection: Connection, digest: bytes) -> Row | None:
+    """Return the token of that digest, its use noted to within an hour; None where there is none."""
+    return run(connection, "find_token", {"digest": digest}).fetchone()
+
+
+def newest(connection: Connection, *, team_id: str | None, before: UUID | None, limit: int) -> list[Row]:
+    """Return the newest tokens (of a team), at most `limit`, those with ids below `before`."""
+    return run(connection, "list_tokens", {"team_id": team_id, "before": before, "limit": limit}).fetchall()
+
+
+def revoke(connection: Connection, token_id: UUID, *, team_id: str | None) -> Row | None:
+    """Revoke a token; None where there is none of that id (in that team)."""
+    return run(connection, "revoke_token", {"id": token_id, "team_id": team_id}).fetchone()

@@ -1,0 +1,174 @@
+"""Tokens of the management API: made here, shown once, and known afterwards by their digest alone."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from scheduled_actions import arguments
+from scheduled_actions.errors import InvalidArgument, UnknownToken
+from scheduled_actions.store import tokens as store
+
+if TYPE_CHECKING:
+    from scheduled_actions.store.connection import Connection
+
+#: What every token begins with, so that people and scanners of repositories know one when they see it.
+PREFIX = "sat_"
+#: 256 bits: nobody guesses one, so that a plain digest protects it.
+_RANDOM_BYTES = 32
+_SHAPE = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
+#: So much of a token is kept to recognise it by.
+_HINT_LENGTH = len(PREFIX) + 4
+NAME_LENGTH = 100
+TEAM_LENGTH = 255
+_LONGEST_LIFE = timedelta(days=36525)
+
+
+class Role(StrEnum):
+    """What a token may do; each may all that those before it may."""
+
+    #: Reads.
+    VIEWER = "viewer"
+    #: Reads and changes, and may force a locked change.
+    OPERATOR = "operator"
+    #: All that, and makes and revokes tokens.
+    ADMIN = "admin"
+
+    def includes(self, other: Role) -> bool:
+        """Whether this role may do what the other may."""
+        return _RANKS[self] >= _RANKS[other]
+
+
+_RANKS = {role: rank for rank, role in enumerate(Role)}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token, as far as it is known here; the secret itself is not."""
+
+    id: UUID
+    #: What people call it; the history of an action names it so.
+    name: str
+    #: Its first characters.
+    hint: str
+    role: Role
+    #: The one team it sees and touches; None: all of them.
+    team_id: str | None
+    created_by: str | None
+    created_at: datetime
+    #: None: it never does.
+    expires_at: datetime | None
+    #: To within an hour; None before the first use.
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+    is_expired: bool
+
+
+def create(
+    connection: Connection,
+    *,
+    name: str,
+    role: str,
+    team_id: str | None = None,
+    expires_at: datetime | None = None,
+    expires_in: timedelta | None = None,
+    created_by: str | None = None,
+) -> tuple[Token, str]:
+    """Make a token; return what is kept of it, and the token itself, which nobody can read again.
+
+    Args:
+        connection: Its transaction, if any, decides whether the token ever was.
+        name: What people call it.
+        role: `viewer`, `operator` or `admin`.
+        team_id: The one team it sees and touches; None: all of them.
+        expires_at: Aware; None: `expires_in` from the database's now, or never.
+        expires_in: As `expires_at`; a hundred years at most.
+        created_by: Who asked for it.
+
+    Raises:
+        InvalidArgument: A value is not what it must be; nothing was made.
+    """
+    if expires_in is not None and not timedelta(0) <= expires_in <= _LONGEST_LIFE:
+        raise InvalidArgument("expires_in", expires_in, "a time from now: between zero and a hundred years")
+    secret = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+    row = store.create(
+        connection,
+        name=_text("name", name, NAME_LENGTH),
+        digest=digest_of(secret),
+        hint=secret[:_HINT_LENGTH],
+        role=check_role(role),
+        team_id=arguments.check_text("team_id", team_id, longest=TEAM_LENGTH),
+        created_by=created_by,
+        expires_at=arguments.check_aware("expires_at", expires_at),
+        expires_in=expires_in,
+    )
+    return _token(row), secret
+
+
+def find(connection: Connection, secret: str) -> Token | None:
+    """Return the token that was shown, revoked or expired ones included; None for what is no token of ours.
+
+    What cannot be a token is not looked up. That it is in use is noted, to within an hour.
+    """
+    if not _SHAPE.fullmatch(secret):
+        return None
+    row = store.find(connection, digest_of(secret))
+    return None if row is None else _token(row)
+
+
+def newest(
+    connection: Connection, *, team_id: str | None = None, before: UUID | None = None, limit: int = 100
+) -> list[Token]:
+    """Return the newest tokens (of a team), at most `limit`, those with ids below `before`."""
+    return [_token(row) for row in store.newest(connection, team_id=team_id, before=before, limit=limit)]
+
+
+def revoke(connection: Connection, token_id: UUID | str, *, team_id: str | None = None) -> Token:
+    """Let a token open nothing any more; one revoked before stays as it was.
+
+    Raises:
+        UnknownToken: There is none of that id (in that team).
+    """
+    try:
+        wanted = token_id if isinstance(token_id, UUID) else UUID(token_id)
+    except ValueError:
+        raise UnknownToken(token_id) from None
+    row = store.revoke(connection, wanted, team_id=team_id)
+    if row is None:
+        raise UnknownToken(token_id)
+    return _token(row)
+
+
+def digest_of(secret: str) -> bytes:
+    """Return what is kept of a secret."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def check_role(value: str) -> Role:
+    """Return the role of that name."""
+    try:
+        return Role(value)
+    except ValueError:
+        raise InvalidArgument("role", value, f"one of {', '.join(Role)}") from None
+
+
+def _text(name: str, value: str, longest: int) -> str:
+    checked = arguments.check_text(name, value, longest=longest)
+    if checked is None:
+        raise InvalidArgument(name, value, f"a text of 1 to {longest} characters")
+    return checked
+
+
+def _token(row: store.Row) -> Token:
+    *values, is_expired = (one.astimezone(UTC) if isinstance(one, datetime) else one for one in row)
+    fields = dict(zip(_FIELDS, values, strict=True))
+    return Token(**fields | {"role": Role(fields["role"])}, is_expired=bool(is_expired))
+
+
+_FIELDS = [name for name in Token.__dataclass_fields__ if name != "is_expired"]

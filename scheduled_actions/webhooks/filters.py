@@ -1,0 +1,171 @@
+"""Filters: which of the events that match an endpoint's patterns it really wants, by what they say.
+
+A filter is a JSON object whose names are paths into the delivered body and whose values say what must stand there:
+
+    {"data.record.state": "done", "data.record.amount": {"$gte": 100}, "$or": [{"team_id": "a"}, {"team_id": "b"}]}
+
+Everything named must fit. A list as a value is one of its members (`$in`). There is no regular expression and nothing
+that is evaluated, so a filter takes time in proportion to its own length.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: The longest filter, in characters of its JSON.
+LENGTH_LIMIT = 4096
+#: Filters inside one another, at most.
+DEPTH_LIMIT = 5
+#: Names in all of it, at most.
+CONDITION_LIMIT = 50
+
+_MISSING = object()
+
+
+def check(given: object) -> Mapping[str, Any] | None:
+    """Return the filter; None for one that lets everything through.
+
+    Raises:
+        InvalidArgument: It is none; the message names the place.
+    """
+    if given is None or given == {}:
+        return None
+    if not isinstance(given, Mapping):
+        raise _unfit("filter", "no object", 'a JSON object such as {"data.record.state": "done"}')
+    try:
+        length = len(json.dumps(given, ensure_ascii=False, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        raise _unfit("filter", "no JSON", "a JSON object") from None
+    if length > LENGTH_LIMIT:
+        raise _unfit("filter", f"{length:,} characters", f"at most {LENGTH_LIMIT:,} characters of JSON")
+    if _checked(given, "filter", DEPTH_LIMIT) > CONDITION_LIMIT:
+        raise _unfit("filter", f"more than {CONDITION_LIMIT} conditions", "one that is taken")
+    return given
+
+
+def fits(body: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
+    """Return whether a body is one that the (checked) filter wants."""
+    return wanted is None or all(_holds(body, name, value) for name, value in wanted.items())
+
+
+def _holds(body: Mapping[str, Any], name: str, value: Any) -> bool:  # noqa: ANN401 - any JSON
+    match name:
+        case "$and":
+            return all(fits(body, one) for one in value)
+        case "$or":
+            return any(fits(body, one) for one in value)
+        case "$not":
+            return not fits(body, value)
+        case _:
+            return _is_as(_at(body, name), value)
+
+
+def _is_as(found: Any, value: Any) -> bool:  # noqa: ANN401 - any JSON, or the lack of it
+    if isinstance(value, Mapping):
+        return all(_OPERATORS[name](found, operand) for name, operand in value.items())
+    if isinstance(value, list):
+        return any(_equal(found, one) for one in value)
+    return _equal(found, value)
+
+
+def _at(body: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - any JSON, or the lack of it
+    found: Any = body
+    for step in path.split("."):
+        if isinstance(found, Mapping):
+            found = found.get(step, _MISSING)
+        elif isinstance(found, list) and step.isdecimal() and int(step[:9]) < len(found):
+            found = found[int(step[:9])]
+        else:
+            return _MISSING
+    return found
+
+
+def _equal(found: Any, value: Any) -> bool:  # noqa: ANN401 - any JSON
+    # True is no 1 in JSON.
+    return isinstance(found, bool) == isinstance(value, bool) and bool(found == value)
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """Return the comparison of two numbers, or of two texts; anything else does not compare."""
+
+    def holds(found: Any, value: Any) -> bool:  # noqa: ANN401 - any JSON
+        are_numbers = _is_number(found) and _is_number(value)
+        return (are_numbers or (isinstance(found, str) and isinstance(value, str))) and compare(found, value)
+
+    return holds
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _contains(found: Any, value: Any) -> bool:  # noqa: ANN401 - any JSON
+    if isinstance(found, list):
+        return any(_equal(one, value) for one in found)
+    return isinstance(found, str) and isinstance(value, str) and value in found
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "$eq": _equal,
+    "$ne": lambda found, value: not _equal(found, value),
+    "$in": lambda found, values: any(_equal(found, one) for one in values),
+    "$nin": lambda found, values: not any(_equal(found, one) for one in values),
+    "$gt": _ordered(lambda found, value: found > value),
+    "$gte": _ordered(lambda found, value: found >= value),
+    "$lt": _ordered(lambda found, value: found < value),
+    "$lte": _ordered(lambda found, value: found <= value),
+    "$exists": lambda found, value: (found is not _MISSING) == value,
+    "$starts_with": lambda found, value: isinstance(found, str) and found.startswith(value),
+    "$ends_with": lambda found, value: isinstance(found, str) and found.endswith(value),
+    "$contains": _contains,
+}
+_OF_LISTS = frozenset({"$in", "$nin"})
+_OF_TEXTS = frozenset({"$starts_with", "$ends_with"})
+
+
+def _checked(given: Mapping[Any, Any], where: str, room: int) -> int:
+    """Return how many conditions a filter holds."""
+    if room == 0:
+        raise _unfit(where, f"more than {DEPTH_LIMIT} filters inside one another", "one that is taken")
+    count = 0
+    for name, value in given.items():
+        place = f"{where}.{name}"[:200]
+        if name in {"$and", "$or"}:
+            if not isinstance(value, list) or not value or not all(isinstance(one, Mapping) for one in value):
+                raise _unfit(place, "no list of filters", f"a list of filters, as {name} takes it")
+            count += sum(_checked(one, place, room - 1) for one in value)
+        elif name == "$not":
+            if not isinstance(value, Mapping):
+                raise _unfit(place, "no filter", "a filter, as $not takes it")
+            count += _checked(value, place, room - 1)
+        elif not isinstance(name, str) or not name or name.startswith("$"):
+            raise _unfit(where, name, "a path such as data.record.state, or one of $and, $or, $not")
+        else:
+            _check_condition(value, place)
+            count += 1
+    return count
+
+
+def _check_condition(value: object, place: str) -> None:
+    if not isinstance(value, Mapping):
+        return
+    for operator, operand in value.items():
+        if operator not in _OPERATORS:
+            raise _unfit(place, operator, f"one of {', '.join(_OPERATORS)}; a path goes deeper with dots")
+        if operator in _OF_LISTS and not isinstance(operand, list):
+            raise _unfit(f"{place}.{operator}", operand, "a list")
+        if operator in _OF_TEXTS and not isinstance(operand, str):
+            raise _unfit(f"{place}.{operator}", operand, "a text")
+        if operator == "$exists" and not isinstance(operand, bool):
+            raise _unfit(f"{place}.{operator}", operand, "true or false")
+
+
+def _unfit(where: str, value: object, expected: str) -> InvalidArgument:
+    return InvalidArgument(where, value, expected)

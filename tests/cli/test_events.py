@@ -1,0 +1,100 @@
+"""`events`: emit, watch, unwatch, watched."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduled_actions.registry import source as registry_source
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def project(project):
+    """Give the project the handler of webhooks."""
+    text = (ROOT / "handlers/webhook.py").read_text(encoding="utf-8")
+    (project / "handlers" / "webhook.py").write_text(text, encoding="utf-8")
+    registry_source.write(project)
+    return project
+
+
+@pytest.fixture
+def tasks(connection):
+    """Return a connection to a database with a table of tasks."""
+    connection.execute("create table tasks (id int primary key, title text, team_id text)")
+    return connection
+
+
+def test_an_event_is_emitted_from_the_shell(run, connection):
+    ran = run("events", "emit", "task:created", "--entity-id", "7", "--data", '{"n": 1}', "--team", "blue", "--json")
+
+    assert ran.exit_code == 0, ran.stderr
+    assert ran.json["deduplicated"] is False
+    (row,) = connection.execute("select action_type, payload, team_id from scheduled_actions").fetchall()
+    payload = {"event": "task:created", "entity_type": "task", "entity_id": "7", "data": {"n": 1}}
+    assert row == ("webhook:send", payload, "blue")
+
+
+def test_the_same_event_twice_is_one_unless_asked_otherwise(run):
+    assert run("events", "emit", "task:created", "--entity-id", "7").stdout.startswith("emitted as ")
+    assert run("events", "emit", "task:created", "--entity-id", "7").stdout.startswith("merged into ")
+    assert run("events", "emit", "task:created", "--entity-id", "7", "--dedup-window", "0").stdout.startswith("emitted")
+
+
+def test_what_is_no_event_is_refused(run):
+    ran = run("events", "emit", "task", "--entity-id", "7")
+
+    assert ran.exit_code == 1
+    assert "event: 'task' is not an event like task:created" in ran.stderr
+
+
+def test_a_table_is_watched_listed_and_let_go(run, tasks):
+    ran = run("events", "watch", "tasks", "--entity", "task", "--team-column", "team_id", "--columns", "title, team_id")
+    tasks.execute("insert into tasks values (1, 'Write', 'blue')")
+
+    assert ran.stdout == "watching tasks: task:created, task:updated, task:deleted\n"
+    assert tasks.execute("select payload ->> 'event', team_id from scheduled_actions").fetchall() == [
+        ("task:created", "blue")
+    ]
+    assert run("events", "watched", "--json").json == {
+        "watched": [
+            {
+                "table": "tasks", "entity": "task", "id_columns": ["id"], "team_column": "team_id",
+                "columns": ["title", "team_id"], "on": ["created", "updated", "deleted"], "dedup_window": 0,
+                "is_enabled": True, "missing": [],
+            }
+        ]
+    }  # fmt: skip
+    listed = run("events", "watched").stdout.splitlines()
+    assert listed[1].split() == ["tasks", "task", "created,updated,deleted", "id", "team_id", "title,team_id"]
+    assert run("events", "unwatch", "tasks").stdout == "1 watch ended\n"
+    assert run("events", "unwatch", "tasks").stdout == "it was not watched\n"
+    assert "no table is watched" in run("events", "watched").stdout
+
+
+def test_the_list_says_what_is_wrong_with_a_watch(run, tasks):
+    assert (
+        run("events", "watch", "tasks", "--entity", "task", "--dedup-window", "9", "--json").json["dedup_window"] == 9
+    )
+    tasks.execute("alter table tasks rename id to number")
+    tasks.execute("alter table tasks disable trigger all")
+
+    listed = run("events", "watched").stdout
+
+    assert "id is gone: watch it again; a trigger is switched off; merged for 9 s" in listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        (["nothing", "--entity", "task"], 1, "no table is called nothing"),
+        (["tasks", "--entity", "a:b"], 1, "without a colon"),
+        (["tasks", "--entity", "task", "--on", "written"], 1, "on: written is not some of created, updated, deleted"),
+        (["tasks", "--entity", "task", "--columns", " , "], 2, "names nothing"),
+        (["tasks"], 2, "Missing option '--entity'"),
+    ],
+)
+def test_what_cannot_be_watched_is_said(run, tasks, arguments, exit_code, message):
+    ran = run("events", "watch", *arguments)
+
+    assert ran.exit_code == exit_code
+    assert message in ran.stderr

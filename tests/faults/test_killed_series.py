@@ -1,0 +1,140 @@
+"""Processes are killed in the middle of series: none has a gap, none a double, and none ends."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+from collections import defaultdict
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions import action
+from tests.factories import projects
+from tests.faults.serving import Pings, has_ended, wait_until
+from tests.faults.test_killed_processes import LEASE_SECONDS, SHORT_TICKS
+
+pytestmark = pytest.mark.slow
+
+KILLS = 12
+FIXED, ROLLING = 30, 10
+SECOND = timedelta(seconds=1)
+
+
+@action("proof:work")
+def work(payload: dict) -> None:
+    """Stand for the handler that the processes have."""
+
+
+#: Planning takes so long that a kill can meet it.
+SLOW_PLANNING = """
+create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.1); return null; end';
+create trigger slow before update on scheduled_action_schedules for each statement execute function slow();
+"""
+
+
+@pytest.fixture
+def make_series(database_url):
+    """Give a function that makes schedules which come every second, fixed and rolling: their ids."""
+    with projects(database_url) as make:
+        schedules = make(work).schedules
+
+        def a_schedule(**options):
+            payload = {"seconds": 0.05}
+            return schedules.schedule_recurring("proof:work", payload, "PT1S", max_attempts=20, **options).id
+
+        def make_series(fixed, rolling):
+            always = {"misfire": "catch_up", "catch_up_limit": 1000, "overlap": "allow"}
+            return (
+                [a_schedule(**always) for _ in range(fixed)],
+                [a_schedule(recurrence_type="rolling") for _ in range(rolling)],
+            )
+
+        yield make_series
+
+
+def test_series_go_on_through_kills_without_a_gap_or_a_double(serve, actions, ledger, make_series, record_property):
+    series = make_series(FIXED, ROLLING)
+    service = serve(workers=3, concurrency=8, **SHORT_TICKS)
+
+    with Pings([service.port]):
+        for number in range(1, KILLS + 1):
+            victim = wait_until(lambda: _one_at_work(service, ledger), within=20, what="a process works")
+            _kill(victim)
+            wait_until(lambda least=60 * number: ledger.count() > least, within=30, what="the series go on")
+
+    _assert_whole(service, actions, *series)
+    record_property("measured", f"{KILLS} processes killed: {ledger.count()} runs of {len(actions.all())} occurrences")
+
+
+@pytest.mark.parametrize(("fixed", "rolling"), [(FIXED, 0), (0, ROLLING)])
+def test_a_process_killed_while_it_plans_has_claimed_or_settled_nothing(serve, actions, make_series, fixed, rolling):
+    series = make_series(fixed, rolling)
+    actions.connection.execute(SLOW_PLANNING)
+    service = serve(workers=1, concurrency=8, **SHORT_TICKS)
+
+    with Pings([service.port]):
+        for _ in range(KILLS):
+            wait_until(lambda: _is_planning(actions), within=20, what="the next occurrences are being planned")
+            for worker in service.workers():
+                _kill(worker)
+    actions.connection.execute("drop trigger slow on scheduled_action_schedules")
+
+    _assert_whole(service, actions, *series)
+
+
+def _kill(pid):
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: has_ended(pid), within=5, what="the process is gone")
+
+
+def _is_planning(actions):
+    found = actions.connection.execute(
+        "select 1 from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'"
+    )
+    return found.fetchone()
+
+
+def _assert_whole(service, actions, fixed, rolling):
+    actions.move_clock(LEASE_SECONDS + 1)
+    with Pings([service.port]):
+        wait_until(lambda: not _left(actions), within=60, what="what the dead held is settled, and the rest caught up")
+    by_schedule = defaultdict(list)
+    for row in actions.all():
+        by_schedule[row["schedule_id"]].append(row)
+    for schedule_id in fixed:
+        instants = sorted(row["occurrence_at"] for row in by_schedule[schedule_id])
+        assert instants == [instants[0] + number * SECOND for number in range(len(instants))]
+    for schedule_id in [*fixed, *rolling]:
+        living = [row for row in by_schedule[schedule_id] if row["status"] in {"pending", "processing"}]
+        assert sum(row["attempts"] == 0 for row in living) >= 1
+        assert sum(row["id"] == _pointer(actions, schedule_id) for row in living) == 1
+    for schedule_id in rolling:
+        rows = sorted(by_schedule[schedule_id], key=lambda row: row["occurrence_at"])
+        for before, after in itertools.pairwise(rows):
+            assert after["occurrence_at"] > before["completed_at"] - SECOND
+    assert {row["status"] for row in actions.all()} <= {"completed", "pending", "processing"}
+
+
+def _one_at_work(service, ledger):
+    running = ledger.running(for_seconds=0.0)
+    works = [pid for pid in service.workers() if running[pid]]
+    return random.choice(works) if works else None
+
+
+def _left(actions):
+    """Return how many occurrences are late, or held by somebody dead."""
+    found = actions.connection.execute(
+        "select count(*) from scheduled_actions a where a.status in ('pending', 'processing')"
+        " and (a.scheduled_at < scheduled_actions_now() - interval '5 seconds' or a.attempts > 0)"
+    )
+    return found.fetchone()[0]
+
+
+def _pointer(actions, schedule_id):
+    found = actions.connection.execute(
+        "select next_action_id from scheduled_action_schedules where id = %s", [schedule_id]
+    )
+    return found.fetchone()[0]

@@ -1,0 +1,73 @@
+"""Zones that change their clocks by half an hour, at midnight, or by a whole day."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from scheduled_actions.recurrence import Skips, compile_recurrence
+
+ZONES = json.loads((Path(__file__).parents[2] / "vectors/recurrence/odd_zones.json").read_text())
+
+
+@pytest.mark.parametrize("case", ZONES["cases"], ids=lambda case: f"{case['rule']} in {case['zone']}: {case['change']}")
+def test_clock_changes_of_odd_zones_are_met(case):
+    anchor = datetime.fromisoformat(case["anchor"])
+    recurrence = compile_recurrence(case["rule"], timezone=case["zone"], anchor=anchor)
+
+    found = recurrence.between(anchor, anchor + timedelta(days=30), limit=len(case["at"]))
+
+    assert [one.at.astimezone(ZoneInfo(case["zone"])).isoformat() for one in found] == case["at"]
+    assert [number for number, one in enumerate(found) if one.remarks] == case["remarks"]
+
+
+def test_a_day_that_a_zone_left_out_is_told_of():
+    anchor = datetime(2011, 12, 28, 19, tzinfo=UTC)
+    recurrence = compile_recurrence("daily", timezone="Pacific/Apia", anchor=anchor)
+
+    _, moved = recurrence.between(anchor, anchor + timedelta(days=3), limit=2)
+
+    assert moved.remarks == ("09:00 does not exist on 2011-12-30 in Pacific/Apia: moved to 09:00",)
+
+
+@pytest.mark.parametrize("then", ["preceding", "following"])
+def test_a_move_over_a_day_that_a_zone_left_out_ends(then):
+    """Saturday 31 December 2011 is the day after Thursday: there is no business day at its nearer side."""
+    anchor = datetime(2011, 12, 27, 19, tzinfo=UTC)
+    skips = Skips.parse({"weekends": True, "then": then})
+    recurrence = compile_recurrence("daily", timezone="Pacific/Apia", anchor=anchor, skips=skips)
+
+    found = recurrence.between(anchor, datetime(2012, 1, 3, tzinfo=UTC), limit=10)
+
+    days = [one.at.astimezone(ZoneInfo("Pacific/Apia")).date().isoformat() for one in found]
+    assert days == ["2011-12-28", "2011-12-29", "2012-01-02", "2012-01-03"]
+
+
+def test_a_business_day_at_a_time_that_clocks_skip_moves_and_says_so():
+    anchor = datetime(2024, 4, 1, tzinfo=UTC)
+    rule = "20th business day of the month at 00:30"
+
+    (found,) = compile_recurrence(rule, timezone="Africa/Cairo", anchor=anchor).between(
+        anchor, anchor + timedelta(days=30), limit=5
+    )
+
+    assert found.at.astimezone(ZoneInfo("Africa/Cairo")).isoformat() == "2024-04-26T01:30:00+03:00"
+    assert found.remarks == ("00:30 does not exist on 2024-04-26 in Africa/Cairo: moved to 01:30",)
+
+
+def test_a_window_that_ends_in_the_hour_that_comes_twice_ends_at_its_first_showing():
+    skips = Skips.parse({"windows": [{"from": "00:00", "to": "01:30"}], "then": "following"})
+    anchor = datetime(2026, 10, 31, 4, 15, tzinfo=UTC)
+    recurrence = compile_recurrence("daily", timezone="America/New_York", anchor=anchor, skips=skips)
+
+    found = recurrence.between(anchor, anchor + timedelta(days=3), limit=3)
+
+    assert [one.at.astimezone(recurrence.zone).isoformat() for one in found] == [
+        "2026-10-31T01:30:00-04:00",
+        "2026-11-01T01:30:00-04:00",
+        "2026-11-02T01:30:00-05:00",
+    ]

@@ -1,0 +1,272 @@
+"""A tick that lingers runs what comes due at its instant; one of them keeps the watch, and hands it over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from scheduled_actions import Context, action
+from tests.factories import PATIENCE, insert, projects, row, statuses, wait_until
+
+SECOND = timedelta(seconds=1)
+#: Every answer that is due at once comes within it, also on a machine that is busy with other things.
+SOON = 3.0
+
+
+@pytest.fixture
+def a_project(database_url):
+    with projects(database_url) as make:
+        yield make
+
+
+@pytest.fixture
+def lingering(a_project):
+    """Return a function that makes a project whose ticks linger."""
+
+    def make(seconds, *handlers, **settings):
+        settings = {"linger_seconds": seconds, "max_duration_seconds": 60, "default_timeout_seconds": 5} | settings
+        return a_project(*(handlers or [run]), **settings)
+
+    return make
+
+
+@action("test:run")
+def run(payload: dict):
+    return None
+
+
+class InBackground:
+    """A tick in a thread of its own."""
+
+    def __init__(self, project, **options):
+        self.report = None
+        self._project, self._options = project, options
+        self._thread = threading.Thread(target=self._tick)
+        self._thread.start()
+
+    def _tick(self):
+        self.report = self._project.processor.tick(**self._options)
+
+    def answered(self, within=SOON):
+        self._thread.join(within)
+        assert self.report is not None, "the tick did not answer"
+        return self.report
+
+
+def keeps_watch(connection):
+    """Return which tick keeps the watch."""
+    found = connection.execute("select value from scheduled_action_settings where name = 'watch'").fetchone()
+    return None if found is None else found[0]
+
+
+def test_what_comes_due_while_a_tick_lingers_runs_at_its_instant(lingering, connection):
+    project = lingering(2)
+    ahead = [
+        connection.execute(
+            "select id from schedule_action('test:run', '{}', statement_timestamp() + make_interval(secs => %s))",
+            [seconds],
+        ).fetchone()[0]
+        for seconds in (0.3, 0.5, 0.50001, 1.1)
+    ]
+
+    report = project.processor.tick()
+
+    assert (report.succeeded, set(statuses(connection).values())) == (4, {"completed"})
+    for action_id in ahead:
+        found = project.scheduler.get_action(action_id)
+        assert timedelta(0) <= found.started_at - found.scheduled_at < SECOND
+    assert report.duration_ms >= 1900
+
+
+def test_an_action_in_a_lock_group_and_one_of_another_priority_run_at_their_instant_too(lingering, connection):
+    project = lingering(1.5)
+    connection.execute(
+        "select schedule_action('test:run', '{}', statement_timestamp() + interval '0.4 s', lock_group => 'g'),"
+        " schedule_action('test:run', '{}', statement_timestamp() + interval '0.5 s', priority => 7),"
+        " schedule_action('test:run', '{}', statement_timestamp() + interval '1 day', priority => -7)"
+    )
+
+    assert project.processor.tick().succeeded == 2
+
+
+def test_new_work_is_heard_of_within_a_second_or_so_and_at_once_when_somebody_asks(lingering, connection):
+    project = lingering(20)
+    tick = InBackground(project)
+    wait_until(lambda: keeps_watch(connection))
+
+    unasked = insert(connection)
+    wait_until(lambda: row(connection, unasked)["status"] == "completed")
+    asked = insert(connection)
+    began = time.monotonic()
+    busy = project.processor.tick(lingers=False)
+    wait_until(lambda: row(connection, asked)["status"] == "completed")
+
+    assert busy.busy
+    assert time.monotonic() - began < SOON
+    project.processor.stop()
+    assert tick.answered().succeeded == 2
+
+
+def test_beside_a_handler_that_takes_long_others_start_at_their_instant(lingering, connection):
+    entered, leave = threading.Event(), threading.Event()
+
+    @action("test:long", timeout_seconds=30)
+    def long(payload: dict):
+        entered.set()
+        leave.wait(PATIENCE)
+
+    project = lingering(10, run, long)
+    insert(connection, action_type="test:long")
+    tick = InBackground(project)
+    assert entered.wait(PATIENCE)
+    ahead = connection.execute(
+        "select id from schedule_action('test:run', '{}', statement_timestamp() + interval '2.5 s')"
+    ).fetchone()[0]
+
+    wait_until(lambda: row(connection, ahead)["status"] == "completed")
+
+    found = project.scheduler.get_action(ahead)
+    assert found.started_at - found.scheduled_at < SECOND
+    leave.set()
+    project.processor.stop()
+    assert tick.answered().succeeded == 2
+
+
+@pytest.mark.parametrize("same_process", [True, False])
+def test_a_newer_ping_takes_the_watch_over_and_the_older_answers(lingering, connection, same_process):
+    first = lingering(30)
+    second = first if same_process else lingering(30)
+    older = InBackground(first)
+    before = wait_until_kept(connection, None)
+
+    newer = InBackground(second)
+    wait_until_kept(connection, before)
+    report = older.answered()
+    action_id = insert(connection)
+
+    wait_until(lambda: row(connection, action_id)["status"] == "completed")
+    assert (report.busy, newer.report) == (False, None)
+    second.processor.stop()
+    assert newer.answered().succeeded == 1
+
+
+def wait_until_kept(connection, by_other_than):
+    wait_until(lambda: keeps_watch(connection) != by_other_than)
+    return keeps_watch(connection)
+
+
+def test_a_ping_that_meets_a_working_tick_keeps_the_watch_after_it(lingering, connection):
+    entered, leave = threading.Event(), threading.Event()
+
+    @action("test:long", timeout_seconds=30)
+    def long(payload: dict):
+        entered.set()
+        leave.wait(PATIENCE)
+
+    project = lingering(30, run, long)
+    insert(connection, action_type="test:long")
+    older = InBackground(project)
+    assert entered.wait(PATIENCE)
+    newer = InBackground(project)
+    wait_until(lambda: project.processor.process.turn.is_relieved)
+
+    leave.set()
+    assert older.answered().succeeded == 1
+    action_id = insert(connection)
+
+    wait_until(lambda: row(connection, action_id)["status"] == "completed")
+    project.processor.stop()
+    assert newer.answered().succeeded == 1
+
+
+def test_of_several_pings_that_wait_the_latest_gets_the_watch(lingering, connection):
+    entered, leave = threading.Event(), threading.Event()
+
+    @action("test:long", timeout_seconds=30)
+    def long(payload: dict):
+        entered.set()
+        leave.wait(PATIENCE)
+
+    project = lingering(30, run, long)
+    insert(connection, action_type="test:long")
+    InBackground(project)
+    assert entered.wait(PATIENCE)
+    second = InBackground(project)
+    wait_until(lambda: project.processor.process.turn.is_relieved)
+
+    third = InBackground(project)
+
+    assert second.answered().busy
+    leave.set()
+    project.processor.stop()
+    third.answered()
+
+
+def test_a_stop_ends_it_at_once(lingering, connection):
+    project = lingering(30)
+    tick = InBackground(project)
+    wait_until(lambda: keeps_watch(connection))
+
+    project.processor.stop()
+
+    assert tick.answered().tick_id is not None
+
+
+def test_the_hosts_deadline_ends_it_in_time_for_what_starts_last(lingering):
+    began = time.monotonic()
+
+    lingering(30).processor.tick(host_seconds=7.0)
+
+    # Five seconds are left to an action that comes due last, one to the answer.
+    assert 0.9 < time.monotonic() - began < 0.9 + SOON
+
+
+def test_an_action_that_cannot_be_claimed_does_not_make_a_watch_turn_in_circles(lingering, connection):
+    connection.execute(
+        "insert into scheduled_action_holds values ('', 'g', gen_random_uuid(), now(), now() + interval '1 h')"
+    )
+    insert(connection, lock_group="g")
+    project = lingering(1.2)
+    before = connection.execute("select sum(idx_scan) from pg_stat_user_indexes").fetchone()[0]
+
+    project.processor.tick()
+
+    connection.execute("select pg_stat_force_next_flush()")
+    assert connection.execute("select sum(idx_scan) from pg_stat_user_indexes").fetchone()[0] - before < 2000
+
+
+def test_a_ping_left_to_a_tick_at_its_end_is_not_forgotten(a_project, connection, database_url):
+    seen = []
+
+    @action("test:run")
+    def handle(payload: dict, context: Context):
+        seen.append(context.id)
+
+    project = a_project(handle)
+    # The tick hangs in its very last statement, when it has looked for work for the last time.
+    connection.execute(
+        "create function held() returns trigger language plpgsql as"
+        " 'begin if new.outcome is not null then perform pg_advisory_xact_lock(77); end if; return new; end';"
+        "create trigger held before update on scheduled_action_ticks for each row execute function held()"
+    )
+    with connection.transaction():
+        connection.execute("select pg_advisory_xact_lock(77)")
+        tick = InBackground(project)
+        wait_until(
+            lambda: connection.execute("select 1 from pg_locks where locktype = 'advisory' and not granted").fetchone()
+        )
+        with psycopg.connect(database_url, autocommit=True) as other:
+            late = other.execute("select id from schedule_action('test:run', '{}')").fetchone()[0]
+        asked = project.processor.tick()
+
+    assert (asked.busy, asked.remaining) == (True, 1)
+    assert (tick.answered().succeeded, seen) == (1, [late])
+
+
+def test_settings_that_leave_the_last_action_no_time_are_refused(a_project):
+    with pytest.raises(Exception, match=r"max_duration_seconds.*must be 95 or more"):
+        a_project(run, linger_seconds=65)

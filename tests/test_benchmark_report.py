@@ -1,0 +1,128 @@
+"""The report of the benchmarks: it shows what was measured, says what was not, and needs nothing but itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.comparison import Comparison, Point, Wanted
+from benchmarks.output import write
+from benchmarks.peers import installing
+from benchmarks.peers.contenders import PEERS
+from benchmarks.peers.serve import MARK_EVERY, Marks
+from benchmarks.report.__main__ import main
+from benchmarks.report.plots import Line, bars_plot, distribution_plot, lines_plot
+
+
+def a_run(path: Path, **changes: object) -> Path:
+    line = Comparison(
+        name="drain", beside_name="same <SQL>", unit="actions/s", measured=[5_000.0, 6_000.0, 9_000.0],
+        beside=[10_000.0, 10_000.0, 10_000.0], wanted=Wanted("ratio", "at least", 0.7),
+    )  # fmt: skip
+    point = Point(
+        plot="Throughput against batch size", x_name="batch_size", y_name="actions/s", line="1 worker", x=100,
+        values=[5_000.0, 6_000.0],
+    )  # fmt: skip
+    points = changes.pop("points", [point])
+    write(path, {"PostgreSQL": "18.4"}, [line], {}, is_smoke=False, seconds=3, points=points)
+    if changes:
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return path
+
+
+def test_a_report_shows_the_settings_the_plots_and_each_line_with_its_spread(tmp_path, capsys):
+    code = main([str(a_run(tmp_path / "run.json"))])
+
+    page = capsys.readouterr().out
+    assert code == 0
+    assert "PostgreSQL</dt><dd>18.4" in page
+    assert "<polyline" in page
+    assert "0.50 to 0.90" in page
+    assert "same &lt;SQL&gt;" in page
+
+
+def test_a_report_needs_nothing_from_elsewhere(tmp_path, capsys):
+    main([str(a_run(tmp_path / "run.json", lateness={"linger": [1.0, 2.0]}))])
+
+    page = capsys.readouterr().out
+    assert not re.search(r"https?://|<script|<link|@import|url\(", page)
+
+
+def test_what_was_not_measured_is_said_to_be_so(tmp_path, capsys):
+    main([str(a_run(tmp_path / "run.json", points=[]))])
+
+    page = capsys.readouterr().out
+    missing = re.findall(r"<h2>([^<]+)</h2><p class=\"missing\">", page)
+    assert {"Throughput against batch size", "Lateness: start minus scheduled_at"} <= set(missing)
+
+
+@pytest.mark.parametrize("given", [[float(one) for one in range(1, 101)], {"linger": list(range(1, 101))}])
+def test_lateness_from_a_file_is_drawn_with_its_percentiles(tmp_path, capsys, given):
+    file = tmp_path / "lateness.json"
+    file.write_text(json.dumps(given))
+
+    main([str(a_run(tmp_path / "run.json")), "--lateness", str(file)])
+
+    page = capsys.readouterr().out
+    assert '<td class="n">100</td><td class="n">50.5</td>' in page
+
+
+@pytest.mark.parametrize("content", ["[1, 2]", "{}", "no JSON"])
+def test_a_file_that_no_benchmark_wrote_is_wrong_usage(tmp_path, capsys, content):
+    file = tmp_path / "run.json"
+    file.write_text(content)
+
+    with pytest.raises(SystemExit) as left:
+        main([str(file)])
+
+    assert left.value.code == 2
+
+
+def test_lateness_that_is_no_list_of_numbers_is_wrong_usage(tmp_path):
+    file = tmp_path / "lateness.json"
+    file.write_text('{"linger": ["late"]}')
+
+    with pytest.raises(SystemExit) as left:
+        main([str(a_run(tmp_path / "run.json")), "--lateness", str(file)])
+
+    assert left.value.code == 2
+
+
+def test_no_point_of_a_plot_lies_outside_of_it():
+    plot = lines_plot(
+        [Line("a", [(1, [3.0]), (1_000_000, [5.0, 9.0])]), Line("b", [(10, [0.0])])], x_name="n", y_name="ms"
+    )
+
+    places = [float(number) for number in re.findall(r'c[xy]="([0-9.-]+)"', plot)]
+    assert len(places) == 6
+    assert all(0 <= place <= 640 for place in places)
+
+
+def test_a_plot_of_one_place_or_of_equal_values_is_drawn_all_the_same():
+    assert "<circle" in lines_plot([Line("a", [(1, [2.0])])], x_name="n", y_name="ms")
+    assert "<rect" in bars_plot([("ours", [5.0, 5.0])], unit="jobs/s")
+    assert "<polyline" in distribution_plot([("linger", [0.0, 0.0])], x_name="ms")
+
+
+def test_every_peer_is_pinned_and_no_address_of_a_registry_is_written():
+    pinned = installing.pinned()
+
+    assert {peer.package for peer in PEERS} <= pinned.keys()
+    assert all(re.fullmatch(r"[0-9][0-9A-Za-z.]*", version) for version in pinned.values())
+    here = Path(installing.__file__).parent
+    assert "://" not in (here / "requirements.txt").read_text() + (here / "package.json").read_text()
+
+
+def test_handlers_are_counted_and_each_hundredth_is_timed():
+    marks = Marks()
+    for _ in range(2 * MARK_EVERY + 1):
+        marks.note()
+
+    taken = marks.take()
+
+    assert taken["count"] == 2 * MARK_EVERY + 1
+    assert len(taken["times"]) == 2
+    assert marks.take() == {"count": 0, "times": []}
