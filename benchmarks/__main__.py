@@ -22,8 +22,10 @@ from benchmarks import (
     empty_tick,
     imports,
     memory,
+    recurrence,
     schedule_bulk,
     schedule_single,
+    series,
     sweep,
     upkeep,
 )
@@ -48,6 +50,8 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
     "cold-start": cold_start.run,
     "memory": memory.run,
     "upkeep": upkeep.run,
+    "recurrence": recurrence.run,
+    "series": series.run,
 }
 
 

@@ -49,6 +49,10 @@ class Scale:
     #: Batch sizes and numbers of gunicorn workers that a drain is repeated with.
     batches: tuple[int, ...]
     processes: tuple[int, ...]
+    #: Instants that each kind of rule is asked about.
+    instants: int
+    #: Schedules that are due for one tick, and in one minute.
+    recurring: tuple[int, int]
 
 
 FULL = Scale(
@@ -66,6 +70,8 @@ FULL = Scale(
     backlog_rounds=3,
     batches=(10, 50, 100, 250, 500, 1_000),
     processes=(1, 2, 3, 4),
+    instants=1_000,
+    recurring=(1_000, 100_000),
 )
 SMOKE = Scale(
     rounds=1,
@@ -82,6 +88,8 @@ SMOKE = Scale(
     backlog_rounds=1,
     batches=(100, 500),
     processes=(1, 2),
+    instants=300,
+    recurring=(200, 2_000),
 )
 
 

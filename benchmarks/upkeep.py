@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from functools import partial
 from statistics import median
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
     from scheduled_actions.store.connection import Connection
 
+_LOG = logging.getLogger("scheduled_actions")
 #: Finished actions of the small table.
 _SMALL = 10_000
 #: Actions pruned, and rescued, by one timed call.
@@ -121,10 +123,12 @@ class _Table:
     def rescue(self, times: int) -> float:
         """Return the median of so many rescues, in milliseconds; what was rescued is removed again."""
         took = []
+        _LOG.setLevel(logging.ERROR)  # Each rescued action is a warning.
         for _ in range(times):
             self._fill(_FILL_EXPIRED, _BITE)
             took.append(self._timed(self._rescue_once))
             self.connection.execute("delete from scheduled_actions where status = 'pending'")
+        _LOG.setLevel(logging.NOTSET)
         return median(took)
 
     def _prune_once(self) -> None:

@@ -29,7 +29,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from scheduled_actions.delivery import AddressForbidden, ProxyRefused, Reach
+from scheduled_actions.reach import AddressForbidden, ProxyRefused, Reach
 from scheduled_actions.webhooks.addresses import may_reach
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from scheduled_actions.errors import ConfigInvalid, NotConfigured
 PREFIX = "SCHEDULED_ACTIONS_"
 TOML_NAME = "scheduled_actions.toml"
 #: Environment variables with the prefix that are no settings of the file.
-_NOT_SETTINGS = frozenset({"PROJECT", "ENV", "URL", "ENV_COMMAND", "ENCRYPTION_KEY"})
+_NOT_SETTINGS = frozenset({"PROJECT", "ENV", "ENV_COMMAND", "ENCRYPTION_KEY"})
 #: Tables with names of the user's own, which no variable overrides.
 _TABLES = frozenset({"endpoints", "events"})
 #: A secret shorter than this closes the endpoint.
@@ -114,6 +114,8 @@ class Email:
 class Settings:
     """All of `scheduled_actions.toml`, defaults filled in."""
 
+    #: Where this project's routes are, for pings right after an action that is due now: `https://app.example.com`.
+    url: str | None = _setting(None, checks.base_url)
     enabled: bool = _setting(True, checks.flag)  # noqa: FBT003 - the default of a field
     batch_size: int = _setting(100, checks.whole_number(1, 1000))
     concurrency: int = _setting(8, checks.whole_number(1, 256))

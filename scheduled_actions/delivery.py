@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scheduled_actions.errors import UrlInvalid
-from scheduled_actions.webhooks.addresses import LOOPBACK, may_reach
+from scheduled_actions.reach import AddressForbidden, ProxyRefused, Reach
+from scheduled_actions.webhooks.addresses import may_reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from urllib3 import HTTPResponse
-
-    from scheduled_actions.webhooks.addresses import Network
 
 #: Seconds for each address of the host, and for the TLS handshake.
 CONNECT_TIMEOUT = 5.0
@@ -43,30 +42,6 @@ RETRY_AFTER_LIMIT = timedelta(hours=24)
 
 #: The longest URL that a tenant may give.
 URL_LIMIT = 2048
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """How far a post may go. Posts of different reach share no connection."""
-
-    #: Networks allowed beside the public internet; none for an address that a tenant chose.
-    networks: tuple[Network, ...] = LOOPBACK
-    #: Host and port of the HTTP proxy that everything goes through; None: straight to the receiver.
-    proxy: tuple[str, int] | None = None
-
-
-class AddressForbidden(OSError):
-    """A host has an address that is not to be reached; nothing was sent. The message does not say which."""
-
-    def __init__(self) -> None:
-        super().__init__("leads to an address that webhooks do not reach")
-
-
-class ProxyRefused(OSError):
-    """The proxy did not make a connection."""
-
-    def __init__(self, answer: str) -> None:
-        super().__init__(f"was refused by the proxy: {answer}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from scheduled_actions import delivery, retry
 from scheduled_actions.endpoint_health import write_failure
 from scheduled_actions.errors import NotConfigured, ScheduledActionsError, UrlInvalid
 from scheduled_actions.json_text import decode
+from scheduled_actions.reach import Reach
 from scheduled_actions.secret_box import SecretBox
 from scheduled_actions.store import endpoints as store
 from scheduled_actions.webhooks import filters, routing, signing
@@ -53,7 +54,7 @@ class Target:
     #: None: it is sent unsigned.
     keys: tuple[bytes, ...]
     headers: Mapping[str, str]
-    reach: delivery.Reach
+    reach: Reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,10 @@ class EndpointBook:
         return self._config.settings.webhooks
 
     def forget(self) -> None:
-        """Believe nothing that the database said before."""
+        """Believe nothing that the database said before, nor that it knows of anything already."""
         self._by_name.clear()
         self._by_team.clear()
+        self._failure_written.clear()
 
     def wanting(self, event: str, *, team_id: str | None, body: Mapping[str, Any]) -> list[Endpoint]:
         """Return the endpoints that get an event: the file's as it routes them, then the database's that want it.
@@ -127,6 +129,11 @@ class EndpointBook:
         """Return the endpoint of that name or id; None when there is none, or it is another team's."""
         known = self._known(name)
         return known.endpoint if known is not None and known.endpoint.belongs_to(team_id) else None
+
+    def any(self, name: str) -> Endpoint | None:
+        """Return the endpoint of that name or id, whosever it is."""
+        known = self._known(name)
+        return None if known is None else known.endpoint
 
     def names(self) -> list[str]:
         """Return the names of the file's endpoints."""
@@ -305,13 +312,13 @@ def of_row(row: EndpointRow) -> Endpoint:
 
 
 @functools.cache
-def _reach(networks: tuple[str, ...], proxy: str | None) -> delivery.Reach:
+def _reach(networks: tuple[str, ...], proxy: str | None) -> Reach:
     host, _, port = (proxy or "").removeprefix("http://").rpartition(":")
-    return delivery.Reach(
+    return Reach(
         networks=networks_of(networks), proxy=None if proxy is None else (host.strip("[]"), int(port))
     )
 
 
-def reach_of(settings: Webhooks, *, is_tenants: bool) -> delivery.Reach:
+def reach_of(settings: Webhooks, *, is_tenants: bool) -> Reach:
     """Return how far posts may go: those of tenants to the public internet alone."""
     return _reach(() if is_tenants else settings.private_networks, settings.egress_proxy)

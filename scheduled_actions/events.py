@@ -44,6 +44,7 @@ RATE_PATIENCE_SECONDS = 1.0
 _EVENT_AT = "event_at"
 _EVENT_ACTION_ID = "event_action_id"
 _MESSAGE_ID = "message_id"
+_OF_ENDPOINTS = frozenset({DISABLED_EVENT, FAILING_EVENT})
 _GONE = 410
 _MAY_ASK_FOR_TIME = frozenset({429, 502, 503, 504})
 
@@ -139,6 +140,9 @@ def _fan_out(event: WebhookEvent, context: Context, config: Config, book: Endpoi
     action = context.action
     book.saw(event.event, team_id=action.team_id)
     endpoints = book.wanting(event.event, team_id=action.team_id, body=_content(event, context))
+    if event.event in _OF_ENDPOINTS:
+        # It would not hear of its own trouble, and that would be a failure more.
+        endpoints = [endpoint for endpoint in endpoints if endpoint.name != event.entity_id]
     is_mailed = _mail(event, context, config.settings.webhooks.alert_email)
     if not endpoints and not is_mailed:
         return Skip(f"no endpoint wants {event.event}")
@@ -154,7 +158,7 @@ def _fan_out(event: WebhookEvent, context: Context, config: Config, book: Endpoi
             target=_target(action.target_type, action.target_id),
             user_id=action.user_id,
             created_by=action.created_by,
-            metadata={_EVENT_ACTION_ID: str(action.id), _EVENT_AT: _instant(action.created_at)},
+            metadata={_EVENT_ACTION_ID: str(action.id), _EVENT_AT: instant(action.created_at)},
             **own,
         )
     return {"endpoints": [endpoint.name for endpoint in endpoints]}
@@ -167,7 +171,7 @@ def attempts_of(policy: RetryPolicy | None) -> int | None:
 
 def _mail(event: WebhookEvent, context: Context, address: str | None) -> bool:
     """Tell the operator by mail of an endpoint that is in trouble; return whether it was one."""
-    if address is None or event.event not in {DISABLED_EVENT, FAILING_EVENT} or not isinstance(event.data, dict):
+    if address is None or event.event not in _OF_ENDPOINTS or not isinstance(event.data, dict):
         return False
     facts = event.data
     what = "is disabled" if event.event == DISABLED_EVENT else f"is failing, and disabled by {facts.get('disabled_by')}"
@@ -189,7 +193,8 @@ def _target(target_type: str | None, target_id: str | None) -> dict[str, str] | 
     return None if target_type is None or target_id is None else {"type": target_type, "id": target_id}
 
 
-def _instant(moment: datetime) -> str:
+def instant(moment: datetime) -> str:
+    """Return an instant as bodies say it."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -233,7 +238,7 @@ def _request(event: WebhookEvent, context: Context, target: Target, *, sent_at: 
     happened_at, event_action_id = notes.get(_EVENT_AT), notes.get(_EVENT_ACTION_ID)
     content = {
         **_content(event, context),
-        "timestamp": happened_at if _is_instant(happened_at) else _instant(context.action.created_at),
+        "timestamp": happened_at if _is_instant(happened_at) else instant(context.action.created_at),
         "action_id": event_action_id if _is_id(event_action_id) else str(context.id),
     }
     body = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
@@ -266,7 +271,7 @@ def _content(event: WebhookEvent, context: Context) -> dict[str, Any]:
 # Written by the fan-out; but a caller's metadata may hold anything under the same names.
 def _is_instant(value: object) -> bool:
     try:
-        return isinstance(value, str) and _instant(datetime.fromisoformat(value)) == value
+        return isinstance(value, str) and instant(datetime.fromisoformat(value)) == value
     except (ValueError, OverflowError):
         return False
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from scheduled_actions import retry, settlement
 from scheduled_actions.action import Status
-from scheduled_actions.store import claims
+from scheduled_actions.store import claims, endpoints
 
 if TYPE_CHECKING:
     from scheduled_actions.config import Settings
@@ -135,4 +135,6 @@ class Maintenance:
         }
         windows = {"default": self._settings.deduplication.window_seconds, "by_type": by_type}
         claims.copy_settings(connection, dedup_window=windows)
+        declared = self._settings.webhooks.endpoints
+        endpoints.share_fifo(connection, [name for name, one in declared.items() if one.ordering == "fifo"])
         self._schedules.sync(connection)

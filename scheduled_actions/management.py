@@ -1,7 +1,7 @@
 """What the management API does beyond scheduling: bounded pages, counts, changes of many, and what a tick left behind.
 
 Nothing here reads or changes more than it says, however many actions there are: a page examines a bounded number of
-them and says where to go on, a count stops at `COUNTED_MOST`, a change of many goes in bites and ends in time.
+them and says where to go on, a count stops at a number, a change of many goes in bites and ends in time.
 """
 
 from __future__ import annotations
@@ -26,18 +26,27 @@ if TYPE_CHECKING:
     from scheduled_actions.scheduler import Scheduler
     from scheduled_actions.store.connection import Connection, Database
 
-#: Counts are exact up to here, for each status.
-COUNTED_MOST = 10_000
-#: So many actions a page walks over in search of those that match.
-_WALKED_MOST = 50_000
-#: So many candidates of a team a page looks at; they are gathered from each status.
-_TEAM_CANDIDATES = 5_000
-#: So many actions a change of many takes in one transaction.
-_BITE = 100
-#: After it a change of many starts no further bite.
-BULK_SECONDS = 5.0
 #: The most that a change of many changes in one call.
 BULK_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much one call reads or changes at most."""
+
+    #: Counts are exact up to here, for each status.
+    counted: int = 10_000
+    #: So many actions a page walks over in search of those that match.
+    walked: int = 50_000
+    #: So many candidates of a team a page looks at; they are gathered from each status.
+    candidates: int = 5_000
+    #: So many actions a change of many takes in one transaction.
+    bite: int = 100
+    #: After so many seconds a change of many starts no further bite.
+    seconds: float = 5.0
+
+
+_BOUNDS = Bounds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +88,7 @@ class Counts:
     overdue: int = 0
     #: For how long the oldest has been due; None when nothing is.
     oldest_due_seconds: float | None = None
-    #: The counts that stopped at `COUNTED_MOST`.
+    #: The counts that stopped at the bound.
     capped: list[str] = field(default_factory=list)
 
 
@@ -123,6 +132,7 @@ class Management:
         database: Where the tables are.
         find_scheduler: Gives what makes the changes that code may make, too; asked when one is made, for it needs the
             registry, and looking does not.
+        bounds: How much one call reads or changes.
         monotonic: Measures how long a change of many takes.
     """
 
@@ -131,22 +141,24 @@ class Management:
         database: Database,
         find_scheduler: Callable[[], Scheduler],
         *,
+        bounds: Bounds = _BOUNDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._find_scheduler = find_scheduler
+        self._bounds = bounds
         self._monotonic = monotonic
 
     def page(self, filters: Filters, *, cursor: UUID | None = None, limit: int = 100) -> Page:
         """Return the newest actions that match, at most `limit`, those with ids below the cursor."""
         with self._database.connection() as connection:
-            ids, goes_on = _find(connection, filters, before=cursor, limit=limit)
+            ids, goes_on = _find(connection, filters, self._bounds, before=cursor, limit=limit)
             return Page(store.read(connection, ids), goes_on)
 
     def counts(self, *, team_id: str | None = None, overdue_seconds: float = 300) -> Counts:
-        """Return how many actions there are (of a team), each status counted to `COUNTED_MOST`."""
+        """Return how many actions there are (of a team), each status counted to the bound."""
         # One more than is told: then it is known that there are more.
-        most = COUNTED_MOST + 1
+        most = self._bounds.counted + 1
         with self._database.connection() as connection:
             if team_id is None:
                 found = store.counts(connection, most=most)
@@ -159,7 +171,7 @@ class Management:
                 oldest = max(
                     (one.oldest_due_seconds for one in found if one.oldest_due_seconds is not None), default=None
                 )
-        return _counts(found, due=due, overdue=overdue, oldest_due_seconds=oldest)
+        return _counts(found, self._bounds.counted, due=due, overdue=overdue, oldest_due_seconds=oldest)
 
     def get(self, action_id: UUID | str, *, team_id: str | None, connection: Connection | None = None) -> Action:
         """Return one action.
@@ -213,19 +225,18 @@ class Management:
         return gone or self._refuse(wanted, team_id, ", ".join(status for status in Status if status in FINISHED))
 
     def count_matching(self, filters: Filters) -> Changed:
-        """Return how many actions match, counted to `COUNTED_MOST`; nothing is changed."""
-        matched, cursor = 0, None
-        ends_at = self._monotonic() + BULK_SECONDS
+        """Return how many actions match, counted to the bound; nothing is changed."""
+        matched, cursor, most = 0, None, self._bounds.counted
+        ends_at = self._monotonic() + self._bounds.seconds
         with self._database.connection() as connection:
             while True:
-                ids, cursor = _find(connection, filters, before=cursor, limit=COUNTED_MOST - matched)
+                ids, cursor = _find(connection, filters, self._bounds, before=cursor, limit=most - matched)
                 matched += len(ids)
-                if cursor is None or matched >= COUNTED_MOST or self._monotonic() > ends_at:
+                if cursor is None or matched >= most or self._monotonic() > ends_at:
                     return Changed(matched=matched, changed=0, more=cursor is not None, next_cursor=None)
 
     def retry_matching(self, filters: Filters, *, by: str | None, limit: int, cursor: UUID | None) -> Changed:
         """Make those that match pending again, at most `limit`, the newest first."""
-
         scheduler = self._find_scheduler()
 
         def retry(action_id: UUID, connection: Connection) -> None:
@@ -237,7 +248,6 @@ class Management:
         self, filters: Filters, *, by: str | None, reason: str | None, limit: int, cursor: UUID | None
     ) -> Changed:
         """Cancel those that match, at most `limit`, the newest first."""
-
         scheduler = self._find_scheduler()
 
         def cancel(action_id: UUID, connection: Connection) -> None:
@@ -262,10 +272,12 @@ class Management:
         self, filters: Filters, change: Callable[[UUID, Connection], None], *, limit: int, cursor: UUID | None
     ) -> Changed:
         matched = changed = 0
-        ends_at = self._monotonic() + BULK_SECONDS
+        ends_at = self._monotonic() + self._bounds.seconds
         with self._database.connection() as connection:
             while True:
-                ids, cursor = _find(connection, filters, before=cursor, limit=min(_BITE, limit - matched))
+                ids, cursor = _find(
+                    connection, filters, self._bounds, before=cursor, limit=min(self._bounds.bite, limit - matched)
+                )
                 matched += len(ids)
                 with connection.transaction():
                     changed += sum(_is_changed(change, action_id, connection) for action_id in ids)
@@ -281,7 +293,7 @@ _ALL = tuple(status.value for status in Status)
 
 
 def _find(
-    connection: Connection, filters: Filters, *, before: UUID | None, limit: int
+    connection: Connection, filters: Filters, bounds: Bounds, *, before: UUID | None, limit: int
 ) -> tuple[list[UUID], UUID | None]:
     """Return the ids of the newest that match, and where to go on; None where nothing is left."""
     parameters = {
@@ -294,25 +306,24 @@ def _find(
         "unlocked_for_seconds": filters.unlocked_for_seconds,
     }
     if filters.team_id is not None:
-        return _find_in_team(connection, parameters, filters.team_id, before=before, limit=limit)
-    ids = store.walk(connection, parameters, before=before, examined=_WALKED_MOST, limit=limit + 1)
+        return _find_in_team(connection, parameters, filters.team_id, bounds, before=before, limit=limit)
+    ids, end = store.walk(connection, parameters, before=before, examined=bounds.walked, limit=limit + 1)
     if len(ids) > limit:
         return ids[:limit], ids[limit - 1]
-    end = store.walk_end(connection, before=before, examined=_WALKED_MOST)
     if end is not None and filters.statuses is not None:
         # Rare ones far back: few enough, they are all looked at, whatever their place.
         wanted = parameters | {"team_id": None}
-        few = store.search(connection, wanted, before=before, examined=COUNTED_MOST + 1, limit=limit + 1)
-        if few.examined <= COUNTED_MOST:
+        few = store.search(connection, wanted, before=before, examined=bounds.counted + 1, limit=limit + 1)
+        if few.examined <= bounds.counted:
             return few.ids[:limit], few.ids[limit - 1] if len(few.ids) > limit else None
     return ids, end
 
 
 def _find_in_team(
-    connection: Connection, parameters: dict[str, Any], team_id: str, *, before: UUID | None, limit: int
+    connection: Connection, parameters: dict[str, Any], team_id: str, bounds: Bounds, *, before: UUID | None, limit: int
 ) -> tuple[list[UUID], UUID | None]:
     is_narrowed = any(value is not None for name, value in parameters.items() if name != "statuses")
-    examined = max(_TEAM_CANDIDATES, limit + 1) if is_narrowed else limit + 1
+    examined = max(bounds.candidates, limit + 1) if is_narrowed else limit + 1
     wanted = parameters | {"team_id": team_id, "statuses": parameters["statuses"] or list(_ALL)}
     found = store.search(connection, wanted, before=before, examined=examined, limit=limit + 1)
     if len(found.ids) > limit:
@@ -329,18 +340,20 @@ def _is_changed(change: Callable[[UUID, Connection], None], action_id: UUID, con
     return True
 
 
-def _counts(found: list[store.Counted], *, due: int, overdue: int, oldest_due_seconds: float | None) -> Counts:
+def _counts(
+    found: list[store.Counted], most: int, *, due: int, overdue: int, oldest_due_seconds: float | None
+) -> Counts:
     counts = Counts(oldest_due_seconds=oldest_due_seconds)
     for one in found:
         status = Status(one.status)
-        counts.by_status[status] += one.count
-        counts.by_type.setdefault(one.action_type, dict.fromkeys(Status, 0))[status] += one.count
+        counts.by_status[status] += one.number
+        counts.by_type.setdefault(one.action_type, dict.fromkeys(Status, 0))[status] += one.number
     for status, count in counts.by_status.items():
-        if count > COUNTED_MOST:
-            counts.by_status[status] = COUNTED_MOST
+        if count > most:
+            counts.by_status[status] = most
             counts.capped.append(status.value)
     for name, count in (("due", due), ("overdue", overdue)):
-        setattr(counts, name, min(count, COUNTED_MOST))
-        if count > COUNTED_MOST:
+        setattr(counts, name, min(count, most))
+        if count > most:
             counts.capped.append(name)
     return counts

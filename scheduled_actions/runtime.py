@@ -17,11 +17,13 @@ from scheduled_actions.registry import Registry
 from scheduled_actions.scheduler import Scheduler
 from scheduled_actions.schedules import Schedules
 from scheduled_actions.store.connection import Database
+from scheduled_actions.wake import Wake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduled_actions.config import Config
+    from scheduled_actions.deliveries import Deliveries
     from scheduled_actions.endpoint_book import EndpointBook
     from scheduled_actions.endpoints import Endpoints
     from scheduled_actions.local_postgres import LocalPostgres
@@ -58,7 +60,16 @@ class Runtime:
     @cached_property
     def scheduler(self) -> Scheduler:
         """Schedules, reads and changes actions."""
-        return Scheduler(self.database, self.registry, self.config.settings, self.occurrences)
+        return Scheduler(self.database, self.registry, self.config.settings, self.occurrences, self.wake)
+
+    @cached_property
+    def wake(self) -> Wake:
+        """Has a tick look at once for what is due now."""
+        return Wake(self.config.settings.url, self.config.cron_secret, self.database, self._ask_here)
+
+    def _ask_here(self) -> bool:
+        """Tell the tick at work in this process that something is due; whether there is one."""
+        return "processor" in self.__dict__ and self.processor.process.turn.ask()
 
     @cached_property
     def occurrences(self) -> Occurrences:
@@ -89,6 +100,13 @@ class Runtime:
         from scheduled_actions.endpoints import Endpoints  # noqa: PLC0415 - as above
 
         return Endpoints(self.database, self.config, self.endpoint_book)
+
+    @cached_property
+    def deliveries(self) -> Deliveries:
+        """The webhook deliveries, as people look at them and send them again."""
+        from scheduled_actions.deliveries import Deliveries  # noqa: PLC0415 - as above
+
+        return Deliveries(self.database, self.endpoint_book)
 
     @cached_property
     def processor(self) -> Processor:

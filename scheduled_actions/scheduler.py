@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from scheduled_actions import arguments, json_text
+from scheduled_actions import action_row, arguments, json_text
 from scheduled_actions.action import RESULT_LIMIT, Action, Scheduled, Status
 from scheduled_actions.errors import (
     ActionLocked,
     InvalidArgument,
-    NotYetBuilt,
     UnknownAction,
     WrongStatus,
 )
-from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.new_action import arguments_of
 from scheduled_actions.store import actions as store
 from scheduled_actions.store import schedules
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
     from uuid import UUID
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from scheduled_actions.occurrences import Occurrences
     from scheduled_actions.registry import Registry
     from scheduled_actions.store.connection import Connection, Database
+    from scheduled_actions.wake import Wake
 
 #: The connection of the transactional handler that is running in this context: what it schedules joins its transaction.
 joined_connection: ContextVar[Connection | None] = ContextVar("joined_connection", default=None)
@@ -48,9 +47,18 @@ class Scheduler:
         registry: Validates payloads at the caller's desk.
         settings: The dedup window where neither call nor handler says one.
         occurrences: Plans the next when a planned one is cancelled.
+        wake: Has a tick look at once for what is due now; None leaves it to the cron.
     """
 
-    def __init__(self, database: Database, registry: Registry, settings: Settings, occurrences: Occurrences) -> None:
+    def __init__(
+        self,
+        database: Database,
+        registry: Registry,
+        settings: Settings,
+        occurrences: Occurrences,
+        wake: Wake | None = None,
+    ) -> None:
+        self._wake = wake
         self._occurrences = occurrences
         self._database = database
         self._registry = registry
@@ -65,7 +73,10 @@ class Scheduler:
         """
         row = self._row(new)
         with self._borrowed(connection) as borrowed:
-            return store.schedule(borrowed, row)
+            scheduled = store.schedule(borrowed, row)
+        if action_row.is_due_now(row):
+            self._announce([scheduled.id], connection)
+        return scheduled
 
     def schedule_actions(
         self, new_actions: Sequence[NewAction | Mapping[str, Any]], *, connection: psycopg.Connection[Any] | None = None
@@ -86,7 +97,12 @@ class Scheduler:
         if not rows:
             return []
         with self._borrowed(connection) as borrowed:
-            return store.schedule_many(borrowed, rows)
+            scheduled = store.schedule_many(borrowed, rows)
+        # One that can be seen stands for all of them: they are committed together.
+        due = [one.id for one, row in zip(scheduled, rows, strict=True) if action_row.is_due_now(row)][:1]
+        if due:
+            self._announce(due, connection)
+        return scheduled
 
     def prepare(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         """Return a follow-up, validated, as one element of the SQL function `schedule_actions`."""
@@ -201,8 +217,8 @@ class Scheduler:
                 "payload": text,
                 "scheduled_at": at,
                 "delay": delay,
-                "priority": _priority(priority),
-                "max_attempts": _max_attempts(max_attempts),
+                "priority": action_row.check_priority(priority),
+                "max_attempts": action_row.check_max_attempts(max_attempts),
                 "retry": arguments.retry_text(retry),
                 "metadata": arguments.document_text("metadata", metadata),
             }
@@ -275,14 +291,24 @@ class Scheduler:
         wanted = arguments.check_id(action_id)
         with self._borrowed(connection) as borrowed:
             pending = store.retry(borrowed, wanted, by=arguments.check_text("by", by), team_id=team_id)
-            return pending or self._refuse(
-                borrowed, wanted, team_id, None, wanted_status="failed, cancelled or skipped"
-            )
+            if pending is None:
+                return self._refuse(borrowed, wanted, team_id, None, wanted_status="failed, cancelled or skipped")
+        self._announce([wanted], connection)
+        return pending
 
     def counts(self, *, team_id: str | None = None) -> dict[str, int]:
         """Return how many actions stand in each status, and how many are due."""
         with self._borrowed(None) as borrowed:
             return store.counts(borrowed, team_id=team_id)
+
+    def _announce(self, action_ids: list[UUID], connection: psycopg.Connection[Any] | None) -> None:
+        """Have a tick look at once: now, or when a transaction that is not ours has committed."""
+        if self._wake is None:
+            return
+        if connection is None and joined_connection.get() is None:
+            self._wake.committed()
+        else:
+            self._wake.uncommitted(action_ids)
 
     def _refuse(
         self,
@@ -314,10 +340,7 @@ class Scheduler:
         handler = self._registry.resolve(action_type)
         is_gathered = given.get("dedup_mode") == "append"
         row = {"action_type": action_type, "payload": handler.payload.prepare(payload, gathered=is_gathered)}
-        for name, value in given.items():
-            if name not in _CHECKS:
-                raise NotYetBuilt(name)
-            row |= _CHECKS[name](value, given)
+        row |= action_row.columns_of(given)
         # Said here, the window need not be looked up by the SQL function; without a key none matters.
         if "dedup_window" not in given and ("dedup_key" in given or '"entity_id"' in row["payload"]):
             window = handler.options.dedup_window
@@ -347,47 +370,3 @@ def borrowed_connection(database: Database, connection: psycopg.Connection[Any] 
         return
     with database.connection() as own:
         yield own
-
-
-def _priority(value: int | None) -> int | None:
-    return arguments.check_integer("priority", value, least=-32768, most=32767)
-
-
-def _max_attempts(value: int | None) -> int | None:
-    return arguments.check_integer("max_attempts", value, least=1, most=MAX_ATTEMPTS_LIMIT)
-
-
-def _when(value: datetime | timedelta, given: Mapping[str, Any]) -> dict[str, Any]:
-    at, delay = arguments.check_when(value, given.get("timezone"))
-    return {"scheduled_at": at} if delay is None else {"delay": delay.total_seconds()}
-
-
-def _timezone(value: str, _: Mapping[str, Any]) -> dict[str, Any]:
-    arguments.check_timezone(value)
-    return {}
-
-
-def _text(name: str, longest: int | None = None) -> _Check:
-    return lambda value, _: {name: arguments.check_text(name, value, longest=longest)}
-
-
-_Check: TypeAlias = "Callable[[Any, Mapping[str, Any]], dict[str, Any]]"
-
-#: How each argument of `schedule_action` is checked, and what the SQL function takes for it.
-_CHECKS: dict[str, _Check] = {
-    "scheduled_at": _when,
-    "timezone": _timezone,
-    "team_id": _text("team_id", 255),
-    "priority": lambda value, _: {"priority": _priority(value)},
-    "max_attempts": lambda value, _: {"max_attempts": _max_attempts(value)},
-    "retry": lambda value, _: {"retry": arguments.retry_text(value)},
-    "lock_group": _text("lock_group", 255),
-    "lock_group_blocks": lambda value, _: {"lock_group_blocks": bool(value)},
-    "dedup_key": _text("dedup_key", 512),
-    "dedup_window": lambda value, _: {"dedup_window": arguments.check_window(value)},
-    "dedup_mode": lambda value, _: {"dedup_mode": arguments.check_mode(value)},
-    "target": lambda value, _: {"target": arguments.target_text(value)},
-    "user_id": _text("user_id"),
-    "metadata": lambda value, _: {"metadata": arguments.document_text("metadata", value)},
-    "created_by": _text("created_by"),
-}

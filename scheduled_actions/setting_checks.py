@@ -128,6 +128,18 @@ def proxy(value: Any) -> str | None:  # noqa: ANN401 - it is what is judged
     return value.removesuffix("/")
 
 
+def base_url(value: Any) -> str | None:  # noqa: ANN401 - it is what is judged
+    """Return an address under which routes are found, without a slash at its end; nothing for an empty text."""
+    if value == "":
+        return None
+    if not isinstance(value, str) or not re.fullmatch(
+        r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.\-]+)(:[0-9]{1,5})?(/[A-Za-z0-9._~/\-]*)?", value
+    ):
+        message = "should be an address such as https://app.example.com, without a login or a query"
+        raise ValueError(message)
+    return value.rstrip("/")
+
+
 def descriptions(value: Any) -> dict[str, str]:  # noqa: ANN401 - it is what is judged
     """Return event types with what each of them tells."""
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):

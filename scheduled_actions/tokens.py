@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from scheduled_actions import arguments
@@ -167,8 +167,9 @@ def _text(name: str, value: str, longest: int) -> str:
 
 def _token(row: store.Row) -> Token:
     *values, is_expired = (one.astimezone(UTC) if isinstance(one, datetime) else one for one in row)
-    fields = dict(zip(_FIELDS, values, strict=True))
-    return Token(**fields | {"role": Role(fields["role"])}, is_expired=bool(is_expired))
+    fields: dict[str, Any] = dict(zip(_FIELDS, values, strict=True))
+    fields["role"] = Role(fields["role"])
+    return Token(**fields, is_expired=bool(is_expired))
 
 
 _FIELDS = [name for name in Token.__dataclass_fields__ if name != "is_expired"]

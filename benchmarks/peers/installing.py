@@ -45,7 +45,7 @@ def python(say: Callable[[str], None]) -> Path:
     Raises:
         NotInstalledError: They could not be installed.
     """
-    directory = DIRECTORY / "python"
+    directory = _place("python")
     program = directory / "bin" / "python"
     pins = _HERE / "requirements.txt"
     if not _is_fresh(directory, [pins]):
@@ -63,7 +63,7 @@ def node(say: Callable[[str], None]) -> Node:
     Raises:
         NotInstalledError: There is no npm, or the packages could not be installed.
     """
-    directory = DIRECTORY / "node"
+    directory = _place("node")
     pins = _HERE / "package.json"
     npm = shutil.which("npm")
     if npm is None:
@@ -71,7 +71,7 @@ def node(say: Callable[[str], None]) -> Node:
         raise NotInstalledError(message)
     if not _is_fresh(directory, [pins]):
         say(f"installing the Node peers into {directory}")
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(exist_ok=True)
         shutil.copy(pins, directory)
         _run([npm, "install", *_NPM, "--prefix", directory], "the Node peers")
         if _version_of(shutil.which("node")) < _NODE_LEAST:
@@ -97,6 +97,12 @@ def pinned() -> dict[str, str]:
     pins = [line.partition("==") for line in lines if "==" in line]
     packages: dict[str, str] = json.loads((_HERE / "package.json").read_text(encoding="utf-8"))["dependencies"]
     return {name.partition("[")[0]: version for name, _, version in pins} | packages
+
+
+def _place(name: str) -> Path:
+    DIRECTORY.parent.mkdir(mode=0o711, exist_ok=True)  # As the embedded Postgres would make it.
+    DIRECTORY.mkdir(exist_ok=True)
+    return DIRECTORY / name
 
 
 def _version_of(program: str | Path | None) -> tuple[int, ...]:

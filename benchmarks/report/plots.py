@@ -66,7 +66,7 @@ def lines_plot(lines: Sequence[Line], *, x_name: str, y_name: str) -> str:
     xs = [x for line in lines for x, _ in line.points]
     ys = [value for line in lines for _, values in line.points for value in values]
     x_axis = _x_axis(x_name, xs)
-    y_axis = Axis(y_name, 0, max(ys) * 1.08, _HEIGHT - _BOTTOM, _TOP, is_logarithmic=False)
+    y_axis = Axis(y_name, 0, max(ys) * 1.08 or 1, _HEIGHT - _BOTTOM, _TOP, is_logarithmic=False)
     drawn = [_frame(x_axis, y_axis)]
     for number, line in enumerate(lines):
         places = [(x_axis.at(x), values) for x, values in sorted(line.points, key=lambda point: point[0])]
@@ -88,7 +88,7 @@ def bars_plot(bars: Sequence[tuple[str, Sequence[float]]], *, unit: str) -> str:
     """Return one bar a name, as long as its median, with a whisker from its least to its greatest value."""
     row, label = 30, 210
     height = row * len(bars) + _BOTTOM
-    axis = Axis(unit, 0, max(max(values) for _, values in bars) * 1.02, label, _WIDTH - 90, is_logarithmic=False)
+    axis = Axis(unit, 0, max(max(values) for _, values in bars) * 1.02 or 1, label, _WIDTH - 90, is_logarithmic=False)
     drawn = []
     for tick in axis.ticks():
         x = axis.at(tick)

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from proofs.vercel.tools import Tools
 
 #: Of no use to a deployment, or not to leave this machine; the rest is what a clone would hold.
-_NOT_COPIED = (".git", ".venv", ".env", ".scheduled_actions", ".vercel", "__pycache__", "*.egg-info", "results")
-_NOT_COPIED += (".mypy_cache", ".ruff_cache", ".pytest_cache", ".import_linter_cache", ".hypothesis", "node_modules")
+_NOT_COPIED = (
+    *(".git", ".venv", ".env", ".scheduled_actions", ".vercel", "__pycache__", "*.egg-info", "node_modules", "results"),
+    *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".import_linter_cache", ".hypothesis"),
+)
 #: `vercel build` asks for a project that is linked; nobody looks these ids up.
 _LINK = {"projectId": "prj_of_the_proof", "orgId": "team_of_the_proof", "settings": {"framework": "flask"}}
 

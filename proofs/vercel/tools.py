@@ -48,6 +48,7 @@ def tools() -> Tools:
     if npm is None:
         raise ProofFailedError("npm is not on the path: install Node.js 20 or newer")
     python, version = _python()
+    (ROOT / ".scheduled_actions").mkdir(mode=0o711, exist_ok=True)  # As the embedded Postgres would make it.
     node, venv = DIRECTORY / "node", DIRECTORY / "uv"
     if not _has(node, "package.json"):
         node.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import ConfigDict, Field, WrapSerializer, model_validator
@@ -17,6 +17,7 @@ from scheduled_actions.api.models import (
     Delay,
     Flag,
     Given,
+    GivenParts,
     Id,
     Instant,
     JsonObject,
@@ -35,6 +36,9 @@ from scheduled_actions.api.models import (
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.management import BULK_MOST, Filters
 
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
+
 #: The most actions that one request creates.
 BATCH_MOST = 1000
 _SMALLEST, _LARGEST = -32768, 32767
@@ -45,7 +49,7 @@ _OVERDUE_SECONDS = 300
 Priority = Annotated[int, Field(ge=_SMALLEST, le=_LARGEST, description="The lower number goes first."), WholeNumber]
 MaxAttempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT, description="The first included."), WholeNumber]
 Window = Annotated[float, Field(ge=0, le=_YEAR_SECONDS, allow_inf_nan=False)]
-_ONE_INSTANT = {"not": {"required": ["scheduled_at", "delay"]}}
+_ONE_INSTANT: JsonDict = {"not": {"required": ["scheduled_at", "delay"]}}
 
 
 class _When(Given):
@@ -114,19 +118,21 @@ class NewActions(Given):
     actions: list[NewAction] = Field(min_length=1, max_length=BATCH_MOST)
 
 
-class ActionChanges(_When):
+class ActionChanges(GivenParts, _When):
     """What is to change of a pending action; what is left out stays."""
 
     model_config = ConfigDict(json_schema_extra=_ONE_INSTANT)
 
-    payload: JsonObject = Field(None, description="The whole new payload.")
-    scheduled_at: Moment = Field(None, description="With an offset, or without one and `timezone`.")
-    delay: Delay = Field(None, description="In place of `scheduled_at`: seconds from now, or an ISO 8601 duration.")
-    timezone: TimeZone = Field(None, description="IANA zone of a `scheduled_at` without an offset.")
-    priority: Priority = Field(None)
-    max_attempts: MaxAttempts = Field(None)
-    retry: RetryPolicy = Field(None, description="The policy for this action alone.")
-    metadata: JsonObject = Field(None, description="Replaces what was there.")
+    payload: JsonObject | None = Field(None, description="The whole new payload.")
+    scheduled_at: Moment | None = Field(None, description="With an offset, or without one and `timezone`.")
+    delay: Delay | None = Field(
+        None, description="In place of `scheduled_at`: seconds from now, or an ISO 8601 duration."
+    )
+    timezone: TimeZone | None = Field(None, description="IANA zone of a `scheduled_at` without an offset.")
+    priority: Priority | None = None
+    max_attempts: MaxAttempts | None = None
+    retry: RetryPolicy | None = Field(None, description="The policy for this action alone.")
+    metadata: JsonObject | None = Field(None, description="Replaces what was there.")
     force: bool = Field(default=False, description="As the query parameter of that name.")
 
 
@@ -183,20 +189,20 @@ class CountsQuery(Given):
 _FILTERS = ("status", "action_type", "team_id", "lock_group", "scheduled_from", "scheduled_to", "q")
 
 
-class _Matching(Given):
+class _Matching(GivenParts):
     """Which actions to change, and how many."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": [name]} for name in (*_FILTERS, "all")]})
 
-    action_type: ActionTypeName = Field(None)
-    team_id: ShortText = Field(None)
-    lock_group: ShortText = Field(None)
-    scheduled_from: Instant = Field(None, description="Scheduled then or later.")
-    scheduled_to: Instant = Field(None, description="Scheduled before then.")
-    q: ShortText = Field(
+    action_type: ActionTypeName | None = None
+    team_id: ShortText | None = None
+    lock_group: ShortText | None = None
+    scheduled_from: Instant | None = Field(None, description="Scheduled then or later.")
+    scheduled_to: Instant | None = Field(None, description="Scheduled before then.")
+    q: ShortText | None = Field(
         None, description="Part of the type, the dedup key or the lock group, or the beginning of the id."
     )
-    all: Literal[True] = Field(None, description="In place of a filter: really all of them.")
+    all: Literal[True] | None = Field(None, description="In place of a filter: really all of them.")
     dry_run: bool = Field(default=False, description="Only count what matches.")
     limit: Annotated[int, Field(ge=1, le=BULK_MOST), WholeNumber] = Field(1000, description="Change at most so many.")
     cursor: Id | None = Field(None, description="`next_cursor` of the call before.")
@@ -230,15 +236,16 @@ class RetryMatching(_Matching):
 class CancelMatching(_Matching):
     """Which waiting actions to cancel."""
 
-    status: Literal["pending", "no_action"] = Field(None, description="Left out: both.")
+    status: Literal["pending", "no_action"] | None = Field(None, description="Left out: both.")
     force: bool = Field(default=False, description="Also those that are due within `edit_lock_seconds`.")
     reason: LongText | None = Field(None, description="Why; kept with each.")
 
 
 def _readable(value: Any, serialize: Any) -> Any:  # noqa: ANN401 - any JSON, and pydantic's own function
     try:
-        return serialize(value)
-    except PydanticSerializationError:
+        # Some levels deeper than it will stand in the answer: what passes here passes there.
+        return serialize([[[[[[[[value]]]]]]]])[0][0][0][0][0][0][0][0]
+    except (PydanticSerializationError, ValueError, RecursionError):
         # SQL can nest deeper than JSON is written here: one such value must not hide the rest.
         return {"unreadable": "stored JSON that is nested too deep"}
 

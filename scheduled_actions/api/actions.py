@@ -12,7 +12,7 @@ from werkzeug.http import parse_etags
 
 from scheduled_actions.api import action_models as models
 from scheduled_actions.api.problems import field_problems
-from scheduled_actions.api.refusals import FieldsInvalid, Forbidden, PreconditionFailed, UnknownActionTypes
+from scheduled_actions.api.refusals import FieldsInvalid, PreconditionFailed, UnknownActionTypes
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import (
     ActionLocked,
@@ -27,6 +27,7 @@ from scheduled_actions.errors import (
     WrongStatus,
 )
 from scheduled_actions.management import Counts, Page
+from scheduled_actions.new_action import NewAction
 from scheduled_actions.store.actions import RefusedByDatabase
 from scheduled_actions.tokens import Role
 
@@ -53,7 +54,8 @@ def list_actions(call: Call) -> Answer:
 def schedule(call: Call) -> Answer:
     """Schedule one action; answer it, or the one that it was merged into."""
     with call.borrowed() as connection:
-        scheduled = call.runtime.scheduler.schedule_action(_arguments(call, call.body), connection=connection)
+        new = NewAction(**_arguments(call, call.body))
+        scheduled = call.runtime.scheduler.schedule_action(new, connection=connection)
         action = call.management.get(scheduled.id, team_id=call.caller.team_id, connection=connection)
     shown = models.Action.model_validate(action)
     return Answer(
@@ -208,8 +210,8 @@ ROUTES = (
         role=Role.VIEWER,
         tag="Actions",
         summary="List actions, the newest first",
-        description="Every filter given must match. Go on with `next_cursor` until it is null: a page looks at a bounded "
-        "number of actions, so that a short one, even an empty one, may not be the last.",
+        description="Every filter given must match. Go on with `next_cursor` until it is null: a page looks at a "
+        "bounded number of actions, so that a short one, even an empty one, may not be the last.",
         query=models.ListQuery,
         answers={HTTPStatus.OK: (models.ActionsPage, "A page.")},
     ),

@@ -66,14 +66,14 @@ def blueprint(runtime: Runtime) -> Blueprint:
         )
 
     def openapi() -> Response:
-        from scheduled_actions.api import pages  # noqa: PLC0415 - a cold tick does without its models
+        from scheduled_actions.api.pages import described_for_programs  # noqa: PLC0415 - as above
 
-        return pages.openapi()
+        return described_for_programs()
 
     def docs() -> Response:
-        from scheduled_actions.api import pages  # noqa: PLC0415 - a cold tick does without its models
+        from scheduled_actions.api.pages import described_for_people  # noqa: PLC0415 - as above
 
-        return pages.docs()
+        return described_for_people()
 
     routes.add_url_rule("/openapi.json", view_func=openapi, strict_slashes=False)
     routes.add_url_rule("/docs", view_func=docs, strict_slashes=False)

@@ -65,8 +65,8 @@ def _told(changed: Changed, *, is_dry: bool) -> Answer:
 
 
 _DESCRIPTION = (
-    "At least one filter must be given, or `all`. With `dry_run` nothing is changed and what matches is counted, to 10,000. "
-    "A call changes at most `limit` actions and ends after five seconds; while `more` is true, call again with "
+    "At least one filter must be given, or `all`. With `dry_run` nothing is changed and what matches is counted, to "
+    "10,000. A call changes at most `limit` actions and ends after five seconds; while `more` is true, call again with "
     "`next_cursor`. What somebody else changed first is matched and not changed."
 )
 
@@ -90,7 +90,8 @@ ROUTES = (
         role=Role.OPERATOR,
         tag="Actions",
         summary="Cancel all waiting actions that match",
-        description=f"{_DESCRIPTION} Those that are due within `edit_lock_seconds` are left out, unless `force` is true.",
+        description=f"{_DESCRIPTION} Those that are due within `edit_lock_seconds` are left out, unless `force` is "
+        "true.",
         body=models.CancelMatching,
         answers={HTTPStatus.OK: (models.Changed, "What was changed, or would be.")},
         refuses=(RegistryInvalid,),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from flask import Response, request
 
+from scheduled_actions import wake
 from scheduled_actions.api.credentials import NotAuthorised, check_cron_secret
 from scheduled_actions.api.problems import problem, problem_of
 from scheduled_actions.config import SECRET_MIN_LENGTH
@@ -46,7 +47,9 @@ def process(runtime: Runtime) -> Response:
 def _tick(runtime: Runtime) -> Response:
     try:
         _authorise(runtime)
-        report = runtime.processor.tick(caller=_caller(), host_seconds=_host_seconds())
+        report = runtime.processor.tick(
+            caller=_caller(), host_seconds=_host_seconds(), lingers=wake.HEADER not in request.headers
+        )
     except NotAuthorised as error:
         return problem(HTTPStatus.UNAUTHORIZED, error.code, str(error), headers={"WWW-Authenticate": "Bearer"})
     except ScheduledActionsError as error:
@@ -79,9 +82,12 @@ def _body() -> bytes:
     Raises:
         TooLarge: It is over the limit; no more than that is read.
     """
-    if (request.content_length or 0) > BODY_LIMIT:
-        raise TooLarge("the body", request.content_length or 0, BODY_LIMIT)
-    body = request.environ["wsgi.input"].read(BODY_LIMIT + 1) if _has_body() else b""
+    length = request.content_length
+    if (length or 0) > BODY_LIMIT:
+        raise TooLarge("the body", length or 0, BODY_LIMIT)
+    # A stream without an end of its own is read no further than it was announced: not every server stops there.
+    most = BODY_LIMIT + 1 if length is None else length
+    body = request.environ["wsgi.input"].read(most) if _has_body() else b""
     if len(body) > BODY_LIMIT:
         raise TooLarge("the body", len(body), BODY_LIMIT)
     return bytes(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -16,6 +16,10 @@ from scheduled_actions.api.models import PAGE_MOST, Given, Limit, Shown
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import HandlerBroken, RegistryInvalid
 from scheduled_actions.tokens import Role
+
+if TYPE_CHECKING:
+    from scheduled_actions.registry import Registry
+    from scheduled_actions.registry.resolution import Handler
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CURSOR = "[0-9]{1,17}_[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -90,13 +94,8 @@ def list_types(call: Call) -> Answer:
     return Answer(ActionTypes(action_types=[_described(registry, one) for one in sorted(registry.types)]))
 
 
-def _described(registry: Any, action_type: str) -> ActionType:  # noqa: ANN401 - Registry
-    try:
-        handler = registry.resolve(action_type)
-    except HandlerBroken as broken:
-        handler, error = None, broken.problem
-    else:
-        error = None
+def _described(registry: Registry, action_type: str) -> ActionType:
+    handler, error = _loaded(registry, action_type)
     options = registry.options(action_type)
     return ActionType(
         action_type=action_type,
@@ -109,6 +108,13 @@ def _described(registry: Any, action_type: str) -> ActionType:  # noqa: ANN401 -
         transactional=options.transactional,
         error=error,
     )
+
+
+def _loaded(registry: Registry, action_type: str) -> tuple[Handler | None, str | None]:
+    try:
+        return registry.resolve(action_type), None
+    except HandlerBroken as broken:
+        return None, broken.problem
 
 
 def list_ticks(call: Call) -> Answer:

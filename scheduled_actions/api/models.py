@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
-from pydantic.config import JsonDict
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from scheduled_actions import arguments, json_text, retry
 from scheduled_actions.action import RESULT_LIMIT, Status
 from scheduled_actions.durations import parse_duration
 from scheduled_actions.errors import InvalidArgument, RequestError
 from scheduled_actions.tokens import NAME_LENGTH
+
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
 
 #: The longest delay taken, in days: a hundred years.
 _LONGEST_DELAY_DAYS = 36525
@@ -27,6 +37,35 @@ class Given(BaseModel):
     """What a caller sends: every field known, of the right type, and nothing beside them."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class GivenParts(Given):
+    """What a caller sends where a field that is left out and one that is null are not the same: null is refused."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_not_null(cls, value: Any) -> Any:  # noqa: ANN401 - any field
+        if value is None:
+            raise _wrong("left out rather than null")
+        return value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the schema without the nulls that stand for what is left out."""
+        made = handler(core_schema)
+        fields = handler.resolve_ref_schema(made).get("properties", {})
+        for name, schema in fields.items():
+            fields[name] = without_null(schema)
+        return made
+
+
+def without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a field's schema that does not take null."""
+    match schema:
+        case {"anyOf": [*kinds, {"type": "null"}], **others}:
+            return {**others, **kinds[0]} if len(kinds) == 1 else {**others, "anyOf": kinds}
+        case _:
+            return schema
 
 
 class Shown(BaseModel):
@@ -128,10 +167,11 @@ def _from_words(words: dict[str, Any]) -> Any:  # noqa: ANN401 - a validator
     return read
 
 
-def _whole_number(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what has no digits
-    """Return the whole number that an address spells, or that JSON writes with a fraction of zero."""
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,9}", value):
-        return int(value)
+def _spelled(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what has no digits
+    return int(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,9}", value) else value
+
+
+def _whole(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what is no number
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -209,10 +249,12 @@ StatusName = Annotated[Status, Field(strict=False)]
 Id = Annotated[UUID, Field(strict=False)]
 
 #: JSON Schema's integers: 3.0 is one.
-WholeNumber = BeforeValidator(_whole_number)
+WholeNumber = BeforeValidator(_whole)
 #: In addresses everything is text.
 Flag = Annotated[bool, BeforeValidator(_from_words({"true": True, "false": False}))]
-Limit = Annotated[int, Field(ge=1, le=PAGE_MOST, description=f"At most so many, 1 to {PAGE_MOST}."), WholeNumber]
+Limit = Annotated[
+    int, Field(ge=1, le=PAGE_MOST, description=f"At most so many, 1 to {PAGE_MOST}."), BeforeValidator(_spelled)
+]
 
 
 class Target(Given):

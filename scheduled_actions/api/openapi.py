@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from scheduled_actions import __version__
 from scheduled_actions.api import idempotency, refusals
 from scheduled_actions.api.credentials import NotAuthorised
-from scheduled_actions.api.models import InvalidProblem, Nothing, Problem, StateProblem
+from scheduled_actions.api.models import InvalidProblem, Nothing, Problem, StateProblem, without_null
 from scheduled_actions.api.openapi_others import OTHER_PATHS, OTHER_SCHEMAS
 from scheduled_actions.api.problems import status_of
 from scheduled_actions.api.routes import ROUTES
@@ -149,7 +149,8 @@ def _schemas() -> tuple[dict[type[BaseModel], Any], dict[str, Any]]:
     modes |= dict.fromkeys((Problem, InvalidProblem, StateProblem), "serialization")
     found, made = models_json_schema(list(modes.items()), ref_template=_REF, schema_generator=_Generator)
     definitions = {name: _resolved(schema) for name, schema in made["$defs"].items()}
-    return {model: schema for (model, _), schema in found.items()}, definitions
+    schemas = {model: schema for (model, _), schema in found.items() if issubclass(model, BaseModel)}
+    return schemas, definitions
 
 
 def _resolved(schema: Any) -> Any:  # noqa: ANN401 - a part of a schema
@@ -193,7 +194,7 @@ def _query_parameters(route: Route, definitions: dict[str, Any]) -> Iterable[dic
         return
     model = definitions[route.query.__name__]
     for name, schema in model["properties"].items():
-        described = dict(_without_null(schema))
+        described = dict(without_null(schema))
         description = described.pop("description", None)
         yield {
             "name": name,
@@ -202,15 +203,6 @@ def _query_parameters(route: Route, definitions: dict[str, Any]) -> Iterable[dic
             **({"description": description} if description else {}),
             "schema": described,
         }
-
-
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of what an address can say: nothing there is null."""
-    match schema:
-        case {"anyOf": [{**one}, {"type": "null"}], **others}:
-            return one | others
-        case _:
-            return schema
 
 
 def _header_parameters(route: Route) -> Iterable[dict[str, Any]]:

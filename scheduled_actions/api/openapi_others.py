@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 _COUNT = {"type": "integer", "minimum": 0}
+_COUNTED = ("processed", "succeeded", "failed", "retried", "snoozed", "skipped", "rescued", "pruned", "remaining")
+_TEXT = {"type": ["string", "null"]}
 
 
 def _problem(description: str) -> dict[str, Any]:
@@ -22,8 +24,8 @@ def _tick(method: str, suffix: str) -> dict[str, Any]:
         "operationId": f"{method}_cron_process{suffix}",
         "tags": ["Ticks"],
         "summary": "Run one tick",
-        "description": "Answers 200 whenever the tick ran, also when actions failed. In place of a secret the request may be "
-        "signed with it, the Standard Webhooks way.",
+        "description": "Answers 200 whenever the tick ran, also when actions failed. In place of a secret the request "
+        "may be signed with it, the Standard Webhooks way.",
         "security": [{"cronSecret": []}, {"cronToken": []}],
         "responses": {
             "200": _json("The tick ran.", "TickReport"),
@@ -83,10 +85,7 @@ OTHER_SCHEMAS: dict[str, Any] = {
         "type": "object",
         "properties": {
             "success": {"type": "boolean"},
-            **dict.fromkeys(
-                ("processed", "succeeded", "failed", "retried", "snoozed", "skipped", "rescued", "pruned", "remaining"),
-                _COUNT,
-            ),
+            **dict.fromkeys(_COUNTED, _COUNT),
             "more": {"type": "boolean"},
             "busy": {"type": "boolean"},
             "errors": {
@@ -94,7 +93,7 @@ OTHER_SCHEMAS: dict[str, Any] = {
                 "maxItems": 20,
                 "items": {
                     "type": "object",
-                    "properties": dict.fromkeys(("action_id", "action_type", "error"), {"type": ["string", "null"]}),
+                    "properties": dict.fromkeys(("action_id", "action_type", "error"), _TEXT),
                     "required": ["action_id", "action_type", "error"],
                 },
             },
@@ -102,10 +101,7 @@ OTHER_SCHEMAS: dict[str, Any] = {
             "tick_id": {"type": ["string", "null"], "format": "uuid"},
             "enabled": {"const": False, "description": "Only when the project is switched off."},
         },
-        "required": [
-            "success", "processed", "succeeded", "failed", "retried", "snoozed", "skipped", "rescued", "pruned",
-            "remaining", "more", "busy", "errors", "duration_ms", "tick_id",
-        ],
+        "required": ["success", *_COUNTED, "more", "busy", "errors", "duration_ms", "tick_id"],
     },
     "Health": {
         "type": "object",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Response, request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from scheduled_actions.api import openapi as description
+from scheduled_actions.api import openapi
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).parent
 
 
-def openapi() -> Response:
+def described_for_programs() -> Response:
     """Answer the OpenAPI document."""
-    return _answer(json.dumps(description.document(_mounted("/openapi.json"))), "application/json")
+    return _answer(json.dumps(openapi.document(_mounted("/openapi.json"))), "application/json")
 
 
-def docs() -> Response:
+def described_for_people() -> Response:
     """Answer the document as a page; it has no scripts, and takes nothing from elsewhere."""
     style = (_FOLDER / "docs.css").read_text(encoding="utf-8")
-    document = description.document(_mounted("/docs"))
+    document = openapi.document(_mounted("/docs"))
     response = _answer(_template().render(document=document, style=style, groups=_groups(document)), "text/html")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     response.headers["Content-Security-Policy"] = (

@@ -41,9 +41,10 @@ def migrate(project: Project, *, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--linger", is_flag=True, help="Keep the watch for linger_seconds, as a ping does; else answer at once.")
 @as_json_option
 @pass_project
-def process(project: Project, *, as_json: bool) -> None:
+def process(project: Project, *, linger: bool, as_json: bool) -> None:
     """Run one tick in this process: claim what is due, run it, settle it.
 
     Exit 0 when the tick ran, also when actions failed. What handlers print goes to standard error. Ctrl-C or SIGTERM
@@ -51,7 +52,7 @@ def process(project: Project, *, as_json: bool) -> None:
     """
     processor = project.open().processor
     with _stopping_early(processor), handlers_aside():
-        report = processor.tick(caller=caller())
+        report = processor.tick(caller=caller(), lingers=linger)
     click.echo(report.as_text() if as_json else _told(report))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,6 +53,20 @@ def instant(text: str) -> datetime:
         message = f"{_shown(text)} is not {expected}"
         raise click.BadParameter(message) from None
     return moment
+
+
+def last_instant(text: str) -> datetime:
+    """Return the instant of an ISO 8601 text; a day alone counts until its end, and is naive.
+
+    Raises:
+        BadParameter: It is none.
+    """
+    moment = instant(text)
+    return datetime.combine(moment, time.max) if _DAY.fullmatch(text) else moment
+
+
+#: A day without a time.
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
 def local_instant(text: str) -> datetime:
@@ -148,17 +163,17 @@ _SKIP_KEYS = {
 
 
 def _range(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> list[dict[str, str]]:
-    """Return ranges of days written `2026-12-24/2027-01-02`; whether they are days is asked where they are used."""
-    return [_from_to(text, "/", "two days, both included: 2026-12-24/2027-01-02") for text in given]
+    """Return ranges of days written `2026-12-24..2027-01-02`; whether they are days is asked where they are used."""
+    return [_from_to(text, "..", "two days, both included: 2026-12-24..2027-01-02") for text in given]
 
 
 def _window(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return windows written `22:00-02:00`, `sat,sun 22:00-02:00`, or as two instants with a slash between them."""
-    expected = "a time of day to another: 22:00-02:00, sat,sun 22:00-02:00, or two instants: ISO/ISO"
+    """Return windows written `22:00-02:00`, `sat,sun 22:00-02:00`, or as two instants with two dots between them."""
+    expected = "a time of day to another: 22:00-02:00, sat,sun 22:00-02:00, or two instants: ISO..ISO"
     windows: list[dict[str, Any]] = []
     for text in given:
         days, _, times = text.strip().rpartition(" ")
-        window: dict[str, Any] = dict(_from_to(times, "/" if "/" in times else "-", expected))
+        window: dict[str, Any] = dict(_from_to(times, ".." if ".." in times else "-", expected))
         windows.append(window | ({"days": [day.strip() for day in days.split(",")]} if days else {}))
     return windows
 
@@ -180,7 +195,7 @@ _SKIP_OPTIONS = (
         "skip_ranges",
         multiple=True,
         callback=_range,
-        metavar="DAY/DAY",
+        metavar="DAY..DAY",
         help="Leave these days and those between out; repeatable.",
     ),
     click.option(
@@ -189,7 +204,7 @@ _SKIP_OPTIONS = (
         multiple=True,
         callback=_window,
         metavar="WINDOW",
-        help='A maintenance window: 22:00-02:00, "sat,sun 22:00-02:00", ISO/ISO; repeatable.',
+        help='A maintenance window: 22:00-02:00, "sat,sun 22:00-02:00", ISO..ISO; repeatable.',
     ),
     click.option("--skip-function", metavar="NAME", help="Ask the project's @skip_occurrence of that name."),
     click.option(

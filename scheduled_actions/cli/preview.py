@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from scheduled_actions.cli.output import one_line, print_json
-from scheduled_actions.cli.parameters import as_json_option, instant
+from scheduled_actions.cli.parameters import as_json_option, instant, last_instant, skip_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _COUNT_MOST = 1000
-
-
-def _until(text: str) -> datetime:
-    """Return the instant; a day alone counts until its end."""
-    moment = instant(text)
-    return datetime.combine(moment, time.max) if _DAY.fullmatch(text) else moment
-
-
-def _pair(separator: str, example: str) -> Any:  # noqa: ANN401 - click takes any function for a type
-    def pair(text: str) -> dict[str, str]:
-        start, found, end = text.partition(".." if ".." in text else separator)
-        if not found or not start or not end:
-            message = f"{text[:80]!r} is not two of them, such as {example}"
-            raise click.BadParameter(message)
-        return {"from": start, "to": end}
-
-    return pair
 
 
 @click.command()
@@ -48,34 +29,8 @@ def _pair(separator: str, example: str) -> Any:  # noqa: ANN401 - click takes an
 @click.option(
     "--count", type=click.IntRange(1, _COUNT_MOST), default=10, show_default=True, metavar="N", help="How many."
 )
-@click.option("--until", type=_until, metavar="ISO", help="The last instant that may be one; a day counts whole.")
-@click.option("--skip-weekends", is_flag=True, help="Nothing on Saturdays and Sundays.")
-@click.option("--holidays", metavar="WHERE", help="Nothing on holidays: a country (US, US-CA) or a market (NYSE).")
-@click.option("--skip-date", "dates", multiple=True, metavar="DAY", help="Nothing on that day. May be repeated.")
-@click.option(
-    "--skip-range",
-    "ranges",
-    type=_pair("..", "2026-12-24..2027-01-02"),
-    multiple=True,
-    metavar="DAY..DAY",
-    help="Nothing on these days and those between. May be repeated.",
-)
-@click.option(
-    "--skip-window",
-    "windows",
-    type=_pair("-", "22:00-02:00"),
-    multiple=True,
-    metavar="TIME-TIME",
-    help="Nothing between these times of day, or between two instants (ISO..ISO). May be repeated.",
-)
-@click.option(
-    "--on-skip",
-    "then",
-    type=click.Choice(["drop", "preceding", "following"]),
-    default="drop",
-    show_default=True,
-    help="Leave out what is skipped, or move it to the business day before or after.",
-)
+@click.option("--until", type=last_instant, metavar="ISO", help="The last instant that may be one; a day counts whole.")
+@skip_options
 @as_json_option
 def preview(
     rule: str,
@@ -84,8 +39,8 @@ def preview(
     start: datetime | None,
     count: int,
     until: datetime | None,
+    skip: Mapping[str, Any] | None,
     as_json: bool,
-    **skips: Any,  # noqa: ANN401 - under their own names
 ) -> None:
     """Show the next occurrences of RULE, and why they are where they are.
 
@@ -100,7 +55,7 @@ def preview(
         timezone=timezone,
         start=datetime.now(UTC).replace(microsecond=0) if start is None else start,
         count=count,
-        skips=Skips.parse(_document(**skips)),
+        skips=Skips.parse(skip or {}),
         until=until,
     )
     if as_json:
@@ -113,11 +68,6 @@ def preview(
         click.echo()
     for warning in found["warnings"]:
         click.echo(f"warning: {one_line(warning)}")
-
-
-def _document(*, skip_weekends: bool, **lists: Any) -> dict[str, Any]:  # noqa: ANN401 - under their own names
-    given = {name: list(value) if isinstance(value, tuple) else value for name, value in lists.items()}
-    return {"weekends": skip_weekends, **given}
 
 
 def _print_occurrences(occurrences: Sequence[dict[str, Any]]) -> None:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from scheduled_actions.cli.parameters import as_json_option, duration, instant, json_document, one_of, skip_options
+from scheduled_actions.cli.parameters import (
+    as_json_option,
+    duration,
+    instant,
+    json_document,
+    last_instant,
+    one_of,
+    skip_options,
+)
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
 from scheduled_actions.cli.schedule_output import in_its_zone, of_a_schedule, tell, warn_of_the_code
 
@@ -67,7 +75,7 @@ _OPTIONS = (
     ),
     skip_options,
     click.option("--jitter", type=duration, metavar="DURATION", help="Put each off by its own share of this."),
-    click.option("--until", type=instant, metavar="ISO", help="No occurrence after it."),
+    click.option("--until", type=last_instant, metavar="ISO", help="No occurrence after it; a day counts whole."),
     click.option("--remaining", type=int, metavar="N", help="Executions until it ends."),
     click.option("--priority", type=int, metavar="N", help="The lower number goes first. [default: 0]"),
     click.option("--max-attempts", type=int, metavar="N", help="Of each occurrence. [default: the handler's]"),

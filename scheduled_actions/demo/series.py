@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -73,9 +74,7 @@ class Series:
         planned = self._project.runtime.schedules.upcoming(schedule, count=3)
         rule = self._project.runtime.occurrences.rule_of(schedule)
         report.shows("\n".join([rule.description, *(f"{at:%Y-%m-%d %H:%M:%S}Z" for at in planned)]))
-        report.check(
-            "ten minutes apart", {late - early for early, late in zip(planned, planned[1:])}, {timedelta(minutes=10)}
-        )
+        report.check("ten minutes apart", {late - early for early, late in pairwise(planned)}, {timedelta(minutes=10)})
         report.does("the same again, as an application does at each start")
         report.check("it is the same schedule, and nothing of it has changed", self._ask(), schedule)
         return planned

@@ -6,11 +6,14 @@ import json
 import time
 from decimal import Decimal  # noqa: TC003 - whoever asks for the type hints of Order finds it
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
 from scheduled_actions import Context, Delays, action
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 PROJECT = Path(__file__).parents[1]
 #: While it does not exist, the supplier does not answer.
@@ -112,4 +115,8 @@ def count_stock(payload: Count, context: Context) -> dict[str, str | None]:
         message = f"the store is locked: nobody can count the {payload.article}s"
         raise PermissionError(message)
     since, until = context.previous_occurrence_at, context.occurrence_at
-    return {"since": since and f"{since:%H:%M}", "until": until and f"{until:%H:%M}"}
+    return {"since": _time(since), "until": _time(until)}
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else f"{moment:%H:%M}"

@@ -204,7 +204,7 @@ class Story:
         counts = {status: count for status, count in self._counts().items() if count}
         report.shows(json.dumps(counts))
         lamps = sum(order["article"] == _LAMP for order in self._orders)
-        # The invoices but one, the bookings, the charge, its event with two deliveries, the supplier's order, the counts.
+        # The invoices but one, bookings, the charge, its event with two deliveries, the supplier's order, the counts.
         completed = len(self._orders) - 1 + lamps + 1 + 3 + 1 + 3
         expected = {"completed": completed, "failed": 1, "pending": 1}
         report.check(

@@ -61,11 +61,12 @@ class Turn:
         if self._nudge is not None:
             self._nudge()
 
-    def ask(self) -> None:
-        """Tell the tick at work, if there is one, that something may have come due."""
+    def ask(self) -> bool:
+        """Tell the tick at work that something may have come due; return whether there is one."""
         with self._changed:
             if self._holder is not None:
                 self._ask()
+            return self._holder is not None
 
     def hears(self, nudge: Callable[[], None] | None) -> None:
         """Let the tick at work be told when somebody asks, or nobody any more."""

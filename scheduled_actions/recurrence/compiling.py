@@ -73,19 +73,28 @@ class Recurrence:
     """A compiled recurrence: pure, and safe to share between threads. Made by `compile_recurrence`."""
 
     def __init__(
-        self, text: str, rule: Rule, *, anchor: datetime, skips: Skips, until: datetime | None, functions: Functions
+        self,
+        text: str,
+        rule: Rule,
+        *,
+        zone: ZoneInfo,
+        anchor: datetime,
+        skips: Skips,
+        until: datetime | None,
+        functions: Functions,
     ) -> None:
         #: As typed, without space around it.
         self.text = text
         self.kind: Kind = rule.kind
-        self.zone: ZoneInfo = rule.zone
+        #: That of the skips and of what people are shown; an RRULE may bring another one to follow.
+        self.zone = zone
         self._rule = rule
         self._skips = skips
         self._earliest = anchor - _ONE_MICROSECOND
         self._until = until
         self._skipping: SkippingRule | None = None
         if not skips.is_empty:
-            self._skipping = SkippingRule(rule, skips, functions, anchor=anchor, text=text)
+            self._skipping = SkippingRule(rule, skips, functions, zone=zone, anchor=anchor, text=text)
         self._source = self._skipping or rule
         self._answer = lru_cache(maxsize=_ANSWERS_KEPT)(self._first_after)
 
@@ -95,7 +104,7 @@ class Recurrence:
     @cached_property
     def description(self) -> str:
         """All of it in words: "Every day at 09:00 in Europe/Berlin, except weekends, until 2027-03-31 00:00"."""
-        said = f"{self._rule.description} in {self.zone.key}"
+        said = f"{self._rule.description} in {self._rule.zone.key}"
         if self._skipping is not None:
             said += f", {self._skips.description}"
         if self._until is not None:
@@ -168,7 +177,7 @@ def _compiled(  # noqa: PLR0917 - lru_cache takes them all the same, and a key o
 ) -> Recurrence:
     zone = arguments.check_timezone(timezone)
     rule = parse_rule(text, zone=zone, anchor=anchor, skips=skips, functions=functions)
-    made = Recurrence(text, rule, anchor=anchor, skips=skips, until=until, functions=functions)
+    made = Recurrence(text, rule, zone=zone, anchor=anchor, skips=skips, until=until, functions=functions)
     first = made.next_without_until(anchor - _ONE_MICROSECOND)
     if first is None:
         raise RecurrenceInvalid(text, f"has ended: nothing occurs from its start at {anchor.isoformat()} on")

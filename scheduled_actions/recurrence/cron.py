@@ -13,6 +13,7 @@ Where cronsim, which follows Debian too, gives other instants, this is why:
 * cronsim steps whole hours on the wall clock, so it loses up to half an hour after a change that is not one of whole
   hours (`*/15 2 * * *` in Australia/Lord_Howe), and starts a day at midnight also where midnight is skipped
   (`*/30 0 * * *` in Africa/Cairo). Here, what the clocks show is what matches.
+* Started in the second showing of an hour, cronsim names times of the first, which are past.
 * `5-5/10` names minute 5; cronsim goes on to the end of the hour.
 * Nothing is searched for longer than thirty years; cronsim takes fifty.
 """

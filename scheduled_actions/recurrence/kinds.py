@@ -26,7 +26,7 @@ _POSSIBLE = (
     'an RRULE ("FREQ=MONTHLY;BYMONTHDAY=-1"), a business day ("last business day of the month") '
     f'or a function ("{PREFIX}NAME")'
 )
-_RRULE = re.compile(r"(?:rrule|exrule|rdate|exdate|dtstart)\b|(?:.*[;:\s])?freq\s*=", re.DOTALL)
+_RRULE = re.compile(r"(?:rrule|exrule|rdate|exdate|dtstart|dtend|duration)[:;]|[a-z]+\s?=|.*[;:\s]freq\s?=")
 _BUSINESS_DAY = re.compile(r"\b(?:business|working) days?\b")
 _ISO = re.compile(r"[-+]?p[-+t0-9]")
 _CRON_FIELD = re.compile(

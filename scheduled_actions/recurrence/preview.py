@@ -121,9 +121,7 @@ def _warnings(recurrence: Recurrence, start: datetime, found: list[Occurrence], 
         first = found[0].at.astimezone(recurrence.zone)
         told.append(f"The next occurrence is more than a year away, on {day_text(first.date())}")
     if not has_more:
-        told.append(
-            f"It ends: there {'is' if len(found) == 1 else 'are'} no more than {counted(len(found), 'occurrence')}"
-        )
+        told.append(f"It ends after {counted(len(found), 'occurrence')}")
     left_out = list(islice(recurrence.left_out(start, found[-1].at), _LEFT_OUT_MOST))
     if left_out:
         named = [_left_out(at, reason, recurrence.zone) for at, reason in left_out[:_NAMED_MOST]]

@@ -20,6 +20,7 @@ from scheduled_actions.recurrence.zones import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from zoneinfo import ZoneInfo
 
     from scheduled_actions.recurrence.causes import Cause
     from scheduled_actions.recurrence.custom import Functions
@@ -32,7 +33,7 @@ _HORIZON = timedelta(days=HORIZON_YEARS * 366)
 #: No occurrence moves further; nor past more than so many candidates of its own rule, as dense as its first week is.
 _FURTHEST = timedelta(days=366)
 _PASSED_MOST = 500
-_FIRST_WEEK = timedelta(days=7)
+_WEEK = timedelta(days=7)
 
 
 class SkippingRule:
@@ -42,6 +43,7 @@ class SkippingRule:
         rule: Gives the candidates.
         skips: What is skipped, and what becomes of it.
         functions: Has the one that `skips` may name.
+        zone: Whose days and wall clock the skips follow.
         anchor: Aware: how dense the rule is, is measured from there.
         text: The rule as typed, for errors.
 
@@ -49,13 +51,15 @@ class SkippingRule:
         RecurrenceInvalid: The function is not registered.
     """
 
-    def __init__(self, rule: Rule, skips: Skips, functions: Functions, *, anchor: datetime, text: str) -> None:
+    def __init__(
+        self, rule: Rule, skips: Skips, functions: Functions, *, zone: ZoneInfo, anchor: datetime, text: str
+    ) -> None:
         self._rule = rule
         self._skips = skips
-        self._zone = rule.zone
+        self._zone = zone
         self._anchor = anchor
         self._text = text
-        self._causes = Causes(skips, rule.zone, functions, text=text)
+        self._causes = Causes(skips, zone, functions, text=text)
         self._direction = -_ONE_DAY if skips.then == "preceding" else _ONE_DAY
 
     def next_after(self, moment: datetime) -> Occurrence | None:
@@ -158,11 +162,13 @@ class SkippingRule:
     def _named(self, candidate: Occurrence) -> datetime:
         """Return the wall time that the rule names for a candidate: not the later one it has where clocks skip that."""
         shown = self._shown(candidate.at)
-        if candidate.remarks:
-            named = shown - (shown - self._shown(candidate.at - _ONE_DAY) - _ONE_DAY)
-            if named < shown and resolve(named, self._zone).at == candidate.at:
-                return named
-        return shown
+        earliest = shown - (shown - self._shown(candidate.at - _ONE_DAY) - _ONE_DAY)
+        if not candidate.remarks or earliest >= shown or resolve(earliest, self._zone).at != candidate.at:
+            return shown
+        # Later by the gap, or for cron at its end: then what the rule names in that hour, it named a week ago, too.
+        week_ago = self._candidate_after(resolve(earliest - _WEEK, self._zone).at - _ONE_MICROSECOND, is_needed=False)
+        named = shown if week_ago is None else self._shown(week_ago.at) + _WEEK
+        return named if named < shown else earliest
 
     def _told(self, at: datetime, cause: Cause, to: datetime) -> str:
         shown, moved = self._shown(at), self._shown(to)
@@ -188,12 +194,12 @@ class SkippingRule:
         """How far an occurrence may move: a dense rule's not as far, for each search goes as far back."""
         first = last = self._candidate_after(self._anchor - _ONE_MICROSECOND, is_needed=False)
         count = 0
-        while first is not None and last is not None and last.at - first.at <= _FIRST_WEEK:
+        while first is not None and last is not None and last.at - first.at <= _WEEK:
             count += 1
             if count == _PASSED_MOST:
                 return last.at - first.at
             last = self._candidate_after(last.at, is_needed=False)
-        return min(_FURTHEST, _FIRST_WEEK * _PASSED_MOST / max(count, 1))
+        return min(_FURTHEST, _WEEK * _PASSED_MOST / max(count, 1))
 
     def _never(self) -> NeverOccurs:
         looked = f"within {HORIZON_YEARS} years or {CANDIDATES_MOST:,} occurrences"

@@ -17,7 +17,7 @@ from scheduled_actions.errors import RequestError
 from scheduled_actions.store.statements import run, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from uuid import UUID
 
     from psycopg.abc import Buffer
@@ -223,6 +223,11 @@ def counts(connection: Connection, *, team_id: str | None = None) -> dict[str, i
     """Return how many actions stand in each status, and how many are `due` (counted to 10,000)."""
     found = dict(run(connection, "count_by_status", {"team_id": team_id}).fetchall())
     return {status.value: found.get(status.value, 0) for status in Status} | {"due": due(connection)}
+
+
+def visible(connection: Connection, ids: Collection[UUID]) -> list[UUID]:
+    """Return which of these actions are committed."""
+    return [row[0] for row in run(connection, "visible", {"ids": list(ids)})]
 
 
 def due(connection: Connection) -> int:

@@ -33,7 +33,7 @@ class Counted(NamedTuple):
 
     status: str
     action_type: str
-    count: int
+    number: int
     due: int = 0
     overdue: int = 0
     oldest_due_seconds: float | None = None
@@ -41,16 +41,16 @@ class Counted(NamedTuple):
 
 def walk(
     connection: Connection, filters: Mapping[str, Any], *, before: UUID | None, examined: int, limit: int
-) -> list[UUID]:
-    """Return the ids of the newest actions that match, out of the next `examined` ones before the cursor."""
-    rows = run(connection, "walk_actions", {**filters, "before": before, "examined": examined, "limit": limit})
-    return [row[0] for row in rows]
+) -> tuple[list[UUID], UUID | None]:
+    """Return the ids of the newest actions that match, out of the next `examined` ones before the cursor.
 
-
-def walk_end(connection: Connection, *, before: UUID | None, examined: int) -> UUID | None:
-    """Return where a walk of `examined` actions ends; None when there are not as many."""
-    row = run(connection, "walk_end", {"before": before, "examined": examined}).fetchone()
-    return None if row is None else row[0]
+    Beside them, where they are fewer than `limit`, the last of those that were examined; None at the table's end.
+    """
+    row = run(
+        connection, "walk_actions", {**filters, "before": before, "examined": examined, "limit": limit}
+    ).fetchone()
+    assert row is not None  # noqa: S101 - a select of one array answers one row
+    return (row[0], row[1])
 
 
 def search(

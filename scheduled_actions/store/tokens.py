@@ -28,7 +28,7 @@ def create(
     expires_at: datetime | None,
     expires_in: timedelta | None,
 ) -> Row:
-    """Keep a token's digest and what is said of it; it lives until `expires_at`, or for as long as `expires_in` says, or for ever."""
+    """Keep a token's digest and what is said of it; without `expires_at` and `expires_in` it lives for ever."""
     row = run(
         connection,
         "create_token",

@@ -125,14 +125,14 @@ def test_create_counts_a_start_from_the_databases_now(create):
         (["--skip-weekends"], {"weekends": True}),
         (["--holidays", "US", "--on-skip", "following"], {"holidays": "US", "then": "following"}),
         (["--skip-date", "2026-12-24", "--skip-date", "2026-12-31"], {"dates": ["2026-12-24", "2026-12-31"]}),
-        (["--skip-range", "2026-12-24/2027-01-02"], {"ranges": [{"from": "2026-12-24", "to": "2027-01-02"}]}),
+        (["--skip-range", "2026-12-24..2027-01-02"], {"ranges": [{"from": "2026-12-24", "to": "2027-01-02"}]}),
         (["--skip-window", "22:00-02:00"], {"windows": [{"from": "22:00", "to": "02:00"}]}),
         (
             ["--skip-window", "sat, sun 10:00-14:00"],
             {"windows": [{"from": "10:00", "to": "14:00", "days": ["sat", "sun"]}]},
         ),
         (
-            ["--skip-window", "2026-12-24T22:00:00Z/2026-12-25T02:00:00Z"],
+            ["--skip-window", "2026-12-24T22:00:00Z..2026-12-25T02:00:00Z"],
             {"windows": [{"from": "2026-12-24T22:00:00Z", "to": "2026-12-25T02:00:00Z"}]},
         ),
     ],
@@ -337,6 +337,12 @@ def test_edit_reads_times_without_offset_on_the_schedules_own_clock(run, create)
     after = run("schedules", "edit", "greet", "--until", "2026-07-01T00:00", "--json").json
 
     assert at(after["until"]) == datetime(2026, 6, 30, 22, tzinfo=UTC)
+
+
+def test_a_day_without_a_time_counts_whole_as_the_last_one(create):
+    made = create("daily", "--timezone", "Europe/Berlin", "--until", "2026-06-30")
+
+    assert at(made["until"]) == datetime(2026, 6, 30, 22, tzinfo=UTC) - timedelta(microseconds=1)
 
 
 def test_edit_takes_what_is_reset_back_to_its_default(run, create):

@@ -28,6 +28,7 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
     settings = config.load(tmp_path, {}).settings
 
     assert {name: value for name, value in asdict(settings).items() if name != "email"} == {
+        "url": None,
         "enabled": True,
         "batch_size": 100,
         "concurrency": 8,
@@ -85,9 +86,9 @@ def test_every_setting_can_be_overridden_by_the_environment(loaded):
         section, _, name = dotted.rpartition(".")
         default = getattr(getattr(Settings(), section) if section else Settings(), name)
         value = str(default) if name in {"routing", "security"} else examples.get(type(default), "30")
-        if name in {"default_endpoint", "max_duration_seconds", "max_run_seconds"}:
+        if name in {"default_endpoint", "linger_seconds", "max_duration_seconds", "max_run_seconds"}:
             continue  # Judged together with others.
-        if name in {"private_networks", "egress_proxy"}:
+        if name in {"private_networks", "egress_proxy", "url"}:
             continue  # Neither texts nor numbers: see below.
         settings = loaded(**{variable: value}).settings
 
@@ -95,7 +96,7 @@ def test_every_setting_can_be_overridden_by_the_environment(loaded):
         assert str(found).lower().removesuffix(".0") == value, variable
 
 
-@pytest.mark.parametrize("name", ["PROJECT", "ENV", "URL"])
+@pytest.mark.parametrize("name", ["PROJECT", "ENV"])
 def test_a_variable_with_the_prefix_that_is_no_setting_of_the_file_is_let_be(loaded, name, tmp_path):
     assert loaded(**{f"SCHEDULED_ACTIONS_{name}": str(tmp_path)}).settings == Settings()
 

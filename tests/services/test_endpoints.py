@@ -66,7 +66,13 @@ def test_an_endpoint_is_made_with_a_secret_that_is_shown_once(endpoints, connect
 def test_what_is_not_said_is_everything_for_everybody(endpoints):
     made, _ = endpoints.create(url=URL)
 
-    assert (made.patterns, made.team_id, made.filter, made.ordering, made.rate_limit) == (["*:*"], None, None, "none", None)
+    assert (made.patterns, made.team_id, made.filter, made.ordering, made.rate_limit) == (
+        ["*:*"],
+        None,
+        None,
+        "none",
+        None,
+    )
 
 
 def test_without_a_key_no_endpoint_is_made_and_the_reason_is_said(tmp_path, database_url, connection):
@@ -183,7 +189,7 @@ def test_another_teams_endpoint_answers_as_an_unknown_one(endpoints):
 
 @pytest.mark.parametrize("change", [{"description": "x"}, {"enabled": False}, {"enabled": True, "url": URL}])
 def test_an_endpoint_of_the_file_is_changed_in_the_file(endpoints, change):
-    with pytest.raises(EndpointOfTheFile, match='endpoint "crm" is declared in scheduled_actions.toml'):
+    with pytest.raises(EndpointOfTheFile, match=r'endpoint "crm" is declared in scheduled_actions\.toml'):
         endpoints.update("crm", **change)
     with pytest.raises(EndpointOfTheFile):
         endpoints.rotate("crm")
@@ -236,7 +242,9 @@ def test_an_event_sent_straight_to_another_teams_endpoint_is_as_one_sent_to_none
     project.processor.tick()
 
     assert len(wire.calls) == 0
-    reasons = connection.execute("select status, error_message, payload ->> 'endpoint' from scheduled_actions").fetchall()
+    reasons = connection.execute(
+        "select status, error_message, payload ->> 'endpoint' from scheduled_actions"
+    ).fetchall()
     assert {(status, reason.replace(endpoint, "…")) for status, reason, endpoint in reasons} == {
         ("skipped", 'endpoint "…" is not there')
     }
@@ -373,7 +381,9 @@ def test_an_endpoints_own_table_of_delays_is_that_of_its_deliveries(project, end
     emit(project)
     project.processor.tick()
 
-    found = connection.execute("select retry, max_attempts from scheduled_actions where payload ? 'endpoint'").fetchone()
+    found = connection.execute(
+        "select retry, max_attempts from scheduled_actions where payload ? 'endpoint'"
+    ).fetchone()
     assert found == ({"kind": "delays", "seconds": [7, 8], "jitter": "none"}, 3)
 
 

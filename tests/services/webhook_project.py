@@ -6,7 +6,6 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import responses
 from cryptography.fernet import Fernet
 
 from handlers import webhook
@@ -16,6 +15,8 @@ from scheduled_actions.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    import responses
 
     from scheduled_actions.runtime import Runtime
 

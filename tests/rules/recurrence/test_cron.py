@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 (ranges in messages are written with an en dash)
 from __future__ import annotations
 
 import json
@@ -231,12 +232,12 @@ def test_the_moment_itself_is_not_after_it_and_a_microsecond_before_is():
 @pytest.mark.parametrize("text", ["0 0 30 2 *", "* * 30 2 *", "0 0 31 4,6,9,11 *", "0 0 */31 2 1#5", "0 0 */31 * L1"])
 def test_an_expression_that_names_no_day_is_refused_within_a_tenth_of_a_second(text):
     rule = a_rule(text)
-    began = time.perf_counter()
+    began = time.process_time()
 
     with pytest.raises(NeverOccurs, match=r"names no day from 2026 to 2056 \(day of month "):
         rule.next_after(ANCHOR)
 
-    assert time.perf_counter() - began < 0.1
+    assert time.process_time() - began < 0.1
 
 
 def test_the_end_of_the_calendar_is_no_traceback():
@@ -334,11 +335,11 @@ def test_what_is_to_be_written_for_a_backward_range_is_accepted(hint):
     ids=lambda text: text[:12],
 )
 def test_hostile_input_is_refused_shortly_and_within_a_tenth_of_a_second(text):
-    began = time.perf_counter()
+    began = time.process_time()
 
     message = problem(text)
 
-    assert time.perf_counter() - began < 0.1
+    assert time.process_time() - began < 0.1
     assert len(message) < 200
 
 
@@ -347,11 +348,11 @@ def test_hostile_input_is_refused_shortly_and_within_a_tenth_of_a_second(text):
 )
 def test_repetitions_cost_nothing(text):
     a_rule("* * * * *")  # croniter is imported
-    began = time.perf_counter()
+    began = time.process_time()
 
     assert a_rule(text).next_after(ANCHOR) is not None
 
-    assert time.perf_counter() - began < 0.1
+    assert time.process_time() - began < 0.1
 
 
 def test_what_croniter_refuses_is_an_invalid_recurrence():
@@ -392,7 +393,8 @@ def test_what_croniter_would_take_for_something_else_is_spelt_out_for_it(text, r
         ("0 9 L * *", "At 09:00, on the last day of the month"),
         ("0 9 * * L5", "At 09:00, on the last Friday of the month"),
         ("0 9 * * FRI#2", "At 09:00, on the second Friday of the month"),
-        ("0 9 * 6 5#2,1#3", "At 09:00, on the second Friday of the month or on the third Monday of the month, only in June"),
+        ("0 9 * * 5#2,1#3", "At 09:00, on the second Friday of the month or on the third Monday of the month"),
+        ("0 9 * 5 5#2", "At 09:00, on the second Friday of the month, only in May"),
         ("0 9 15 * 1", "At 09:00, on day 15 of the month, or on Monday"),
         ("0 9 15 1 5#2", "At 09:00, on day 15 of the month, or on the second Friday of the month, only in January"),
         ("0 9 */2 * 1", "At 09:00, every 2 days, and only on Monday"),

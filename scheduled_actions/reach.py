@@ -1,0 +1,35 @@
+"""How far a post may go, and what stops it on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scheduled_actions.webhooks.addresses import LOOPBACK
+
+if TYPE_CHECKING:
+    from scheduled_actions.webhooks.addresses import Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far a post may go. Posts of different reach share no connection."""
+
+    #: Networks allowed beside the public internet; none for an address that a tenant chose.
+    networks: tuple[Network, ...] = LOOPBACK
+    #: Host and port of the HTTP proxy that everything goes through; None: straight to the receiver.
+    proxy: tuple[str, int] | None = None
+
+
+class AddressForbidden(OSError):
+    """A host has an address that is not to be reached; nothing was sent. The message does not say which."""
+
+    def __init__(self) -> None:
+        super().__init__("leads to an address that webhooks do not reach")
+
+
+class ProxyRefused(OSError):
+    """The proxy did not make a connection."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(f"was refused by the proxy: {answer}")

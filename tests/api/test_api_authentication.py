@@ -1,0 +1,279 @@
+"""Who may use the management API, what each role may, and how fast one may guess."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions import tokens
+from scheduled_actions.api.attempts import BURST, FailedAttempts
+from scheduled_actions.api.routes import ROUTES
+from scheduled_actions.tokens import Role
+from tests.api.conftest import ADMIN_TOKEN, Api, application
+from tests.factories import CRON_SECRET, insert, move_clock, row
+
+UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
+EVERY_ROUTE = pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+
+
+def ask(client, route, token):
+    return Api(client, token)(route.method, route.path.replace("{id}", UNKNOWN))
+
+
+# -- the door ----------------------------------------------------------------------------------------------------------
+
+
+@EVERY_ROUTE
+@pytest.mark.parametrize("token", [None, "", "wrong", f"{ADMIN_TOKEN}x", CRON_SECRET, f"sat_{'x' * 43}"])
+def test_without_a_token_that_is_known_every_route_is_closed(client, route, token):
+    response = ask(client, route, token)
+
+    assert (response.status_code, response.json["code"]) == (401, "unauthorized")
+    assert response.mimetype == "application/problem+json"
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert ADMIN_TOKEN not in response.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": ADMIN_TOKEN},
+        {"Authorization": f"Basic {ADMIN_TOKEN}"},
+        {"Authorization": f"Token {ADMIN_TOKEN}"},
+        {"x-cron-secret": ADMIN_TOKEN},
+        {"Cookie": f"Authorization=Bearer {ADMIN_TOKEN}"},
+        {"Authorization": "Bearer \xff\xfe"},
+    ],
+)
+def test_the_token_opens_in_one_place_only(client, headers):
+    assert client.get("/api/v1/actions", headers=headers).status_code == 401
+    assert client.get(f"/api/v1/actions?token={ADMIN_TOKEN}").status_code == 401
+
+
+@EVERY_ROUTE
+@pytest.mark.parametrize("secret", ["", "short", "0123456789abcde"])
+def test_while_the_admin_token_is_unset_or_too_short_the_api_is_closed_to_everybody(
+    a_runtime, connection, route, secret
+):
+    _, stored = tokens.create(connection, name="stored", role="admin")
+    client = application(a_runtime(ADMIN_TOKEN=secret)).test_client()
+
+    for token in (secret, stored, None):
+        response = ask(client, route, token)
+        assert (response.status_code, response.json["code"]) == (503, "not_configured")
+        assert "ADMIN_TOKEN" in response.json["detail"]
+
+
+def test_during_rotation_the_old_and_the_new_open(a_runtime):
+    client = application(a_runtime(ADMIN_TOKEN="old-admin-token-of-tests,new-admin-token-of-tests")).test_client()
+
+    for token in ("old-admin-token-of-tests", "new-admin-token-of-tests"):
+        assert Api(client, token)("GET", "/actions").status_code == 200
+    assert Api(client, "older-admin-token-of-tests")("GET", "/actions").status_code == 401
+
+
+def test_an_admin_token_beyond_ascii_is_compared_as_the_bytes_that_were_sent(a_runtime):
+    client = application(a_runtime(ADMIN_TOKEN="schlüsselwörter-öä")).test_client()
+    sent = "schlüsselwörter-öä".encode().decode("latin-1")
+
+    response = client.get("/api/v1/actions", environ_overrides={"HTTP_AUTHORIZATION": f"Bearer {sent}"})
+
+    assert response.status_code == 200
+
+
+# -- stored tokens -----------------------------------------------------------------------------------------------------
+
+
+def test_a_stored_token_opens_until_it_is_revoked(client, connection):
+    token, secret = tokens.create(connection, name="ci", role="viewer")
+    api = Api(client, secret)
+    assert api("GET", "/actions").status_code == 200
+
+    tokens.revoke(connection, token.id)
+
+    response = api("GET", "/actions")
+    assert response.status_code == 401
+    assert "was revoked" in response.json["detail"]
+
+
+def test_a_stored_token_opens_until_it_expires_by_the_databases_clock(client, connection):
+    _, secret = tokens.create(connection, name="ci", role="viewer", expires_in=timedelta(hours=1))
+    api = Api(client, secret)
+    assert api("GET", "/actions").status_code == 200
+
+    move_clock(connection, timedelta(hours=1))
+
+    response = api("GET", "/actions")
+    assert response.status_code == 401
+    assert "has expired" in response.json["detail"]
+
+
+def test_a_stored_token_is_nowhere_to_be_found(client, connection):
+    _, secret = tokens.create(connection, name="ci", role="viewer")
+    Api(client, secret)("GET", "/actions")
+
+    (kept,) = connection.execute("select to_jsonb(t)::text from scheduled_action_tokens t").fetchone()
+
+    assert secret not in kept
+    assert secret[8:] not in kept
+    assert secret.startswith("sat_")
+    assert len(secret) == 47
+
+
+def test_the_last_use_of_a_token_is_written_once_an_hour(client, connection):
+    _, secret = tokens.create(connection, name="ci", role="viewer")
+    api = Api(client, secret)
+
+    def last_use():
+        api("GET", "/actions")
+        return connection.execute("select last_used_at, xmin::text from scheduled_action_tokens").fetchone()
+
+    first, second = last_use(), last_use()
+    move_clock(connection, timedelta(minutes=61))
+    third = last_use()
+
+    assert first[0] is not None
+    assert second == first
+    assert third[0] > first[0]
+
+
+# -- roles -------------------------------------------------------------------------------------------------------------
+
+
+@EVERY_ROUTE
+@pytest.mark.parametrize("role", list(Role))
+def test_each_role_may_what_it_may_and_no_more(client, a_caller, route, role):
+    response = a_caller(role)(route.method, route.path.replace("{id}", UNKNOWN))
+
+    if role.includes(route.role):
+        assert response.status_code not in {401, 403}
+    else:
+        assert (response.status_code, response.json["code"]) == (403, "forbidden")
+        assert f"this needs {route.role}" in response.json["detail"]
+
+
+def test_reading_needs_a_viewer_changing_an_operator_and_tokens_an_admin():
+    needed = {(route.method, route.path): route.role for route in ROUTES}
+
+    for (method, path), role in needed.items():
+        if path.startswith("/tokens"):
+            assert role is Role.ADMIN
+        else:
+            assert role is (Role.VIEWER if method == "GET" else Role.OPERATOR), (method, path)
+
+
+def test_a_viewer_changes_nothing(client, connection, a_caller):
+    action_id = insert(connection)
+    viewer = a_caller("viewer")
+    before = row(connection, action_id)
+
+    for method, path in [
+        ("PATCH", f"/actions/{action_id}?force=true"),
+        ("DELETE", f"/actions/{action_id}?force=true"),
+        ("DELETE", f"/actions/{action_id}?purge=true"),
+        ("POST", f"/actions/{action_id}/run-now"),
+        ("POST", "/actions/cancel"),
+    ]:
+        assert viewer(method, path, {"priority": 1, "all": True, "force": True}).status_code == 403
+
+    assert row(connection, action_id) == before
+
+
+# -- guessing ----------------------------------------------------------------------------------------------------------
+
+
+def test_after_too_many_wrong_tokens_an_address_is_not_listened_to(client):
+    for number in range(BURST):
+        assert Api(client, f"wrong-{number}")("GET", "/actions").status_code == 401
+
+    response = Api(client, "wrong-too")("GET", "/actions")
+
+    assert (response.status_code, response.json["code"]) == (429, "too_many_attempts")
+    assert response.mimetype == "application/problem+json"
+    assert int(response.headers["Retry-After"]) >= 1
+
+
+def test_who_was_let_in_before_is_let_in_while_a_neighbour_guesses(client, api, a_caller):
+    viewer = a_caller("viewer")
+    assert api("GET", "/actions").status_code == viewer("GET", "/actions").status_code == 200
+    for number in range(BURST + 5):
+        Api(client, f"wrong-{number}")("GET", "/actions")
+
+    assert Api(client, "wrong")("GET", "/actions").status_code == 429
+    assert api("GET", "/actions").status_code == viewer("GET", "/actions").status_code == 200
+    assert a_caller("viewer")("GET", "/actions").status_code == 429
+
+
+def test_a_guess_is_not_looked_up(client, api, connection):
+    api("GET", "/actions")
+    connection.execute("drop table scheduled_action_tokens")
+
+    assert Api(client, "wrong")("GET", "/actions").status_code == 401
+    assert Api(client, "sat_short")("GET", "/actions").status_code == 401
+    assert Api(client, f"sat_{'x' * 43}")("GET", "/actions").status_code == 503
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def attempts(clock):
+    return FailedAttempts(monotonic=clock)
+
+
+def fail(attempts, address, times):
+    for _ in range(times):
+        attempts.failed(address, b"wrong")
+
+
+def test_an_address_that_waits_is_listened_to_again(attempts, clock):
+    fail(attempts, "192.0.2.1", 1000)
+    assert attempts.wait("192.0.2.1", b"wrong") == 1
+
+    clock.now += 1
+
+    assert attempts.wait("192.0.2.1", b"wrong") == 0
+    fail(attempts, "192.0.2.1", 1)
+    assert attempts.wait("192.0.2.1", b"wrong") == 1
+
+
+def test_one_address_says_nothing_of_another(attempts):
+    fail(attempts, "192.0.2.1", BURST)
+
+    assert attempts.wait("192.0.2.1", b"x") == 1
+    assert attempts.wait("192.0.2.2", b"x") == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("", "", True),
+        ("unix:", "192.0.2.1", False),
+    ],
+)
+def test_a_network_that_one_caller_may_own_counts_as_one_address(attempts, one, other, is_same):
+    fail(attempts, one, BURST)
+
+    assert (attempts.wait(other, b"x") > 0) is is_same
+
+
+def test_what_is_kept_of_guesses_is_bounded(attempts):
+    for number in range(30_000):
+        attempts.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", b"x")
+        attempts.succeeded(number.to_bytes(4))
+
+    assert len(attempts._accounts) == 10_000
+    assert len(attempts._known) == 1_000

@@ -1,0 +1,331 @@
+"""`webhooks`: endpoints, deliveries, listen."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime
+
+import pytest
+from cryptography.fernet import Fernet
+from standardwebhooks.webhooks import Webhook
+
+from scheduled_actions.registry import source as registry_source
+from tests.conftest import ROOT
+
+KEY = Fernet.generate_key().decode()
+URL = "https://receiver.example/hook"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@pytest.fixture
+def project(project):
+    """Give the project the handler of webhooks, and an endpoint in its file."""
+    text = (ROOT / "handlers/webhook.py").read_text(encoding="utf-8")
+    (project / "handlers" / "webhook.py").write_text(text, encoding="utf-8")
+    registry_source.write(project)
+    toml = '[webhooks.endpoints.crm]\nenv_var = "CRM_URL"\nsecret_env_var = "CRM_SECRET"\npatterns = ["crm:*"]\n'
+    (project / "scheduled_actions.toml").write_text(toml, encoding="utf-8")
+    return project
+
+
+@pytest.fixture
+def run(run):
+    """Give a function that runs a command with a key to encrypt with."""
+    values = {"SCHEDULED_ACTIONS_ENCRYPTION_KEY": KEY, "CRM_URL": "https://crm.example/", "CRM_SECRET": SECRET}
+    return lambda *arguments, **environ: run("webhooks", *arguments, **values | environ)
+
+
+@pytest.fixture
+def endpoint(run):
+    """Return the id of an endpoint of the database."""
+    return run("endpoints", "create", "--url", URL, "--team", "blue", "--json").json["id"]
+
+
+def test_an_endpoint_is_made_and_its_secret_printed_once(run):
+    ran = run(
+        "endpoints", "create", "--url", URL, "--team", "blue", "--pattern", "task:*", "--pattern", "note:*",
+        "--filter", '{"data.n": 1}', "--header", "X-Tenant: blue", "--header", "Authorization: Bearer a:b",
+        "--rate-limit", "2.5", "--ordering", "fifo", "--retry", "5,60", "--description", "The CRM", "--json",
+    )  # fmt: skip
+
+    assert ran.exit_code == 0, ran.stderr
+    made = ran.json
+    secret = made.pop("secret")
+    assert secret.startswith("whsec_")
+    assert made["patterns"] == ["task:*", "note:*"]
+    assert made["header_names"] == ["authorization", "x-tenant"]
+    assert (made["filter"], made["rate_limit"], made["ordering"]) == ({"data.n": 1}, 2.5, "fifo")
+    assert made["retry"]["seconds"] == [5, 60]
+    assert made["created_by"].startswith("cli:")
+    assert run("endpoints", "show", made["id"], "--json").json == made
+    listed = run("endpoints", "list", "--json").json
+    assert [one["id"] for one in listed["endpoints"]] == ["crm", made["id"]]
+    assert listed["next_cursor"] is None
+    everything = json.dumps(listed) + run("endpoints", "show", made["id"]).stdout + run("endpoints", "list").stdout
+    assert secret not in everything
+    assert "Bearer" not in everything
+    assert SECRET not in everything
+
+
+def test_for_people_the_secret_says_that_it_is_not_shown_again(run):
+    told = run("endpoints", "create", "--url", URL).stdout
+
+    assert re.search(r"secret\s+whsec_\S+\n\s+keep it now: it is not shown again", told)
+
+
+def test_without_a_key_the_refusal_says_how_to_make_one(run):
+    ran = run("endpoints", "create", "--url", URL, SCHEDULED_ACTIONS_ENCRYPTION_KEY=None)
+
+    assert ran.exit_code == 1
+    assert "SCHEDULED_ACTIONS_ENCRYPTION_KEY is not configured: 32 random bytes in URL-safe base64" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        (["--url", "http://receiver.example/"], 1, "is not https"),
+        (["--url", "https://127.0.0.1/s3cret"], 1, "webhooks do not reach"),
+        (["--url", URL, "--pattern", "task"], 1, "is not a pattern like task:created"),
+        (["--url", URL, "--filter", "{"], 2, "write JSON between single quotes"),
+        (["--url", URL, "--header", "s3cret"], 2, "write it as NAME: VALUE"),
+        (["--url", URL, "--header", "Host: x"], 1, "headers: 'Host' is not one that may be set"),
+        (["--url", URL, "--retry", "soon"], 2, "is not a list of seconds"),
+        ([], 2, "Missing option '--url'"),
+    ],
+)
+def test_what_cannot_be_is_refused_without_repeating_it(run, arguments, exit_code, message):
+    ran = run("endpoints", "create", *arguments)
+
+    assert ran.exit_code == exit_code
+    assert message in " ".join(ran.stderr.split())
+    assert "s3cret" not in ran.stderr
+
+
+def test_an_endpoint_is_changed_disabled_and_deleted(run, endpoint):
+    changed = run(
+        "endpoints", "update", endpoint, "--description", "New", "--rate-limit", "5", "--disable", "--json"
+    ).json
+    assert (changed["description"], changed["rate_limit"], changed["enabled"]) == ("New", 5, False)
+    assert "disabled; New" in run("endpoints", "list").stdout
+    changed = run("endpoints", "update", endpoint, "--no-rate-limit", "--enable", "--json").json
+    assert (changed["description"], changed["rate_limit"], changed["enabled"]) == ("New", None, True)
+
+    assert run("endpoints", "update", endpoint).exit_code == 2
+    assert run("endpoints", "delete", endpoint, "--team", "red").exit_code == 1
+    assert run("endpoints", "delete", endpoint, "--json").json == {"deleted": endpoint}
+    assert f"no webhook endpoint is called {endpoint}" in run("endpoints", "show", endpoint).stderr
+
+
+def test_an_endpoint_of_the_file_is_changed_there(run):
+    ran = run("endpoints", "update", "crm", "--description", "x")
+
+    assert ran.exit_code == 1
+    assert 'endpoint "crm" is declared in scheduled_actions.toml: change it there' in ran.stderr
+    assert run("endpoints", "update", "crm", "--enable").exit_code == 0
+
+
+def test_a_secret_is_rotated(run, endpoint):
+    rotated = run("endpoints", "rotate", endpoint, "--json").json
+    assert rotated["secret"].startswith("whsec_")
+    assert rotated["previous_secret_until"] is not None
+
+    at_once = run("endpoints", "rotate", endpoint, "--beside", "0s", "--json").json
+    assert at_once["previous_secret_until"] is None
+    assert at_once["secret"] != rotated["secret"]
+
+
+def test_a_test_event_is_scheduled_and_shown_as_a_delivery(run, endpoint):
+    scheduled = run("endpoints", "test", endpoint, "--json").json["id"]
+
+    shown = run("deliveries", "show", scheduled, "--json").json
+
+    assert (shown["event"], shown["endpoint"], shown["status"], shown["team_id"]) == (
+        "webhook:test", endpoint, "pending", "blue",
+    )  # fmt: skip
+    assert shown["next_attempt_at"] is not None
+    assert f"endpoint         {endpoint}" in run("deliveries", "show", scheduled).stdout
+
+
+def lose(connection, count, *, endpoint="crm", status="failed", error="no luck"):
+    connection.execute(
+        "insert into scheduled_actions"
+        " (action_type, payload, status, scheduled_at, completed_at, attempts, error_message, history)"
+        " select 'webhook:send', jsonb_build_object('event', 'crm:made', 'entity_type', 'crm', 'entity_id', n::text,"
+        "  'data', '{}'::jsonb, 'endpoint', %s::text), %s, scheduled_actions_now(), scheduled_actions_now(), 1, %s,"
+        "  jsonb_build_array(jsonb_build_object('attempt', 1, 'outcome', 'failed', 'error',"
+        "   'DeliveryFailed: endpoint \"crm\" answered 500: ' || %s::text, 'started_at', scheduled_actions_now(),"
+        "   'ended_at', scheduled_actions_now()))"
+        " from generate_series(1, %s) n",
+        [endpoint, status, error, error, count],
+    )
+
+
+def test_deliveries_are_listed_and_shown_with_their_attempts(run, connection):
+    lose(connection, 3)
+    lose(connection, 1, endpoint="other")
+
+    found = run("deliveries", "list", "--endpoint", "crm", "--status", "failed", "--limit", "2", "--json").json
+    rest = run("deliveries", "list", "--endpoint", "crm", "--cursor", found["next_cursor"], "--json").json
+    shown = run("deliveries", "show", found["deliveries"][0]["id"]).stdout
+
+    assert [one["entity_id"] for one in found["deliveries"]] == ["3", "2"]
+    assert [one["entity_id"] for one in rest["deliveries"]] == ["1"]
+    assert re.search(r"attempt 1: 500 in 0 ms\n    no luck", shown)
+    assert "no luck" in run("deliveries", "list").stdout
+    assert run("deliveries", "list", "--event", "x:y").stdout == "no delivery matches\n"
+
+
+def test_a_delivery_is_replayed(run, connection):
+    lose(connection, 1)
+    (lost,) = run("deliveries", "list", "--json").json["deliveries"]
+
+    assert run("deliveries", "replay", lost["id"], "--json").json == {"id": lost["id"]}
+    ran = run("deliveries", "replay", lost["id"])
+
+    assert ran.exit_code == 1
+    assert "is pending; only completed, failed, cancelled or skipped" in ran.stderr
+
+
+def test_ten_thousand_lost_deliveries_are_recovered_with_progress(run, connection):
+    lose(connection, 10_000)
+    lose(connection, 5, endpoint="other")
+
+    ran = run("deliveries", "recover", "--since", "1h", "--endpoint", "crm", "--json")
+
+    assert ran.json == {"recovered": 10_000}
+    steps = ran.stderr.splitlines()
+    assert steps[0] == "500 of 10,000"
+    assert steps[-1] == "10,000 of 10,000"
+    assert len(steps) == 20
+    counts = connection.execute("select status, count(*) from webhook_deliveries group by 1").fetchall()
+    assert dict(counts) == {"pending": 10_000, "failed": 5}
+
+
+def test_a_recovery_that_is_interrupted_goes_on_when_it_is_run_again(run, connection, monkeypatch):
+    from scheduled_actions.deliveries import Deliveries
+
+    lose(connection, 1200)
+    recover, calls = Deliveries.recover, []
+
+    def interrupted(self, *arguments, **options):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return recover(self, *arguments, **options)
+
+    monkeypatch.setattr(Deliveries, "recover", interrupted)
+    ran = run("deliveries", "recover", "--since", "1h")
+    monkeypatch.undo()
+
+    assert ran.exit_code == 1
+    assert "error: interrupted after 500: run it again, and it goes on" in ran.stderr
+    assert run("deliveries", "recover", "--since", "1h").stdout == "700 deliveries are pending again\n"
+
+
+def test_what_an_endpoint_missed_is_replayed(run, connection, endpoint):
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, status, scheduled_at, completed_at, team_id, result)"
+        " select 'webhook:send', jsonb_build_object('event', 'task:made', 'entity_type', 'task', 'entity_id', n::text,"
+        "  'data', '{}'::jsonb), 'completed', scheduled_actions_now(), scheduled_actions_now(), 'blue',"
+        "  '{\"endpoints\": []}' from generate_series(1, 3) n"
+    )
+    since = datetime.now(UTC).replace(hour=0, minute=0).isoformat()
+
+    assert run("deliveries", "replay", "--missed", endpoint, "--since", since, "--json").json == {"replayed": 3}
+    assert run("deliveries", "replay", "--missed", endpoint, "--since", since).stdout == (
+        f"0 events on the way to {endpoint}\n"
+    )
+    for arguments in ([], ["--missed", endpoint], ["some-id", "--since", "1h"], ["some-id", "--missed", endpoint]):
+        assert run("deliveries", "replay", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("since", ["yesterday", "", "2026-13-01"])
+def test_an_instant_that_is_none_is_refused(run, since):
+    ran = run("deliveries", "recover", "--since", since)
+
+    assert ran.exit_code == 2
+    assert "is not an ISO 8601 time" in ran.stderr
+
+
+@pytest.fixture
+def listening(project):
+    """Return a function that starts `webhooks listen` in a process of its own; it ends after as many as it was told."""
+    started = []
+
+    def start(*options, count):
+        command = [sys.executable, "-m", "scheduled_actions.cli", "--project", str(project), "webhooks", "listen"]
+        process = subprocess.Popen(
+            [*command, "--port", "0", "--count", str(count), *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={"PATH": "/bin", "CRM_SECRET": SECRET},
+        )  # fmt: skip
+        started.append(process)
+        head = process.stderr.readline()
+        return process, re.search(r"http://127\.0\.0\.1:\d+", head)[0]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def post(url, body, headers):
+    request = urllib.request.Request(url, data=body, headers=headers, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def signed(body):
+    at = datetime.now(UTC)
+    headers = {"webhook-id": "msg_1", "webhook-timestamp": str(int(at.timestamp()))}
+    return headers | {"webhook-signature": Webhook(SECRET).sign("msg_1", at, body.decode())}
+
+
+def test_what_arrives_is_verified_and_printed(listening):
+    process, url = listening("--secret", SECRET, "--json", count=2)
+    body = b'{"event": "task:created"}'
+
+    assert post(url, body, signed(body)) == 204
+    assert post(url, body, {"webhook-id": "msg_2"}) == 401
+
+    out, _ = process.communicate(timeout=20)
+    believed, refused = map(json.loads, out.splitlines())
+    assert (believed["webhook_id"], believed["is_verified"], believed["body"]) == ("msg_1", True, json.loads(body))
+    assert (refused["is_verified"], refused["problem"]) == (False, "the request has no webhook-timestamp header")
+
+
+def test_it_listens_with_the_secret_of_an_endpoint_and_may_fail_on_purpose(listening):
+    process, url = listening("--endpoint", "crm", "--answer", "500", count=1)
+    body = b'{"event": "task:created", "\\u001b[2J": 1}'
+
+    assert post(url, body, signed(body)) == 500
+
+    out, _ = process.communicate(timeout=20)
+    assert "task:created  msg_1  verified" in out
+    assert "\x1b" not in out
+
+
+def test_without_a_secret_it_makes_one_and_says_where_it_goes(listening):
+    process, url = listening(count=1)
+    err = "".join(process.stderr.readline() for _ in range(7))
+
+    post(url, b"no json", {})
+
+    out, _ = process.communicate(timeout=20)
+    assert "REFUSED: the request has no webhook-id header" in out
+    assert re.search(rf"LOCAL_WEBHOOK_URL={url}\n\s+LOCAL_WEBHOOK_SECRET=whsec_", err)
+
+
+def test_a_port_that_is_taken_and_an_endpoint_that_is_none_are_said(run, listening):
+    _, url = listening("--secret", SECRET, count=1)
+    port = url.rpartition(":")[2]
+
+    assert f"port {port} cannot be listened at" in run("listen", "--port", port).stderr
+    assert "declares no endpoint 'nothing'" in run("listen", "--endpoint", "nothing").stderr
