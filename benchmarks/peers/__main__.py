@@ -66,9 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rates = _take_turns(bench, drains, failures, rounds=options.rounds, jobs=options.jobs)
     comparisons = _tuning(rates) if options.tune else _comparisons(rates)
     seconds = time.monotonic() - began
-    print(
-        f"\n{table(comparisons)}\n\n{options.rounds} rounds of {options.jobs:,} jobs; {seconds:.0f} s; load: {load()}."
-    )
+    print(f"\n{table(comparisons)}\n")
+    print(f"Rounds: {options.rounds}, of {options.jobs:,} jobs each; {seconds:.0f} s; load at the end: {load()}.")
     for name, reason in failures.items():
         print(f"BROKEN {name}: {reason}")
     if options.json is not None:

@@ -26,7 +26,7 @@ HEADER = "Idempotency-Key"
 #: What a key may be; the header's value without spaces around it.
 PATTERN = "[!-~]([ -~]{0,253}[!-~])?"
 #: How long a second request waits for the first to be answered.
-_PATIENCE_MILLISECONDS = 5000
+_PATIENCE_MILLISECONDS = 2000
 
 
 def check_key(value: str | None) -> str | None:
@@ -59,7 +59,7 @@ def once(
 
     Raises:
         IdempotencyKeyReused: The key came before with another request.
-        IdempotencyKeyInUse: The first request with it has not been answered for five seconds.
+        IdempotencyKeyInUse: The first request with it has not been answered for two seconds.
         Exception: What `answer` raises; then the key is free again.
     """
     store.limit_waiting(connection, milliseconds=_PATIENCE_MILLISECONDS)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from scheduled_actions.api import actions, bulk, installation, tokens
+from scheduled_actions.api import actions, bulk, installation, tokens, webhooks
 
-ROUTES = (*actions.ROUTES, *bulk.ROUTES, *installation.ROUTES, *tokens.ROUTES)
+ROUTES = (*actions.ROUTES, *bulk.ROUTES, *installation.ROUTES, *tokens.ROUTES, *webhooks.ROUTES)

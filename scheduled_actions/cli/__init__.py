@@ -33,6 +33,7 @@ COMMANDS = {
     "schedules": ("scheduled_actions.cli.schedules:schedules", "Look at recurring actions, make and operate them."),
     "events": ("scheduled_actions.cli.events:events", "Emit events, and let a table's own triggers emit them."),
     "webhooks": ("scheduled_actions.cli.webhooks:webhooks", "See to endpoints and deliveries, and try a receiver."),
+    "listen": ("scheduled_actions.cli.listen:listen", "Stay, and run each action at its instant."),
     "registry": ("scheduled_actions.cli.registry:registry", "Build or check the registry of handlers."),
     "preview": ("scheduled_actions.cli.preview:preview", "Show the next occurrences of a rule."),
     "token": ("scheduled_actions.cli.tokens:tokens", "Make, list and revoke tokens of the management API."),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -12,12 +9,9 @@ import click
 from scheduled_actions.cli.output import counted, one_line, print_json
 from scheduled_actions.cli.parameters import as_json_option
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
+from scheduled_actions.cli.signals import stopping_early
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
-    from scheduled_actions.processor import Processor
     from scheduled_actions.processor.report import Report
 
 
@@ -51,36 +45,9 @@ def process(project: Project, *, linger: bool, as_json: bool) -> None:
     ends it early: what runs may finish, what waits is left to the next tick; a second one ends it at once.
     """
     processor = project.open().processor
-    with _stopping_early(processor), handlers_aside():
+    with stopping_early(processor.stop), handlers_aside():
         report = processor.tick(caller=caller(), lingers=linger)
     click.echo(report.as_text() if as_json else _told(report))
-
-
-@contextmanager
-def _stopping_early(processor: Processor) -> Iterator[None]:
-    """Let the first signal to end stop the tick in order, and the second one have its usual way."""
-    if threading.current_thread() is not threading.main_thread():
-        # Signals are the main thread's; whoever runs commands in another one sees to them.
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        processor.stop()
-        restore()
-
-    for number in numbers:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        restore()
 
 
 def _told(report: Report) -> str:

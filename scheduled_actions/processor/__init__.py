@@ -70,12 +70,20 @@ class Processor:
         """Whether handlers that never returned hold every thread: only a new process can work again."""
         return self.process.is_exhausted
 
-    def tick(self, *, caller: str = "", host_seconds: float | None = None, lingers: bool = True) -> Report:
+    def tick(
+        self,
+        *,
+        caller: str = "",
+        host_seconds: float | None = None,
+        lingers: bool = True,
+        watch_as: str | None = None,
+    ) -> Report:
         """Process what is due, within the budget; return what was done.
 
         Args:
             caller: Who asked, for the tick's row.
             host_seconds: The host's own limit for this call, where it has a shorter one than the settings.
+            watch_as: The listener whose tick this is; None: nobody's but its own.
             lingers: Keep the watch for `linger_seconds`, where they are set; False only looks what is due now.
 
         Raises:
@@ -93,7 +101,9 @@ class Processor:
                 remaining = actions.due(connection)
             return Report(busy=True, remaining=remaining, more=remaining > 0, duration_ms=self._since(started))
         try:
-            tick = Tick(self.process, started, caller=caller, host_seconds=host_seconds, lingers=lingers)
+            tick = Tick(
+                self.process, started, caller=caller, host_seconds=host_seconds, lingers=lingers, watch_as=watch_as
+            )
             report = tick.run(is_asked_again=lambda: turn.goes_on(holder))
         finally:
             turn.end(holder)

@@ -49,7 +49,14 @@ class Tick:
     """The state of one tick; lives as long as the call."""
 
     def __init__(
-        self, process: Process, started: float, *, caller: str, host_seconds: float | None, lingers: bool
+        self,
+        process: Process,
+        started: float,
+        *,
+        caller: str,
+        host_seconds: float | None,
+        lingers: bool,
+        watch_as: str | None,
     ) -> None:
         self._process = process
         self._settings = process.settings
@@ -81,7 +88,9 @@ class Tick:
         self._walk = Walk(self._occurrences.take)
         self._has_claimed = False
         linger_until = self._budget.linger_until
-        self._watch = Watch(process, self._id, until=linger_until, window_seconds=linger_until - started)
+        self._watch = Watch(
+            process, watch_as or str(self._id), until=linger_until, window_seconds=linger_until - started
+        )
         self._next_cancel_poll = started + _CANCEL_POLL_SECONDS
 
     def run(self, *, is_asked_again: Callable[[], bool]) -> Report:

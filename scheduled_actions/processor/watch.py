@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from scheduled_actions.store import claims
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from scheduled_actions.processor.process import Process
     from scheduled_actions.store.connection import Connection
 
+#: How the holders begin that live longer than a tick.
+LISTENER = "listen:"
 #: New work is heard of within this time, where nobody nudges.
 LOOK_SECONDS = 1.0
 
@@ -21,14 +21,14 @@ class Watch:
 
     Args:
         process: Whose turn it is, and what time.
-        tick_id: Who keeps it.
+        holder: Who keeps it: a tick, or a listener over all its ticks.
         until: On the process's monotonic clock; in the past for a tick that does not linger.
         window_seconds: How far it looks ahead.
     """
 
-    def __init__(self, process: Process, tick_id: UUID, *, until: float, window_seconds: float) -> None:
+    def __init__(self, process: Process, holder: str, *, until: float, window_seconds: float) -> None:
         self._process = process
-        self._tick_id = tick_id
+        self._holder = holder
         self._until = until
         self._window_seconds = window_seconds
         self._is_mine = window_seconds > 0
@@ -48,15 +48,18 @@ class Watch:
         )
 
     def begin(self, connection: Connection) -> None:
-        """Take the watch over from whoever keeps it."""
+        """Take the watch over from the tick that keeps it; a listener keeps it better."""
         if self._is_mine:
-            claims.take_watch(connection, self._tick_id)
+            self._is_mine = claims.take_watch(connection, self._holder)
 
     def look(self, connection: Connection) -> None:
         """Ask what is due, what comes next, and whether the watch is still kept here."""
-        self._is_mine, self._is_due, seconds = claims.look_ahead(
-            connection, self._tick_id, window_seconds=self._window_seconds
+        if self._holder.startswith(LISTENER):
+            self.begin(connection)
+        is_kept, self._is_due, seconds = claims.look_ahead(
+            connection, self._holder, window_seconds=self._window_seconds
         )
+        self._is_mine = self._is_mine and is_kept
         # Read after the answer came: nobody wakes before the database's own time for it.
         self._looked_at = self._process.monotonic()
         self.next_due = None if seconds is None else self._looked_at + seconds

@@ -122,12 +122,9 @@ class _CalendarInterval:
         origin = self.anchor.replace(tzinfo=None)
         after = origin + max(moment - self.anchor, -_ONE_MICROSECOND)
         try:
-            # Near enough: months are unequal, clocks change, and a wall time is up to a day off.
+            # Never too many: a wall time is less than a day from UTC, and so many months are days off their average.
             steps = max((after - self.first) // self.average, 0)
             wall, at = self._step(steps)
-            if at > after:
-                while steps and (before := self._step(steps - 1))[1] > after:
-                    steps, (wall, at) = steps - 1, before
             while at <= after:
                 steps += 1
                 wall, at = self._step(steps)

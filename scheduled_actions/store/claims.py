@@ -317,19 +317,19 @@ def cancel_requests(connection: Connection, ids: Collection[UUID]) -> set[UUID]:
     return {row[0] for row in run(connection, "cancel_requests", {"ids": _uuids(ids)})}
 
 
-def take_watch(connection: Connection, tick_id: UUID) -> None:
-    """Make a tick the one that keeps the watch over what comes due."""
-    run(connection, "take_watch", {"tick_id": tick_id})
+def take_watch(connection: Connection, holder: str) -> bool:
+    """Take the watch over what comes due, or renew it; False when a listener keeps it."""
+    return run(connection, "take_watch", {"holder": holder}).fetchone() is not None
 
 
-def look_ahead(connection: Connection, tick_id: UUID, *, window_seconds: float) -> tuple[bool, bool, float | None]:
+def look_ahead(connection: Connection, holder: str, *, window_seconds: float) -> tuple[bool, bool, float | None]:
     """Look at what comes due.
 
     Returns:
-        Whether the tick still keeps the watch, whether anything is due, and the seconds until the next action comes
+        Whether this holder still keeps the watch, whether anything is due, and the seconds until the next action comes
         due; None when none does within the window.
     """
-    row = run(connection, "look_ahead", {"tick_id": tick_id, "window_seconds": window_seconds}).fetchone()
+    row = run(connection, "look_ahead", {"holder": holder, "window_seconds": window_seconds}).fetchone()
     assert row is not None  # noqa: S101 - a select of one row
     return row[0], row[1], row[2]
 

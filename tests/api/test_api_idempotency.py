@@ -169,7 +169,7 @@ def test_a_second_waits_for_the_first_and_does_it_when_that_fails(client, connec
 
 def is_waited_for(connection):
     return connection.execute(
-        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
     ).fetchone()
 
 

@@ -1,4 +1,4 @@
--- Whether the watch is still this tick's, whether anything is due, and in how many seconds the next action comes due; null
+-- Whether the watch is still this holder's, whether anything is due, and in how many seconds the next action comes due; null
 -- when none does within `window_seconds`.
 with recursive free (priority) as (
   (select a.priority from scheduled_actions a where a.status = 'pending' and a.lock_group is null order by a.priority limit 1)
@@ -66,6 +66,6 @@ ahead (first_at, next_at) as (
   ) n on true
 )
 select
-  coalesce((select s.value = to_jsonb(%(tick_id)s::text) from scheduled_action_settings s where s.name = 'watch'), false),
+  coalesce((select s.value = to_jsonb(%(holder)s::text) from scheduled_action_settings s where s.name = 'watch'), false),
   coalesce((select min(h.first_at) from ahead h) <= scheduled_actions_now(), false),
   extract(epoch from (select min(h.next_at) from ahead h) - scheduled_actions_now())::float8

@@ -59,6 +59,18 @@ def test_a_business_day_at_a_time_that_clocks_skip_moves_and_says_so():
     assert found.remarks == ("00:30 does not exist on 2024-04-26 in Africa/Cairo: moved to 01:30",)
 
 
+def test_a_last_day_that_a_zone_left_out_is_found_in_the_month_after():
+    """In Manila the day after Monday, 30 December 1844 was Wednesday, 1 January 1845."""
+    manila = ZoneInfo("Asia/Manila")
+    anchor = datetime(1844, 12, 2, tzinfo=manila)
+    recurrence = compile_recurrence("last business day of the month at 09:00", timezone="Asia/Manila", anchor=anchor)
+
+    found = recurrence.next_after(datetime(1845, 1, 1, tzinfo=manila))
+
+    assert found.at == datetime(1845, 1, 1, 9, tzinfo=manila)
+    assert found.remarks == ("09:00 does not exist on 1844-12-31 in Asia/Manila: moved to 09:00",)
+
+
 def test_a_window_that_ends_in_the_hour_that_comes_twice_ends_at_its_first_showing():
     skips = Skips.parse({"windows": [{"from": "00:00", "to": "01:30"}], "then": "following"})
     anchor = datetime(2026, 10, 31, 4, 15, tzinfo=UTC)

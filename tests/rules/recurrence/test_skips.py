@@ -330,6 +330,12 @@ def test_a_window_past_midnight_belongs_to_the_day_it_begins_on():
     )
 
 
+def test_a_window_may_be_a_whole_day():
+    recurrence = a_recurrence(windows=[{"from": "00:00", "to": "24:00", "days": ["fri"]}], then="following")
+
+    assert local(recurrence, 2) == ["Sat 2026-12-26 00:00", "Sat 2026-12-26 09:00"]
+
+
 def test_windows_that_overlap_are_one():
     windows = [{"from": "08:00", "to": "09:30"}, {"from": "08:30", "to": "11:00"}, {"from": "10:30", "to": "12:00"}]
 
