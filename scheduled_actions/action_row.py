@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scheduled_actions import arguments
@@ -11,6 +10,7 @@ from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime, timedelta
 
 
 def columns_of(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,10 +28,10 @@ def columns_of(given: Mapping[str, Any]) -> dict[str, Any]:
     return columns
 
 
-def is_due_now(row: Mapping[str, Any]) -> bool:
-    """Whether a new action is due as soon as it is committed, as far as this machine's clock can tell."""
+def is_due(row: Mapping[str, Any], *, now: datetime) -> bool:
+    """Whether a new action is due as soon as it is committed, as far as a machine's clock can tell."""
     at = row.get("scheduled_at")
-    return not row.get("delay") and (at is None or at <= datetime.now(UTC))
+    return not row.get("delay") and (at is None or at <= now)
 
 
 def check_priority(value: int | None) -> int | None:

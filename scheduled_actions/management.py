@@ -40,6 +40,8 @@ class Bounds:
     walked: int = 50_000
     #: So many candidates of a team a page looks at; they are gathered from each status.
     candidates: int = 5_000
+    #: For so many seconds a page that has found nothing yet walks on.
+    page_seconds: float = 0.5
     #: So many actions a change of many takes in one transaction.
     bite: int = 100
     #: After so many seconds a change of many starts no further bite.
@@ -151,9 +153,12 @@ class Management:
 
     def page(self, filters: Filters, *, cursor: UUID | None = None, limit: int = 100) -> Page:
         """Return the newest actions that match, at most `limit`, those with ids below the cursor."""
+        ends_at = self._monotonic() + self._bounds.page_seconds
         with self._database.connection() as connection:
-            ids, goes_on = _find(connection, filters, self._bounds, before=cursor, limit=limit)
-            return Page(store.read(connection, ids), goes_on)
+            while True:
+                ids, cursor = _find(connection, filters, self._bounds, before=cursor, limit=limit)
+                if ids or cursor is None or self._monotonic() > ends_at:
+                    return Page(store.read(connection, ids), cursor)
 
     def counts(self, *, team_id: str | None = None, overdue_seconds: float = 300) -> Counts:
         """Return how many actions there are (of a team), each status counted to the bound."""

@@ -100,7 +100,7 @@ class Occurrences:
 
         An RRULE keeps its start: its COUNT and INTERVAL have a meaning from there on only.
         """
-        from scheduled_actions.recurrence.intervals import earlier_anchor  # noqa: PLC0415 - a cold tick does without
+        from scheduled_actions.recurrence.phase import earlier_anchor  # noqa: PLC0415 - a cold tick does without
 
         anchor = schedule.anchor_at
         if moment < anchor and schedule.kind == "interval":

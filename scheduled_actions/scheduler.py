@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -24,7 +25,7 @@ from scheduled_actions.store.connection import whole
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from datetime import datetime, timedelta
+    from datetime import timedelta
     from uuid import UUID
 
     from scheduled_actions.config import Settings
@@ -74,7 +75,7 @@ class Scheduler:
         row = self._row(new)
         with self._borrowed(connection) as borrowed:
             scheduled = store.schedule(borrowed, row)
-        if action_row.is_due_now(row):
+        if action_row.is_due(row, now=datetime.now(UTC)):
             self._announce([scheduled.id], connection)
         return scheduled
 
@@ -98,10 +99,11 @@ class Scheduler:
             return []
         with self._borrowed(connection) as borrowed:
             scheduled = store.schedule_many(borrowed, rows)
+        now = datetime.now(UTC)
         # One that can be seen stands for all of them: they are committed together.
-        due = [one.id for one, row in zip(scheduled, rows, strict=True) if action_row.is_due_now(row)][:1]
-        if due:
-            self._announce(due, connection)
+        due = next((one.id for one, row in zip(scheduled, rows, strict=True) if action_row.is_due(row, now=now)), None)
+        if due is not None:
+            self._announce([due], connection)
         return scheduled
 
     def prepare(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON

@@ -5,60 +5,39 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import arguments, new_schedule
-from scheduled_actions.action import Scheduled, Status
 from scheduled_actions.errors import (
     InvalidArgument,
-    NothingPlanned,
     RecurrenceInvalid,
     ScheduledActionsError,
-    ScheduleEnded,
     UnknownSchedule,
 )
-from scheduled_actions.scheduler import borrowed_connection
+from scheduled_actions.schedule_operations import ScheduleOperations
 from scheduled_actions.store import schedules as store
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextlib import AbstractContextManager
     from uuid import UUID
 
     import psycopg
 
-    from scheduled_actions.occurrences import Occurrences
-    from scheduled_actions.registry import Registry
+    from scheduled_actions.recurrence import Recurrence
     from scheduled_actions.schedule import Schedule
-    from scheduled_actions.store.connection import Connection, Database
+    from scheduled_actions.store.connection import Connection
 
 log = logging.getLogger("scheduled_actions")
 
-#: Occurrences that one backfill may create.
-BACKFILL_LIMIT = 1000
 #: Who pauses what the code has dropped, and resumes it when it is there again.
 SYNC = "scheduled-actions schedules sync"
 _SYNCED = "declared_schedules"
 
 
-class Schedules:
-    """Schedules of one project.
-
-    Args:
-        database: Where the tables are.
-        registry: Validates payloads; has what the code declares.
-        occurrences: Plans.
-    """
-
-    def __init__(self, database: Database, registry: Registry, occurrences: Occurrences) -> None:
-        self._database = database
-        self._registry = registry
-        self._occurrences = occurrences
-
-    def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:
-        return borrowed_connection(self._database, connection)
+class Schedules(ScheduleOperations):
+    """Schedules of one project: made, changed, read, operated, and kept in step with the code."""
 
     # -- making and changing -------------------------------------------------------------------------------------------
 
@@ -81,6 +60,20 @@ class Schedules:
                 of its range; nothing was changed.
             DatabaseUnavailable: The database cannot be reached; nothing was changed.
         """
+        made, _ = self.put(action_type, payload, recurrence, created_by=created_by, connection=connection, **options)
+        return made
+
+    def put(
+        self,
+        action_type: str,
+        payload: Any,  # noqa: ANN401 - any model
+        recurrence: str,
+        *,
+        created_by: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+        **options: Any,  # noqa: ANN401 - checked by name
+    ) -> tuple[Schedule, bool]:
+        """Do as `schedule_recurring`; return the schedule, and whether it is a new one."""
         definition = new_schedule.definition_of({**options, "recurrence": recurrence})
         if "recurrence" not in definition:
             raise InvalidArgument("recurrence", recurrence, 'a rule: "daily", "0 9 * * 1", an RRULE')
@@ -88,6 +81,14 @@ class Schedules:
         created_by = arguments.check_text("created_by", created_by)
         with self._borrowed(connection) as borrowed, whole(borrowed):
             return self._upsert(borrowed, action_type, text, definition, created_by=created_by, is_declared=False)
+
+    def rule_of(self, schedule: Schedule) -> Recurrence:
+        """Return the rule of a schedule: its words, and its instants.
+
+        Raises:
+            RecurrenceInvalid: It cannot be followed any more.
+        """
+        return self._occurrences.rule_of(schedule)
 
     def _upsert(
         self,
@@ -98,7 +99,7 @@ class Schedules:
         *,
         created_by: str | None,
         is_declared: bool,
-    ) -> Schedule:
+    ) -> tuple[Schedule, bool]:
         name, team_id = definition.get("name"), definition.get("team_id")
         named = {**definition, "action_type": action_type, "payload": _fingerprint(payload)}
         found = None if name is None else store.get(connection, name=name, name_team_id=team_id, locked=True)
@@ -108,13 +109,13 @@ class Schedules:
             values = self._values(named, payload, anchor, is_declared=is_declared)
             schedule_id = store.create(connection, {**values, "action_type": action_type, "created_by": created_by})
             if schedule_id is not None:
-                return self._planned(connection, schedule_id, named, is_new_start=True)
+                return self._planned(connection, schedule_id, named, is_new_start=True), True
             found = store.get(connection, name=name, name_team_id=team_id, locked=True)
         if found is None:
             raise UnknownSchedule(name)
         if found.schedule.definition == named and found.schedule.is_declared == is_declared:
-            return found.schedule
-        return self._changed(connection, found, named, payload, is_declared=is_declared)
+            return found.schedule, False
+        return self._changed(connection, found, named, payload, is_declared=is_declared), False
 
     def update(
         self,
@@ -280,151 +281,6 @@ class Schedules:
             instants.append(found.at)
         return instants
 
-    # -- operating -----------------------------------------------------------------------------------------------------
-
-    def pause(
-        self,
-        reference: UUID | str,
-        *,
-        note: str | None = None,
-        by: str | None = None,
-        team_id: str | None = None,
-        connection: psycopg.Connection[Any] | None = None,
-    ) -> Schedule:
-        """Plan no more until it is resumed: the waiting occurrence goes, one at work ends as it would. Return it.
-
-        Raises:
-            UnknownSchedule: There is none of that id or name (in that team).
-            ScheduleEnded: There is nothing to pause.
-        """
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            schedule = self._locked(borrowed, reference, team_id).schedule
-            if schedule.status == "ended":
-                raise ScheduleEnded(reference, schedule.status_note)
-            store.drop_planned(borrowed, schedule.id)
-            note, by = arguments.check_text("note", note), arguments.check_text("by", by)
-            store.advance(borrowed, [store.Step(schedule_id=schedule.id, status="paused", note=note, status_by=by)])
-            return self._read(borrowed, schedule.id).schedule
-
-    def resume(
-        self,
-        reference: UUID | str,
-        *,
-        by: str | None = None,
-        team_id: str | None = None,
-        connection: psycopg.Connection[Any] | None = None,
-    ) -> Schedule:
-        """Go on with the first occurrence after now; what a pause left out is not made up for. Return it.
-
-        Raises:
-            UnknownSchedule: There is none of that id or name (in that team).
-            ScheduleEnded: It has ended, or its rule names no further occurrence.
-        """
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            schedule, now = self._locked(borrowed, reference, team_id)
-            if schedule.status == "ended":
-                raise ScheduleEnded(reference, schedule.status_note)
-            if schedule.status == "active":
-                return schedule
-            by = arguments.check_text("by", by)
-            step = store.Step(schedule_id=schedule.id, status="active", status_by=by, failures=0)
-            store.advance(borrowed, [step])
-            self._occurrences.plan(borrowed, schedule, now)
-            return self._read(borrowed, schedule.id).schedule
-
-    def run_now(
-        self,
-        reference: UUID | str,
-        *,
-        by: str | None = None,
-        team_id: str | None = None,
-        connection: psycopg.Connection[Any] | None = None,
-    ) -> Scheduled:
-        """Run it once more, now, beside its occurrences: without an instant of the rule, nor counted by `remaining`.
-
-        Raises:
-            UnknownSchedule: There is none of that id or name (in that team).
-        """
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            schedule = self._locked(borrowed, reference, team_id).schedule
-            by = arguments.check_text("by", by)
-            return Scheduled(store.insert_occurrences(borrowed, schedule.id, [None], by=by)[0], deduplicated=False)
-
-    def backfill(
-        self,
-        reference: UUID | str,
-        start: datetime,
-        end: datetime,
-        *,
-        by: str | None = None,
-        team_id: str | None = None,
-        connection: psycopg.Connection[Any] | None = None,
-    ) -> list[UUID]:
-        """Create the occurrences from `start` up to `end`, both included, that were never created; return their ids.
-
-        They are due now, and run one after the other unless overlaps are allowed.
-
-        Raises:
-            UnknownSchedule: There is none of that id or name (in that team).
-            InvalidArgument: The range is empty, reaches beyond now, or holds more than a thousand occurrences.
-        """
-        since, to = _aware("start", start), _aware("end", end)
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            schedule, now = self._locked(borrowed, reference, team_id)
-            if not since <= to:
-                raise InvalidArgument("end", end, "at or after the start")
-            if to > now:
-                raise InvalidArgument("end", end, "in the past: what is still to come is planned by itself")
-            rule = self._occurrences.rule_since(schedule, since)
-            found = rule.between(since - timedelta(microseconds=1), to, limit=BACKFILL_LIMIT + 1)
-            if len(found) > BACKFILL_LIMIT:
-                raise InvalidArgument("end", end, f"near enough: at most {BACKFILL_LIMIT} occurrences at once")
-            instants = [one.at for one in found]
-            return store.insert_occurrences(borrowed, schedule.id, instants, by=arguments.check_text("by", by))
-
-    def skip_next(
-        self,
-        reference: UUID | str,
-        *,
-        reason: str | None = None,
-        by: str | None = None,
-        team_id: str | None = None,
-        connection: psycopg.Connection[Any] | None = None,
-    ) -> Schedule:
-        """Leave the planned occurrence out and plan the one after it; return the schedule.
-
-        Raises:
-            UnknownSchedule: There is none of that id or name (in that team).
-            NothingPlanned: It is paused, or its occurrence is at work.
-        """
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            schedule = self._locked(borrowed, reference, team_id).schedule
-            action_id = schedule.next_action_id
-            note = arguments.check_text("reason", reason) or "skipped by hand"
-            by = arguments.check_text("by", by)
-            if action_id is None or not store.skip_planned(borrowed, action_id, reason=note, by=by):
-                raise NothingPlanned(reference, schedule.status)
-            self._occurrences.conclude(borrowed, {action_id: schedule.id}, {action_id: Status.SKIPPED})
-            return self._read(borrowed, schedule.id).schedule
-
-    def delete(
-        self,
-        reference: UUID | str,
-        *,
-        team_id: str | None = None,
-        connection: psycopg.Connection[Any] | None = None,
-    ) -> Schedule:
-        """Remove a schedule and its planned occurrence; what it ran stays. Return it as it was.
-
-        Raises:
-            UnknownSchedule: There is none of that id or name (in that team).
-        """
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            schedule = self._locked(borrowed, reference, team_id).schedule
-            store.drop_planned(borrowed, schedule.id)
-            store.delete(borrowed, schedule.id)
-            return schedule
-
     # -- in step with the code -----------------------------------------------------------------------------------------
 
     def sync(self, connection: psycopg.Connection[Any] | None = None, *, force: bool = False) -> dict[str, list[str]]:
@@ -451,26 +307,27 @@ class Schedules:
         return done
 
     def _sync(self, connection: Connection, done: dict[str, list[str]]) -> None:
-        wanted: set[str] = set()
-        known = {one.name: one for one in store.declared(connection)}
+        wanted: set[tuple[str, str | None]] = set()
+        known = {(one.name, one.team_id): one for one in store.declared(connection)}
         for action_type, declaration in self._registry.recurrences.items():
             name = declaration.get("name", action_type)
-            wanted.add(name)
+            key = (name, declaration.get("team_id"))
+            wanted.add(key)
             try:
                 with connection.transaction():
                     self._sync_one(connection, action_type, {**declaration, "name": name})
-                    if name in known and known[name].status == "paused" and known[name].status_by == SYNC:
-                        self.resume(known[name].id, by=SYNC, connection=connection)
+                    if key in known and known[key].status == "paused" and known[key].status_by == SYNC:
+                        self.resume(known[key].id, by=SYNC, connection=connection)
                         done["resumed"].append(name)
             except ScheduledActionsError as error:
                 log.warning("schedule.refused name=%s action_type=%s error=%s", name, action_type, error)
                 done["refused"].append(f"{name}: {error}")
             else:
                 done["synced"].append(name)
-        for name, one in known.items():
-            if name not in wanted and one.status == "active":
+        for key, one in known.items():
+            if key not in wanted and one.status == "active":
                 self.pause(one.id, note="the code declares it no more", by=SYNC, connection=connection)
-                done["paused"].append(name)
+                done["paused"].append(one.name)
 
     def _sync_one(self, connection: Connection, action_type: str, declaration: Mapping[str, Any]) -> None:
         given = {"recurrence": declaration["rule"], **declaration}
@@ -479,24 +336,6 @@ class Schedules:
         definition = new_schedule.definition_of(given)
         text = self._registry.resolve(action_type).payload.prepare(payload)
         self._upsert(connection, action_type, text, definition, created_by=SYNC, is_declared=True)
-
-    # -- helpers -------------------------------------------------------------------------------------------------------
-
-    def _locked(self, connection: Connection, reference: UUID | str, team_id: str | None) -> store.Found:
-        schedule_id, name = new_schedule.reference(reference)
-        found = store.get(
-            connection, schedule_id=schedule_id, name=name, name_team_id=team_id, team_id=team_id, locked=True
-        )
-        if found is None:
-            raise UnknownSchedule(reference)
-        return found
-
-    @staticmethod
-    def _read(connection: Connection, schedule_id: UUID) -> store.Found:
-        found = store.get(connection, schedule_id=schedule_id)
-        if found is None:
-            raise UnknownSchedule(schedule_id)
-        return found
 
 
 def _fingerprint(payload: str) -> str:
@@ -516,10 +355,3 @@ def _anchor(scheduled_at: str | float | None, now: datetime) -> datetime:
             return datetime.fromisoformat(scheduled_at)
         case seconds:
             return now + timedelta(seconds=seconds)
-
-
-def _aware(name: str, moment: datetime) -> datetime:
-    checked = arguments.check_aware(name, moment)
-    if checked is None:
-        raise InvalidArgument(name, moment, "an aware datetime")
-    return checked.astimezone(UTC)

@@ -27,8 +27,8 @@ from tests.faults.serving import CRON_SECRET, Service, has_ended, wait_until
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-TARGETS = ["help", "install", "run", "demo", "test", "test-faults", "bench", "bench-smoke", "format", "lint", "types"]
-TARGETS += ["registry", "docs", "ci"]
+TARGETS = ["help", "install", "run", "demo", "test", "test-faults", "bench", "bench-smoke", "bench-peers"]
+TARGETS += ["proof-pgbouncer", "proof-vercel", "format", "lint", "types", "registry", "docs", "ci"]
 
 
 def test_the_settings_file_as_it_is_changes_nothing():

@@ -40,6 +40,8 @@ def read_json(request: Request, *, limit: int, is_optional: bool) -> Any:  # noq
         raise BodyUnreadable(_said(error)) from None
     except RequestError as error:
         raise BodyUnreadable(str(error)) from None
+    if value is None:
+        raise BodyUnreadable("it is null; send a JSON object")
     return value
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -39,6 +38,9 @@ from scheduled_actions.errors import InvalidArgument, UrlInvalid
 from scheduled_actions.store.deliveries import Place
 from scheduled_actions.webhooks import filters, headers, routing
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_NUL = "^[^\\u0000]*$"
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -56,7 +58,9 @@ def _asked(name: str, check: Callable[[Any], Any]) -> Callable[[Any], Any]:
         try:
             return check(value)
         except InvalidArgument as error:
-            raise refused(InvalidArgument(name, error.value, error.expected)) from None
+            # Some refusals name a place inside the field, some what they judge.
+            where = error.name if error.name.startswith(name) else name
+            raise refused(InvalidArgument(where, error.value, error.expected)) from None
         except UrlInvalid as error:
             message = f"{error.problem}; it must be {error.expected}"
             raise PydanticCustomError("refused", "{message}", {"message": message}) from None
@@ -92,15 +96,16 @@ _CONDITION: dict[str, Any] = {
 }
 _PATHS: dict[str, Any] = {
     "type": "object",
-    "maxProperties": filters.CONDITION_LIMIT,
+    "maxProperties": filters.NAMES_LIMIT,
     "propertyNames": {"pattern": "^[^$\\u0000][^\\u0000]*$"},
     "additionalProperties": _CONDITION,
 }
-_INNER = {"type": "array", "items": _PATHS, "minItems": 1}
+_INNER = {"type": "array", "items": _PATHS, "minItems": 1, "maxItems": filters.LIST_LIMIT}
 _FILTER: dict[str, Any] = {
     "description": f"Paths into the body that is delivered, and what must stand there; at most "
     f"{filters.LENGTH_LIMIT:,} characters. `$and`, `$or` and `$not` may stand inside one another.",
     "type": ["object", "null"],
+    "maxProperties": filters.NAMES_LIMIT,
     "properties": {"$and": _INNER, "$or": _INNER, "$not": _PATHS},
     "propertyNames": {"pattern": "^([^$\\u0000][^\\u0000]*|[$](and|or|not))$"},
     "additionalProperties": _CONDITION,
@@ -170,11 +175,11 @@ class EndpointChanges(Given):
 
     url: Url = ""
     description: Description = ""
-    patterns: Patterns = []
+    patterns: Patterns = Field(default_factory=list)
     filter: Filter = Field(None, description="Null: everything that the patterns want.")
     enabled: bool = Field(default=True, description="True also forgives what disabled it.")
     rate_limit: Rate = Field(None, description="Deliveries a second; null: as many as come.")
-    headers: Headers = {}
+    headers: Headers = Field(default_factory=dict)
     ordering: Ordering = "none"
     retry: RetryPolicy | None = Field(None, description="Null: the table of Standard Webhooks.")
 
@@ -189,11 +194,11 @@ class NewEndpoint(Given):
     url: Url
     team_id: ShortText | None = Field(None, description="Gets this team's events alone; left out: those of every team.")
     description: Description = ""
-    patterns: Patterns = ["*:*"]
+    patterns: Patterns = Field(default_factory=lambda: ["*:*"])
     filter: Filter = None
     enabled: bool = True
     rate_limit: Rate = Field(None, description="Deliveries a second, at most.")
-    headers: Headers = {}
+    headers: Headers = Field(default_factory=dict)
     ordering: Ordering = "none"
     retry: RetryPolicy | None = Field(None, description="Left out: the table of Standard Webhooks.")
     secret: Secret | None = Field(None, description="Brought from elsewhere; left out: a new one.")

@@ -148,7 +148,7 @@ class Recurrence:
 
     def next_without_until(self, moment: datetime) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`, an instant in UTC, were there no `until`."""
-        return self._source.next_after(max(moment, self._earliest))
+        return self._source.next_after(moment)
 
     def left_out(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
         """Yield what the skips drop between two instants, and why: "is skipped (weekend)"."""
@@ -159,8 +159,6 @@ class Recurrence:
         after = max(moment, self._earliest)
         if self._until is None:
             return self._source.next_after(after)
-        if after >= self._until:
-            return None
         try:
             found = self._source.next_after(after)
         except NeverOccurs:

@@ -83,13 +83,7 @@ class ExactTimes:
 
     def _instants(self, period: int) -> list[int]:
         """Return the instants that the rule names in a period, in order."""
-        minutes = [period]
-        if self._named_minutes:
-            minutes = [
-                minute
-                for minute in range(period, period + _HOUR, _MINUTE)
-                if self._limits.time_of_day(minute) % _HOUR // _MINUTE in self._named_minutes
-            ]
+        minutes = self._limits.minutes_of(period, self._named_minutes) if self._named_minutes else [period]
         named = (minute + second for minute in minutes for second in self._within)
         found = [instant for instant in named if self._limits.first_from(instant, instant) == instant]
         return [found[place] for place in picked(self._positions, len(found))] if self._positions else found
@@ -160,9 +154,14 @@ class _Limits:
             instant = stretch.end
         return instant
 
-    def time_of_day(self, instant: int) -> int:
-        """Return the seconds since midnight that the clock shows."""
-        return instant - self._stretch_of(instant).midnight
+    def minutes_of(self, hour: int, named: frozenset[int]) -> list[int]:
+        """Return the begins of the minutes, in an hour that begins at `hour`, for which the clock shows a named one."""
+        stretch = self._stretch_of(hour)
+        first = (hour - stretch.midnight) // _MINUTE
+        if hour + _HOUR <= stretch.end:
+            return sorted(hour + (minute - first) % 60 * _MINUTE for minute in named)
+        minutes = range(hour, hour + _HOUR, _MINUTE)
+        return [at for at in minutes if (at - self._stretch_of(at).midnight) % _HOUR // _MINUTE in named]
 
     def _may_meet(self, stretch: _Stretch) -> bool:
         """Whether any period of the rule begins at a time of day that is let through, on some day with that offset.

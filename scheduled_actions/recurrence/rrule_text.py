@@ -69,14 +69,7 @@ def read_text(text: str) -> Written:
     Source: RFC 5545 §3.1, §3.8.2.4, §3.8.5.
     """
     lines = _lines(text)
-    rules = [line.value for line in lines if line.name == "RRULE"]
-    if len(rules) != 1:
-        raise Malformed(
-            "has more than one RRULE, which RFC 5545 leaves undefined: make each its own schedule"
-            if rules
-            else "has no RRULE: write one, such as RRULE:FREQ=DAILY"
-        )
-    written = Written(read_parts(rules[0]))
+    written = Written(read_parts(_rule(lines)))
     for line in lines:
         if line.name == "RRULE":
             continue
@@ -93,12 +86,26 @@ def read_text(text: str) -> Written:
     return written
 
 
+def _rule(lines: list[_Line]) -> str:
+    rules = [line.value for line in lines if line.name == "RRULE"]
+    if not rules:
+        raise Malformed("has no RRULE: write one, such as RRULE:FREQ=DAILY")
+    stray = next((rule for rule in rules[1:] if "FREQ=" not in rule.upper()), None)
+    if stray is not None:
+        raise Malformed(f"has a blank before {shown(stray)}: a rule has none within")
+    if len(rules) > 1:
+        raise Malformed("has more than one RRULE, which RFC 5545 leaves undefined: make each a schedule of its own")
+    return rules[0]
+
+
 def _lines(text: str) -> list[_Line]:
     if len(text) > LENGTH_MOST:
         raise Malformed(f"is {len(text):,} characters long; at most {LENGTH_MOST:,} are taken")
     if not text.isascii():
         strange = next(character for character in text if not character.isascii())
         raise Malformed(f"{shown(strange)} is no character of a rule")
+    if "\\n" in text:
+        raise Malformed(r"has the two characters \n where a line break belongs: put a line break or a blank there")
     unfolded = _FOLD.sub("", text.strip().replace("\r\n", "\n"))
     if not unfolded:
         raise Malformed("is empty: write a rule, such as FREQ=DAILY")
@@ -123,8 +130,6 @@ def _read_line(word: str) -> _Line:
 
 
 def _no_line(word: str) -> str:
-    if "\\n" in word:
-        return r"has the two characters \n where a line break belongs: put a line break or a blank there"
     near = nearest(word, _PROPERTIES)
     hint = f"did you mean {near}?" if near else "a rule has no blanks within, and begins with FREQ= or RRULE:"
     return f"{shown(word)} is not a line of {', '.join(_PROPERTIES)}; {hint}"

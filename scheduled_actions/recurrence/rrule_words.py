@@ -67,7 +67,8 @@ def _days(parts: Parts) -> Iterator[str]:
     if parts.by_week_number:
         yield f"in {_week_numbers(parts.by_week_number)} of the year"
     if parts.by_year_day:
-        yield f"on the {_counted_days(parts.by_year_day)} of the year"
+        day = "" if parts.by_year_day[0] < 0 else " day"
+        yield f"on the {_counted_days(parts.by_year_day)}{day} of the year"
     if parts.by_month_day:
         everywhere = parts.frequency == "YEARLY" and not parts.by_month
         yield f"on the {_counted_days(parts.by_month_day)}{' of every month' if everywhere else ''}"

@@ -240,6 +240,7 @@ class Declared(NamedTuple):
 
     id: UUID
     name: str
+    team_id: str | None
     status: str
     status_by: str | None
 

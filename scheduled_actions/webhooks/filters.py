@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 LENGTH_LIMIT = 4096
 #: Filters inside one another, at most.
 DEPTH_LIMIT = 5
-#: Names in all of it, at most.
-CONDITION_LIMIT = 50
+#: Names of one object, at most.
+NAMES_LIMIT = 50
+#: Filters in one list, at most.
+LIST_LIMIT = 20
 
 _MISSING = object()
 
@@ -45,8 +47,7 @@ def check(given: object) -> Mapping[str, Any] | None:
         raise _unfit("filter", "no JSON", "a JSON object") from None
     if length > LENGTH_LIMIT:
         raise _unfit("filter", f"{length:,} characters", f"at most {LENGTH_LIMIT:,} characters of JSON")
-    if _checked(given, "filter", DEPTH_LIMIT) > CONDITION_LIMIT:
-        raise _unfit("filter", f"more than {CONDITION_LIMIT} conditions", "one that is taken")
+    _check_filter(given, "filter", DEPTH_LIMIT)
     return given
 
 
@@ -130,41 +131,59 @@ _OF_LISTS = frozenset({"$in", "$nin"})
 _OF_TEXTS = frozenset({"$starts_with", "$ends_with"})
 
 
-def _checked(given: Mapping[Any, Any], where: str, room: int) -> int:
-    """Return how many conditions a filter holds."""
+def _check_filter(given: Mapping[Any, Any], where: str, room: int) -> None:
     if room == 0:
         raise _unfit(where, f"more than {DEPTH_LIMIT} filters inside one another", "one that is taken")
-    count = 0
+    if len(given) > NAMES_LIMIT:
+        raise _unfit(where, f"{len(given)} names", f"at most {NAMES_LIMIT} names")
     for name, value in given.items():
         place = f"{where}.{name}"[:200]
         if name in {"$and", "$or"}:
-            if not isinstance(value, list) or not value or not all(isinstance(one, Mapping) for one in value):
-                raise _unfit(place, "no list of filters", f"a list of filters, as {name} takes it")
-            count += sum(_checked(one, place, room - 1) for one in value)
+            _check_filters(value, place, room)
         elif name == "$not":
             if not isinstance(value, Mapping):
                 raise _unfit(place, "no filter", "a filter, as $not takes it")
-            count += _checked(value, place, room - 1)
+            _check_filter(value, place, room - 1)
         elif not isinstance(name, str) or not name or name.startswith("$"):
             raise _unfit(where, name, "a path such as data.record.state, or one of $and, $or, $not")
         else:
             _check_condition(value, place)
-            count += 1
-    return count
+
+
+def _check_filters(given: object, place: str, room: int) -> None:
+    are_filters = isinstance(given, list) and all(isinstance(one, Mapping) for one in given)
+    if not isinstance(given, list) or not are_filters or not 1 <= len(given) <= LIST_LIMIT:
+        raise _unfit(place, "what is given", f"a list of 1 to {LIST_LIMIT} filters")
+    for one in given:
+        _check_filter(one, place, room - 1)
 
 
 def _check_condition(value: object, place: str) -> None:
-    if not isinstance(value, Mapping):
-        return
-    for operator, operand in value.items():
-        if operator not in _OPERATORS:
-            raise _unfit(place, operator, f"one of {', '.join(_OPERATORS)}; a path goes deeper with dots")
-        if operator in _OF_LISTS and not isinstance(operand, list):
-            raise _unfit(f"{place}.{operator}", operand, "a list")
-        if operator in _OF_TEXTS and not isinstance(operand, str):
-            raise _unfit(f"{place}.{operator}", operand, "a text")
-        if operator == "$exists" and not isinstance(operand, bool):
-            raise _unfit(f"{place}.{operator}", operand, "true or false")
+    if isinstance(value, list):
+        _check_operand("$in", value, place)
+    elif isinstance(value, Mapping):
+        for operator, operand in value.items():
+            if operator not in _OPERATORS:
+                raise _unfit(place, operator, f"one of {', '.join(_OPERATORS)}; a path goes deeper with dots")
+            _check_operand(operator, operand, f"{place}.{operator}")
+
+
+def _check_operand(operator: str, operand: object, place: str) -> None:
+    if operator in _OF_LISTS:
+        if not isinstance(operand, list) or not all(map(_is_scalar, operand)):
+            raise _unfit(place, "what is given", "a list of texts, numbers, true, false or null")
+    elif operator in _OF_TEXTS:
+        if not isinstance(operand, str):
+            raise _unfit(place, operand, "a text")
+    elif operator == "$exists":
+        if not isinstance(operand, bool):
+            raise _unfit(place, operand, "true or false")
+    elif not _is_scalar(operand):
+        raise _unfit(place, "what is given", "a text, a number, true, false or null")
+
+
+def _is_scalar(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float)
 
 
 def _unfit(where: str, value: object, expected: str) -> InvalidArgument:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import schemathesis
+from cryptography.fernet import Fernet
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 from werkzeug.serving import make_server
@@ -35,7 +36,8 @@ def take(payload: dict[str, Any] | list[Any]):
 def address(a_runtime, caplog):
     """Give the address of a server with the routes."""
     caplog.set_level(logging.ERROR, "werkzeug")
-    app = application(a_runtime(registry=Registry.of(take)))
+    key = Fernet.generate_key().decode()
+    app = application(a_runtime(registry=Registry.of(take), SCHEDULED_ACTIONS_ENCRYPTION_KEY=key))
     numbers = itertools.count()
 
     def from_everywhere(environ, start_response):
@@ -55,7 +57,13 @@ def address(a_runtime, caplog):
 
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
 @pytest.mark.parametrize(
-    "paths", ["/actions$", "/actions/batch$", "^(?!.*(/actions|/actions/batch|/api/v1/cron/process)$)"]
+    "paths",
+    [
+        "/actions$",
+        "/actions/batch$",
+        "/webhooks/",
+        "^(?!.*((/actions|/actions/batch|/api/v1/cron/process)$|/webhooks/))",
+    ],
 )
 def test_requests_made_of_the_document_find_nothing_that_it_does_not_say(address, paths):
     config = SchemathesisConfig.from_dict(SETTINGS)

@@ -286,6 +286,19 @@ def test_show_answers_programs_the_next_instants_in_local_time_and_the_last_outc
     assert shown["description"] == "Every day at 13:00 in Europe/Berlin"
 
 
+@pytest.mark.parametrize(
+    "command", [["list"], ["show", "greet"], ["edit", "greet", "--priority", "1"], ["skip", "greet"]]
+)
+def test_what_a_rule_of_the_project_prints_is_kept_apart_from_the_answer(run, declare, create, command):
+    declare("daily")
+    create("custom:payday")
+
+    ran = run("schedules", *command, "--json")
+
+    assert json.loads(ran.stdout)
+    assert "a rule prints" in ran.stderr
+
+
 def test_show_says_why_there_is_no_further_instant(run, declare, create):
     declare("daily")
     create("custom:payday")

@@ -29,7 +29,9 @@ def test_during_a_rotation_both_keys_open_and_the_first_one_seals():
     assert SecretBox([NEW]).open(rotating.seal("text"), what="a secret") == "text"
 
 
-@pytest.mark.parametrize("sealed", ["", "junk", "gAAAAA", SecretBox([OLD]).seal("text")])
+@pytest.mark.parametrize(
+    "sealed", ["", "junk", "gAAAAA", SecretBox([OLD]).seal("text")], ids=["empty", "junk", "too short", "another key"]
+)
 def test_what_no_key_opens_is_said_by_name(sealed):
     with pytest.raises(
         SecretUnreadable, match="the secret of x was encrypted with another key than SCHEDULED_ACTIONS_"

@@ -13,7 +13,7 @@ from tests.factories import database_now, insert, insert_many, projects, statuse
 
 IN_AN_HOUR = timedelta(hours=1)
 #: Small enough to be met by a handful of actions.
-SMALL = Bounds(counted=4, walked=5, candidates=3, bite=2)
+SMALL = Bounds(counted=4, walked=5, candidates=3, bite=2, page_seconds=-1)
 
 
 @action("test:run")
@@ -105,6 +105,25 @@ def test_a_few_of_a_status_are_found_at_once_however_far_back(management, connec
     found = pages(management, Filters(statuses=(status,)), limit=2)
 
     assert found == [[few[2], few[1]], [few[0]]]
+
+
+def test_a_page_that_has_found_nothing_yet_walks_on_for_a_while(runtime, connection):
+    (wanted,) = insert_many(connection, 1, action_type="test:wanted")
+    insert_many(connection, 19)
+    seconds = iter(range(100))
+    management = Management(
+        runtime.database,
+        lambda: runtime.scheduler,
+        bounds=Bounds(walked=5, page_seconds=1.5),
+        monotonic=lambda: next(seconds),
+    )
+    filters = Filters(action_type="test:wanted")
+
+    first = management.page(filters)
+    second = management.page(filters, cursor=first.next_cursor)
+
+    assert (first.actions, first.next_cursor is None) == ([], False)
+    assert [one.id for one in second.actions] == [wanted]
 
 
 def test_many_of_a_status_far_back_are_found_page_by_page(management, connection):

@@ -34,6 +34,7 @@ create table scheduled_action_idempotency_keys (
 );
 create index scheduled_action_idempotency_keys_created on scheduled_action_idempotency_keys (created_at);
 
--- What a team's tokens list and count: in the order of the ids, status by status.
-create index scheduled_actions_team on scheduled_actions (team_id, status, id)
+-- What a team's tokens list and count: the newest first, status by status. "Nulls last" means nothing for ids; it keeps the
+-- planner from taking the primary key instead, which has the same order and all other teams in it.
+create index scheduled_actions_team on scheduled_actions (team_id, status, id desc nulls last)
   where team_id is not null;

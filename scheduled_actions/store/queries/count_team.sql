@@ -1,4 +1,4 @@
--- How many actions of a team, of each type, stand in each status, of each status counted to `most`, the oldest first; and
+-- How many actions of a team, of each type, stand in each status, of each status the newest `most`; and
 -- of the pending ones how many are due, how many have been for longer, and since how many seconds the oldest is.
 select
   a.status, a.action_type, count(*),
@@ -13,7 +13,7 @@ cross join lateral (
   select m.status, m.action_type, m.scheduled_at
   from scheduled_actions m
   where m.team_id = %(team_id)s and m.status = s.status
-  order by m.id
+  order by m.id desc nulls last
   limit %(most)s
 ) a
 group by a.status, a.action_type

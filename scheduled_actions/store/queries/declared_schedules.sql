@@ -1,5 +1,5 @@
 -- The schedules that were declared in the code, by name, with who paused them.
-select s.id, s.name, s.status, s.status_by
+select s.id, s.name, s.team_id, s.status, s.status_by
 from scheduled_action_schedules s
 where s.is_declared
 order by s.id

@@ -10,7 +10,7 @@ with candidates as materialized (
       where m.team_id = %(team_id)s
         and m.status = s.status
         and m.id < coalesce(%(before)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-      order by m.id desc
+      order by m.id desc nulls last
       limit %(examined)s
     ) t
     where %(team_id)s::text is not null
@@ -74,7 +74,13 @@ select
   array(
     select a.id
     from candidates c
-    join scheduled_actions a on a.id = c.id
+    -- Each is looked up by its id, however many the planner takes them for.
+    cross join lateral (
+      select l.*
+      from scheduled_actions l
+      where l.id = c.id
+      offset 0
+    ) a
     where (%(before)s::uuid is null or a.id < %(before)s)
       and a.status = any (%(statuses)s::text[])
       and (%(action_type)s::text is null or a.action_type = %(action_type)s)

@@ -94,8 +94,8 @@ def test_a_rule_is_read_in_each_of_its_spellings(text, canonical):
         ("FREQ=DAÏLY", '"Ï" is no character of a rule'),
         ("RRULE", '"RRULE" is not a line of DTSTART, RRULE, RDATE, EXDATE; did you mean RRULE?'),
         ("SUMMARY:Stand-up", "is not a line of DTSTART, RRULE, RDATE, EXDATE"),
-        ("FREQ=DAILY; INTERVAL=2", "part 2 is empty: there is a ; too many"),
-        (r"DTSTART:20270101T090000Z\nRRULE:FREQ=DAILY", "has the two characters \\n where a line break belongs"),
+        ("FREQ=DAILY; INTERVAL=2", 'has a blank before "INTERVAL=2": a rule has none within'),
+        (r"DTSTART:20270101T090000Z\nRRULE:FREQ=DAILY", r"has the two characters \n where a line break belongs"),
         ("DTSTART:20270101T090000Z", "has no RRULE: write one"),
         ("RRULE:FREQ=DAILY RRULE:FREQ=WEEKLY", "has more than one RRULE, which RFC 5545 leaves undefined"),
         ("RRULE:FREQ=DAILY EXRULE:FREQ=WEEKLY", "EXRULE is no longer part of iCalendar (RFC 5545): name the dates in"),
@@ -105,7 +105,7 @@ def test_a_rule_is_read_in_each_of_its_spellings(text, canonical):
         ("FREQ=FORTNIGHTLY", 'FREQ: "FORTNIGHTLY" is no frequency'),
         ("FREQ=MONTLY", 'FREQ: "MONTLY" is no frequency; did you mean MONTHLY?'),
         ("FREQ=DAILY;FREQ=DAILY", "FREQ is given twice"),
-        ("FREQ=DAILY;", "part 2 is empty"),
+        ("FREQ=DAILY;", "part 2 is empty: there is a ; too many"),
         ("FREQ=DAILY;INTERVAL", 'part 2, "INTERVAL": expected NAME=VALUE'),
         ("FREQ=DAILY;COUNT=", "COUNT has no value"),
         ("FREQ=DAILY;BYWEEKDAY=MO", '"BYWEEKDAY" is no part of a rule; did you mean'),
@@ -166,8 +166,14 @@ def test_a_rule_is_read_in_each_of_its_spellings(text, canonical):
         ("DTSTART;VALUE=DATE-TIME:20270101 FREQ=DAILY", "VALUE=DATE-TIME, but 20270101 is a date"),
         ("DTSTART;RANGE=ALL:20270101 FREQ=DAILY", 'DTSTART: the parameter "RANGE" is not known here'),
         ("DTSTART:99980101T000000Z FREQ=DAILY", "DTSTART: 99980101T000000Z is not in the years 1900 to 9990"),
-        ("DTSTART;VALUE=DATE:20270101 FREQ=DAILY;BYHOUR=9", "DTSTART is a date, and BYHOUR, BYMINUTE and BYSECOND need"),
-        ("DTSTART;VALUE=DATE:20270101 FREQ=DAILY;UNTIL=20270201T000000Z", "is a time, and DTSTART a date: write UNTIL="),
+        (
+            "DTSTART;VALUE=DATE:20270101 FREQ=DAILY;BYHOUR=9",
+            "DTSTART is a date, and BYHOUR, BYMINUTE and BYSECOND need",
+        ),
+        (
+            "DTSTART;VALUE=DATE:20270101 FREQ=DAILY;UNTIL=20270201T000000Z",
+            "is a time, and DTSTART a date: write UNTIL=",
+        ),
         (
             "DTSTART;TZID=Europe/Berlin:20270101T090000 FREQ=DAILY;UNTIL=20270201T090000",
             "UNTIL: 20270201T090000 must be in UTC beside a DTSTART in Europe/Berlin: "
@@ -369,7 +375,7 @@ def test_a_rule_whose_every_occurrence_is_an_exception_has_none():
         ),
         pytest.param(
             "Pacific/Apia", "FREQ=HOURLY;INTERVAL=6", "2011-12-29T18:00",
-            ["2011-12-29 18:00:00-1000", "2011-12-31 00:00:00+1400", "2011-12-31 06:00:00+1400"],
+            ["2011-12-29 19:00:00-1000", "2011-12-31 01:00:00+1400", "2011-12-31 07:00:00+1400"],
             id="real hours through a skipped day",
         ),
         pytest.param(
@@ -423,7 +429,7 @@ def test_a_day_that_does_not_exist_is_left_out_and_not_counted():
             "FREQ=YEARLY;BYWEEKNO=20", ["2027-05-22", "2028-05-20"], id="BYWEEKNO alone takes the start's weekday"
         ),
         pytest.param(
-            "FREQ=YEARLY;BYWEEKNO=1;BYDAY=MO", ["2027-01-04", "2028-01-03", "2028-12-31"],
+            "FREQ=YEARLY;BYWEEKNO=1;BYDAY=MO", ["2027-01-04", "2028-01-03", "2029-01-01", "2029-12-31"],
             id="week 1 may begin in the year before",
         ),
         pytest.param(
@@ -439,13 +445,8 @@ def test_a_day_that_does_not_exist_is_left_out_and_not_counted():
             "FREQ=WEEKLY;BYDAY=MO..SU;BYSETPOS=-1;COUNT=2", ["2026-11-22", "2026-11-29"],
             id="BYSETPOS counts from the first day of the week, not from the start",
         ),
-        pytest.param(
-            "FREQ=YEARLY;BYDAY=53FR,-53SA", ["2028-01-01", "2032-12-31", "2034-01-01"][:0] or None,
-            id="the 53rd",
-        ),
+        pytest.param("FREQ=YEARLY;BYDAY=53FR", ["2027-12-31", "2032-12-31"], id="few years have a 53rd"),
     ],
 )  # fmt: skip
 def test_what_the_rfc_leaves_open(text, days):
-    if days is None:
-        return
     assert [found[:10] for found in local(text, len(days))] == days

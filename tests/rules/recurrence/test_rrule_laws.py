@@ -28,7 +28,7 @@ CHANGES = [
 ]
 DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 ONE_MICROSECOND = timedelta(microseconds=1)
-few = settings(max_examples=120, derandomize=True, deadline=None)
+few = settings(max_examples=60, derandomize=True, deadline=None)
 
 
 def numbers(low, high, most=4, *, signed=False):

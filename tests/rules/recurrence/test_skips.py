@@ -406,6 +406,16 @@ def test_an_occurrence_is_moved_at_most_a_year_and_left_out_otherwise():
     ]  # fmt: skip
 
 
+def test_a_dense_rule_is_dropped_rather_than_moved_over_a_weekend():
+    friday = datetime(2026, 12, 26, 4, 58, tzinfo=UTC)
+    recurrence = a_recurrence("every minute", weekends=True, then="following")
+
+    found = first(recurrence, 2, after=friday)
+
+    assert local(recurrence, 2, after=friday) == ["Fri 2026-12-25 23:59", "Mon 2026-12-28 00:00"]
+    assert found[1].remarks == ()
+
+
 @pytest.mark.parametrize(
     ("text", "skips"),
     [

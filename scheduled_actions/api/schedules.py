@@ -1,0 +1,222 @@
+"""Schedules over HTTP: make, list, show, change, pause, run, remove, and look at a rule beforehand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from scheduled_actions.api import schedule_models as models
+from scheduled_actions.api.routing import Answer, Call, Route
+from scheduled_actions.errors import (
+    HandlerBroken,
+    InvalidArgument,
+    NeverOccurs,
+    NothingPlanned,
+    PayloadInvalid,
+    RecurrenceInvalid,
+    RegistryInvalid,
+    ScheduledActionsError,
+    ScheduleEnded,
+    TooLarge,
+    UnknownActionType,
+    UnknownSchedule,
+)
+from scheduled_actions.recurrence.preview import preview as previewed
+from scheduled_actions.recurrence.skips import Skips
+from scheduled_actions.tokens import Role
+
+if TYPE_CHECKING:
+    from scheduled_actions.schedule import Schedule
+    from scheduled_actions.schedules import Schedules
+
+
+def list_schedules(call: Call) -> Answer:
+    """Answer a page of the schedules that match; of another team there are none."""
+    query: models.SchedulesQuery = call.query
+    if not call.caller.sees(query.team_id):
+        return Answer(models.SchedulesPage(schedules=[], next_cursor=None))
+    found = call.runtime.schedules.find(
+        status=query.status,
+        action_type=query.action_type,
+        team_id=call.caller.team_id or query.team_id,
+        cursor=query.cursor,
+        limit=query.limit,
+    )
+    next_cursor = found[-1].id if len(found) == query.limit else None
+    return Answer(models.SchedulesPage(schedules=[_shown(one) for one in found], next_cursor=next_cursor))
+
+
+def make(call: Call) -> Answer:
+    """Make a schedule, or bring the one of the same name up to date."""
+    given: models.NewSchedule = call.body
+    team_id = call.caller.team_for(given.team_id)
+    with call.borrowed() as connection:
+        made, is_new = call.runtime.schedules.put(
+            given.action_type,
+            given.payload,
+            given.recurrence,
+            **given.options(),
+            name=given.name,
+            team_id=team_id,
+            created_by=given.created_by or call.caller.name,
+            connection=connection,
+        )
+    return Answer(
+        _in_words(call.runtime.schedules, made),
+        HTTPStatus.CREATED if is_new else HTTPStatus.OK,
+        {"Location": f"{call.base}/schedules/{made.id}"},
+    )
+
+
+def show(call: Call) -> Answer:
+    """Answer one schedule."""
+    return _told(call, call.runtime.schedules.get(call.path["id"], team_id=call.caller.team_id))
+
+
+def change(call: Call) -> Answer:
+    """Change what is given."""
+    changes = call.body.options()
+    return _told(call, call.runtime.schedules.update(call.path["id"], **changes, team_id=call.caller.team_id))
+
+
+def pause(call: Call) -> Answer:
+    """Plan no more until it is resumed."""
+    return _told(
+        call,
+        call.runtime.schedules.pause(
+            call.path["id"], note=call.body.note, by=call.caller.name, team_id=call.caller.team_id
+        ),
+    )
+
+
+def resume(call: Call) -> Answer:
+    """Go on after now."""
+    schedules = call.runtime.schedules
+    return _told(call, schedules.resume(call.path["id"], by=call.caller.name, team_id=call.caller.team_id))
+
+
+def run(call: Call) -> Answer:
+    """Run it once more, now."""
+    made = call.runtime.schedules.run_now(call.path["id"], by=call.caller.name, team_id=call.caller.team_id)
+    return Answer(models.Created(ids=[made.id]), HTTPStatus.CREATED)
+
+
+def backfill(call: Call) -> Answer:
+    """Create past occurrences that were never created."""
+    ids = call.runtime.schedules.backfill(
+        call.path["id"], call.body.start, call.body.end, by=call.caller.name, team_id=call.caller.team_id
+    )
+    return Answer(models.Created(ids=ids))
+
+
+def skip(call: Call) -> Answer:
+    """Leave the planned occurrence out."""
+    schedules = call.runtime.schedules
+    return _told(
+        call,
+        schedules.skip_next(call.path["id"], reason=call.body.note, by=call.caller.name, team_id=call.caller.team_id),
+    )
+
+
+def delete(call: Call) -> Answer:
+    """Remove it, and what it has planned."""
+    return Answer(_shown(call.runtime.schedules.delete(call.path["id"], team_id=call.caller.team_id)))
+
+
+def preview(call: Call) -> Answer:
+    """Answer the next instants of a rule."""
+    given: models.PreviewOf = call.body
+    document = previewed(
+        given.rule,
+        timezone=given.timezone or "UTC",
+        start=given.start or datetime.now(UTC),
+        count=given.count,
+        skips=None if given.skip is None else Skips.parse(given.skip),
+        until=given.until,
+        functions=call.runtime.registry.functions,
+    )
+    return Answer(models.Preview.model_validate(document))
+
+
+def _shown(schedule: Schedule) -> models.Schedule:
+    return models.Schedule.model_validate(schedule)
+
+
+def _told(call: Call, schedule: Schedule) -> Answer:
+    return Answer(_in_words(call.runtime.schedules, schedule))
+
+
+def _in_words(schedules: Schedules, schedule: Schedule) -> models.ScheduleInWords:
+    try:
+        description: str | None = schedules.rule_of(schedule).description
+        upcoming = schedules.upcoming(schedule, count=models.UPCOMING)
+    except ScheduledActionsError:
+        # Its rule names a function that this build does not have, say: its note tells.
+        description, upcoming = None, []
+    return models.ScheduleInWords(**dict(_shown(schedule)), description=description, upcoming=upcoming)
+
+
+_RULES = (RecurrenceInvalid, NeverOccurs, InvalidArgument)
+_MAKING = (*_RULES, PayloadInvalid, UnknownActionType, TooLarge, HandlerBroken, RegistryInvalid)
+_ONE = {HTTPStatus.OK: (models.ScheduleInWords, "The schedule as it is now.")}
+
+
+def _route(method: str, path: str, function: object, summary: str, **more: object) -> Route:
+    values: dict[str, object] = {"role": Role.OPERATOR, "answers": _ONE, "tag": "Schedules"} | more
+    return Route(method=method, path=f"/schedules{path}", function=function, summary=summary, **values)  # type: ignore[arg-type]
+
+
+ROUTES = (
+    _route(
+        "GET", "", list_schedules, "List schedules, the newest first", role=Role.VIEWER, query=models.SchedulesQuery,
+        answers={HTTPStatus.OK: (models.SchedulesPage, "A page.")},
+    ),
+    _route(
+        "POST", "", make, "Make a schedule, or bring the one of that name up to date", body=models.NewSchedule,
+        description="Asking again for the same changes nothing: not its start, nor what it has planned, nor a pause.",
+        answers={
+            HTTPStatus.CREATED: (models.ScheduleInWords, "It was made."),
+            HTTPStatus.OK: (models.ScheduleInWords, "One of that name was there: it is as asked for."),
+        },
+        headers={"Location": "Where the schedule is."}, refuses=_MAKING, creates=True,
+    ),
+    _route(
+        "POST", "/preview", preview, "Look at a rule: in words, and its next instants", role=Role.VIEWER,
+        body=models.PreviewOf, answers={HTTPStatus.OK: (models.Preview, "What it means.")}, refuses=_RULES,
+    ),
+    _route(
+        "GET", "/{id}", show, "Show a schedule, by id or name", role=Role.VIEWER,
+        answers={HTTPStatus.OK: (models.ScheduleInWords, "The schedule.")}, refuses=(UnknownSchedule,),
+    ),
+    _route(
+        "PATCH", "/{id}", change, "Change a schedule", body=models.ScheduleChanges,
+        description="A new rule, zone, start, skip or end plans the waiting occurrence anew, in the same transaction.",
+        refuses=(UnknownSchedule, *_MAKING),
+    ),
+    _route(
+        "DELETE", "/{id}", delete, "Remove a schedule and what it has planned",
+        answers={HTTPStatus.OK: (models.Schedule, "The schedule as it was.")}, refuses=(UnknownSchedule,),
+    ),
+    _route(
+        "POST", "/{id}/pause", pause, "Plan no more until it is resumed", body=models.Reason, is_body_optional=True,
+        refuses=(UnknownSchedule, ScheduleEnded, InvalidArgument),
+    ),
+    _route(
+        "POST", "/{id}/resume", resume, "Go on with the first occurrence after now",
+        refuses=(UnknownSchedule, ScheduleEnded),
+    ),
+    _route(
+        "POST", "/{id}/run", run, "Run it once more, now", refuses=(UnknownSchedule,),
+        answers={HTTPStatus.CREATED: (models.Created, "The action that runs.")},
+    ),
+    _route(
+        "POST", "/{id}/backfill", backfill, "Create past occurrences that were never created", body=models.Range,
+        answers={HTTPStatus.OK: (models.Created, "The actions that were created; none twice.")},
+        refuses=(UnknownSchedule, *_RULES),
+    ),
+    _route(
+        "POST", "/{id}/skip", skip, "Leave the planned occurrence out", body=models.Reason, is_body_optional=True,
+        refuses=(UnknownSchedule, NothingPlanned, InvalidArgument),
+    ),
+)  # fmt: skip

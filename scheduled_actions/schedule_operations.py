@@ -1,0 +1,211 @@
+"""What is done to schedules that are there: pause, resume, run, make up for, skip, remove."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions import arguments, new_schedule
+from scheduled_actions.action import Scheduled, Status
+from scheduled_actions.errors import InvalidArgument, NothingPlanned, ScheduleEnded, UnknownSchedule
+from scheduled_actions.scheduler import borrowed_connection
+from scheduled_actions.store import schedules as store
+from scheduled_actions.store.connection import whole
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from uuid import UUID
+
+    import psycopg
+
+    from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.registry import Registry
+    from scheduled_actions.schedule import Schedule
+    from scheduled_actions.store.connection import Connection, Database
+
+#: Occurrences that one backfill may create.
+BACKFILL_LIMIT = 1000
+
+
+class ScheduleOperations:
+    """Schedules of one project, as those who operate them see them.
+
+    Args:
+        database: Where the tables are.
+        registry: Validates payloads; has what the code declares.
+        occurrences: Plans.
+    """
+
+    def __init__(self, database: Database, registry: Registry, occurrences: Occurrences) -> None:
+        self._database = database
+        self._registry = registry
+        self._occurrences = occurrences
+
+    def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:
+        return borrowed_connection(self._database, connection)
+
+    def pause(
+        self,
+        reference: UUID | str,
+        *,
+        note: str | None = None,
+        by: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Schedule:
+        """Plan no more until it is resumed: the waiting occurrence goes, one at work ends as it would. Return it.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+            ScheduleEnded: There is nothing to pause.
+        """
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule = self._locked(borrowed, reference, team_id).schedule
+            if schedule.status == "ended":
+                raise ScheduleEnded(reference, schedule.status_note)
+            store.drop_planned(borrowed, schedule.id)
+            note, by = arguments.check_text("note", note), arguments.check_text("by", by)
+            store.advance(borrowed, [store.Step(schedule_id=schedule.id, status="paused", note=note, status_by=by)])
+            return self._read(borrowed, schedule.id).schedule
+
+    def resume(
+        self,
+        reference: UUID | str,
+        *,
+        by: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Schedule:
+        """Go on with the first occurrence after now; what a pause left out is not made up for. Return it.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+            ScheduleEnded: It has ended, or its rule names no further occurrence.
+        """
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule, now = self._locked(borrowed, reference, team_id)
+            if schedule.status == "ended":
+                raise ScheduleEnded(reference, schedule.status_note)
+            if schedule.status == "active":
+                return schedule
+            by = arguments.check_text("by", by)
+            step = store.Step(schedule_id=schedule.id, status="active", status_by=by, failures=0)
+            store.advance(borrowed, [step])
+            self._occurrences.plan(borrowed, schedule, now)
+            return self._read(borrowed, schedule.id).schedule
+
+    def run_now(
+        self,
+        reference: UUID | str,
+        *,
+        by: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Scheduled:
+        """Run it once more, now, beside its occurrences: without an instant of the rule, nor counted by `remaining`.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+        """
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule = self._locked(borrowed, reference, team_id).schedule
+            by = arguments.check_text("by", by)
+            return Scheduled(store.insert_occurrences(borrowed, schedule.id, [None], by=by)[0], deduplicated=False)
+
+    def backfill(
+        self,
+        reference: UUID | str,
+        start: datetime,
+        end: datetime,
+        *,
+        by: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> list[UUID]:
+        """Create the occurrences from `start` up to `end`, both included, that were never created; return their ids.
+
+        They are due now, and run one after the other unless overlaps are allowed.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+            InvalidArgument: The range is empty, reaches beyond now, or holds more than a thousand occurrences.
+        """
+        since, to = _aware("start", start), _aware("end", end)
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule, now = self._locked(borrowed, reference, team_id)
+            if not since <= to:
+                raise InvalidArgument("end", end, "at or after the start")
+            if to > now:
+                raise InvalidArgument("end", end, "in the past: what is still to come is planned by itself")
+            rule = self._occurrences.rule_since(schedule, since)
+            found = rule.between(since - timedelta(microseconds=1), to, limit=BACKFILL_LIMIT + 1)
+            if len(found) > BACKFILL_LIMIT:
+                raise InvalidArgument("end", end, f"near enough: at most {BACKFILL_LIMIT} occurrences at once")
+            instants = [one.at for one in found]
+            return store.insert_occurrences(borrowed, schedule.id, instants, by=arguments.check_text("by", by))
+
+    def skip_next(
+        self,
+        reference: UUID | str,
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Schedule:
+        """Leave the planned occurrence out and plan the one after it; return the schedule.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+            NothingPlanned: It is paused, or its occurrence is at work.
+        """
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule = self._locked(borrowed, reference, team_id).schedule
+            action_id = schedule.next_action_id
+            note = arguments.check_text("reason", reason) or "skipped by hand"
+            by = arguments.check_text("by", by)
+            if action_id is None or not store.skip_planned(borrowed, action_id, reason=note, by=by):
+                raise NothingPlanned(reference, schedule.status)
+            self._occurrences.conclude(borrowed, {action_id: schedule.id}, {action_id: Status.SKIPPED})
+            return self._read(borrowed, schedule.id).schedule
+
+    def delete(
+        self,
+        reference: UUID | str,
+        *,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Schedule:
+        """Remove a schedule and its planned occurrence; what it ran stays. Return it as it was.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+        """
+        with self._borrowed(connection) as borrowed, whole(borrowed):
+            schedule = self._locked(borrowed, reference, team_id).schedule
+            store.drop_planned(borrowed, schedule.id)
+            store.delete(borrowed, schedule.id)
+            return schedule
+
+    def _locked(self, connection: Connection, reference: UUID | str, team_id: str | None) -> store.Found:
+        schedule_id, name = new_schedule.reference(reference)
+        found = store.get(
+            connection, schedule_id=schedule_id, name=name, name_team_id=team_id, team_id=team_id, locked=True
+        )
+        if found is None:
+            raise UnknownSchedule(reference)
+        return found
+
+    @staticmethod
+    def _read(connection: Connection, schedule_id: UUID) -> store.Found:
+        found = store.get(connection, schedule_id=schedule_id)
+        if found is None:
+            raise UnknownSchedule(schedule_id)
+        return found
+
+
+def _aware(name: str, moment: datetime) -> datetime:
+    checked = arguments.check_aware(name, moment)
+    if checked is None:
+        raise InvalidArgument(name, moment, "an aware datetime")
+    return checked.astimezone(UTC)

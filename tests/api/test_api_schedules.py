@@ -1,0 +1,146 @@
+"""Schedules over HTTP: from a preview to a removal, and every refusal in words."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.factories import NOW, set_clock
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(connection):
+    set_clock(connection, NOW)
+
+
+def made(api, **changes):
+    response = api("POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily"} | changes)
+    assert response.status_code in {200, 201}, response.text
+    return response.json
+
+
+def test_a_schedule_is_made_shown_changed_and_removed(api):
+    first = made(api, name="report", timezone="Europe/Berlin", recurrence="0 9 * * 1-5", overlap="queue")
+
+    shown = api("GET", "/schedules/report").json
+    changed = api("PATCH", f"/schedules/{first['id']}", {"recurrence": "hourly", "overlap": None}).json
+    removed = api("DELETE", "/schedules/report")
+
+    assert first["upcoming"][0] == first["next_occurrence_at"] == "2026-03-05T08:00:00Z"
+    assert "09:00" in first["description"]
+    assert shown == first
+    assert (changed["recurrence"], changed["overlap"]) == ("hourly", "skip")
+    assert changed["next_occurrence_at"] == "2026-03-04T13:00:00Z"
+    assert removed.status_code == 200
+    assert api("GET", "/schedules/report").status_code == 404
+
+
+def test_asking_again_by_name_answers_200_and_the_same(api):
+    body = {"action_type": "test:run", "payload": {}, "recurrence": "daily", "name": "report"}
+
+    first, again = api("POST", "/schedules", body), api("POST", "/schedules", body)
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json == again.json
+    assert first.headers["Location"] == f"/api/v1/schedules/{first.json['id']}"
+
+
+def test_an_idempotency_key_makes_one_schedule_of_two_calls(api):
+    body = {"action_type": "test:run", "payload": {}, "recurrence": "daily"}
+
+    answers = [api("POST", "/schedules", body, headers={"Idempotency-Key": "k"}).json["id"] for _ in range(2)]
+
+    assert len(set(answers)) == 1
+
+
+def test_it_is_paused_resumed_run_skipped_and_backfilled(api, connection):
+    schedule = made(api, recurrence="0 12 * * *")
+    path = f"/schedules/{schedule['id']}"
+
+    paused = api("POST", f"{path}/pause", {"note": "the printer is broken"}).json
+    resumed = api("POST", f"{path}/resume").json
+    skipped = api("POST", f"{path}/skip").json
+    extra = api("POST", f"{path}/run")
+    past = {"from": (NOW - 3 * DAY).isoformat(), "to": NOW.isoformat()}
+    made_up = api("POST", f"{path}/backfill", past).json
+
+    assert (paused["status"], paused["status_note"], paused["upcoming"]) == ("paused", "the printer is broken", [])
+    assert resumed["next_occurrence_at"] == "2026-03-05T12:00:00Z"
+    assert (skipped["next_occurrence_at"], skipped["skipped"]) == ("2026-03-06T12:00:00Z", 1)
+    assert (extra.status_code, len(extra.json["ids"])) == (201, 1)
+    assert len(made_up["ids"]) == 4
+    assert api("GET", f"/actions/{made_up['ids'][0]}").json["schedule_id"] == schedule["id"]
+
+
+def test_the_newest_are_listed_first_a_page_at_a_time(api):
+    ids = [made(api)["id"] for _ in range(3)]
+
+    first = api("GET", "/schedules?limit=2").json
+    rest = api("GET", f"/schedules?limit=2&cursor={first['next_cursor']}").json
+
+    assert [one["id"] for one in first["schedules"] + rest["schedules"]] == ids[::-1]
+    assert rest["next_cursor"] is None
+    assert api("GET", "/schedules?status=paused").json["schedules"] == []
+
+
+def test_a_preview_says_what_a_rule_means_and_what_a_change_of_clocks_does(api):
+    body = {"rule": "30 1 * * *", "timezone": "America/New_York", "from": "2026-10-31T12:00:00", "count": 2}
+
+    shown = api("POST", "/schedules/preview", body).json
+
+    assert [one["at"] for one in shown["occurrences"]] == ["2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00"]
+    assert "twice" in shown["occurrences"][0]["remarks"][0]
+    assert (shown["rule"], shown["kind"]) == ("30 1 * * *", "cron")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "said"),
+    [
+        ({"recurrence": "0 25 * * *"}, 400, "recurrence_invalid", "field 2, hour: 25 is not in 0"),
+        ({"recurrence": "0 0 30 2 *"}, 400, "never_occurs", "30"),
+        ({"recurrence": "x" * 3000}, 400, "fields_invalid", "recurrence"),
+        ({"action_type": "test:rum"}, 404, "unknown_action_type", "test:run"),
+        ({"overlap": "never"}, 400, "fields_invalid", "overlap"),
+        ({"timezone": "Mars"}, 400, "fields_invalid", "timezone"),
+        ({"remaining": 0}, 400, "fields_invalid", "remaining"),
+        ({"skip": {"weekdays": True}}, 400, "invalid_argument", "weekends"),
+        ({"colour": "red"}, 400, "fields_invalid", "colour"),
+        ({"delay": 5, "scheduled_at": "2026-03-05T00:00:00Z"}, 400, "fields_invalid", "delay"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(api, body, status, code, said):
+    given = {"action_type": "test:run", "payload": {}, "recurrence": "daily"} | body
+
+    response = api("POST", "/schedules", given)
+
+    assert (response.status_code, response.json["code"]) == (status, code)
+    assert said in response.text
+    assert api("GET", "/schedules").json["schedules"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code"),
+    [
+        ("GET", "/schedules/nobody", None, "unknown_schedule"),
+        ("PATCH", "/schedules/nobody", {"priority": 1}, "unknown_schedule"),
+        ("DELETE", "/schedules/nobody", None, "unknown_schedule"),
+        ("POST", "/schedules/nobody/pause", None, "unknown_schedule"),
+        ("POST", "/schedules/nobody/run", None, "unknown_schedule"),
+    ],
+)
+def test_an_unknown_one_is_unknown(api, method, path, body, code):
+    response = api(method, path, body)
+
+    assert (response.status_code, response.json["code"]) == (404, code)
+
+
+def test_a_paused_one_has_nothing_to_skip(api):
+    schedule = made(api)
+    api("POST", f"/schedules/{schedule['id']}/pause")
+
+    response = api("POST", f"/schedules/{schedule['id']}/skip")
+
+    assert (response.status_code, response.json["code"]) == (409, "nothing_planned")

@@ -1,0 +1,59 @@
+"""Schedules from many threads what is due now or soon; run as a program, it ends with the number of actions.
+
+python schedule_soon.py THREADS SECONDS SEED
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from contextlib import nullcontext
+from datetime import timedelta
+
+import psycopg
+
+from scheduled_actions import schedule_action
+
+#: The furthest that an action lies ahead.
+AHEAD_SECONDS = 2.0
+#: Between two calls of one thread.
+PAUSES_SECONDS = 0.05, 0.25
+#: How many lock groups some of the actions share.
+GROUPS = 5
+
+
+def main() -> None:
+    """Let all threads schedule until the time is up."""
+    threads, seconds, seed = map(int, sys.argv[1:])
+    until = time.monotonic() + seconds
+    counts = [0] * threads
+
+    def go(number: int) -> None:
+        draw = random.Random(f"{seed} {number}")
+        while time.monotonic() < until:
+            call(draw)
+            counts[number] += 1
+            time.sleep(draw.uniform(*PAUSES_SECONDS))
+
+    running = [threading.Thread(target=go, args=[number]) for number in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    sys.stdout.write(f"{sum(counts)}\n")
+
+
+def call(draw: random.Random) -> None:
+    """Schedule one action: now or soon, alone or in a lock group, by itself or in a transaction of this program's."""
+    ahead = draw.choice([None, None, timedelta(seconds=draw.uniform(0, AHEAD_SECONDS))])
+    lock_group = draw.choice([None, None, f"group {draw.randrange(GROUPS)}"])
+    own = psycopg.connect(os.environ["DATABASE_URL"]) if draw.random() < 0.1 else nullcontext()
+    with own as connection:
+        schedule_action("proof:work", {}, scheduled_at=ahead, lock_group=lock_group, connection=connection)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Actions run at their instant, by ticks that linger, pings that wake and a process that listens; and each runs once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from statistics import median, quantiles
+
+import pytest
+
+from tests.faults.ledger import overlaps
+from tests.faults.serving import has_ended, wait_until
+
+pytestmark = pytest.mark.slow
+
+SCHEDULERS = 2
+THREADS = 8
+SCHEDULING_SECONDS = 6
+#: A minute, shortened, and how much longer a tick lingers.
+MINUTE = 6.0
+OVERLAP = 2.0
+MINUTES = 4
+#: Handlers of these proofs take no time; what starts so late was watched by nobody.
+LATEST = 2.0
+
+
+def test_linger_wake_and_listen_together_run_every_action_once(  # noqa: PLR0917 - fixtures
+    serve, actions, ledger, environ, tmp_path, record_property
+):
+    service = serve(workers=2, linger_seconds=4, max_run_seconds=1, max_duration_seconds=35)
+    url = {"SCHEDULED_ACTIONS_URL": f"http://127.0.0.1:{service.port}"}
+
+    with Cron(service, every=1.0) as cron, ExitStack() as stack:
+        schedulers = [stack.enter_context(_scheduler(environ | url, seed)) for seed in range(SCHEDULERS)]
+        time.sleep(SCHEDULING_SECONDS / 3)
+        with listener(environ, tmp_path / "listen.log") as listening:
+            wait_until(lambda: ledger.ended()[listening.pid], within=20, what="the listener runs actions")
+            time.sleep(SCHEDULING_SECONDS / 3)
+            stopped(listening)
+        count = sum(int(scheduler.communicate(timeout=60)[0]) for scheduler in schedulers)
+        wait_until(actions.are_settled, within=20, what="all is settled")
+
+    runs = ledger.runs()
+    assert Counter(Counter(run.action_id for run in runs).values()) == {1: count}
+    assert actions.statuses() == {"completed": count}
+    assert {row["attempts"] for row in actions.all()} == {1}
+    assert overlaps(runs) == []
+    assert actions.holds() == 0
+    assert actions.open_ticks() == 0
+    assert set(cron.statuses) == {200}
+    by_way = {way: _processed_by(actions, way) for way in ("listen", "scheduled-actions-wake", "")}
+    assert all(by_way.values()), "each of the three found work"
+    late = lateness(actions, runs)
+    assert max(late) < LATEST
+    record_property(
+        "measured",
+        f"{count} actions: {by_way['']} by lingering, {by_way['scheduled-actions-wake']} woken, {by_way['listen']} by "
+        f"listen; {told(late)}",
+    )
+
+
+def test_a_minute_cron_and_lingering_leave_no_second_unwatched(serve, actions, ledger, record_property):
+    count, draw = 40 * MINUTES, random.Random(1)
+    service = serve(workers=2, linger_seconds=MINUTE + OVERLAP, max_run_seconds=1, max_duration_seconds=40)
+
+    with Cron(service, every=MINUTE) as cron:
+        wait_until(lambda: actions.open_ticks() == 1, within=10, what="the first tick lingers")
+        first = ledger.now() + timedelta(seconds=1)
+        instants = [first + timedelta(seconds=draw.uniform(0, MINUTE * MINUTES)) for _ in range(count)]
+        actions.schedule(
+            *({"action_type": "proof:work", "payload": {}, "scheduled_at": at.isoformat()} for at in instants)
+        )
+        wait_until(actions.are_settled, within=MINUTE * (MINUTES + 2), what="all is settled")
+
+    runs = ledger.runs()
+    assert Counter(Counter(run.action_id for run in runs).values()) == {1: count}
+    late = lateness(actions, runs)
+    assert max(late) < LATEST
+    assert min(late) >= 0
+    assert [answer.report["busy"] for answer in cron.answers] == [False] * len(cron.answers)
+    assert len(cron.answers) > MINUTES
+    handed_over = [answer.seconds for answer in cron.answers[: MINUTES - 1]]
+    assert max(handed_over) < MINUTE + OVERLAP / 2, "a newer ping sends the older home"
+    record_property("measured", told(late))
+
+
+@pytest.mark.parametrize("asked", ["worker", "master"])
+def test_a_worker_that_lingers_is_gone_at_once_when_it_is_asked_to_end(asked, serve, actions, record_property):
+    service = serve(workers=1, linger_seconds=60, max_duration_seconds=100)
+    [worker] = service.workers()
+
+    with Cron(service, every=600.0) as cron:
+        wait_until(lambda: actions.open_ticks() == 1, within=10, what="the tick lingers")
+        os.kill(worker if asked == "worker" else service.master, signal.SIGTERM)
+        began = time.monotonic()
+        wait_until(lambda: has_ended(worker), within=15, what="the worker has gone")
+        took = time.monotonic() - began
+
+    assert [answer.status for answer in cron.answers] == [200]
+    assert actions.open_ticks() == 0
+    assert took < 4
+    record_property("measured", f"gone after {took:.2f} s")
+
+
+class Cron:
+    """Pings every so many seconds, whether or not the last ping has been answered."""
+
+    def __init__(self, service, *, every):
+        #: In the order they came.
+        self.answers = []
+        self.statuses = Counter()
+        self._service = service
+        self._every = every
+        self._stop = threading.Event()
+        self._pings = []
+        self._thread = threading.Thread(target=self._go)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in [self._thread, *self._pings]:
+            thread.join(timeout=60)
+
+    def _go(self):
+        due = time.monotonic()
+        while not self._stop.wait(max(0.0, due - time.monotonic())):
+            self._pings.append(threading.Thread(target=self._ping))
+            self._pings[-1].start()
+            due += self._every
+
+    def _ping(self):
+        answer = self._service.ping()
+        self.statuses[answer.status] += 1
+        self.answers.append(answer)
+
+
+@contextmanager
+def listener(environ, log):
+    """Start `scheduled-actions listen`; whatever happens, it ends."""
+    command = [sys.executable, "-m", "scheduled_actions.cli", "listen"]
+    with ExitStack() as stack:
+        process = subprocess.Popen(
+            command, env=environ, cwd=environ["SCHEDULED_ACTIONS_PROJECT"], stdout=stack.enter_context(log.open("wb"))
+        )
+        stack.callback(process.wait, timeout=10)
+        stack.callback(process.kill)
+        yield process
+
+
+def stopped(process):
+    """Ask a process to end, and see that it does so in order."""
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=15) == 0
+
+
+def _scheduler(environ, seed):
+    program = Path(__file__).with_name("schedule_soon.py")
+    arguments = [str(number) for number in (THREADS, SCHEDULING_SECONDS, seed)]
+    return subprocess.Popen([sys.executable, program, *arguments], env=environ, stdout=subprocess.PIPE, text=True)
+
+
+def _processed_by(actions, caller):
+    """Return how many actions the ticks of a caller have settled."""
+    found = actions.connection.execute(
+        "select coalesce(sum((counts ->> 'processed')::int), 0) from scheduled_action_ticks where caller = %s", [caller]
+    )
+    return found.fetchone()[0]
+
+
+def lateness(actions, runs):
+    """Return by how many seconds each handler started after its instant, by the database's clock on both sides."""
+    due = {row["id"]: row["scheduled_at"] for row in actions.all()}
+    return [(run.started_at - due[run.action_id]).total_seconds() for run in runs]
+
+
+def told(late):
+    """Return the lateness as people read it."""
+    return (
+        f"late by {median(late) * 1000:.0f} ms (median), {quantiles(late, n=100)[98] * 1000:.0f} ms (99th percentile), "
+        f"{max(late) * 1000:.0f} ms (most)"
+    )
