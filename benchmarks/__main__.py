@@ -21,6 +21,7 @@ from benchmarks import (
     drain,
     empty_tick,
     imports,
+    lateness,
     memory,
     recurrence,
     schedule_bulk,
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
     "upkeep": upkeep.run,
     "recurrence": recurrence.run,
     "series": series.run,
+    "lateness": lateness.run,
 }
 
 
@@ -82,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             is_smoke=options.smoke,
             seconds=seconds,
             points=bench.points,
+            lateness=bench.lateness,
         )
     return 1 if failures else 0
 

@@ -53,6 +53,11 @@ class Scale:
     instants: int
     #: Schedules that are due for one tick, and in one minute.
     recurring: tuple[int, int]
+    #: Actions of one round whose lateness is measured, and the seconds that they are spread over.
+    spread: tuple[int, float]
+    spread_rounds: int
+    #: Actions that wake a tick, one after the other.
+    wakes: int
 
 
 FULL = Scale(
@@ -72,6 +77,9 @@ FULL = Scale(
     processes=(1, 2, 3, 4),
     instants=1_000,
     recurring=(1_000, 100_000),
+    spread=(334, 20.0),
+    spread_rounds=3,
+    wakes=40,
 )
 SMOKE = Scale(
     rounds=1,
@@ -90,6 +98,9 @@ SMOKE = Scale(
     processes=(1, 2),
     instants=300,
     recurring=(200, 2_000),
+    spread=(60, 4.0),
+    spread_rounds=1,
+    wakes=10,
 )
 
 
@@ -110,6 +121,8 @@ class Bench:
         self.say = say
         #: What the plots of the report show.
         self.points: list[Point] = []
+        #: Milliseconds by which actions started late, by who kept the watch.
+        self.lateness: dict[str, list[float]] = {}
 
     def take_turns(
         self, measures: Mapping[str, Callable[[], float]], *, rounds: int | None = None

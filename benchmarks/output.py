@@ -22,8 +22,9 @@ def write(
     is_smoke: bool,
     seconds: float,
     points: Sequence[Point] = (),
+    lateness: Mapping[str, Sequence[float]] | None = None,
 ) -> None:
-    """Write the settings, the values of every round and the points of the plots to a file."""
+    """Write the settings, the values of every round and what the plots show to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {
         "setting": setting,
@@ -31,6 +32,7 @@ def write(
         "seconds": round(seconds, 1),
         "results": [one.as_json() for one in comparisons],
         "points": [one.as_json() for one in points],
+        "lateness": {name: [round(value, 3) for value in values] for name, values in (lateness or {}).items()},
         "failures": failures,
     }
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -9,8 +9,6 @@ import psycopg
 
 from benchmarks.harness import WrongResultError
 from benchmarks.noop import ACTION_TYPE
-from scheduled_actions.action import Status
-from scheduled_actions.settlement import Settlement
 from scheduled_actions.store import claims
 
 if TYPE_CHECKING:
@@ -86,7 +84,9 @@ def drain(connection: Connection) -> int:
     running: list[Claimed] = []
     position, settled = claims.START, 0
     while True:
-        claimed, position = claims.claim_free(connection, tick, wanted=BATCH, after=position, excluded=())
+        claimed, position = claims.claim_free(
+            connection, tick, wanted=BATCH, after=position, excluded=(), with_series=False
+        )
         settled += complete(connection, tick, running, announced=claimed)
         if not claimed:
             return settled
@@ -102,19 +102,12 @@ def complete(
     connection: Connection, tick: claims.TickRow, ended: list[Claimed], *, announced: list[Claimed] | None = None
 ) -> int:
     """Settle actions as completed and announce the next, in the package's one statement; return how many it settled."""
-    outcomes = [
-        claims.Outcome(
-            action_id=one.id,
-            token=one.token,
-            settlement=Settlement(status=Status.COMPLETED, entry=None, charge=1),
-            started_at=tick.started_at,
-            ended_at=tick.started_at,
-            max_attempts=3,
-        )
-        for one in ended
-    ]
     running = [one.id for one in announced or ()]
-    return len(claims.settle(connection, tick, outcomes, running=running).statuses)
+    if not ended:
+        claims.settle(connection, tick, [], running=running)
+        return 0
+    completions = [claims.Completion(one.id, one.token, started=0, ended=0, max_attempts=3) for one in ended]
+    return len(ended) - len(claims.complete(connection, tick, completions, running=running).lost)
 
 
 def bare_drain(connection: Connection) -> int:

@@ -98,7 +98,7 @@ def gunicorn(
     try:
         yield App(port)
     finally:
-        _stop(process)
+        stop(process)
 
 
 class App:
@@ -158,7 +158,8 @@ def checked_tick(runtime: Runtime) -> dict[str, Any]:
     return checked(json.loads(runtime.processor.tick().as_text()))
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end, and wait until it has."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(timeout=15)

@@ -143,17 +143,22 @@ class Claimed(NamedTuple):
     token: UUID
 
     @property
-    def order(self) -> tuple[int, float, UUID]:
-        """Where the action stands among those claimed: priority, then time, then age."""
-        return (self.priority, self.scheduled_epoch, self.id)
-
-    @property
     def scheduled_instant(self) -> datetime:
         """When it came due; the first instant there is for minus infinity."""
         try:
             return datetime.fromtimestamp(self.scheduled_epoch, UTC)
         except (OverflowError, ValueError):
             return datetime.min.replace(tzinfo=UTC)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing in its row needs to be looked at to know that it can be read, its payload aside."""
+        return (
+            self.state_text is self.metadata_text is self.history_text is None
+            and self.occurrence_epoch is self.previous_epoch is self.started_epoch is None
+            and 0 <= self.scheduled_epoch < _READABLE_BEFORE
+            and 0 <= self.created_epoch < _READABLE_BEFORE
+        )
 
     @property
     def previous_occurrence_at(self) -> datetime | None:
@@ -200,6 +205,10 @@ class Claimed(NamedTuple):
             created_at=created_at,
             updated_at=created_at,
         )
+
+
+#: In epoch seconds: the year 9999, the last of a datetime.
+_READABLE_BEFORE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 def _instant(epoch: float | None) -> datetime | None:

@@ -61,6 +61,14 @@ def check_id(value: UUID | str) -> UUID:
         raise UnknownAction(value) from None
 
 
+def check_cursor(value: UUID | str) -> UUID:
+    """Return the id that a page ended with."""
+    try:
+        return value if isinstance(value, UUID) else UUID(value)
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidArgument("cursor", value, "the id that the page before ended with") from None
+
+
 def check_status(value: str | None) -> Status | None:
     """Return the status of that name."""
     if value is None:

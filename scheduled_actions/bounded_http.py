@@ -1,163 +1,177 @@
-"""A `requests` session whose exchanges end on time and go no further than they may.
+"""One HTTP post that ends on time and goes no further than it may.
 
-The timeouts of `requests` hold for one receive each: a receiver that sends a byte a second is never too slow
-for them. Here one deadline holds from dialling to the last byte read, and is looked at before each receive.
-Not covered is the system's resolver, which has its own timeouts and cannot be interrupted.
+On `http.client` rather than `requests`: the timeouts of `requests` hold for one receive each, so that a receiver that
+sends a byte a second is never too slow for them; and it spends twice the time on a post that everything else here does.
+Here one deadline holds from dialling to the last byte read, and is looked at before each send and receive. Not covered
+is the system's resolver, which has its own timeouts and cannot be interrupted.
 
 Each name is resolved once, every address it has is judged, and the judged addresses are dialled, by number; the host's
-name is still what the certificate and the `Host` header are about.
-
-Imported when the first post is due: `requests` takes a while to load.
+name is still what the certificate and the `Host` header are about. Nothing is followed, no cookie is kept, and the
+environment (proxies, .netrc) is not read.
 """
 
 from __future__ import annotations
 
+import base64
+import functools
+import http.client
 import io
-import logging
-import math
 import re
+import selectors
 import socket
+import ssl
 import threading
+from collections import OrderedDict
 from contextlib import contextmanager
-from http.client import HTTPResponse
-from http.cookiejar import DefaultCookiePolicy
+from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
-
-import requests
-from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import quote, unquote
 
 from scheduled_actions.reach import AddressForbidden, ProxyRefused, Reach
 from scheduled_actions.webhooks.addresses import may_reach
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from urllib.parse import SplitResult
 
 #: A connection that waited longer than this for its next post is not trusted: hosts that freeze a process
 #: between two ticks, and firewalls, drop connections without telling either end.
 IDLE_SECONDS = 30.0
-#: Hosts that one thread stays connected to.
-HOSTS_KEPT = 32
+#: Connections that one thread keeps.
+KEPT_MOST = 32
+#: What may stand in a path or a query as it is, and what is quoted already.
+_UNQUOTED = "/%:@!$&'()*+,;=~?"
+#: Bytes of a proxy's answer to CONNECT.
+_PROXY_HEAD_LIMIT = 8192
 
 
-def session(now: float, reach: Reach = Reach()) -> requests.Session:  # noqa: B008 - a frozen value
-    """Return this thread's session for posts of that reach, with the connections it kept.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long an exchange may take, and how far it may go."""
 
-    It follows no redirect, keeps no cookie, reads no environment (proxies, .netrc) and checks certificates.
+    #: By the monotonic clock.
+    ends_at: float
+    #: Seconds for each address of the host, and for the TLS handshake.
+    connect_timeout: float
+    #: A connection that was made under one reach is never used under another.
+    reach: Reach
 
-    Args:
-        now: By the monotonic clock.
-        reach: A connection that was made under one reach is never used under another.
-    """
-    kept = _kept.by_reach.get(reach)
-    if kept is None:
-        kept = _kept.by_reach[reach] = _Session()
-    elif now - kept.used_at > IDLE_SECONDS:
-        kept.close()
-    kept.used_at = now
-    return kept
+    def seconds_left(self) -> float:
+        """Return what is left of the time.
+
+        Raises:
+            TimeoutError: Nothing is.
+        """
+        left = self.ends_at - monotonic()
+        if left <= 0:
+            message = "the time for the whole exchange is up"
+            raise TimeoutError(message)
+        return min(left, 86400.0)
+
+    def seconds_to_connect(self) -> float:
+        """Return how long one step of connecting may take."""
+        return min(self.connect_timeout, self.seconds_left())
 
 
-def close() -> None:
-    """Close the connections that this thread keeps."""
-    for session in _kept.by_reach.values():
-        session.close()
+class _Way(NamedTuple):
+    """What a kept connection leads to."""
 
-
-@contextmanager
-def limits(ends_at: float, *, connect_timeout: float, reach: Reach) -> Iterator[None]:
-    """Let this thread's exchanges raise `TimeoutError` at an instant, and `AddressForbidden` beyond a reach.
-
-    Args:
-        ends_at: By the monotonic clock.
-        connect_timeout: Seconds for each address of the host, and for the TLS handshake.
-        reach: Where they may go.
-    """
-    _limits.ends_at, _limits.connect_timeout, _limits.reach = ends_at, connect_timeout, reach
-    try:
-        yield
-    finally:
-        _limits.ends_at = math.inf
+    reach: Reach
+    is_tls: bool
+    host: str
+    port: int
 
 
 class _Kept(threading.local):
     def __init__(self) -> None:
-        self.by_reach: dict[Reach, _Session] = {}
-
-
-class _Limits(threading.local):
-    ends_at: float = math.inf
-    connect_timeout: float = 5.0
-    reach: Reach = Reach()
+        #: Each with when it was used last; the latest at the end.
+        self.connections: OrderedDict[_Way, tuple[socket.socket, float]] = OrderedDict()
 
 
 _kept = _Kept()
-_limits = _Limits()
 
 
-def _is_elsewhere(_record: logging.LogRecord) -> bool:
-    return _limits.ends_at == math.inf
+def close() -> None:
+    """Close the connections that this thread keeps."""
+    while _kept.connections:
+        _kept.connections.popitem()[1][0].close()
 
 
-# The library logs paths, of a header it cannot parse even as a warning; a webhook's path may be its secret.
-for _name in ("urllib3.connection", "urllib3.connectionpool"):
-    logging.getLogger(_name).addFilter(_is_elsewhere)
+@contextmanager
+def posted(
+    url: SplitResult, *, body: bytes, headers: Mapping[str, str], limits: Limits
+) -> Iterator[http.client.HTTPResponse]:
+    """Post to a URL; give the answer, its body still to be read, for as long as the block lasts.
+
+    Read to its end, the answer leaves a connection that this thread's next post to the host uses.
+
+    Raises:
+        OSError: No connection, or it broke, or the time is up (`TimeoutError`), or the host is out of reach.
+        http.client.HTTPException: The answer is no HTTP.
+        ValueError: The host is no name, or a header no header.
+    """
+    is_tls = url.scheme == "https"
+    host = (url.hostname or "").encode("idna").decode() if ":" not in (url.hostname or "") else url.hostname or ""
+    way = _Way(limits.reach, is_tls, host, url.port or (443 if is_tls else 80))
+    message = _head(url, way, headers, len(body)) + body
+    sock = _taken(way) or _dialled(way, limits)
+    try:
+        _send(sock, message, limits)
+        response = _TimedResponse(sock, limits)
+        response.begin()
+        yield response
+    except BaseException:
+        sock.close()
+        raise
+    if response.isclosed() and not response.will_close:
+        _keep(way, sock)
+    else:
+        sock.close()
 
 
-def _seconds_left() -> float:
-    left = _limits.ends_at - monotonic()
-    if left <= 0:
-        message = "the time for the whole exchange is up"
-        raise TimeoutError(message)
-    return min(left, 86400.0)
-
-
-class _Session(requests.Session):
-    #: By the monotonic clock.
-    used_at: float = 0.0
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.trust_env = False
-        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+def _head(url: SplitResult, way: _Way, headers: Mapping[str, str], length: int) -> bytes:
+    host = f"[{way.host}]" if ":" in way.host else way.host
+    query = f"?{quote(url.query, safe=_UNQUOTED)}" if url.query else ""
+    target = quote(url.path or "/", safe=_UNQUOTED) + query
+    lines = {
+        "Host": host if way.port == (443 if way.is_tls else 80) else f"{host}:{way.port}",
         # Nothing is gained by a packed answer of which only the beginning is read.
-        self.headers["Accept-Encoding"] = "identity"
-        for prefix in ("http://", "https://"):
-            self.mount(prefix, _Adapter(pool_connections=HOSTS_KEPT, pool_maxsize=1))
+        "Accept-Encoding": "identity",
+        "Accept": "*/*",
+        "Content-Length": str(length),
+        **headers,
+    }
+    if url.username is not None:
+        login = f"{unquote(url.username)}:{unquote(url.password or '')}".encode()
+        lines["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
+    if any(not value.isprintable() or not name.isprintable() for name, value in lines.items()):
+        message = "a header has a character that would end it"
+        raise ValueError(message)
+    head = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "", ""]
+    return "\r\n".join(head).encode("latin-1")
 
-    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002 - the library's
-        # Told not to follow, requests would still read a redirect's whole body, unpacked and without a bound.
-        return None
 
-
-class _Adapter(HTTPAdapter):
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - passed through
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-
-    def close(self) -> None:
-        # The library drops its pools and leaves the closing to their end, which a failed post puts off: its
-        # exception and the frame it came from hold each other, and the pool with them.
-        for key in self.poolmanager.pools.keys():  # noqa: SIM118 - the container forbids iteration
-            if pool := self.poolmanager.pools.get(key):
-                pool.close()
-        super().close()
+def _send(sock: socket.socket, message: bytes, limits: Limits) -> None:
+    left = memoryview(message)
+    while left:
+        sock.settimeout(limits.seconds_left())
+        left = left[sock.send(left) :]
 
 
 class _TimedFile(io.RawIOBase):
     """Reads from a socket, the time left looked at before each receive."""
 
-    def __init__(self, source: io.RawIOBase, sock: socket.socket) -> None:
+    def __init__(self, source: io.RawIOBase, sock: socket.socket, limits: Limits) -> None:
         self._source = source
         self._sock = sock
+        self._limits = limits
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:  # noqa: ANN401 - a writable buffer
-        self._sock.settimeout(_seconds_left())
+        self._sock.settimeout(self._limits.seconds_left())
         return cast("int | None", self._source.readinto(buffer))
 
     def close(self) -> None:
@@ -165,67 +179,75 @@ class _TimedFile(io.RawIOBase):
         super().close()
 
 
-class _TimedResponse(HTTPResponse):
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - passed through
-        super().__init__(sock, *args, **kwargs)
-        self.fp = io.BufferedReader(_TimedFile(self.fp.detach(), sock))
+class _TimedResponse(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, limits: Limits) -> None:
+        super().__init__(sock, method="POST")
+        self.fp = io.BufferedReader(_TimedFile(self.fp.detach(), sock, limits))
 
 
-class _Connection(HTTPConnection):
-    #: What `http.client` makes of the socket once the request is sent.
-    response_class: type[HTTPResponse] = _TimedResponse
-
-    def _new_conn(self) -> socket.socket:
-        return _dial(self._dns_host.strip("[]"), self.port, self.socket_options or ())
-
-    def send(self, data: Any) -> None:  # noqa: ANN401 - whatever http.client sends
-        if self.sock is None:
-            self.connect()
-        # sendall counts its timeout over all of the data.
-        self.sock.settimeout(_seconds_left())
-        super().send(data)
+# -- connections -------------------------------------------------------------------------------------------------------
 
 
-class _TlsConnection(_Connection, HTTPSConnection):
-    pass
+def _taken(way: _Way) -> socket.socket | None:
+    """Return a kept connection that still stands; None where there is none."""
+    sock, used_at = _kept.connections.pop(way, (None, 0.0))
+    if sock is None:
+        return None
+    # What can be read before anything was asked is the other end's goodbye.
+    if monotonic() - used_at > IDLE_SECONDS or _can_be_read(sock):
+        sock.close()
+        return None
+    return sock
 
 
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
+def _can_be_read(sock: socket.socket) -> bool:
+    # Not select(): it takes no file numbers above 1023.
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        return bool(selector.select(timeout=0))
 
 
-class _TlsPool(HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
+def _keep(way: _Way, sock: socket.socket) -> None:
+    _kept.connections[way] = (sock, monotonic())
+    if len(_kept.connections) > KEPT_MOST:
+        _kept.connections.popitem(last=False)[1][0].close()
 
 
-def _dial(host: str, port: int, options: Any) -> socket.socket:  # noqa: ANN401 - triples for setsockopt
-    reach = _limits.reach
-    addresses = _judged(host, port, reach)
-    if reach.proxy is None:
-        return _connected(addresses, options)
-    proxies = socket.getaddrinfo(*reach.proxy, type=socket.SOCK_STREAM)
-    return _first(addresses, lambda address: _tunnel(_connected(proxies, options), address))
+def _dialled(way: _Way, limits: Limits) -> socket.socket:
+    addresses = _judged(way)
+    if way.reach.proxy is None:
+        sock = _connected(addresses, limits)
+    else:
+        proxies = socket.getaddrinfo(*way.reach.proxy, type=socket.SOCK_STREAM)
+        sock = _first(addresses, lambda found: _tunnel(_connected(proxies, limits), found, limits))
+    if not way.is_tls:
+        return sock
+    try:
+        # The handshake runs on one timeout, as a whole.
+        sock.settimeout(limits.seconds_to_connect())
+        return _context(_authorities(way.reach)).wrap_socket(sock, server_hostname=way.host)
+    except BaseException:
+        sock.close()
+        raise
 
 
-def _judged(host: str, port: int, reach: Reach) -> list[Any]:
+def _judged(way: _Way) -> list[Any]:
     """Return the addresses of a host; one that is out of reach condemns them all."""
-    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    if not all(may_reach(str(found[4][0]), also=reach.networks) for found in addresses):
+    addresses = socket.getaddrinfo(way.host, way.port, type=socket.SOCK_STREAM)
+    if not all(may_reach(str(found[4][0]), also=way.reach.networks) for found in addresses):
         raise AddressForbidden
     return addresses
 
 
-def _connected(addresses: Sequence[Any], options: Any) -> socket.socket:  # noqa: ANN401 - triples for setsockopt
+def _connected(addresses: Sequence[Any], limits: Limits) -> socket.socket:
     def connect(found: Any) -> socket.socket:  # noqa: ANN401 - as getaddrinfo answers
         family, kind, protocol, _, address = found
         sock = socket.socket(family, kind, protocol)
         try:
-            for option in options:
-                sock.setsockopt(*option)
-            # The TLS handshake that may follow runs on the same timeout, as a whole.
-            sock.settimeout(min(_limits.connect_timeout, _seconds_left()))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.settimeout(limits.seconds_to_connect())
             sock.connect(address)
-        except OSError:
+        except BaseException:
             sock.close()
             raise
         return sock
@@ -245,29 +267,44 @@ def _first(addresses: Sequence[Any], connect: Callable[[Any], socket.socket]) ->
     raise OSError(message)
 
 
-def _tunnel(sock: socket.socket, found: Any) -> socket.socket:  # noqa: ANN401 - as getaddrinfo answers
+def _tunnel(sock: socket.socket, found: Any, limits: Limits) -> socket.socket:  # noqa: ANN401 - as getaddrinfo answers
     """Return the connection to the proxy, made one to the judged address: by number, so that it asks no resolver."""
     address, port = found[4][:2]
     target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     try:
-        sock.settimeout(min(_limits.connect_timeout, _seconds_left()))
-        sock.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
-        answer = b""
-        # Byte by byte: what comes after the head is the receiver's.
-        while not answer.endswith(b"\r\n\r\n"):
-            sock.settimeout(min(_limits.connect_timeout, _seconds_left()))
-            more = sock.recv(1)
-            if not more or len(answer) > _PROXY_HEAD_LIMIT:
-                raise ProxyRefused("it did not answer in HTTP")
-            answer += more
-        status = answer.split(b"\r\n", 1)[0].decode("latin-1")
-        if not re.match(r"HTTP/1\.[01] 2[0-9][0-9]\b", status):
-            raise ProxyRefused(status[:80])
-    except OSError:
+        _send(sock, f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode(), limits)
+        status = _proxy_status(sock, limits)
+    except BaseException:
         sock.close()
         raise
+    if not re.match(r"HTTP/1\.[01] 2[0-9][0-9]\b", status):
+        sock.close()
+        raise ProxyRefused(status[:80])
     return sock
 
 
-#: Bytes of a proxy's answer to CONNECT.
-_PROXY_HEAD_LIMIT = 8192
+def _proxy_status(sock: socket.socket, limits: Limits) -> str:
+    """Return the first line of the proxy's answer, the rest of its head read, too."""
+    answer = b""
+    # Byte by byte: what comes after the head is the receiver's.
+    while not answer.endswith(b"\r\n\r\n"):
+        sock.settimeout(limits.seconds_to_connect())
+        more = sock.recv(1)
+        if not more or len(answer) > _PROXY_HEAD_LIMIT:
+            raise ProxyRefused("it did not answer in HTTP")
+        answer += more
+    return answer.split(b"\r\n", 1)[0].decode("latin-1")
+
+
+def _authorities(reach: Reach) -> str:
+    if reach.ca_file is not None:
+        return reach.ca_file
+    import certifi  # noqa: PLC0415 - with the first post over TLS
+
+    return certifi.where()
+
+
+@functools.cache
+def _context(authorities: str) -> ssl.SSLContext:
+    """Return what checks certificates: loading the authorities takes longer than a post."""
+    return ssl.create_default_context(cafile=authorities)

@@ -91,6 +91,8 @@ class Webhooks:
     private_networks: tuple[str, ...] = _setting(("127.0.0.0/8", "::1/128"), checks.networks)
     #: Every post goes through this HTTP proxy; None: straight to the receiver. The environment's proxies are ignored.
     egress_proxy: str | None = _setting(None, checks.proxy)
+    #: File of certificate authorities for the endpoints below; None: the public ones.
+    ca_file: str | None = _setting(None, checks.text)
     #: Gets a mail when an endpoint keeps failing, and when it is disabled for it.
     alert_email: str | None = _setting(None, checks.text)
     #: The event types that there are, with what they tell; for people who choose patterns.

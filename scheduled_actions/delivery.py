@@ -17,14 +17,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from scheduled_actions import bounded_http
 from scheduled_actions.errors import UrlInvalid
 from scheduled_actions.reach import AddressForbidden, ProxyRefused, Reach
 from scheduled_actions.webhooks.addresses import may_reach
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from urllib3 import HTTPResponse
+    from collections.abc import Mapping
 
 #: Seconds for each address of the host, and for the TLS handshake.
 CONNECT_TIMEOUT = 5.0
@@ -70,7 +69,7 @@ def post(
     *,
     body: bytes,
     headers: Mapping[str, str],
-    reach: Reach = Reach(),
+    reach: Reach = Reach(),  # noqa: B008 - a frozen value
     connect_timeout: float = CONNECT_TIMEOUT,
     total_timeout: float = TOTAL_TIMEOUT,
 ) -> Answer:
@@ -92,28 +91,16 @@ def post(
         UrlInvalid: Nothing can be posted there.
     """
     place = check_url(url)
-    # Loaded with the first post: requests is a third of a cold start.
-    import requests  # noqa: PLC0415
-    import urllib3  # noqa: PLC0415
-
-    from scheduled_actions import bounded_http  # noqa: PLC0415
-
     started = time.monotonic()
+    limits = bounded_http.Limits(started + total_timeout, connect_timeout, reach)
     status = None
     try:
-        with (
-            bounded_http.limits(started + total_timeout, connect_timeout=connect_timeout, reach=reach),
-            bounded_http.session(started, reach).post(
-                url,
-                data=body,
-                headers={"User-Agent": user_agent(), **headers},
-                stream=True,
-                timeout=TOTAL_TIMEOUT,  # for each receive; the deadline around it is what counts
-            ) as response,
-        ):
-            status = response.status_code
-            packed = _beginning(response.raw)
-    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        with bounded_http.posted(
+            urlsplit(url), body=body, headers={"User-Agent": user_agent(), **headers}, limits=limits
+        ) as response:
+            status = response.status
+            packed = _beginning(response)
+    except (OSError, http.client.HTTPException, ValueError) as error:
         duration = time.monotonic() - started
         reason = _reason(error, duration)
         told = "" if status is None else f" (status {status} had come)"
@@ -122,8 +109,8 @@ def post(
             excerpt="",
             duration_seconds=duration,
             error=f"{place} {reason}{told}",
-            is_timeout=any(isinstance(cause, TimeoutError) for cause in _causes(error)),
-            is_forbidden=any(isinstance(cause, AddressForbidden) for cause in _causes(error)),
+            is_timeout=isinstance(error, TimeoutError),
+            is_forbidden=isinstance(error, AddressForbidden),
         )
     return Answer(
         status=status,
@@ -200,7 +187,7 @@ def user_agent() -> str:
     return f"scheduled-actions/{version}"
 
 
-def retry_after(headers: Mapping[str, str], *, now: datetime) -> timedelta | None:
+def retry_after(headers: Mapping[str, str] | http.client.HTTPMessage, *, now: datetime) -> timedelta | None:
     """Return how long `Retry-After` asks to wait, between nothing and 24 hours; None when it does not say.
 
     A date counts from the answer's own `Date`, so that neither clock has to be right.
@@ -231,11 +218,13 @@ def _http_date(value: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _beginning(source: HTTPResponse) -> bytes:
+def _beginning(response: http.client.HTTPResponse) -> bytes:
     """Return at most 64 KiB as they came; reading up to the end finds out a body shorter than announced."""
     read = b""
-    while len(read) < ANSWER_LIMIT and (more := source.read(ANSWER_LIMIT - len(read), decode_content=False)):
+    while len(read) < ANSWER_LIMIT and (more := response.read(ANSWER_LIMIT - len(read))):
         read += more
+    if len(read) < ANSWER_LIMIT and response.length:
+        raise http.client.IncompleteRead(read, response.length)
     return read
 
 
@@ -259,15 +248,13 @@ def _unpacked(packed: bytes) -> bytes:
         return b""
 
 
-def _reason(error: BaseException, duration: float) -> str:
-    """Return the fact behind an exception, in words of ours: the libraries' own name the whole URL."""
-    causes = list(_causes(error))
-    for cause in causes:
-        for kind, words in _FACTS:
-            if isinstance(cause, kind):
-                return words.format(cause=cause, duration=duration)
-    # Such as "Network is unreachable"; the exceptions of the libraries carry none.
-    told = next((cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror), None)
+def _reason(error: Exception, duration: float) -> str:
+    """Return the fact behind an exception, in words of ours: what others say may name the whole URL."""
+    for kind, words in _FACTS:
+        if isinstance(error, kind):
+            return words.format(cause=error, duration=duration)
+    # Such as "Network is unreachable".
+    told = error.strerror if isinstance(error, OSError) else None
     return f"cannot be reached: {told}" if told else f"could not be posted to: {type(error).__name__}"
 
 
@@ -285,11 +272,3 @@ _FACTS: tuple[tuple[type[BaseException], str], ...] = (
     (http.client.IncompleteRead, "broke off its answer"),
     (http.client.HTTPException, "did not answer in HTTP: {cause.__class__.__name__}"),
 )
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those behind it, the outermost first."""
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__

@@ -312,13 +312,17 @@ def of_row(row: EndpointRow) -> Endpoint:
 
 
 @functools.cache
-def _reach(networks: tuple[str, ...], proxy: str | None) -> Reach:
+def _reach(networks: tuple[str, ...], proxy: str | None, ca_file: str | None) -> Reach:
     host, _, port = (proxy or "").removeprefix("http://").rpartition(":")
     return Reach(
-        networks=networks_of(networks), proxy=None if proxy is None else (host.strip("[]"), int(port))
+        networks=networks_of(networks),
+        proxy=None if proxy is None else (host.strip("[]"), int(port)),
+        ca_file=ca_file,
     )
 
 
 def reach_of(settings: Webhooks, *, is_tenants: bool) -> Reach:
-    """Return how far posts may go: those of tenants to the public internet alone."""
-    return _reach(() if is_tenants else settings.private_networks, settings.egress_proxy)
+    """Return how far posts may go: those of tenants to the public internet alone, as public authorities vouch for."""
+    if is_tenants:
+        return _reach((), settings.egress_proxy, None)
+    return _reach(settings.private_networks, settings.egress_proxy, settings.ca_file)

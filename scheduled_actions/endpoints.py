@@ -252,6 +252,23 @@ class Endpoints:
             }
             return actions.schedule(connection, new)
 
+    def reseal(self) -> int:
+        """Encrypt every secret with the first key, so that the others can go; return how many endpoints there are.
+
+        Raises:
+            SecretUnreadable: One was encrypted with a key that is not there; those before it are done.
+        """
+        count, after = 0, None
+        while True:
+            with self._database.connection() as connection:
+                rows = store.find(connection, after=after, limit=100)
+                for row in rows:
+                    store.reseal(connection, row, **self._sealed_anew(row))
+            if not rows:
+                self._book.forget()
+                return count
+            count, after = count + len(rows), rows[-1].id
+
     def events(self, *, team_id: str | None = None) -> list[EventKind]:
         """Return the event types that the settings declare, that watched tables tell, and that were seen, by name."""
         with self._database.connection() as connection:
@@ -274,6 +291,13 @@ class Endpoints:
         ]
 
     # -- helpers ---------------------------------------------------------------------------------------------------
+
+    def _sealed_anew(self, row: store.EndpointRow) -> dict[str, Any]:
+        sealed = {"secret": row.secret, "previous_secret": row.previous_secret, "headers": row.headers}
+        return {
+            name: None if one is None else self._box.seal(self._box.open(one, what=f'a secret of endpoint "{row.id}"'))
+            for name, one in sealed.items()
+        }
 
     def _id(self, endpoint: str) -> UUID:
         if endpoint in self._config.settings.webhooks.endpoints:

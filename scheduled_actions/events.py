@@ -211,7 +211,8 @@ def _deliver(event: WebhookEvent, name: str, context: Context, book: EndpointBoo
     may_go, wait = book.take_place(endpoint, patience=RATE_PATIENCE_SECONDS)
     if not may_go:
         return Snooze(wait)
-    time.sleep(wait)
+    if wait > 0:
+        time.sleep(wait)
     target = book.target(endpoint)
     answer = _post(target, _request(event, context, target, sent_at=int(time.time())), context)
     context.log.info(

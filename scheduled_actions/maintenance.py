@@ -11,13 +11,13 @@ from uuid import UUID
 
 from scheduled_actions import retry, settlement
 from scheduled_actions.action import Status
-from scheduled_actions.store import claims, endpoints
+from scheduled_actions.store import claims, endpoints, upkeep
 
 if TYPE_CHECKING:
     from scheduled_actions.config import Settings
     from scheduled_actions.occurrences import Occurrences
-    from scheduled_actions.schedules import Schedules
     from scheduled_actions.registry import Registry
+    from scheduled_actions.schedules import Schedules
     from scheduled_actions.store.connection import Connection, Database
 
 log = logging.getLogger("scheduled_actions")
@@ -59,7 +59,7 @@ class Maintenance:
         recurring: dict[UUID, UUID] = {}
         statuses: dict[UUID, Status] = {}
         with connection.transaction():
-            expired = claims.expired(connection, limit=BITE)
+            expired = upkeep.expired(connection, limit=BITE)
             if expired:
                 outcomes = [self._outcome(one) for one in expired]
                 # No tick is passed on: nothing is announced, and no lease is left to linger under.
@@ -80,10 +80,10 @@ class Maintenance:
         if recurring:
             # In a transaction of its own: schedules are locked before actions. The sweep mends what a crash leaves here.
             self._occurrences.conclude(connection, recurring, statuses)
-        claims.close_lost_ticks(connection)
+        upkeep.close_lost_ticks(connection)
         return rescued
 
-    def _outcome(self, expired: claims.Expired) -> claims.Outcome:
+    def _outcome(self, expired: upkeep.Expired) -> claims.Outcome:
         action = expired.action
         options = self._registry.options(action.action_type)
         outcome = settlement.Crashed(expired.neighbours) if expired.was_started else settlement.Unstarted()
@@ -114,7 +114,7 @@ class Maintenance:
         pruned = 0
         while pruned < limit:
             bite = min(BITE, limit - pruned)
-            gone = claims.prune_actions(
+            gone = upkeep.prune_actions(
                 connection,
                 retention_days=self._settings.retention_days,
                 retention_failed_days=self._settings.retention_failed_days,
@@ -123,7 +123,7 @@ class Maintenance:
             pruned += gone
             if gone < bite:
                 break
-        claims.prune_ticks(connection, retention_days=self._settings.retention_days, limit=BITE)
+        upkeep.prune_ticks(connection, retention_days=self._settings.retention_days, limit=BITE)
         return pruned
 
     def first_tick(self, connection: Connection) -> None:

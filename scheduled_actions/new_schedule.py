@@ -16,7 +16,6 @@ from scheduled_actions.schedule import Misfire, Overlap, RecurrenceType
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from scheduled_actions.schedule import Schedule
 
 _Check: TypeAlias = "Callable[[str, Any, Mapping[str, Any]], Any]"
 
@@ -29,20 +28,25 @@ _SHAPING = ("recurrence", "timezone", "scheduled_at", "skip", "until", "recurren
 _ANCHORING = ("recurrence", "timezone", "scheduled_at")
 
 
-def definition_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def definition_of(given: Mapping[str, Any], *, timezone: str = "UTC") -> dict[str, Any]:
     """Return what was asked for as a JSON object: every argument checked, those left out or None left out.
+
+    Args:
+        given: The arguments.
+        timezone: Of naive datetimes, where the arguments name no zone.
 
     Raises:
         InvalidArgument: An argument is unknown, or cannot be what it is.
     """
     definition: dict[str, Any] = {}
+    in_zone = {**given, "timezone": given.get("timezone") or timezone}
     for name, value in given.items():
         if name not in _CHECKS:
             near = difflib.get_close_matches(name, _CHECKS, n=1)
             raise InvalidArgument(
                 name, value, f"an argument of a schedule; {f'did you mean {near[0]}?' if near else 'leave it out'}"
             )
-        checked = None if value is None else _CHECKS[name](name, value, given)
+        checked = None if value is None else _CHECKS[name](name, value, in_zone)
         if checked is not None:
             definition[name] = checked
     return definition
@@ -87,7 +91,7 @@ def _name(_: str, value: Any, __: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a
 
 
 def _when(_: str, value: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
-    at, delay = arguments.check_when(value, given.get("timezone") or "UTC")
+    at, delay = arguments.check_when(value, given["timezone"])
     if delay is not None:
         return delay.total_seconds()
     return None if at is None else at.isoformat()
@@ -95,7 +99,7 @@ def _when(_: str, value: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 
 
 def _until(name: str, value: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
     try:
-        at, delay = arguments.check_when(value, given.get("timezone") or "UTC")
+        at, delay = arguments.check_when(value, given["timezone"])
     except InvalidArgument as error:
         raise InvalidArgument(name, value, error.expected) from None
     if at is None or delay is not None:
@@ -214,11 +218,3 @@ _DEFAULTS: dict[str, Any] = {
     "user_id": None,
     "metadata": None,
 }
-
-
-def definition_in_force(schedule: Schedule) -> dict[str, Any]:
-    """Return what was asked for of a schedule, with the executions that are left in place of those it began with."""
-    definition = dict(schedule.definition)
-    if schedule.remaining is not None:
-        definition["remaining"] = schedule.remaining
-    return definition

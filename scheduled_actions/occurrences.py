@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -15,7 +16,6 @@ from scheduled_actions.store import schedules as store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import datetime
     from uuid import UUID
 
     from scheduled_actions.action import Claimed
@@ -32,6 +32,9 @@ SWEEP_SECONDS = 300.0
 _BITE = 500
 #: How often a wanted occurrence may turn out to have been created before, until the sweep is left to find another.
 _COLLISIONS_MOST = 100
+#: Where the rules begin whose instants do not depend on it.
+_ANY_ANCHOR = datetime(2000, 1, 1, tzinfo=UTC)
+_RAN = frozenset({Status.COMPLETED, Status.FAILED})
 _CONCLUDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED})
 
 
@@ -67,10 +70,13 @@ class Occurrences:
         Raises:
             RecurrenceInvalid: It cannot be followed any more: a function is gone, say.
         """
+        if anchor is None:
+            # A cron expression knows no start: all schedules that share one share what was made of it.
+            anchor = _ANY_ANCHOR if schedule.kind == "cron" else schedule.anchor_at
         return self.rule(
             schedule.recurrence,
             timezone=schedule.timezone,
-            anchor=schedule.anchor_at if anchor is None else anchor,
+            anchor=anchor,
             skip=schedule.skip,
             until=schedule.until,
         )
@@ -235,7 +241,9 @@ class Occurrences:
             failures = failures + 1 if status is Status.FAILED else 0 if status is Status.COMPLETED else failures
         step = store.Step(schedule_id=schedule.id, failures=failures, keeps_pointer=True)
         if schedule.status != "active":
-            return [step]
+            # Of a rolling one that was paused while it ran, the run still counts.
+            ran = sum(status in _RAN for status in ended.values()) if schedule.recurrence_type == "rolling" else 0
+            return [replace(step, executed=ran)]
         pointed = ended.get(schedule.next_action_id) if schedule.next_action_id else None
         if pointed is not None:
             step = replace(step, keeps_pointer=False, **self._counted(schedule, pointed))
@@ -253,7 +261,7 @@ class Occurrences:
     @staticmethod
     def _counted(schedule: Schedule, status: Status) -> dict[str, Any]:
         """Return what the end of the planned occurrence itself counts: of a fixed schedule nobody had started it."""
-        has_run = schedule.recurrence_type == "rolling" and status in {Status.COMPLETED, Status.FAILED}
+        has_run = schedule.recurrence_type == "rolling" and status in _RAN
         return {
             "executed": int(has_run),
             "skipped": int(not has_run),

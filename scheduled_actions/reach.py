@@ -19,6 +19,8 @@ class Reach:
     networks: tuple[Network, ...] = LOOPBACK
     #: Host and port of the HTTP proxy that everything goes through; None: straight to the receiver.
     proxy: tuple[str, int] | None = None
+    #: File of certificate authorities; None: those that `certifi` ships.
+    ca_file: str | None = None
 
 
 class AddressForbidden(OSError):

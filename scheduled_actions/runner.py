@@ -1,8 +1,8 @@
 """Runs handlers: a fixed number of threads, each with an event loop of its own when a handler is `async`.
 
-One queue feeds all threads, so that a handler that hangs keeps its own thread and nobody else's work. A thread cannot
-be killed: a handler that outlives its time is abandoned. It is told to stop, its outcome is refused, and its thread
-counts as stuck until it returns.
+One line of jobs feeds all threads, so that a handler that hangs keeps its own thread and nobody else's work. A thread
+cannot be killed: a handler that outlives its time is abandoned. It is told to stop, its outcome is refused, and its
+thread counts as stuck until it returns.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextvars
 import queue
 import threading
 import time
+from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +121,10 @@ class Runner:
         self.concurrency = concurrency
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._jobs: queue.SimpleQueue[tuple[Job, queue.SimpleQueue[tuple[Job | None, Any]]]] = queue.SimpleQueue()
+        #: Whoever is free takes the next: work waits behind a handler that hangs only where all of them do.
+        self._jobs: deque[tuple[Job, queue.SimpleQueue[tuple[Job | None, Any]]]] = deque()
+        #: A call for each thread that is wanted; between two jobs of a wave nobody waits to be called.
+        self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._threads = 0
         self._stuck = 0
 
@@ -136,8 +140,9 @@ class Runner:
 
     def submit(self, jobs: list[Job], results: queue.SimpleQueue[tuple[Job | None, Any]]) -> None:
         """Start jobs as threads come free; each outcome is put into `results`."""
-        for job in jobs:
-            self._jobs.put((job, results))
+        self._jobs.extend([(job, results) for job in jobs])
+        for _ in range(min(len(jobs), self.concurrency)):
+            self._calls.put(None)
         wanted = min(self.concurrency, self._threads + len(jobs))
         while self._threads < wanted:
             with self._lock:
@@ -159,23 +164,31 @@ class Runner:
     def _serve(self) -> None:
         loops = _Loop()
         while True:
-            job, results = self._jobs.get()
-            now = self._monotonic()
-            if now >= job.start_until or job.is_stopped:
-                if job.end():
-                    results.put((job, UNSTARTED))
-                continue
-            if not job.begin(now):
-                continue
-            # A context of its own: what one handler sets, the next one does not find.
-            outcome = contextvars.Context().run(_call, job, loops)
-            job.ended = self._monotonic()
+            self._calls.get()
+            while self._jobs:
+                try:
+                    job, results = self._jobs.popleft()
+                except IndexError:  # Another thread was quicker.
+                    break
+                self._do(job, results, loops)
+
+    def _do(self, job: Job, results: queue.SimpleQueue[tuple[Job | None, Any]], loops: _Loop) -> None:
+        now = self._monotonic()
+        if now >= job.start_until or job.is_stopped:
             if job.end():
-                results.put((job, outcome))
-            else:
-                with self._lock:
-                    self._stuck -= 1
-                job.on_late(outcome)
+                results.put((job, UNSTARTED))
+            return
+        if not job.begin(now):
+            return
+        # A context of its own: what one handler sets, the next one does not find.
+        outcome = contextvars.Context().run(_call, job, loops)
+        job.ended = self._monotonic()
+        if job.end():
+            results.put((job, outcome))
+        else:
+            with self._lock:
+                self._stuck -= 1
+            job.on_late(outcome)
 
 
 def _call(job: Job, loops: _Loop) -> Any:  # noqa: ANN401 - outcomes are the processor's

@@ -91,8 +91,13 @@ class ScheduleOperations:
             by = arguments.check_text("by", by)
             step = store.Step(schedule_id=schedule.id, status="active", status_by=by, failures=0)
             store.advance(borrowed, [step])
-            self._occurrences.plan(borrowed, schedule, now)
-            return self._read(borrowed, schedule.id).schedule
+            # A rolling one whose run outlasted the pause goes on from the end of that run.
+            if schedule.recurrence_type == "fixed" or not store.point_at_work(borrowed, schedule.id):
+                self._occurrences.plan(borrowed, schedule, now)
+            resumed = self._read(borrowed, schedule.id).schedule
+            if resumed.status == "ended":
+                raise ScheduleEnded(reference, resumed.status_note)
+            return resumed
 
     def run_now(
         self,

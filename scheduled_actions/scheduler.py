@@ -152,8 +152,7 @@ class Scheduler:
         Raises:
             InvalidArgument: A filter cannot be.
         """
-        if not 1 <= limit <= 100:  # noqa: PLR2004 - said in the message
-            raise InvalidArgument("limit", limit, "between 1 and 100")
+        arguments.check_integer("limit", limit, least=1, most=100)
         with self._borrowed(None) as borrowed:
             return store.find(
                 borrowed,
@@ -164,7 +163,7 @@ class Scheduler:
                 scheduled_from=arguments.check_aware("scheduled_from", scheduled_from),
                 scheduled_to=arguments.check_aware("scheduled_to", scheduled_to),
                 q=arguments.check_text("q", q),
-                before=None if cursor is None else arguments.check_id(cursor),
+                before=None if cursor is None else arguments.check_cursor(cursor),
                 limit=limit,
             )
 

@@ -6,7 +6,9 @@ import hashlib
 import json
 import logging
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import psycopg
 
 from scheduled_actions import arguments, new_schedule
 from scheduled_actions.errors import (
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    import psycopg
-
     from scheduled_actions.recurrence import Recurrence
     from scheduled_actions.schedule import Schedule
     from scheduled_actions.store.connection import Connection
@@ -34,6 +34,9 @@ log = logging.getLogger("scheduled_actions")
 #: Who pauses what the code has dropped, and resumes it when it is there again.
 SYNC = "scheduled-actions schedules sync"
 _SYNCED = "declared_schedules"
+
+#: What asking for a schedule did to it.
+Change: TypeAlias = Literal["created", "changed", "unchanged"]
 
 
 class Schedules(ScheduleOperations):
@@ -80,7 +83,10 @@ class Schedules(ScheduleOperations):
         text = self._registry.resolve(action_type).payload.prepare(payload)
         created_by = arguments.check_text("created_by", created_by)
         with self._borrowed(connection) as borrowed, whole(borrowed):
-            return self._upsert(borrowed, action_type, text, definition, created_by=created_by, is_declared=False)
+            made, change = self._upsert(
+                borrowed, action_type, text, definition, created_by=created_by, is_declared=False
+            )
+        return made, change == "created"
 
     def rule_of(self, schedule: Schedule) -> Recurrence:
         """Return the rule of a schedule: its words, and its instants.
@@ -99,7 +105,7 @@ class Schedules(ScheduleOperations):
         *,
         created_by: str | None,
         is_declared: bool,
-    ) -> tuple[Schedule, bool]:
+    ) -> tuple[Schedule, Change]:
         name, team_id = definition.get("name"), definition.get("team_id")
         named = {**definition, "action_type": action_type, "payload": _fingerprint(payload)}
         found = None if name is None else store.get(connection, name=name, name_team_id=team_id, locked=True)
@@ -109,13 +115,13 @@ class Schedules(ScheduleOperations):
             values = self._values(named, payload, anchor, is_declared=is_declared)
             schedule_id = store.create(connection, {**values, "action_type": action_type, "created_by": created_by})
             if schedule_id is not None:
-                return self._planned(connection, schedule_id, named, is_new_start=True), True
+                return self._planned(connection, schedule_id, named, is_new_start=True), "created"
             found = store.get(connection, name=name, name_team_id=team_id, locked=True)
         if found is None:
             raise UnknownSchedule(name)
         if found.schedule.definition == named and found.schedule.is_declared == is_declared:
-            return found.schedule, False
-        return self._changed(connection, found, named, payload, is_declared=is_declared), False
+            return found.schedule, "unchanged"
+        return self._changed(connection, found, named, payload, is_declared=is_declared), "changed"
 
     def update(
         self,
@@ -142,14 +148,12 @@ class Schedules(ScheduleOperations):
             UnknownSchedule: There is none of that id or name (in that team).
             RequestError: A new value cannot be; nothing was changed.
         """
-        checked = new_schedule.definition_of(changes)
         with self._borrowed(connection) as borrowed, whole(borrowed):
             found = self._locked(borrowed, reference, team_id)
-            definition = {
-                name: value
-                for name, value in new_schedule.definition_in_force(found.schedule).items()
-                if name not in changes
-            } | checked
+            before = found.schedule.definition
+            zone = changes.get("timezone") or before.get("timezone") or "UTC"
+            checked = new_schedule.definition_of(changes, timezone=zone)
+            definition = {name: value for name, value in before.items() if name not in changes} | checked
             if "recurrence" not in definition:
                 raise InvalidArgument("recurrence", None, 'a rule: "daily", "0 9 * * 1", an RRULE')
             text = None
@@ -175,15 +179,27 @@ class Schedules(ScheduleOperations):
                 definition["action_type"],
                 f'the type of schedule "{schedule.name}": {schedule.action_type}',
             )
-        before = new_schedule.definition_in_force(schedule)
+        before = schedule.definition
         is_new_start = new_schedule.is_started_anew(before, definition)
-        anchor = _anchor(definition.get("scheduled_at"), now) if is_new_start else schedule.anchor_at
-        store.write(connection, schedule.id, self._values(definition, payload, anchor, is_declared=is_declared))
-        if schedule.status == "paused" or (
-            schedule.status == "active" and not new_schedule.is_reshaped(before, definition)
-        ):
+        is_overdue = schedule.next_occurrence_at is not None and schedule.next_occurrence_at <= now
+        anchor = schedule.anchor_at
+        if is_new_start:
+            # What is overdue is where a rule without a start of its own goes on from.
+            since = schedule.next_occurrence_at if is_overdue and schedule.next_occurrence_at else now
+            anchor = _anchor(definition.get("scheduled_at"), since)
+        values = self._values(definition, payload, anchor, is_declared=is_declared)
+        if before.get("remaining") == definition.get("remaining"):
+            values["remaining"] = schedule.remaining
+        try:
+            store.write(connection, schedule.id, values)
+        except psycopg.errors.UniqueViolation:
+            raise InvalidArgument("name", definition.get("name"), "free: another schedule of the team has it") from None
+        has_ended = schedule.status == "ended"
+        stays = is_overdue or not new_schedule.is_reshaped(before, definition)
+        if schedule.status == "paused" or (stays and not has_ended) or (has_ended and values["remaining"] == 0):
+            # What is overdue runs as it was planned; the one after it follows the new rule.
             return self._read(connection, schedule.id).schedule
-        if schedule.status == "ended":
+        if has_ended:
             store.advance(connection, [store.Step(schedule_id=schedule.id, status="active")])
         store.drop_planned(connection, schedule.id)
         return self._planned(connection, schedule.id, definition, is_new_start=is_new_start)
@@ -254,8 +270,7 @@ class Schedules(ScheduleOperations):
         Raises:
             InvalidArgument: A filter cannot be.
         """
-        if not 1 <= limit <= 100:  # noqa: PLR2004 - said in the message
-            raise InvalidArgument("limit", limit, "between 1 and 100")
+        arguments.check_integer("limit", limit, least=1, most=100)
         if status not in {None, "active", "paused", "ended"}:
             raise InvalidArgument("status", status, "one of active, paused, ended")
         with self._borrowed(None) as borrowed:
@@ -264,7 +279,7 @@ class Schedules(ScheduleOperations):
                 status=status,
                 action_type=arguments.check_text("action_type", action_type),
                 team_id=arguments.check_text("team_id", team_id),
-                before=None if cursor is None else arguments.check_id(cursor),
+                before=None if cursor is None else arguments.check_cursor(cursor),
                 limit=limit,
             )
 
@@ -293,17 +308,21 @@ class Schedules(ScheduleOperations):
             force: Look at each also when the same declarations were brought up to date before.
 
         Returns:
-            The names under `synced`, `paused`, `resumed` and `refused` (with what is wrong).
+            The names under `created`, `changed`, `unchanged`, `paused`, `resumed` and `refused` (with what is wrong).
         """
         digest = _digest(self._registry.recurrences)
-        done: dict[str, list[str]] = {"synced": [], "paused": [], "resumed": [], "refused": []}
+        done: dict[str, list[str]] = {
+            name: [] for name in ("created", "changed", "unchanged", "paused", "resumed", "refused")
+        }
         with self._borrowed(connection) as borrowed:
             if not force and store.setting(borrowed, _SYNCED) == digest:
                 return done
             with borrowed.transaction():
                 store.lock_sync(borrowed)
                 self._sync(borrowed, done)
-                store.write_setting(borrowed, _SYNCED, digest)
+                # One that was refused may be taken another time: its module may only have failed to load.
+                if not done["refused"]:
+                    store.write_setting(borrowed, _SYNCED, digest)
         return done
 
     def _sync(self, connection: Connection, done: dict[str, list[str]]) -> None:
@@ -315,7 +334,7 @@ class Schedules(ScheduleOperations):
             wanted.add(key)
             try:
                 with connection.transaction():
-                    self._sync_one(connection, action_type, {**declaration, "name": name})
+                    change = self._sync_one(connection, action_type, {**declaration, "name": name})
                     if key in known and known[key].status == "paused" and known[key].status_by == SYNC:
                         self.resume(known[key].id, by=SYNC, connection=connection)
                         done["resumed"].append(name)
@@ -323,19 +342,20 @@ class Schedules(ScheduleOperations):
                 log.warning("schedule.refused name=%s action_type=%s error=%s", name, action_type, error)
                 done["refused"].append(f"{name}: {error}")
             else:
-                done["synced"].append(name)
+                done[change].append(name)
         for key, one in known.items():
             if key not in wanted and one.status == "active":
                 self.pause(one.id, note="the code declares it no more", by=SYNC, connection=connection)
                 done["paused"].append(one.name)
 
-    def _sync_one(self, connection: Connection, action_type: str, declaration: Mapping[str, Any]) -> None:
+    def _sync_one(self, connection: Connection, action_type: str, declaration: Mapping[str, Any]) -> Change:
         given = {"recurrence": declaration["rule"], **declaration}
         payload = given.pop("payload", {})
         del given["rule"]
         definition = new_schedule.definition_of(given)
         text = self._registry.resolve(action_type).payload.prepare(payload)
-        self._upsert(connection, action_type, text, definition, created_by=SYNC, is_declared=True)
+        _, change = self._upsert(connection, action_type, text, definition, created_by=SYNC, is_declared=True)
+        return change
 
 
 def _fingerprint(payload: str) -> str:

@@ -129,8 +129,8 @@ def decide(  # noqa: C901, PLR0911 - one case an outcome, each a line or two
     late: Hold = "linger" if action.lock_group else "free"
     match outcome:
         case Completed(result):
-            is_plain = attempt == 1 and action.last_outcome is None
-            return Settlement(status=Status.COMPLETED, entry=None if is_plain else "completed", charge=1, result=result)
+            entry = None if _is_first(action) else "completed"
+            return Settlement(status=Status.COMPLETED, entry=entry, charge=1, result=result)
         case Failed(reason, is_final=False, retry_after=wait) if attempt < max_attempts:
             delay = policy.delay(attempt, draw=draw) if wait is None else wait
             return Settlement(
@@ -166,6 +166,21 @@ def decide(  # noqa: C901, PLR0911 - one case an outcome, each a line or two
         case NoHandler(reason):
             return Settlement(status=Status.NO_ACTION, entry=None, error=_clean(reason))
     assert_never(outcome)
+
+
+def leaves_only_times(action: Claimed, outcome: Outcome) -> bool:
+    """Whether all that `decide` says of the outcome is: completed, charged, with nothing to keep or to free."""
+    return (
+        type(outcome) is Completed
+        and outcome.result is None
+        and _is_first(action)
+        and action.lock_group is None
+        and action.schedule_id is None
+    )
+
+
+def _is_first(action: Claimed) -> bool:
+    return action.attempts == 0 and action.last_outcome is None
 
 
 def history_entry(

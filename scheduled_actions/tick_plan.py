@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,8 +120,7 @@ class Budget:
 _SETTLING_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """What the plan needs to know of a claimed action."""
 
     action_type: str
@@ -169,13 +168,18 @@ def next_wave(
     wave: list[int] = []
     threads_taken = 0
     most = max(free, FAST_WAVE - in_flight)
+    # Most candidates are like the one before: each sort is judged once.
+    judged: dict[Candidate, tuple[bool, bool]] = {}
     for position, one in enumerate(candidates):
         if threads_taken == free or len(wave) == most:
             break
-        if one.runs_alone or not budget.fits(expected_seconds(one, pace), now):
+        if one not in judged:
+            may_start = not one.runs_alone and budget.fits(expected_seconds(one, pace), now)
+            # A fast one needs no thread of its own, but a charged attempt that never started must not be the last one.
+            judged[one] = (may_start, pace.is_fast(one.action_type) and not one.is_last_attempt)
+        may_start, may_queue = judged[one]
+        if not may_start:
             continue
-        # A fast one needs no thread of its own, but a charged attempt that never started must not be the last one.
-        may_queue = pace.is_fast(one.action_type) and not one.is_last_attempt
         if not may_queue:
             threads_taken += 1
         wave.append(position)

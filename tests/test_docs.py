@@ -68,7 +68,7 @@ def test_every_route_is_documented():
 
     rules = {rule.rule for rule in app.url_map.iter_rules() if rule.endpoint != "static"}
     # These two are answered by the routing table of the management API.
-    for rule in rules - {"/api/v1", "/api/v1/<path:path>"}:
+    for rule in sorted(rules - {rule for rule in rules if rule.startswith("/api/v1") and "cron" not in rule}):
         assert f"{rule}`" in page, f"docs/reference/http.md says nothing of {rule}"
     for route in ROUTES:
         assert f"`{route.method} /api/v1{route.path}`" in page, f"docs/reference/http.md says nothing of {route.path}"

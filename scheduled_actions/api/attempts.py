@@ -37,6 +37,10 @@ class FailedAttempts:
         self._accounts: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
+    def __len__(self) -> int:
+        """Return of how many addresses and tokens something is kept."""
+        return len(self._accounts) + len(self._known)
+
     def wait(self, address: str, digest: bytes) -> int:
         """Return for how many seconds the address is not listened to; 0 for one that is."""
         with self._lock:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from flask import Blueprint
+from werkzeug.routing import PathConverter
 
 from scheduled_actions.api import cron
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 #: Every method is routed, so that none is answered by the framework's own page.
 _METHODS = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "QUERY"]
+
+
+class _Anything(PathConverter):
+    """Any rest of a path, line breaks and slashes at its beginning included: what is no route is told so by the API."""
+
+    part_isolating = False
+    regex = r"[\s\S]*?"
 
 
 def blueprint(runtime: Runtime) -> Blueprint:
@@ -55,7 +63,8 @@ def blueprint(runtime: Runtime) -> Blueprint:
     def manage(path: str = "") -> Response:
         return management().answer(path)
 
-    for rule in ("/api/v1", "/api/v1/<path:path>"):
+    routes.record_once(lambda state: state.app.url_map.converters.update(scheduled_actions_any=_Anything))
+    for rule in ("/api/v1", "/api/v1/<scheduled_actions_any:path>"):
         routes.add_url_rule(
             rule,
             endpoint=f"manage{len(rule)}",

@@ -18,7 +18,7 @@ _JSON = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]+\+)?json", re.IGNORECASE)
 
 
 def read_json(request: Request, *, limit: int, is_optional: bool) -> Any:  # noqa: ANN401 - any JSON
-    """Return the JSON of a request's body; None for an empty one that may be.
+    """Return the JSON of a request's body; an object without fields for an empty one that may be.
 
     Raises:
         TooLarge: It is over the limit; no more than that is read.
@@ -28,7 +28,7 @@ def read_json(request: Request, *, limit: int, is_optional: bool) -> Any:  # noq
     """
     body = _read(request, limit)
     if not body and is_optional:
-        return None
+        return {}
     _check_type(request.headers.get("Content-Type", ""))
     if not body:
         raise BodyUnreadable("it is empty; send a JSON object")
@@ -40,8 +40,6 @@ def read_json(request: Request, *, limit: int, is_optional: bool) -> Any:  # noq
         raise BodyUnreadable(_said(error)) from None
     except RequestError as error:
         raise BodyUnreadable(str(error)) from None
-    if value is None:
-        raise BodyUnreadable("it is null; send a JSON object")
     return value
 
 

@@ -98,7 +98,7 @@ class Api:
 
     def _carried_out(self, route: Route, caller: Caller, named: Mapping[str, str]) -> Response:
         query = checked_query(route.query, request.args)
-        given = None
+        given = {}
         if route.body is not None:
             given = read_json(request, limit=route.body_limit, is_optional=route.is_body_optional)
         call = Call(
@@ -108,7 +108,7 @@ class Api:
             base=f"{request.script_root}{_mounted(request.url_rule)}",
             path=named,
             query=query,
-            body=checked(route.body or Nothing, {} if given is None else given, whole="body"),
+            body=checked(route.body or Nothing, given, whole="body"),
             if_match=request.headers.get("If-Match"),
         )
         if not route.creates:

@@ -1,4 +1,4 @@
-"""`preview`: the next occurrences of a rule, before anything relies on it; needs no project and no database."""
+"""`preview`: the next occurrences of a rule, before anything relies on it; needs a project for its functions alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from scheduled_actions.cli.output import one_line, print_json
 from scheduled_actions.cli.parameters import as_json_option, instant, last_instant, skip_options
+from scheduled_actions.cli.project import Project, pass_project
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +33,9 @@ _COUNT_MOST = 1000
 @click.option("--until", type=last_instant, metavar="ISO", help="The last instant that may be one; a day counts whole.")
 @skip_options
 @as_json_option
+@pass_project
 def preview(
+    project: Project,
     rule: str,
     *,
     timezone: str,
@@ -48,8 +51,10 @@ def preview(
     ("FREQ=MONTHLY;BYMONTHDAY=-1"), or a business day ("last business day of the quarter at 09:00").
     """
     from scheduled_actions.recurrence import Skips  # noqa: PLC0415 - help needs no rules
+    from scheduled_actions.recurrence.custom import NO_FUNCTIONS  # noqa: PLC0415
     from scheduled_actions.recurrence.preview import preview as previewed  # noqa: PLC0415
 
+    names_a_function = rule.strip().startswith("custom:") or "function" in (skip or {})
     found = previewed(
         rule,
         timezone=timezone,
@@ -57,6 +62,7 @@ def preview(
         count=count,
         skips=Skips.parse(skip or {}),
         until=until,
+        functions=project.registry.functions if names_a_function else NO_FUNCTIONS,
     )
     if as_json:
         print_json(found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from scheduled_actions.cli.output import local, one_line, pretty_json, print_fields, print_json, print_table
+from scheduled_actions.cli.output import counted, local, one_line, pretty_json, print_fields, print_json, print_table
 from scheduled_actions.cli.parameters import as_json_option, duration, json_document
 from scheduled_actions.cli.project import Project, caller, pass_project
 
@@ -195,6 +195,18 @@ def rotate(
         endpoint, team_id=team_id, secret=secret, beside=beside
     )
     _tell(shown, as_json=as_json, secret=new)
+
+
+@endpoints.command(short_help="Encrypt every secret with the first key.")
+@as_json_option
+@pass_project
+def reseal(project: Project, *, as_json: bool) -> None:
+    """Encrypt every stored secret with the first key of SCHEDULED_ACTIONS_ENCRYPTION_KEY; then the others can go."""
+    count = project.open_without_handlers().endpoints.reseal()
+    if as_json:
+        print_json({"resealed": count})
+    else:
+        click.echo(f"{counted(count, 'endpoint')} encrypted with the first key")
 
 
 @endpoints.command(short_help="Deliver a test event to an endpoint.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from decimal import Decimal  # noqa: TC003 - whoever asks for the type hints of Order finds it
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 

@@ -9,6 +9,7 @@ import threading
 import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -27,9 +28,10 @@ from scheduled_actions.handler import Cancel, Context, Fail, HandlerOptions, Ret
 from scheduled_actions.runner import Job, run_coroutine
 from scheduled_actions.scheduler import joined_connection
 from scheduled_actions.store import claims
+from scheduled_actions.tick_plan import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from scheduled_actions.action import Claimed
@@ -60,19 +62,11 @@ class Attempt:
     options: HandlerOptions = field(init=False)
     timeout_seconds: float = field(init=False)
     max_attempts: int = field(init=False)
+    #: What the plan needs to know of it, as far as that was known when it was claimed.
+    candidate: Candidate = field(init=False)
     job: Job = field(init=False)
     #: Of a transactional handler, while it runs.
     connection: Connection | None = None
-
-    @property
-    def is_last(self) -> bool:
-        """Whether no attempt is left after this one."""
-        return self.claimed.attempts + 1 >= self.max_attempts
-
-    @property
-    def runs_alone(self) -> bool:
-        """Whether its last attempt ended with its process."""
-        return self.claimed.last_outcome == "crashed"
 
 
 class Attempts:
@@ -81,7 +75,7 @@ class Attempts:
     Args:
         process: Its registry, settings, database and clock.
         tick: The row of the tick.
-        at: The database's time for an instant of the monotonic clock.
+        begun: When the database began it, on the monotonic clock.
         answer_by: When the tick must have answered, on the monotonic clock.
     """
 
@@ -90,7 +84,7 @@ class Attempts:
         process: Process,
         *,
         tick: claims.TickRow,
-        at: Callable[[float], datetime],
+        begun: float,
         answer_by: float,
     ) -> None:
         self._database = process.database
@@ -100,7 +94,7 @@ class Attempts:
         self._occurrences = process.occurrences
         self._monotonic = process.monotonic
         self._tick = tick
-        self._at = at
+        self._begun = begun
         self._answer_by = answer_by
         self._usual_policy = retry.Exponential(self._settings.retry.base_seconds, self._settings.retry.cap_seconds)
         # At most half of the threads hold a connection for their handler.
@@ -110,6 +104,12 @@ class Attempts:
         """Return an attempt of a claimed action, its job ready to be submitted."""
         attempt = Attempt(claimed)
         self._learn(attempt, self._registry.options(claimed.action_type))
+        attempt.candidate = Candidate(
+            claimed.action_type,
+            attempt.timeout_seconds,
+            is_last_attempt=claimed.attempts + 1 >= attempt.max_attempts,
+            runs_alone=claimed.last_outcome == "crashed",
+        )
         attempt.job = Job(
             lambda job: self._run(attempt, job),
             start_until=start_until,
@@ -144,6 +144,23 @@ class Attempts:
             follow_ups=ended.follow_ups,
         )
 
+    def _at(self, instant: float) -> datetime:
+        """Return the database's time for an instant of the monotonic clock."""
+        return self._tick.started_at + timedelta(seconds=instant - self._begun)
+
+    def completions(self, ended: Iterable[tuple[Attempt, Ended]]) -> list[claims.Completion] | None:
+        """Return the outcomes as the completions that they are; None unless each is one that leaves only its times."""
+        begun = self._begun
+        completions = []
+        for attempt, one in ended:
+            claimed, job = attempt.claimed, attempt.job
+            if one.follow_ups or one.is_settled or not settlement.leaves_only_times(claimed, one.outcome):
+                return None
+            assert job.started is not None and job.ended is not None  # noqa: S101, PT018 - its handler has returned
+            started, until = int((job.started - begun) * 1e6), int((job.ended - begun) * 1e6)
+            completions.append(claims.Completion(claimed.id, claimed.token, started, until, attempt.max_attempts))
+        return completions
+
     def _decide(self, attempt: Attempt, outcome: Outcome) -> Settlement:
         return settlement.decide(
             attempt.claimed,
@@ -158,7 +175,10 @@ class Attempts:
         try:
             handler = self._registry.resolve(attempt.claimed.action_type)
             self._learn(attempt, handler.options)
-            context, payload = self._context(attempt, job, handler)
+            payload = handler.payload.validate_text(attempt.claimed.payload_text)
+            # Putting a context together takes longer than many a handler: one that asks for none goes without.
+            is_wanted = handler.takes_context or handler.options.transactional or not attempt.claimed.is_plain
+            context = self._context(attempt, job) if is_wanted else None
         except UnknownActionType as error:
             return Ended(settlement.NoHandler(str(error)))
         except HandlerBroken as error:
@@ -168,12 +188,12 @@ class Attempts:
         except (ValueError, OverflowError, RecursionError, ArithmeticError, OSError) as error:
             return Ended(settlement.Failed(f"the row cannot be read: {type(error).__name__}: {error}", is_final=True))
         if handler.options.transactional:
+            assert context is not None  # noqa: S101 - made above
             return self._run_in_transaction(attempt, handler, context, payload)
         return _call(attempt, handler, context, payload)
 
-    def _context(self, attempt: Attempt, job: Job, handler: Handler) -> tuple[Context, Any]:
+    def _context(self, attempt: Attempt, job: Job) -> Context:
         claimed = attempt.claimed
-        payload = handler.payload.validate_text(claimed.payload_text)
         state, metadata, history = (
             None if text is None else json_text.decode(text)
             for text in (claimed.state_text, claimed.metadata_text, claimed.history_text)
@@ -187,7 +207,7 @@ class Attempts:
         )
         assert job.started is not None  # noqa: S101 - the runner has begun it
         number = claimed.attempts + 1
-        context = Context(
+        return Context(
             action=action,
             attempt=number,
             state=state,
@@ -201,7 +221,6 @@ class Attempts:
             _previous_occurrence_at=claimed.previous_occurrence_at,
             _next_occurrence=self._occurrences.next_of,
         )
-        return context, payload
 
     def _run_in_transaction(self, attempt: Attempt, handler: Handler, context: Context, payload: Any) -> Ended:  # noqa: ANN401 - the handler's own type
         try:
@@ -257,7 +276,7 @@ class _RolledBack(Exception):
         self.ended = ended
 
 
-def _call(attempt: Attempt, handler: Handler, context: Context, payload: Any) -> Ended:  # noqa: ANN401 - the handler's own type
+def _call(attempt: Attempt, handler: Handler, context: Context | None, payload: Any) -> Ended:  # noqa: ANN401 - the handler's own type
     """Call the handler and make an outcome of what it returns or raises: the one place that catches everything."""
     arguments = (payload, context) if handler.takes_context else (payload,)
     try:
@@ -271,7 +290,13 @@ def _call(attempt: Attempt, handler: Handler, context: Context, payload: Any) ->
         return Ended(settlement.Failed(_text(error.reason), is_final=True))
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends the attempt, not the process
         return Ended(settlement.Failed(describe(error)))
+    if context is None:
+        return _COMPLETED if answer is None else Ended(outcome)
     return Ended(outcome, tuple(context._follow_ups))  # noqa: SLF001 - the context's other half
+
+
+#: What comes of most attempts.
+_COMPLETED = Ended(settlement.Completed())
 
 
 def _outcome(answer: object) -> Outcome:

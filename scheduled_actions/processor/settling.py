@@ -51,14 +51,14 @@ class Settling:
 
     def settle(self, ended: list[tuple[Attempt, Ended]], *, running: list[UUID]) -> Written:
         """Write what has ended and announce what is in flight from now on, in one statement where that is possible."""
-        outcomes = [self._attempts.settle_as(attempt, one) for attempt, one in ended if not one.is_settled]
+        completions = self._attempts.completions(ended)
         kept_back: list[tuple[Attempt, Ended]] = []
         try:
-            settled: claims.Settled = self._line.do(
-                lambda connection: self._occurrences.settle(connection, self._row, outcomes, running=running)
-            )
+            if completions:
+                return self._complete(ended, completions, running)
+            settled = self._settle_together(ended, running)
         except psycopg.Error as error:
-            if not outcomes:
+            if all(one.is_settled for _, one in ended):
                 raise
             settled, kept_back = self._settle_one_by_one(ended, running, error)
         written = Written(settled.announced, kept_back)
@@ -72,6 +72,28 @@ class Settling:
             may_free_another = bool(attempt.claimed.lock_group or attempt.claimed.schedule_id)
             written.may_have_freed_more |= may_free_another or bool(one.follow_ups) or is_due_again
         return written
+
+    def _complete(
+        self, ended: list[tuple[Attempt, Ended]], completions: list[claims.Completion], running: list[UUID]
+    ) -> Written:
+        """Write what is nothing but completed by the statement that can do no more, and takes less."""
+        done: claims.Completed = self._line.do(
+            lambda connection: claims.complete(connection, self._row, completions, running=running)
+        )
+        is_told = log.isEnabledFor(logging.INFO)
+        for attempt, one in ended:
+            if is_told or done.lost:
+                self._count(attempt, one, None if attempt.claimed.id in done.lost else Status.COMPLETED)
+            else:
+                self._report.succeeded += 1
+                self._record(attempt)
+        return Written(done.announced)
+
+    def _settle_together(self, ended: list[tuple[Attempt, Ended]], running: list[UUID]) -> claims.Settled:
+        outcomes = [self._attempts.settle_as(attempt, one) for attempt, one in ended if not one.is_settled]
+        return self._line.do(
+            lambda connection: self._occurrences.settle(connection, self._row, outcomes, running=running)
+        )
 
     def _settle_one_by_one(
         self, ended: list[tuple[Attempt, Ended]], running: list[UUID], error: psycopg.Error
@@ -106,8 +128,7 @@ class Settling:
     def _count(self, attempt: Attempt, ended: Ended, status: Status | None) -> None:
         """Count and log a settlement; without a status its claim had been lost, and nothing was written."""
         claimed, outcome, job = attempt.claimed, ended.outcome, attempt.job
-        if job.started is not None and job.ended is not None:
-            self._pace.record(claimed.action_type, job.ended - job.started)
+        self._record(attempt)
         name = type(outcome).__name__.lower()
         if status is None:
             # After a lost connection the first try may have written it: then nothing is stale.
@@ -124,3 +145,8 @@ class Settling:
                 level, "action.settled id=%s action_type=%s attempt=%d outcome=%s status=%s duration_ms=%.1f",
                 claimed.id, claimed.action_type, claimed.attempts + 1, name, status, took,
             )  # fmt: skip
+
+    def _record(self, attempt: Attempt) -> None:
+        job = attempt.job
+        if job.started is not None and job.ended is not None:
+            self._pace.record(attempt.claimed.action_type, job.ended - job.started)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -134,13 +133,13 @@ class Tick:
             )
         )
         # Read after the answer came, so that no instant derived from it lies before the database's own.
-        anchor = self._monotonic()
+        begun = self._monotonic()
         self._row = row
         self._report.tick_id = str(row.id)
         self._attempts = Attempts(
             self._process,
             tick=row,
-            at=lambda instant: row.started_at + timedelta(seconds=instant - anchor),
+            begun=begun,
             answer_by=self._budget.answer_by,
         )
         self._settling = Settling(self._process, self._line, row, self._attempts, self._report)
@@ -215,10 +214,10 @@ class Tick:
         if not self._ready or not self._may_start():
             return []
         return next_wave(
-            [self._candidate(attempt) for attempt in self._ready],
+            [attempt.candidate for attempt in self._ready],
             free=self._runner.capacity - sum(1 for job in self._in_flight if job.ended is None),
             in_flight=len(self._in_flight),
-            one_runs_alone=any(attempt.runs_alone for attempt in self._in_flight.values()),
+            one_runs_alone=any(attempt.candidate.runs_alone for attempt in self._in_flight.values()),
             now=self._monotonic(),
             budget=self._budget,
             pace=self._pace,
@@ -231,10 +230,6 @@ class Tick:
         wave = [attempt for position, attempt in enumerate(self._ready) if position in chosen]
         self._ready = [attempt for position, attempt in enumerate(self._ready) if position not in chosen]
         return wave
-
-    @staticmethod
-    def _candidate(attempt: Attempt) -> Candidate:
-        return Candidate(attempt.claimed.action_type, attempt.timeout_seconds, attempt.is_last, attempt.runs_alone)
 
     def _settle_and_start(self, wave: list[Attempt]) -> None:
         """Write what has ended and announce what starts, in one statement; then start it."""
@@ -283,15 +278,20 @@ class Tick:
         for skipped, reason in taking.skipped:
             self._report.skipped += 1
             log.info("action.skipped id=%s action_type=%s reason=%r", skipped.id, skipped.action_type, reason)
+        fitting: set[Candidate] = set()
         for one in taking.kept:
             attempt = self._attempts.make(one, start_until=self._budget.run_until)
             if one.action_type not in types:
                 reason = f'no handler of "{one.action_type}" is in this build'
                 self._ended.append((attempt, Ended(settlement.NoHandler(reason))))
-            elif not self._budget.could_ever_fit(expected_seconds(self._candidate(attempt), self._pace)):
-                self._set_aside(attempt)
-            else:
+            elif attempt.candidate in fitting or self._could_ever_fit(attempt.candidate):
+                fitting.add(attempt.candidate)
                 self._ready.append(attempt)
+            else:
+                self._set_aside(attempt)
+
+    def _could_ever_fit(self, candidate: Candidate) -> bool:
+        return self._budget.could_ever_fit(expected_seconds(candidate, self._pace))
 
     def _set_aside(self, attempt: Attempt) -> None:
         """Report a type that could never end within a tick; it is claimed no more by this one."""

@@ -96,7 +96,8 @@ class Recurrence:
         if not skips.is_empty:
             self._skipping = SkippingRule(rule, skips, functions, zone=zone, anchor=anchor, text=text)
         self._source = self._skipping or rule
-        self._answer = lru_cache(maxsize=_ANSWERS_KEPT)(self._first_after)
+        #: The last answers: a cache of its own would cost more than most rules are asked for.
+        self._answers: dict[datetime, Occurrence | None] = {}
 
     def __repr__(self) -> str:
         return f"<Recurrence {self.text!r} in {self.zone.key}>"
@@ -130,7 +131,15 @@ class Recurrence:
             NeverOccurs: Nothing more within thirty years.
             RecurrenceInvalid: A function of the project failed, or answered what it must not.
         """
-        return self._answer(_aware("moment", moment).astimezone(UTC))
+        moment = _aware("moment", moment).astimezone(UTC)
+        answers = self._answers
+        if moment not in answers:
+            found = self._first_after(moment)
+            if len(answers) >= _ANSWERS_KEPT:
+                # A new one, rather than an emptied one: another thread may be reading.
+                answers = self._answers = {}
+            answers[moment] = found
+        return answers[moment]
 
     def between(self, start: datetime, end: datetime, *, limit: int) -> list[Occurrence]:
         """Return the occurrences after `start` and up to `end`, the first `limit` of them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from scheduled_actions.errors import RecurrenceInvalid
@@ -73,6 +74,7 @@ class Length:
         return self.months * AVERAGE_MONTH + self.days * _DAY + self.microseconds
 
 
+@lru_cache(maxsize=256)
 def parse_length(text: str) -> Length:
     """Return the length that `text` names: a second at least.
 

@@ -1,4 +1,4 @@
-"""Where an interval would have begun earlier, with the same phase: for what is to be made up for from before its start."""
+"""Where an interval would have begun earlier, with the same phase: for occurrences from before its start."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -26,11 +26,22 @@ def resolve(wall: datetime, zone: ZoneInfo) -> Resolved:
 
     Source: RFC 5545 §3.3.5, erratum 4271.
     """
-    first = wall.replace(tzinfo=zone, fold=0)
-    at = first.astimezone(UTC)
+    before, after = _offset(wall, zone, fold=0), _offset(wall, zone, fold=1)
+    at = (wall - before).replace(tzinfo=UTC)
+    if before == after:
+        return Resolved(at, None)
+    if before > after:
+        return Resolved(at, f"{_time(wall)} comes twice on {wall:%Y-%m-%d} in {zone.key}: this is the first")
     shown = at.astimezone(zone)
-    if shown.replace(tzinfo=None) != wall:
-        return Resolved(at, f"{wall:%H:%M} does not exist on {wall:%Y-%m-%d} in {zone.key}: moved to {shown:%H:%M}")
-    if first.utcoffset() != wall.replace(tzinfo=zone, fold=1).utcoffset():
-        return Resolved(at, f"{wall:%H:%M} comes twice on {wall:%Y-%m-%d} in {zone.key}: this is the first")
-    return Resolved(at, None)
+    moved = _time(shown) if shown.date() == wall.date() else f"{shown:%Y-%m-%d} {_time(shown)}"
+    return Resolved(at, f"{_time(wall)} does not exist on {wall:%Y-%m-%d} in {zone.key}: moved to {moved}")
+
+
+def _offset(wall: datetime, zone: ZoneInfo, *, fold: int) -> timedelta:
+    offset = zone.utcoffset(wall.replace(fold=fold))
+    assert offset is not None  # noqa: S101 - every zone of the database knows its offset at every wall time
+    return offset
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%H:%M:%S}" if moment.second else f"{moment:%H:%M}"

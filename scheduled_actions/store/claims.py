@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -13,7 +13,8 @@ from scheduled_actions.store.actions import elements_text
 from scheduled_actions.store.statements import run
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from scheduled_actions.settlement import Settlement
     from scheduled_actions.store.connection import Connection
@@ -92,6 +93,20 @@ class Outcome:
         return text + "}"
 
 
+class Completion(NamedTuple):
+    """The outcome of most actions: a first attempt that completed and leaves nothing behind but its times.
+
+    It has no result, no follow-up, no entry in the history, and neither a lock group nor a series.
+    """
+
+    action_id: UUID
+    token: UUID
+    #: Microseconds after the tick's own start.
+    started: int
+    ended: int
+    max_attempts: int
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What a settling statement did."""
@@ -103,16 +118,13 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
-    """An action whose lease has ended."""
+class Completed:
+    """What a completing statement did."""
 
-    action: Claimed
-    #: Whether its handler had been announced as started.
-    was_started: bool
-    #: How many others had been announced beside it.
-    neighbours: int
-    tick_started_at: datetime | None
-    tick_id: UUID | None
+    #: The actions that had lost their claim: nothing was written of them.
+    lost: frozenset[UUID]
+    #: Whether what was announced may start.
+    announced: bool
 
 
 def begin_tick(
@@ -129,9 +141,23 @@ def begin_tick(
 
 
 def claim_free(
-    connection: Connection, tick: TickRow, *, wanted: int, after: Position, excluded: Collection[str]
+    connection: Connection,
+    tick: TickRow,
+    *,
+    wanted: int,
+    after: Position,
+    excluded: Collection[str],
+    with_series: bool = True,
 ) -> tuple[list[Claimed], Position]:
     """Claim due actions without a lock group: the most urgent first, at most `wanted`.
+
+    Args:
+        connection: In a transaction wherever a claimed occurrence has to be judged before anybody sees it claimed.
+        tick: Whose they are.
+        wanted: How many.
+        after: Where the scan goes on.
+        excluded: Action types left where they are.
+        with_series: False claims nothing when an occurrence of a series is among what would be claimed.
 
     Returns:
         Those claimed, in order, and where the next scan goes on; `START` when this one met nothing.
@@ -148,6 +174,7 @@ def claim_free(
             "excluded": list(excluded),
             "token": token,
             "lease_expires_at": tick.lease_expires_at,
+            "with_series": with_series,
         },
     ).fetchall()
     claimed = _claimed(rows, token)
@@ -202,7 +229,11 @@ def claim_grouped(
 
 def _claimed(rows: Sequence[Sequence[Any]], token: UUID) -> list[Claimed]:
     # `returning` has no order of its own.
-    return sorted((Claimed._make((*row, token)) for row in rows), key=lambda claimed: claimed.order)
+    return [Claimed._make((*row, token)) for row in sorted(rows, key=_ORDER)]
+
+
+#: Where an action stands among those claimed: priority, then time, then age.
+_ORDER = itemgetter(*(Claimed._fields.index(name) for name in ("priority", "scheduled_epoch", "id")))
 
 
 def settle(
@@ -236,65 +267,43 @@ def settle(
     return Settled(dict(zip(ids, map(Status, statuses), strict=True)), announced)
 
 
-def _uuids(ids: Collection[UUID]) -> str:
+def complete(
+    connection: Connection, tick: TickRow, completions: Sequence[Completion], *, running: Collection[UUID]
+) -> Completed:
+    """Write completions as `settle` would, in a part of its time, and announce what is in flight from now on.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
+    """
+    ids, tokens, started, ended, max_attempts = zip(*completions, strict=True)
+    row = run(
+        connection,
+        "complete_actions",
+        {
+            "ids": _uuids(ids),
+            "tokens": _uuids(tokens),
+            "started": _numbers(started),
+            "ended": _numbers(ended),
+            "max_attempts": _numbers(max_attempts),
+            "begun_at": tick.started_at,
+            "running": _uuids(running),
+            "tick_id": tick.id,
+            "patience_ms": PATIENCE_MS,
+        },
+    ).fetchone()
+    assert row is not None  # noqa: S101 - a select of one row
+    written, announced = row
+    return Completed(frozenset() if written is None else frozenset(ids) - frozenset(written), announced)
+
+
+def _uuids(ids: Iterable[UUID]) -> str:
     """Return ids as an array literal: a tenth of the time that a list takes as a parameter."""
-    return f"{{{','.join(map(str, ids))}}}"
+    # Postgres needs no hyphens, and Python takes four times as long to put them in.
+    return f"{{{','.join([one.hex for one in ids])}}}"
 
 
-def expired(connection: Connection, *, limit: int) -> list[Expired]:
-    """Return actions whose lease has ended, locked until the transaction ends, at most `limit`."""
-    rows = run(connection, "expired", {"limit": limit}).fetchall()
-    return [_expired(row) for row in rows]
-
-
-def _expired(row: Sequence[Any]) -> Expired:
-    (
-        action_id, action_type, attempts, max_attempts, token, retry_text, lock_group, lock_group_blocks, last_outcome,
-        scheduled_epoch, announced, tick_epoch, tick_id, schedule_id,
-    ) = row  # fmt: skip
-    action = Claimed(
-        id=action_id,
-        action_type=action_type,
-        priority=0,
-        scheduled_epoch=scheduled_epoch,
-        scheduled_text="",
-        attempts=attempts,
-        max_attempts=max_attempts,
-        lock_group=lock_group,
-        lock_group_blocks=lock_group_blocks,
-        last_outcome=last_outcome,
-        payload_text="{}",
-        state_text=None,
-        retry_text=retry_text,
-        metadata_text=None,
-        history_text=None,
-        team_id=None,
-        error_message=None,
-        target_type=None,
-        target_id=None,
-        user_id=None,
-        created_by=None,
-        schedule_id=schedule_id,
-        deadline_id=None,
-        dedup_key=None,
-        occurrence_epoch=None,
-        previous_epoch=None,
-        started_epoch=None,
-        created_epoch=scheduled_epoch,
-        token=token,
-    )
-    return Expired(
-        action,
-        was_started=announced > 0,
-        neighbours=max(0, announced - 1),
-        tick_started_at=None if tick_epoch is None else datetime.fromtimestamp(tick_epoch, UTC),
-        tick_id=tick_id,
-    )
-
-
-def close_lost_ticks(connection: Connection) -> int:
-    """Close the ticks that ended without a word, once nothing of theirs is leased; return how many."""
-    return run(connection, "close_lost_ticks").rowcount
+def _numbers(numbers: Iterable[int]) -> str:
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def free_stale_holds(connection: Connection) -> int:
@@ -337,20 +346,6 @@ def look_ahead(connection: Connection, holder: str, *, window_seconds: float) ->
 def finish_tick(connection: Connection, tick: TickRow, *, outcome: str, counts: Mapping[str, Any]) -> None:
     """Write how the tick ended."""
     run(connection, "finish_tick", {"tick_id": tick.id, "outcome": outcome, "counts": json.dumps(counts)})
-
-
-def prune_actions(connection: Connection, *, retention_days: int, retention_failed_days: int, limit: int) -> int:
-    """Remove finished actions past their retention, at most `limit`; return how many."""
-    return run(
-        connection,
-        "prune_actions",
-        {"retention_days": retention_days, "retention_failed_days": retention_failed_days, "limit": limit},
-    ).rowcount
-
-
-def prune_ticks(connection: Connection, *, retention_days: int, limit: int) -> int:
-    """Remove ticks past their retention, at most `limit`; return how many."""
-    return run(connection, "prune_ticks", {"retention_days": retention_days, "limit": limit}).rowcount
 
 
 def copy_settings(connection: Connection, *, dedup_window: Mapping[str, Any]) -> None:

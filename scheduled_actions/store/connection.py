@@ -208,6 +208,9 @@ _REASONS = {
 }
 
 
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+
+
 def _is_alive(connection: Connection, *, idle_seconds: float) -> bool:
     if connection.closed:
         return False
@@ -224,7 +227,7 @@ def _is_alive(connection: Connection, *, idle_seconds: float) -> bool:
 
 
 def _has_something_to_read(connection: Connection) -> bool:
-    # Not select(): it takes no file numbers above 1023.
-    with selectors.DefaultSelector() as selector:
+    # Not select(): it takes no file numbers above 1023. Not epoll: making one takes longer than some statements.
+    with _Selector() as selector:
         selector.register(connection.fileno(), selectors.EVENT_READ)
         return bool(selector.select(timeout=0))

@@ -109,6 +109,21 @@ def rotate(
     return run(connection, "rotate_endpoint", parameters).fetchone() is not None
 
 
+def reseal(
+    connection: Connection, row: EndpointRow, *, secret: str, previous_secret: str | None, headers: str | None
+) -> bool:
+    """Write an endpoint's secrets, encrypted anew; tell whether it still had those of `row`."""
+    parameters = {
+        "id": row.id,
+        "old_secret": row.secret,
+        "old_headers": row.headers,
+        "secret": secret,
+        "previous_secret": previous_secret,
+        "headers": headers,
+    }
+    return run(connection, "reseal_endpoint", parameters).fetchone() is not None
+
+
 def delete(connection: Connection, endpoint_id: UUID, *, team_id: str | None) -> bool:
     """Remove an endpoint and what is known of it; tell whether there was one (in that team)."""
     return run(connection, "delete_endpoint", {"id": endpoint_id, "team_id": team_id}).fetchone() is not None

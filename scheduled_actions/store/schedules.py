@@ -190,6 +190,11 @@ def unclaim(connection: Connection, action_ids: Collection[UUID]) -> None:
     run(connection, "free_holds_of", {"ids": list(action_ids)})
 
 
+def point_at_work(connection: Connection, schedule_id: UUID) -> bool:
+    """Point a rolling schedule to its occurrence that is at work; return whether there is one."""
+    return run(connection, "point_at_work", {"schedule_id": schedule_id}).fetchone() is not None
+
+
 def drop_planned(connection: Connection, schedule_id: UUID) -> bool:
     """Remove the planned occurrence, unless it is at work; return whether one was removed."""
     row = run(connection, "drop_planned", {"schedule_id": schedule_id}).fetchone()

@@ -28,7 +28,23 @@ def errors(response):
 # -- paths and methods -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["", "/", "/nope", "/nope/", "/actions/x/y/z", "/actions//retry", "/tokens/1/2"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/",
+        "/nope",
+        "/nope/",
+        "/actions/x/y/z",
+        "/actions//retry",
+        "/tokens/1/2",
+        "//",
+        "//x",
+        "/%0A",
+        "/x%0Ay",
+        "/%2F",
+    ],
+)
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_where_nothing_answers_a_problem_document_says_so(api, path, method):
     response = api(method, path)
@@ -159,7 +175,7 @@ def test_a_body_that_is_no_object_is_refused(client, body):
     response = post(client, body)
 
     assert (response.status_code, response.json["code"]) == (400, "fields_invalid")
-    assert list(errors(response)) == ["body"] or body == b"null"
+    assert errors(response) == {"body": "should be a JSON object"}
 
 
 @pytest.mark.parametrize("chunked", [True, False])
@@ -346,7 +362,7 @@ def test_what_the_database_refuses_tells_no_statement(api, connection):
     assert "insert" not in response.text
 
 
-def test_without_a_registry_one_can_still_look(a_runtime, tmp_path, connection, database_url):
+def test_without_a_registry_one_can_still_look(tmp_path, connection, database_url):
     from scheduled_actions import config
     from scheduled_actions.runtime import Runtime
 
@@ -354,10 +370,11 @@ def test_without_a_registry_one_can_still_look(a_runtime, tmp_path, connection, 
     api = Api(application(runtime).test_client(), ADMIN_TOKEN)
     action_id = insert(connection)
 
-    looked, changed = api("GET", f"/actions/{action_id}"), api("DELETE", f"/actions/{action_id}?force=true")
+    listed, looked = api("GET", "/actions"), api("GET", f"/actions/{action_id}")
+    changed = api("DELETE", f"/actions/{action_id}?force=true")
 
     runtime.close()
-    assert looked.status_code == api("GET", "/actions").status_code == 200
+    assert listed.status_code == looked.status_code == 200
     assert (changed.status_code, changed.json["code"]) == (503, "registry_invalid")
 
 
@@ -372,7 +389,7 @@ def test_without_a_registry_one_can_still_look(a_runtime, tmp_path, connection, 
         {"history": [1, "x"]},
         {"metadata": []},
     ],
-    ids=str,
+    ids=lambda columns: str(columns)[:40],
 )
 def test_a_row_that_other_hands_wrote_hides_no_other(api, connection, columns):
     odd, plain = insert(connection, **columns), insert(connection)

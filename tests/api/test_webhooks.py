@@ -56,7 +56,8 @@ def test_an_endpoint_is_made_shown_changed_rotated_and_deleted(api):
         "POST", "/webhooks/endpoints",
         {
             "url": URL, "team_id": "blue", "patterns": ["task:*"], "filter": {"data.n": {"$gt": 1}},
-            "headers": {"X-Tenant": "blue"}, "rate_limit": 5, "ordering": "fifo", "retry": [5, 60], "description": "CRM",
+            "headers": {"X-Tenant": "blue"}, "rate_limit": 5, "ordering": "fifo", "retry": [5, 60],
+            "description": "CRM",
         },
     )  # fmt: skip
 

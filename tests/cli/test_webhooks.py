@@ -329,3 +329,11 @@ def test_a_port_that_is_taken_and_an_endpoint_that_is_none_are_said(run, listeni
 
     assert f"port {port} cannot be listened at" in run("listen", "--port", port).stderr
     assert "declares no endpoint 'nothing'" in run("listen", "--endpoint", "nothing").stderr
+
+
+def test_secrets_are_encrypted_anew(run, endpoint):
+    new = Fernet.generate_key().decode()
+
+    assert run("endpoints", "reseal", "--json", SCHEDULED_ACTIONS_ENCRYPTION_KEY=f"{new},{KEY}").json == {"resealed": 1}
+    assert "was encrypted with another key" in run("endpoints", "reseal").stderr
+    assert run("endpoints", "show", endpoint).exit_code == 0

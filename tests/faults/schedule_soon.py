@@ -1,6 +1,6 @@
-"""Schedules from many threads what is due now or soon; run as a program, it ends with the number of actions.
+"""Schedules from many threads what is due now or soon, until its standard input ends; then it tells how many.
 
-python schedule_soon.py THREADS SECONDS SEED
+python schedule_soon.py THREADS SEED
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import os
 import random
 import sys
 import threading
-import time
 from contextlib import nullcontext
 from datetime import timedelta
 
@@ -26,21 +25,22 @@ GROUPS = 5
 
 
 def main() -> None:
-    """Let all threads schedule until the time is up."""
-    threads, seconds, seed = map(int, sys.argv[1:])
-    until = time.monotonic() + seconds
+    """Let all threads schedule until the end is told."""
+    threads, seed = map(int, sys.argv[1:])
     counts = [0] * threads
+    is_over = threading.Event()
 
     def go(number: int) -> None:
         draw = random.Random(f"{seed} {number}")
-        while time.monotonic() < until:
+        while not is_over.wait(draw.uniform(*PAUSES_SECONDS)):
             call(draw)
             counts[number] += 1
-            time.sleep(draw.uniform(*PAUSES_SECONDS))
 
     running = [threading.Thread(target=go, args=[number]) for number in range(threads)]
     for thread in running:
         thread.start()
+    sys.stdin.read()
+    is_over.set()
     for thread in running:
         thread.join()
     sys.stdout.write(f"{sum(counts)}\n")

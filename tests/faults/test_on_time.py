@@ -1,4 +1,4 @@
-"""Actions run at their instant, by ticks that linger, pings that wake and a process that listens; and each runs once."""
+"""Actions run at their instant, by ticks that linger, pings that wake and a process that listens; each runs once."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ pytestmark = pytest.mark.slow
 
 SCHEDULERS = 2
 THREADS = 8
-SCHEDULING_SECONDS = 6
+#: What is run before something else is started or stopped.
+ENOUGH = 60
 #: A minute, shortened, and how much longer a tick lingers.
-MINUTE = 6.0
-OVERLAP = 2.0
-MINUTES = 4
+MINUTE = 4.0
+OVERLAP = 3.0
+MINUTES = 3
 #: Handlers of these proofs take no time; what starts so late was watched by nobody.
 LATEST = 2.0
 
@@ -41,11 +42,13 @@ def test_linger_wake_and_listen_together_run_every_action_once(  # noqa: PLR0917
 
     with Cron(service, every=1.0) as cron, ExitStack() as stack:
         schedulers = [stack.enter_context(_scheduler(environ | url, seed)) for seed in range(SCHEDULERS)]
-        time.sleep(SCHEDULING_SECONDS / 3)
+        _wait_for(lambda: ledger.ended().total(), "actions run without a listener")
         with listener(environ, tmp_path / "listen.log") as listening:
-            wait_until(lambda: ledger.ended()[listening.pid], within=20, what="the listener runs actions")
-            time.sleep(SCHEDULING_SECONDS / 3)
+            _wait_for(lambda: ledger.ended()[listening.pid], "the listener runs actions")
             stopped(listening)
+        by_listener = ledger.ended()[listening.pid]
+        before = ledger.ended().total()
+        _wait_for(lambda: ledger.ended().total() - before, "actions run after the listener has gone")
         count = sum(int(scheduler.communicate(timeout=60)[0]) for scheduler in schedulers)
         wait_until(actions.are_settled, within=20, what="all is settled")
 
@@ -54,23 +57,21 @@ def test_linger_wake_and_listen_together_run_every_action_once(  # noqa: PLR0917
     assert actions.statuses() == {"completed": count}
     assert {row["attempts"] for row in actions.all()} == {1}
     assert overlaps(runs) == []
-    assert actions.holds() == 0
-    assert actions.open_ticks() == 0
+    assert (actions.holds(), actions.open_ticks()) == (0, 0)
     assert set(cron.statuses) == {200}
-    by_way = {way: _processed_by(actions, way) for way in ("listen", "scheduled-actions-wake", "")}
-    assert all(by_way.values()), "each of the three found work"
-    late = lateness(actions, runs)
-    assert max(late) < LATEST
+    woken, lingering = _processed_by(actions, "scheduled-actions-wake"), _processed_by(actions, "")
+    assert min(woken, lingering) > 0, "each of the three found work"
     record_property(
         "measured",
-        f"{count} actions: {by_way['']} by lingering, {by_way['scheduled-actions-wake']} woken, {by_way['listen']} by "
-        f"listen; {told(late)}",
+        f"{count} actions: {lingering} by lingering, {woken} woken, {by_listener} by listen; "
+        f"{told(lateness(actions, runs))}",
     )
 
 
-def test_a_minute_cron_and_lingering_leave_no_second_unwatched(serve, actions, ledger, record_property):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_minute_cron_and_lingering_leave_no_second_unwatched(workers, serve, actions, ledger, record_property):
     count, draw = 40 * MINUTES, random.Random(1)
-    service = serve(workers=2, linger_seconds=MINUTE + OVERLAP, max_run_seconds=1, max_duration_seconds=40)
+    service = serve(workers=workers, linger_seconds=MINUTE + OVERLAP, max_run_seconds=1, max_duration_seconds=40)
 
     with Cron(service, every=MINUTE) as cron:
         wait_until(lambda: actions.open_ticks() == 1, within=10, what="the first tick lingers")
@@ -89,7 +90,7 @@ def test_a_minute_cron_and_lingering_leave_no_second_unwatched(serve, actions, l
     assert [answer.report["busy"] for answer in cron.answers] == [False] * len(cron.answers)
     assert len(cron.answers) > MINUTES
     handed_over = [answer.seconds for answer in cron.answers[: MINUTES - 1]]
-    assert max(handed_over) < MINUTE + OVERLAP / 2, "a newer ping sends the older home"
+    assert max(handed_over) < MINUTE + OVERLAP - 1, "a newer ping sends the older home"
     record_property("measured", told(late))
 
 
@@ -166,9 +167,12 @@ def stopped(process):
 
 
 def _scheduler(environ, seed):
-    program = Path(__file__).with_name("schedule_soon.py")
-    arguments = [str(number) for number in (THREADS, SCHEDULING_SECONDS, seed)]
-    return subprocess.Popen([sys.executable, program, *arguments], env=environ, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, Path(__file__).with_name("schedule_soon.py"), str(THREADS), str(seed)]
+    return subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _wait_for(count, what):
+    wait_until(lambda: count() >= ENOUGH, within=30, what=what)
 
 
 def _processed_by(actions, caller):

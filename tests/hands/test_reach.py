@@ -181,6 +181,22 @@ def test_what_the_operator_allows_is_reached_and_a_tenant_cannot_ride_on_it(list
     assert len(listener.heads) == 1
 
 
+def test_a_redirect_to_where_a_post_must_not_go_is_an_answer(resolver):
+    listener = Listener(
+        b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://169.254.169.254/latest/meta-data/\r\n"
+        b"Content-Length: 0\r\n\r\n"
+    )
+    try:
+        answer = send(f"http://127.0.0.1:{listener.port}/", Reach())
+        bounded_http.close()
+    finally:
+        listener.close()
+        listener.thread.join(10)
+
+    assert answer.status == 307
+    assert resolver["asked"] == ["127.0.0.1"]
+
+
 def test_the_proxies_of_the_environment_are_ignored(listener, resolver, dialled, monkeypatch):
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "HTTP_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{listener.port}")

@@ -48,6 +48,7 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
             "default_endpoint": None,
             "private_networks": ("127.0.0.0/8", "::1/128"),
             "egress_proxy": None,
+            "ca_file": None,
             "alert_email": None,
             "events": {},
             "endpoints": {},

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-import responses
 from cryptography.fernet import Fernet
 from standardwebhooks.webhooks import Webhook
 
@@ -21,7 +20,8 @@ from scheduled_actions.errors import (
 )
 from scheduled_actions.store import endpoints as store
 from tests.factories import move_clock, statuses
-from tests.services.webhook_project import URL, bodies, webhook_project
+from tests.services.webhook_project import ENCRYPTION_KEY, URL, bodies, webhook_project
+from tests.services.wire import a_wire
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -39,8 +39,8 @@ def endpoints(project):
 
 
 @pytest.fixture
-def wire():
-    with responses.RequestsMock(assert_all_requests_are_fired=False) as wire:
+def wire(monkeypatch, tmp_path):
+    with a_wire(monkeypatch, tmp_path) as wire:
         wire.post(URL, body="thanks")
         yield wire
 
@@ -206,14 +206,14 @@ def emit(project, event="task:created", *, team_id=None, data=None, entity_id="1
 
 
 def test_an_event_is_delivered_signed_with_the_headers_of_its_owner(project, endpoints, wire):
-    made, secret = endpoints.create(url=URL, headers={"authorization": "Bearer t0ken"})
+    _, secret = endpoints.create(url=URL, headers={"authorization": "Bearer t0ken"})
 
     emit(project, data={"n": 1})
     project.processor.tick()
 
     (call,) = wire.calls
-    Webhook(secret).verify(call.request.body, {name.lower(): value for name, value in call.request.headers.items()})
-    assert call.request.headers["authorization"] == "Bearer t0ken"
+    Webhook(secret).verify(call.body, call.headers)
+    assert call.headers["authorization"] == "Bearer t0ken"
     (body,) = bodies(wire)
     assert (body["event"], body["data"]) == ("task:created", {"n": 1})
 
@@ -289,7 +289,7 @@ def test_the_files_routing_is_of_the_file_alone(tmp_path, database_url, wire):
 
 
 def headers_of_last(wire):
-    return {name.lower(): value for name, value in wire.calls[-1].request.headers.items()}
+    return wire.calls[-1].headers
 
 
 def test_for_a_day_after_a_rotation_both_secrets_sign(project, endpoints, wire, connection):
@@ -302,14 +302,14 @@ def test_for_a_day_after_a_rotation_both_secrets_sign(project, endpoints, wire, 
     assert old == SECRET
     assert shown.previous_secret_until is not None
     for secret in (old, new):
-        Webhook(secret).verify(wire.calls[-1].request.body, headers_of_last(wire))
+        Webhook(secret).verify(wire.calls[-1].body, headers_of_last(wire))
     assert len(headers_of_last(wire)["webhook-signature"].split()) == 2
     move_clock(connection, timedelta(days=1, minutes=1))
     project.endpoint_book.forget()
     emit(project)
     project.processor.tick()
     assert len(headers_of_last(wire)["webhook-signature"].split()) == 1
-    Webhook(new).verify(wire.calls[-1].request.body, headers_of_last(wire))
+    Webhook(new).verify(wire.calls[-1].body, headers_of_last(wire))
     assert endpoints.get(made.id).previous_secret_until is None
 
 
@@ -415,3 +415,20 @@ def test_no_error_of_these_shows_a_secret(endpoints):
 
     assert secret not in str(caught.value)
     assert made.id
+
+
+def test_after_a_change_of_keys_everything_can_be_encrypted_anew(tmp_path, database_url, endpoints, wire):
+    made, secret = endpoints.create(url=URL, headers={"x-a": "1"})
+    endpoints.rotate(made.id)
+    bare, _ = endpoints.create(url="https://other.example/")
+    new = Fernet.generate_key().decode()
+
+    with webhook_project(tmp_path, database_url, SCHEDULED_ACTIONS_ENCRYPTION_KEY=f"{new},{ENCRYPTION_KEY}") as project:
+        assert project.endpoints.reseal() == 2
+    with webhook_project(tmp_path, database_url, SCHEDULED_ACTIONS_ENCRYPTION_KEY=new) as project:
+        emit(project, endpoint=made.id)
+        project.processor.tick()
+
+    Webhook(secret).verify(wire.calls[-1].body, headers_of_last(wire))
+    assert wire.calls[-1].headers["x-a"] == "1"
+    assert bare.id

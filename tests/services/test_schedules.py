@@ -22,6 +22,8 @@ from scheduled_actions.errors import (
 from scheduled_actions.registry import Registry
 from tests.factories import NOW, projects, row, set_clock, statuses, together
 
+#: Without a zone, on purpose.
+NAIVE = datetime(2026, 3, 5, 9, 0)  # noqa: DTZ001
 MINUTE, HOUR, DAY = (timedelta(seconds=seconds) for seconds in (60, 3600, 86400))
 
 
@@ -76,9 +78,7 @@ def test_the_first_occurrence_is_the_start_where_one_is_named(schedules, start, 
 
 
 def test_a_naive_start_is_in_the_zone_of_the_schedule(schedules):
-    made = schedules.schedule_recurring(
-        "test:run", {}, "daily", scheduled_at=datetime(2026, 3, 5, 9, 0), timezone="America/New_York"
-    )
+    made = schedules.schedule_recurring("test:run", {}, "daily", scheduled_at=NAIVE, timezone="America/New_York")
 
     assert made.next_occurrence_at == datetime(2026, 3, 5, 14, 0, tzinfo=UTC)
 
@@ -178,13 +178,12 @@ def test_a_name_belongs_to_its_team(schedules):
     assert schedules.get("report", team_id="a").team_id == "a"
 
 
-def test_a_name_does_not_change_its_type(schedules):
+def test_a_name_does_not_change_its_type(schedules, a_project):
     schedules.schedule_recurring("test:run", {}, "daily", name="report")
-    other = action("test:other")(lambda payload: None)
-    schedules._registry = Registry.of(run, other)
+    other = a_project(run, action("test:other")(lambda payload: None)).schedules
 
     with pytest.raises(InvalidArgument, match="test:run"):
-        schedules.schedule_recurring("test:other", {}, "daily", name="report")
+        other.schedule_recurring("test:other", {}, "daily", name="report")
 
 
 def test_many_that_ask_at_once_make_one(schedules, connection, database_url):
@@ -380,7 +379,7 @@ def test_backfilled_occurrences_run_one_after_the_other(schedules, a_project, co
         (NOW, NOW - DAY, "end"),
         (NOW, NOW + DAY, "past"),
         (NOW - 1000 * DAY, NOW, "1000"),
-        (datetime(2026, 3, 1), NOW, "aware"),
+        (NAIVE, NOW, "aware"),
         (None, NOW, "aware"),
     ],
 )
@@ -449,7 +448,7 @@ def test_one_declaration_that_cannot_be_harms_no_other(a_project):
 
     done = project.schedules.sync()
 
-    assert done["synced"] == ["test:good"]
+    assert done["created"] == ["test:good"]
     assert "nobody" in done["refused"][0]
     assert [one.name for one in project.schedules.find()] == ["test:good"]
 
@@ -470,3 +469,59 @@ def test_the_next_instants_begin_with_the_planned_one(schedules):
     made = schedules.schedule_recurring("test:run", {}, "daily", remaining=2)
 
     assert schedules.upcoming(made, count=5) == [NOW + DAY, NOW + 2 * DAY]
+
+
+# -- what edits must not lose ------------------------------------------------------------------------------------------
+
+
+def test_a_name_that_another_one_has_is_refused(schedules):
+    schedules.schedule_recurring("test:run", {}, "daily", name="taken")
+    made = schedules.schedule_recurring("test:run", {}, "daily")
+
+    with pytest.raises(InvalidArgument, match="taken"):
+        schedules.update(made.id, name="taken")
+
+
+def test_a_naive_end_is_in_the_zone_of_the_schedule_also_when_it_is_edited(schedules):
+    made = schedules.schedule_recurring("test:run", {}, "daily", timezone="America/New_York")
+
+    edited = schedules.update(made.id, until=datetime(2026, 3, 9, 0, 0))  # noqa: DTZ001 - naive on purpose
+
+    assert edited.until == datetime(2026, 3, 9, 4, 0, tzinfo=UTC)
+
+
+def test_an_edit_of_something_else_leaves_an_ended_schedule_ended(schedules, a_project, connection):
+    made = schedules.schedule_recurring("test:run", {}, "daily", remaining=1)
+    set_clock(connection, NOW + DAY)
+    a_project(run).processor.tick()
+
+    edited = schedules.update(made.id, priority=3, recurrence="hourly")
+
+    assert (edited.status, edited.remaining, edited.next_action_id) == ("ended", 0, None)
+
+
+def test_asking_again_for_something_else_does_not_count_the_executions_anew(schedules, a_project, connection):
+    schedules.schedule_recurring("test:run", {}, "daily", name="report", remaining=3)
+    set_clock(connection, NOW + DAY)
+    a_project(run).processor.tick()
+
+    again = schedules.schedule_recurring("test:run", {}, "daily", name="report", remaining=3, priority=3)
+
+    assert again.remaining == 2
+
+
+def test_an_overdue_occurrence_survives_an_edit_and_the_new_rule_follows_it(schedules, a_project, connection):
+    made = schedules.schedule_recurring("test:run", {}, "daily")
+    set_clock(connection, NOW + DAY + HOUR)
+
+    schedules.update(made.id, until=NOW + 5 * DAY, recurrence="every 2 hours")
+    report = a_project(run).processor.tick()
+
+    assert report.succeeded == 1
+    assert schedules.get(made.id).next_occurrence_at == NOW + DAY + 2 * HOUR
+
+
+@pytest.mark.parametrize("arguments", [{"limit": "5"}, {"limit": 0}, {"limit": 101}, {"cursor": "x"}])
+def test_a_page_that_cannot_be_is_refused(schedules, arguments):
+    with pytest.raises(InvalidArgument, match=next(iter(arguments))):
+        schedules.find(**arguments)

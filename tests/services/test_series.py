@@ -284,6 +284,26 @@ def test_a_cancelled_rolling_occurrence_does_not_end_its_series(a_project, conne
     assert planned(connection, schedule) == [15 * MINUTE]
 
 
+def test_a_rolling_one_that_was_paused_and_resumed_while_it_ran_goes_on_from_the_end_of_that_run(a_project, connection):
+    gate = Gate()
+    project = a_project(gate.handler)
+    schedule = project.schedules.schedule_recurring("test:run", {}, "PT10M", recurrence_type="rolling", remaining=9)
+    set_clock(connection, NOW + 10 * MINUTE)
+    tick = threading.Thread(target=project.processor.tick)
+    tick.start()
+    assert gate.entered.acquire(timeout=PATIENCE)
+
+    project.schedules.pause(schedule.id)
+    project.schedules.resume(schedule.id)
+    assert outcomes(connection, schedule) == ["processing"]
+    gate.leave.set()
+    tick.join(PATIENCE)
+
+    found = project.schedules.get(schedule.id)
+    assert planned(connection, schedule) == [20 * MINUTE]
+    assert (found.executions, found.remaining) == (1, 8)
+
+
 # -- ends --------------------------------------------------------------------------------------------------------------
 
 

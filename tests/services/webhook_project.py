@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import responses
-
     from scheduled_actions.runtime import Runtime
+    from tests.services.wire import Wire
 
 #: Of every project of these tests.
 ENCRYPTION_KEY = Fernet.generate_key().decode()
@@ -42,6 +41,6 @@ def webhook_project(
         made.close()
 
 
-def bodies(wire: responses.RequestsMock, url: str = URL) -> list[dict[str, Any]]:
+def bodies(wire: Wire, url: str = URL) -> list[dict[str, Any]]:
     """Return what was posted to an address, in order."""
-    return [json.loads(call.request.body or b"") for call in wire.calls if call.request.url == url]
+    return [json.loads(call.body) for call in wire.calls if call.url == url]

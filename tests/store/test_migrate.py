@@ -76,7 +76,8 @@ def test_what_is_up_to_date_is_left_alone(connection):
 def test_two_that_migrate_at_once_do_it_once(empty_url, empty):
     done = together(empty_url, 4, lambda own, _: migrate.migrate(own))
 
-    assert sorted(map(len, done)) == [0, 0, 0, migrate.latest()]
+    # Whoever comes first to a migration applies it; the others find it applied.
+    assert sum(map(len, done)) == len({name for one in done for name in one}) == migrate.latest()
     assert migrate.applied(empty) == migrate.latest()
 
 

@@ -1,5 +1,6 @@
 -- At most `wanted` due actions without a lock group are this tick's: the most urgent priority first, then the oldest.
--- The scan starts after the last action that this tick saw, and skips what somebody else is claiming.
+-- The scan starts after the last action that this tick saw, and skips what somebody else is claiming. Not `with_series`, it
+-- claims nothing at all where an occurrence of a series is among them: that takes a transaction.
 with recursive priorities (priority) as (
   select coalesce(%(after_priority)s::smallint, (
     select a.priority
@@ -20,10 +21,10 @@ with recursive priorities (priority) as (
   where p.priority is not null
 ),
 due as materialized (
-  select c.id
+  select c.id, c.schedule_id
   from priorities p
   cross join lateral (
-    select a.id
+    select a.id, a.schedule_id
     from scheduled_actions a
     where a.status = 'pending'
       and a.lock_group is null
@@ -49,6 +50,7 @@ set
   dedup_open = false,
   updated_at = scheduled_actions_now()
 where a.id = any (array(select d.id from due d))
+  and (%(with_series)s or not exists (select from due d where d.schedule_id is not null))
 returning
   a.id, a.action_type, a.priority, extract(epoch from a.scheduled_at)::float8, a.scheduled_at::text, a.attempts,
   a.max_attempts, a.lock_group, a.lock_group_blocks, a.history -> -1 ->> 'outcome', a.payload::text, a.state::text,

@@ -1,6 +1,7 @@
 -- The schedules whose planned occurrence is among these claimed actions, locked for the rest of the transaction; one that
 -- somebody is changing at this moment has no id here, only its planned action. Beside each: since when another
--- occurrence of it is at work, and whether one waits for a handler.
+-- occurrence of it is at work, and whether one waits for a handler. Payload and definition stay where they are: planning
+-- needs neither.
 with pointed as materialized (
   select p.next_action_id as action_id
   from scheduled_action_schedules p
@@ -14,12 +15,12 @@ taken as materialized (
   for update skip locked
 )
 select
-  s.id, s.name, s.action_type, s.payload, s.team_id, s.recurrence, s.kind, s.timezone, s.anchor_at, s.recurrence_type,
+  s.id, s.name, s.action_type, null::jsonb, s.team_id, s.recurrence, s.kind, s.timezone, s.anchor_at, s.recurrence_type,
   s.misfire, s.misfire_grace_seconds, s.catch_up_limit, s.catch_up_seconds, s.overlap, s.skip, s.jitter_seconds, s.until,
   s.remaining, s.pause_after_failures, s.consecutive_failures, s.priority, s.max_attempts, s.retry, s.lock_group,
   s.lock_group_blocks, s.target_type, s.target_id, s.user_id, s.metadata, s.status, s.status_note, s.status_by,
   s.status_at, s.next_action_id, s.next_occurrence_at, s.last_action_id, s.last_occurrence_at, s.executions, s.skipped,
-  s.missed, s.definition, s.is_declared, s.created_by, s.created_at, s.updated_at,
+  s.missed, null::jsonb, s.is_declared, s.created_by, s.created_at, s.updated_at,
   scheduled_actions_now(),
   p.action_id,
   extract(epoch from o.running_since)::float8,

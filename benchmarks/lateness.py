@@ -1,0 +1,164 @@
+"""How late actions start that are spread over time, beside a bare loop that sleeps until as many instants."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from statistics import median, quantiles
+from typing import TYPE_CHECKING
+
+from benchmarks.comparison import Comparison, Wanted
+from benchmarks.databases import connected
+from benchmarks.harness import Bench, WrongResultError
+from benchmarks.noop import ACTION_TYPE
+from benchmarks.serving import environment, gunicorn, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from scheduled_actions.store.connection import Connection
+
+#: The first instant lies so far ahead: all actions are in the table by then.
+_LEAD_SECONDS = 1.0
+#: How much longer somebody keeps the watch, and everything may take.
+_MARGIN_SECONDS = 30.0
+#: Run before a round: handlers are imported, and known to be fast.
+_WARM_UP = 20
+_POLL_SECONDS = 0.05
+_WANTED_MS = {"p50": 15.0, "p99": 100.0, "most": None}
+
+_SCHEDULE = """
+insert into scheduled_actions (action_type, payload, scheduled_at)
+select %(action_type)s, '{}', now() + make_interval(secs => s) from unnest(%(seconds)s::float8[]) s
+returning id
+"""
+_LATENESS = """
+select extract(epoch from started_at - scheduled_at)::float8 * 1000
+from scheduled_actions
+where id = any (%(ids)s) and status = 'completed' and attempts = 1
+order by scheduled_at
+"""
+
+
+def run(bench: Bench) -> list[Comparison]:
+    """Return the lateness by lingering alone and by `listen`, each beside the bare loop of the same seconds."""
+    with bench.databases.fresh() as dsn, connected(dsn) as connection:
+        ways = {"linger": lambda: _lingering(bench, dsn, connection), "listen": lambda: _listening(bench, dsn)}
+
+        def one_round(number: int) -> dict[str, float]:
+            figures: dict[str, float] = {}
+            for way in sorted(ways, reverse=bool(number % 2)):
+                values, bare = _late(bench, dsn, connection, ways[way], seed=number)
+                bench.lateness.setdefault(way, []).extend(values)
+                bench.lateness.setdefault("bare loop", []).extend(bare)
+                figures |= {f"{way} {name}": value for name, value in _percentiles(values).items()}
+                figures |= {f"bare beside {way} {name}": value for name, value in _percentiles(bare).items()}
+            return figures
+
+        took = bench.collect(one_round, rounds=bench.scale.spread_rounds)
+    return [
+        Comparison(
+            name=f"lateness by {way}, {name}",
+            beside_name="sleep and select 1",
+            unit="ms",
+            measured=took[f"{way} {name}"],
+            beside=took[f"bare beside {way} {name}"],
+            wanted=None if bound is None else Wanted("measured", "at most", bound),
+        )
+        for way in ways
+        for name, bound in _WANTED_MS.items()
+    ]
+
+
+def _percentiles(values: Sequence[float]) -> dict[str, float]:
+    return {"p50": median(values), "p99": quantiles(values, n=100, method="inclusive")[98], "most": max(values)}
+
+
+def _late(
+    bench: Bench, dsn: str, connection: Connection, watching: Callable[[], AbstractContextManager[object]], *, seed: int
+) -> tuple[list[float], list[float]]:
+    """Return in milliseconds how late each action started, and each turn of the bare loop beside them."""
+    count, seconds = bench.scale.spread
+    draw = random.Random(seed)
+    ours, others = ([_LEAD_SECONDS + draw.uniform(0, seconds) for _ in range(count)] for _ in range(2))
+    bare: list[float] = []
+    with watching():
+        _wait_for(connection, _scheduled(connection, [0.0] * _WARM_UP))
+        loop = threading.Thread(target=_bare_loop, args=[dsn, sorted(others), bare])
+        ids = _scheduled(connection, ours)
+        loop.start()
+        loop.join()
+        _wait_for(connection, ids)
+    late = [row[0] for row in connection.execute(_LATENESS, {"ids": ids})]
+    if len(late) != count:
+        raise WrongResultError("actions completed at their first attempt", found=len(late), expected=count)
+    return late, bare
+
+
+def _scheduled(connection: Connection, seconds: list[float]) -> list[object]:
+    return [row[0] for row in connection.execute(_SCHEDULE, {"action_type": ACTION_TYPE, "seconds": seconds})]
+
+
+def _wait_for(connection: Connection, ids: list[object]) -> None:
+    until = time.monotonic() + _MARGIN_SECONDS
+    query = "select count(*) from scheduled_actions where id = any (%s) and status in ('pending', 'processing')"
+    while (row := connection.execute(query, [ids]).fetchone()) and row[0]:
+        if time.monotonic() > until:
+            raise WrongResultError("actions left undone", found=row[0], expected=0)
+        time.sleep(_POLL_SECONDS)
+
+
+def _bare_loop(dsn: str, instants: list[float], late: list[float]) -> None:
+    """Sleep until each instant, in seconds from now, and ask the database for a 1; note how late its answer was."""
+    with connected(dsn) as connection:
+        began = time.monotonic()
+        for instant in instants:
+            time.sleep(max(0.0, began + instant - time.monotonic()))
+            connection.execute("select 1").fetchone()
+            late.append((time.monotonic() - began - instant) * 1000)
+
+
+@contextmanager
+def _lingering(bench: Bench, dsn: str, connection: Connection) -> Iterator[None]:
+    """Have one ping linger at gunicorn; the end of gunicorn ends it."""
+    _, seconds = bench.scale.spread
+    linger = seconds + _MARGIN_SECONDS
+    settings = {"linger_seconds": linger, "max_duration_seconds": linger + 2 * _MARGIN_SECONDS}
+    with ExitStack() as stack:
+        ping = stack.enter_context(_joined())
+        app = stack.enter_context(gunicorn(bench.project, dsn, settings=settings))
+        ping.append(threading.Thread(target=app.ping))
+        ping[0].start()
+        while not connection.execute("select from scheduled_action_ticks where finished_at is null").fetchone():
+            time.sleep(_POLL_SECONDS)
+        yield
+
+
+@contextmanager
+def _joined() -> Iterator[list[threading.Thread]]:
+    """Wait at the end for the threads put into the list."""
+    threads: list[threading.Thread] = []
+    try:
+        yield threads
+    finally:
+        for thread in threads:
+            thread.join()
+
+
+@contextmanager
+def _listening(bench: Bench, dsn: str) -> Iterator[None]:
+    """Run `scheduled-actions listen` beside."""
+    command = [sys.executable, "-m", "scheduled_actions.cli", "listen"]
+    with (bench.project / "listen.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, cwd=bench.project, env=environment(bench.project, dsn), stdout=log, stderr=log
+        )
+    try:
+        yield
+    finally:
+        stop(process)

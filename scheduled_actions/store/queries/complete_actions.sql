@@ -1,0 +1,34 @@
+-- Every action here whose claim still stands has completed at its first attempt, outside any lock group, with nothing to keep
+-- but its times (microseconds after `begun_at`): what `settle.sql` writes of such an outcome, in less than two thirds of its
+-- time. What starts next is announced as there, and a locked row waited for no longer. `ids` is null where all were written.
+with patience as materialized (
+  select set_config('lock_timeout', %(patience_ms)s, true)
+),
+completed as (
+  update scheduled_actions a
+  set
+    status = 'completed',
+    attempts = a.attempts + 1,
+    max_attempts = coalesce(a.max_attempts, o.max_attempts),
+    started_at = %(begun_at)s + o.started * interval '1 microsecond',
+    completed_at = %(begun_at)s + o.ended * interval '1 microsecond',
+    error_message = null,
+    claim_token = null,
+    lease_expires_at = null,
+    updated_at = scheduled_actions_now()
+  from patience
+  cross join unnest(
+    %(ids)s::uuid[], %(tokens)s::uuid[], %(started)s::bigint[], %(ended)s::bigint[], %(max_attempts)s::integer[]
+  ) as o (id, token, started, ended, max_attempts)
+  where a.id = o.id and a.claim_token = o.token
+  returning a.id
+),
+announced as (
+  update scheduled_action_ticks t
+  set running = %(running)s::uuid[]
+  where t.id = %(tick_id)s and (t.lease_expires_at > scheduled_actions_now() or %(running)s::uuid[] = '{}')
+  returning true as stands
+)
+select
+  case when (select count(*) from completed) < cardinality(%(ids)s::uuid[]) then array(select c.id from completed c) end as ids,
+  coalesce((select n.stands from announced n), false) as announced
