@@ -9,7 +9,7 @@ import threading
 import time
 from contextlib import ExitStack, contextmanager
 from statistics import median, quantiles
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, LiteralString
 
 from benchmarks.comparison import Comparison, Wanted
 from benchmarks.databases import connected
@@ -105,11 +105,21 @@ def _scheduled(connection: Connection, seconds: list[float]) -> list[object]:
 
 
 def _wait_for(connection: Connection, ids: list[object]) -> None:
+    """Wait until all of them have ended."""
+    waiting = "select count(*) from scheduled_actions where id = any (%s) and status in ('pending', 'processing')"
+    _wait_until(lambda: not _number(connection, waiting, [ids]))
+
+
+def _number(connection: Connection, query: LiteralString, values: Sequence[object] = ()) -> int:
+    row = connection.execute(query, values).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _wait_until(is_so: Callable[[], object]) -> None:
     until = time.monotonic() + _MARGIN_SECONDS
-    query = "select count(*) from scheduled_actions where id = any (%s) and status in ('pending', 'processing')"
-    while (row := connection.execute(query, [ids]).fetchone()) and row[0]:
+    while not is_so():
         if time.monotonic() > until:
-            raise WrongResultError("actions left undone", found=row[0], expected=0)
+            raise WrongResultError("seconds waited for a tick", found=f"over {_MARGIN_SECONDS:g}", expected="few")
         time.sleep(_POLL_SECONDS)
 
 
@@ -134,8 +144,9 @@ def _lingering(bench: Bench, dsn: str, connection: Connection) -> Iterator[None]
         app = stack.enter_context(gunicorn(bench.project, dsn, settings=settings))
         ping.append(threading.Thread(target=app.ping))
         ping[0].start()
-        while not connection.execute("select from scheduled_action_ticks where finished_at is null").fetchone():
-            time.sleep(_POLL_SECONDS)
+        _wait_until(
+            lambda: _number(connection, "select count(*) from scheduled_action_ticks where finished_at is null")
+        )
         yield
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 IDLE_SECONDS = 30.0
 #: Connections that one thread keeps.
 KEPT_MOST = 32
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 #: What may stand in a path or a query as it is, and what is quoted already.
 _UNQUOTED = "/%:@!$&'()*+,;=~?"
 #: Bytes of a proxy's answer to CONNECT.
@@ -201,8 +202,8 @@ def _taken(way: _Way) -> socket.socket | None:
 
 
 def _can_be_read(sock: socket.socket) -> bool:
-    # Not select(): it takes no file numbers above 1023.
-    with selectors.DefaultSelector() as selector:
+    # Where there is poll(), it opens nothing of its own, and takes file numbers above 1023.
+    with _Selector() as selector:
         selector.register(sock, selectors.EVENT_READ)
         return bool(selector.select(timeout=0))
 

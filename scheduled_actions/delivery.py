@@ -58,8 +58,6 @@ class Answer:
     error: str | None = None
     #: What the receiver wants of its deliveries, in lower case; None when it does not say.
     wish: str | None = None
-    #: Whether it failed for want of an answer in time.
-    is_timeout: bool = False
     #: Whether the host is one that webhooks do not reach: then nothing was sent.
     is_forbidden: bool = False
 
@@ -109,7 +107,6 @@ def post(
             excerpt="",
             duration_seconds=duration,
             error=f"{place} {reason}{told}",
-            is_timeout=isinstance(error, TimeoutError),
             is_forbidden=isinstance(error, AddressForbidden),
         )
     return Answer(

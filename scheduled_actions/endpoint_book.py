@@ -18,6 +18,7 @@ import psycopg
 from scheduled_actions import delivery, retry
 from scheduled_actions.endpoint_health import write_failure
 from scheduled_actions.errors import NotConfigured, ScheduledActionsError, UrlInvalid
+from scheduled_actions.gate import Gate
 from scheduled_actions.json_text import decode
 from scheduled_actions.reach import Reach
 from scheduled_actions.secret_box import SecretBox
@@ -79,6 +80,8 @@ class EndpointBook:
         self._database = database
         self._monotonic = monotonic
         self._box = SecretBox(config.encryption_keys)
+        #: Keeps endpoints that hang from holding up the others.
+        self.gate = Gate(config.settings.concurrency, monotonic=monotonic)
         self._by_name: dict[str, tuple[float, _Known | None]] = {}
         self._by_team: dict[str | None, tuple[float, list[_Known]]] = {}
         self._targets: dict[tuple[UUID, datetime, bool], Target] = {}

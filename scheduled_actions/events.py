@@ -40,6 +40,8 @@ DELIVERY_RETRY = Delays((5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400),
 SETTLE_SECONDS = 0.5
 #: Seconds that a delivery under a rate limit waits for its place; what would wait longer is put off.
 RATE_PATIENCE_SECONDS = 1.0
+#: Seconds that a delivery waits for others to the same endpoint, which answers as it usually does.
+GATE_PATIENCE_SECONDS = 5.0
 
 _EVENT_AT = "event_at"
 _EVENT_ACTION_ID = "event_action_id"
@@ -214,7 +216,10 @@ def _deliver(event: WebhookEvent, name: str, context: Context, book: EndpointBoo
     if wait > 0:
         time.sleep(wait)
     target = book.target(endpoint)
-    answer = _post(target, _request(event, context, target, sent_at=int(time.time())), context)
+    with book.gate.through(name, patience=GATE_PATIENCE_SECONDS) as put_off:
+        if put_off is not None:
+            return Snooze(put_off.seconds)
+        answer = _post(target, _request(event, context, target, sent_at=int(time.time())), context)
     context.log.info(
         "webhook.answered endpoint=%s status=%s duration_ms=%d", name, answer.status, answer.duration_seconds * 1000
     )

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 KEY_NAME = "SCHEDULED_ACTIONS_ENCRYPTION_KEY"
 _EXPECTED = (
-    "32 random bytes in URL-safe base64, such as `head -c 32 /dev/urandom | base64 | tr '+/' '-_'` prints; "
-    "without it no secret can be stored"
+    "32 random bytes in base64, such as `head -c 32 /dev/urandom | base64` prints; without it no secret can be stored"
 )
 
 
@@ -71,7 +70,12 @@ class SecretBox:
             except ImportError as error:
                 raise ExtraMissing("cryptography", "encryption") from error
             try:
-                self._made = MultiFernet([Fernet(key) for key in self._keys])
+                self._made = MultiFernet([Fernet(_in_base64(key)) for key in self._keys])
             except ValueError:
                 raise NotConfigured(KEY_NAME, _EXPECTED) from None
         return self._made
+
+
+def _in_base64(key: str) -> str:
+    """Return a key as the library takes it; some tools leave the padding out, some write the other alphabet."""
+    return key.rstrip("=").replace("+", "-").replace("/", "_") + "=" * (-len(key.rstrip("=")) % 4)

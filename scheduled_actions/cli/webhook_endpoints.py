@@ -121,7 +121,7 @@ def show(project: Project, endpoint: str, *, team_id: str | None, as_json: bool)
 def create(project: Project, /, *, url: str, disabled: bool, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - under their own names
     """Make an endpoint; print its secret, which is shown this once and stored encrypted.
 
-    Needs SCHEDULED_ACTIONS_ENCRYPTION_KEY: 32 random bytes in URL-safe base64.
+    Needs SCHEDULED_ACTIONS_ENCRYPTION_KEY: 32 random bytes in base64.
     """
     made, secret = project.open_without_handlers().endpoints.create(
         url=url, enabled=not disabled, created_by=caller(), **_said(given)

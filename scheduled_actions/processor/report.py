@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scheduled_actions import settlement
@@ -51,10 +51,15 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer's fields; `enabled` only when it is false."""
-        fields = asdict(self)
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields["errors"] = list(self.errors)
         if self.enabled:
             del fields["enabled"]
         return fields
+
+    def counts(self) -> dict[str, int]:
+        """Return what the tick's row keeps of the answer: its numbers, and what was or was not."""
+        return {name: value for name, value in self.as_json().items() if isinstance(value, int)}
 
     def as_text(self) -> str:
         """Return the answer as JSON below 8 KB: callers cut longer ones off; errors that do not fit are left out."""

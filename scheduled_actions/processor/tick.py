@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from scheduled_actions import settlement
-from scheduled_actions.occurrences import SWEEP_SECONDS
 from scheduled_actions.processor.attempt import Attempt, Attempts, Ended
 from scheduled_actions.processor.line import Line
 from scheduled_actions.processor.report import Report
 from scheduled_actions.processor.settling import Settling
+from scheduled_actions.processor.tidying import Tidying
 from scheduled_actions.processor.walk import FRESH_SECONDS, Walk
 from scheduled_actions.processor.watch import Watch
 from scheduled_actions.runner import UNSTARTED
@@ -40,8 +40,6 @@ _GATHER_SECONDS = 0.005
 _GATHER_MOST = 100
 #: How often a tick asks whether somebody wants a running action to stop.
 _CANCEL_POLL_SECONDS = 1.0
-#: Finished actions pruned by one tick: twice what a million a day asks of a tick a minute.
-_PRUNE_MOST = 1500
 
 
 class Tick:
@@ -73,9 +71,10 @@ class Tick:
             timeout_seconds=self._settings.default_timeout_seconds,
         )
         self._duration = duration
+        self._allowed = {"max_run_seconds": self._settings.max_run_seconds, "max_duration_seconds": duration}
         self._caller = caller
         self._report = Report()
-        self._id = uuid4()
+        self._tidying = Tidying(process, self._report)
         self._ready: list[Attempt] = []
         self._in_flight: dict[Job, Attempt] = {}
         #: What has ended; a pair of None where another ping asks to look for work.
@@ -88,7 +87,7 @@ class Tick:
         self._has_claimed = False
         linger_until = self._budget.linger_until
         self._watch = Watch(
-            process, watch_as or str(self._id), until=linger_until, window_seconds=linger_until - started
+            process, watch_as or str(uuid4()), until=linger_until, window_seconds=linger_until - started
         )
         self._next_cancel_poll = started + _CANCEL_POLL_SECONDS
 
@@ -103,6 +102,8 @@ class Tick:
         cut_at = self._budget.answer_by + _ANSWER_MARGIN_SECONDS / 2
         with Line(self._process.database, self._monotonic, cut_at) as line:
             self._line = line
+            if self._line.do(self._is_idle) and not is_asked_again():
+                return self._report
             self._begin()
             self._work()
             while self._may_start() and not self._process.turn.is_relieved and is_asked_again():
@@ -121,21 +122,32 @@ class Tick:
 
     # -- the beginning ---------------------------------------------------------------------------------------------
 
+    def _is_idle(self, connection: Connection) -> bool:
+        """Look whether there is anything to do, or to wait for; if not, the tick's row is written."""
+        return self._tidying.finds_nothing(
+            connection, self._named(), caller=self._caller, budget=self._allowed, waits=self._watch.is_kept
+        )
+
+    def _named(self) -> UUID:
+        """Return the tick's new name: each try of an idle one has its own, and so has what another ping asks of it."""
+        tick_id = uuid4()
+        self._report.tick_id = str(tick_id)
+        return tick_id
+
     def _begin(self) -> None:
-        budget = {"max_run_seconds": self._settings.max_run_seconds, "max_duration_seconds": self._duration}
+        tick_id = self._named()
         row = self._line.do(
             lambda connection: claims.begin_tick(
                 connection,
-                self._id,
+                tick_id,
                 lease_seconds=self._duration + LEASE_MARGIN_SECONDS,
                 caller=self._caller,
-                budget=budget,
+                budget=self._allowed,
             )
         )
         # Read after the answer came, so that no instant derived from it lies before the database's own.
         begun = self._monotonic()
         self._row = row
-        self._report.tick_id = str(row.id)
         self._attempts = Attempts(
             self._process,
             tick=row,
@@ -143,32 +155,9 @@ class Tick:
             answer_by=self._budget.answer_by,
         )
         self._settling = Settling(self._process, self._line, row, self._attempts, self._report)
-        self._line.do(self._tidy)
+        self._line.do(self._tidying.begin)
         self._line.do(self._watch.begin)
         self._process.turn.hears(lambda: self._results.put((None, None)))
-
-    def _tidy(self, connection: Connection) -> None:
-        maintenance = self._process.maintenance
-        if not self._process.had_first_tick:
-            maintenance.first_tick(connection)
-            self._process.had_first_tick = True
-        if self._monotonic() >= self._process.next_sweep:
-            self._process.next_sweep = self._monotonic() + SWEEP_SECONDS
-            self._occurrences.sweep(connection)
-        rescued = maintenance.rescue(connection)
-        self._report.rescued += rescued.count
-        self._report.failed += len(rescued.failed)
-        for action_id, action_type, error in rescued.failed:
-            self._report.add_error(action_id, action_type, error)
-        claims.free_stale_holds(connection)
-        claims.release_no_action(connection, self._process.registry.types)
-        if self._process.is_exhausted:
-            self._report.add_error(
-                None,
-                None,
-                f"all {self._runner.concurrency} handler threads hold handlers that never returned; "
-                "this process claims nothing until it is restarted",
-            )
 
     # -- the middle ------------------------------------------------------------------------------------------------
 
@@ -400,7 +389,6 @@ class Tick:
     def _prune_and_count(self, connection: Connection) -> None:
         report = self._report
         if self._budget.may_start(self._monotonic()) and not self._process.is_stopping.is_set():
-            report.pruned += self._process.maintenance.prune_on(connection, limit=_PRUNE_MOST)
+            self._tidying.prune(connection)
         report.remaining = actions.due(connection)
-        counts = {name: value for name, value in report.as_json().items() if isinstance(value, int)}
-        claims.finish_tick(connection, self._row, outcome="finished", counts=counts)
+        claims.finish_tick(connection, self._row, outcome="finished", counts=report.counts())

@@ -71,7 +71,7 @@ def parse_rrule(text: str, *, zone: ZoneInfo, anchor: datetime) -> RRule:
     Source: RFC 5545 §3.3.10, §3.8.5.
     """
     try:
-        return _rule(text, read_text(text), zone, anchor.astimezone(UTC))
+        return _rule(text, read_text(text), zone, _within_calendar(anchor))
     except Malformed as problem:
         raise RecurrenceInvalid(text, str(problem)) from None
 
@@ -104,13 +104,14 @@ class RRule:
     #: The schedule's, whatever DTSTART says.
     schedule_zone: ZoneInfo
     anchor: datetime
-    _times: _Times
+    times: _Times
     #: UNTIL, or the last instant that COUNT lets through; None for a rule that goes on.
     ends_at: datetime | None
     #: Of RDATE, in order.
-    _dates: tuple[datetime, ...]
-    _exceptions: frozenset[datetime]
-    _excepted_days: frozenset[date]
+    dates: tuple[Occurrence, ...]
+    #: Of EXDATE.
+    exceptions: frozenset[datetime]
+    excepted_days: frozenset[date]
 
     @property
     def kind(self) -> Kind:
@@ -145,7 +146,7 @@ class RRule:
         Raises:
             NeverOccurs: Nothing within thirty years of `moment`, or none that could be found in 100,000 candidates.
         """
-        moment = min(max(moment, _EARLIEST), _LATEST).astimezone(UTC)
+        moment = _within_calendar(moment)
         horizon = _horizon(moment)
         found = self._next_included(max(moment, self.start.opens_at - _ONE_MICROSECOND), horizon)
         while found is not None:
@@ -153,35 +154,35 @@ class RRule:
             if exception_end is None:
                 return found
             found = self._next_included(exception_end, horizon)
-        if self.ends_at is None or self.ends_at > horizon or (self._dates and self._dates[-1] > horizon):
+        if self.ends_at is None or self.ends_at > horizon or (self.dates and self.dates[-1].at > horizon):
             raise NeverOccurs(self.text, f"names no instant within {HORIZON_YEARS} years of {moment:%Y-%m-%d}")
         return None
 
     def _next_included(self, since: datetime, horizon: datetime) -> Occurrence | None:
         """Return the first instant of RRULE and RDATE after `since` and up to `horizon`."""
         found = self._next_of_rule(since, horizon)
-        place = bisect.bisect_right(self._dates, since)
-        if place == len(self._dates) or self._dates[place] > horizon:
+        place = bisect.bisect_right(self.dates, since, key=_instant)
+        if place == len(self.dates) or self.dates[place].at > horizon:
             return found
-        date = self._dates[place]
-        return found if found is not None and found.at <= date else Occurrence(date)
+        date = self.dates[place]
+        return found if found is not None and found.at <= date.at else date
 
     def _next_of_rule(self, since: datetime, horizon: datetime) -> Occurrence | None:
         until = horizon if self.ends_at is None else min(horizon, self.ends_at)
         try:
-            return next(self._times.after(since, until), None) if since < until else None
+            return next(self.times.after(since, until), None) if since < until else None
         except TooManyCandidates:
             problem = f"names no instant that could be found in {CANDIDATES_MOST:,} candidates after {since:%Y-%m-%d}"
             raise NeverOccurs(self.text, problem) from None
 
     def _exception_end(self, at: datetime) -> datetime | None:
         """Return the last instant that EXDATE leaves out together with `at`; None when it leaves `at` in."""
-        if self._excepted_days:
+        if self.excepted_days:
             day = at.astimezone(self.zone).date()
-            if day in self._excepted_days:
+            if day in self.excepted_days:
                 next_day = datetime(day.year, day.month, day.day) + timedelta(days=1)  # noqa: DTZ001 (wall time)
                 return max(at, resolve(next_day, self.zone).at - _ONE_MICROSECOND)
-        return at if at in self._exceptions else None
+        return at if at in self.exceptions else None
 
 
 def _rule(text: str, written: Written, zone: ZoneInfo, anchor: datetime) -> RRule:
@@ -190,7 +191,6 @@ def _rule(text: str, written: Written, zone: ZoneInfo, anchor: datetime) -> RRul
     _check_against_start(written.parts, written.start)
     parts = completed(written.parts, start.wall)
     times = ExactTimes(parts, start.at, own_zone) if parts.is_exact else WallTimes(parts, start.wall, own_zone)
-    dates = {_at_start_time(stamp, start).at(own_zone) for stamp in written.dates}
     return RRule(
         text=text,
         zone=own_zone,
@@ -199,17 +199,17 @@ def _rule(text: str, written: Written, zone: ZoneInfo, anchor: datetime) -> RRul
         start=start,
         schedule_zone=zone,
         anchor=anchor,
-        _times=times,
+        times=times,
         ends_at=parts.until.end_at(own_zone) if parts.until else _last_of(parts.count, times, start.opens_at),
-        _dates=tuple(sorted(dates)),
-        _exceptions=frozenset(stamp.at(own_zone) for stamp in written.exceptions if not stamp.is_date),
-        _excepted_days=frozenset(stamp.day for stamp in written.exceptions if stamp.is_date),
+        dates=_dates(written, start, own_zone),
+        exceptions=frozenset(stamp.resolved(own_zone).at for stamp in written.exceptions if not stamp.is_date),
+        excepted_days=frozenset(stamp.day for stamp in written.exceptions if stamp.is_date),
     )
 
 
 def _start(written: Written, zone: ZoneInfo, anchor: datetime) -> Start:
     if written.start is not None:
-        at = written.start.at(zone)
+        at = written.start.resolved(zone).at
         return Start(written.start.wall, at, at, is_written=True)
     at = anchor.replace(microsecond=0)
     return Start(at.astimezone(zone).replace(tzinfo=None, fold=0), at, anchor, is_written=False)
@@ -239,8 +239,17 @@ def _check_against_start(parts: Parts, start: Stamp | None) -> None:
         )
 
 
-def _at_start_time(stamp: Stamp, start: Start) -> Stamp:
-    return replace(stamp, wall=datetime.combine(stamp.day, start.wall.time())) if stamp.is_date else stamp
+def _dates(written: Written, start: Start, zone: ZoneInfo) -> tuple[Occurrence, ...]:
+    found: dict[datetime, Occurrence] = {}
+    for stamp in written.dates:
+        timed = replace(stamp, wall=datetime.combine(stamp.day, start.wall.time())) if stamp.is_date else stamp
+        at, remark = timed.resolved(zone)
+        found.setdefault(at, Occurrence(at, (remark,) if remark else ()))
+    return tuple(sorted(found.values(), key=_instant))
+
+
+def _instant(occurrence: Occurrence) -> datetime:
+    return occurrence.at
 
 
 def _last_of(count: int | None, times: _Times, opens_at: datetime) -> datetime | None:
@@ -261,6 +270,10 @@ def _last_of(count: int | None, times: _Times, opens_at: datetime) -> datetime |
             f"COUNT: the last occurrence lies behind more than {CANDIDATES_MOST:,} candidates: end the rule with UNTIL"
         ) from None
     return None
+
+
+def _within_calendar(moment: datetime) -> datetime:
+    return min(max(moment, _EARLIEST), _LATEST).astimezone(UTC)
 
 
 def _horizon(moment: datetime) -> datetime:

@@ -13,7 +13,9 @@ from scheduled_actions.recurrence.zones import resolve
 if TYPE_CHECKING:
     from datetime import date
 
-#: Outside these years nothing is computed: offsets of a zone's own noon, and the calendar's end, are not worth a rule.
+    from scheduled_actions.recurrence.zones import Resolved
+
+#: Nothing is computed outside these years: before them zones kept their own noon, behind them the calendar ends.
 FIRST_YEAR = 1900
 LAST_YEAR = 9990
 
@@ -38,20 +40,20 @@ class Stamp:
     zone: ZoneInfo | None
     is_date: bool
 
-    def at(self, floating: ZoneInfo) -> datetime:
-        """Return the instant in UTC; of a date, its midnight.
+    def resolved(self, floating: ZoneInfo) -> Resolved:
+        """Return the instant; of a date, its midnight.
 
         Args:
             floating: The zone of a value that names none.
         """
-        return resolve(self.wall, self.zone or floating).at
+        return resolve(self.wall, self.zone or floating)
 
     def end_at(self, floating: ZoneInfo) -> datetime:
         """Return the last instant that the value takes in, in UTC: of a date, the last second of the day."""
         if self.wall.year > LAST_YEAR:
             return datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
         if not self.is_date:
-            return self.at(floating)
+            return self.resolved(floating).at
         return resolve(self.wall + _ONE_DAY, self.zone or floating).at - timedelta(seconds=1)
 
     @property

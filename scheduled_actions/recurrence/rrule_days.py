@@ -59,13 +59,13 @@ class Days:
 
     def includes(self, day: date) -> bool:
         """Whether the rule names that day, intervals aside."""
-        return bool(self.in_month(day.year, day.month) >> day.day & 1)
+        return bool(self._in_month(day.year, day.month) >> day.day & 1)
 
     def first_from(self, day: date, last: date) -> date | None:
         """Return the first day from `day` to `last` that the rule names, intervals aside."""
         year, month, low = day.year, day.month, day.day
         while (year, month) <= (last.year, last.month):
-            mask = self.in_month(year, month) >> low
+            mask = self._in_month(year, month) >> low
             if mask:
                 return date(year, month, low + (mask & -mask).bit_length() - 1)
             year, month, low = (year + 1, 1, 1) if month == _MONTHS_A_YEAR else (year, month + 1, 1)
@@ -129,13 +129,13 @@ class Days:
         return range(max(first, low + (first - low) % interval), high + 1, interval)
 
     def _ordinals(self, year: int, month: int) -> list[int]:
-        mask = self.in_month(year, month)
+        mask = self._in_month(year, month)
         if not mask:
             return []
         before = date(year, month, 1).toordinal() - 1
         return [before + day for day in range(1, mask.bit_length()) if mask >> day & 1]
 
-    def in_month(self, year: int, month: int) -> int:
+    def _in_month(self, year: int, month: int) -> int:
         """Return the days of that month which the rule names, as bits."""
         if self._parts.by_month and month not in self._parts.by_month:
             return 0

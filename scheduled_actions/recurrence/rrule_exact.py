@@ -118,6 +118,10 @@ class _Stretch(NamedTuple):
     day: date
     #: Whether it ends because the clock is changed, rather than with the day.
     ends_in_change: bool
+    #: Whether the parts name that day.
+    is_named: bool
+    #: Whether any period may begin in it at a time of day that the parts let through.
+    may_meet: bool
 
 
 class _Limits:
@@ -136,41 +140,40 @@ class _Limits:
         self._grid = grid
         self._named = (hours or range(24), minutes or range(60), seconds or range(60))
         self._meets: dict[int, bool] = {}
-        self._stretch = _Stretch(0, 0, 0, start, ends_in_change=False)
+        self._stretch = _Stretch(0, 0, 0, start, ends_in_change=False, is_named=False, may_meet=False)
 
     def first_from(self, instant: int, last: int) -> int:
         """Return the first instant from `instant` on at which the clock shows what it must; after `last` for none."""
         if not self._is_any:
             return instant
         while instant <= last:
-            stretch = self._stretch_of(instant)
-            if self._days is not None and not self._days.includes(stretch.day):
-                instant = self._next_day(stretch, last)
-                continue
-            if self._may_meet(stretch):
+            stretch = self._stretch
+            if not stretch.begin <= instant < stretch.end:
+                stretch = self._stretch = self._stretch_from(instant)
+            if stretch.may_meet:
                 found = stretch.midnight + self._time_from(instant - stretch.midnight)
                 if found < stretch.end:
                     return found
-            instant = stretch.end
+            instant = stretch.end if stretch.is_named else self._next_day(stretch, last)
         return instant
 
     def minutes_of(self, hour: int, named: frozenset[int]) -> list[int]:
         """Return the begins of the minutes, in an hour that begins at `hour`, for which the clock shows a named one."""
-        stretch = self._stretch_of(hour)
+        stretch = self._stretch_from(hour)
         first = (hour - stretch.midnight) // _MINUTE
         if hour + _HOUR <= stretch.end:
             return sorted(hour + (minute - first) % 60 * _MINUTE for minute in named)
         minutes = range(hour, hour + _HOUR, _MINUTE)
-        return [at for at in minutes if (at - self._stretch_of(at).midnight) % _HOUR // _MINUTE in named]
+        return [at for at in minutes if (at - self._stretch_from(at).midnight) % _HOUR // _MINUTE in named]
 
-    def _may_meet(self, stretch: _Stretch) -> bool:
-        """Whether any period of the rule begins at a time of day that is let through, on some day with that offset.
+    def _may_meet(self, midnight: int) -> bool:
+        """Whether any period begins at a time of day that is let through, on some day with that midnight's offset.
 
         Without it, FREQ=SECONDLY;INTERVAL=2;BYSECOND=1 would look at each minute of thirty years.
         """
         # All begins have the same remainder, counted from any midnight.
         cycle = gcd(self._grid.step, _DAY)
-        remainder = (self._grid.origin - stretch.midnight) % cycle
+        remainder = (self._grid.origin - midnight) % cycle
         if remainder not in self._meets:
             hours, minutes, seconds = self._named
             unit = self._grid.unit
@@ -207,10 +210,7 @@ class _Limits:
         day = self._days.first_from(tomorrow, (_1970 + _SECOND * (last + _DAY)).date())
         return last + 1 if day is None else _since_1970(resolve(datetime(day.year, day.month, day.day), self._zone).at)  # noqa: DTZ001 (wall time)
 
-    def _stretch_of(self, instant: int) -> _Stretch:
-        kept = self._stretch
-        if kept.begin <= instant < kept.end:
-            return kept
+    def _stretch_from(self, instant: int) -> _Stretch:
         wall, offset = self._shown(instant)
         midnight = instant - wall.hour * _HOUR - wall.minute * _MINUTE - wall.second
         end = midnight + _DAY
@@ -221,8 +221,9 @@ class _Limits:
                 middle = (low + high) // 2
                 low, high = (middle, high) if self._shown(middle)[1] == offset else (low, middle)
             end = high
-        found = self._stretch = _Stretch(instant, end, midnight, wall.date(), changes)
-        return found
+        is_named = self._days is None or self._days.includes(wall)
+        may_meet = is_named and self._may_meet(midnight)
+        return _Stretch(instant, end, midnight, wall.date(), changes, is_named, may_meet)
 
     def _shown(self, instant: int) -> tuple[datetime, timedelta | None]:
         wall = (_1970 + _SECOND * instant).astimezone(self._zone)

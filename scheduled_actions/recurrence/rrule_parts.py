@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from scheduled_actions.recurrence.phrases import WEEKDAYS, nearest
 from scheduled_actions.recurrence.rrule_dates import Malformed, Stamp, read_stamp, shown
@@ -191,7 +191,7 @@ def _frequency(data: str) -> Frequency:
         near = nearest(data, FREQUENCIES)
         hint = f"did you mean {near}?" if near else f"it is one of {', '.join(FREQUENCIES)}"
         raise Malformed(f"FREQ: {shown(data)} is no frequency; {hint}")
-    return cast("Frequency", data)
+    return data
 
 
 def _whole(name: str, data: str, most: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -35,16 +35,17 @@ class _Line(NamedTuple):
     value: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Written:
     """What a text says."""
 
     parts: Parts
-    start: Stamp | None = None
-    #: Further instants.
-    dates: list[Stamp] = field(default_factory=list)
-    #: Instants left out; a date leaves out its whole day.
-    exceptions: list[Stamp] = field(default_factory=list)
+    #: DTSTART.
+    start: Stamp | None
+    #: RDATE: further instants.
+    dates: tuple[Stamp, ...]
+    #: EXDATE: instants left out; a date leaves out its whole day.
+    exceptions: tuple[Stamp, ...]
 
     @property
     def text(self) -> str:
@@ -69,21 +70,11 @@ def read_text(text: str) -> Written:
     Source: RFC 5545 §3.1, §3.8.2.4, §3.8.5.
     """
     lines = _lines(text)
-    written = Written(read_parts(_rule(lines)))
-    for line in lines:
-        if line.name == "RRULE":
-            continue
-        stamps = _stamps(line)
-        match line.name:
-            case "DTSTART":
-                if written.start is not None or len(stamps) > 1:
-                    raise Malformed("DTSTART names more than one start")
-                written.start = stamps[0]
-            case "RDATE":
-                written.dates += stamps
-            case _:
-                written.exceptions += stamps
-    return written
+    parts = read_parts(_rule(lines))
+    starts, dates, exceptions = (_stamps(lines, name) for name in ("DTSTART", "RDATE", "EXDATE"))
+    if len(starts) > 1:
+        raise Malformed("DTSTART names more than one start")
+    return Written(parts, starts[0] if starts else None, dates, exceptions)
 
 
 def _rule(lines: list[_Line]) -> str:
@@ -135,7 +126,11 @@ def _no_line(word: str) -> str:
     return f"{shown(word)} is not a line of {', '.join(_PROPERTIES)}; {hint}"
 
 
-def _stamps(line: _Line) -> list[Stamp]:
+def _stamps(lines: list[_Line], name: str) -> tuple[Stamp, ...]:
+    return tuple(stamp for line in lines if line.name == name for stamp in _stamps_of(line))
+
+
+def _stamps_of(line: _Line) -> list[Stamp]:
     kind = line.parameters.get("VALUE", "").upper()
     if kind == "PERIOD":
         raise Malformed(

@@ -62,7 +62,8 @@ def _about_time(rule: RRule) -> Iterator[str]:
     odd = (start.wall.minute and not parts.by_minute) or (start.wall.second and not parts.by_second)
     if parts.by_hour and odd and not start.is_written and not parts.is_exact:
         zeros = ";".join(f"{name}=0" for name in missing)
-        yield f"BYHOUR without {' and '.join(missing)} takes the start's ({time_text(start.wall)}); add {zeros} for none"
+        start_time = time_text(start.wall)
+        yield f"BYHOUR without {' and '.join(missing)} takes the start's ({start_time}); add {zeros} for none"
 
 
 def _about_missing_days(parts: Parts) -> Iterator[str]:

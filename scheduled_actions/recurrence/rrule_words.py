@@ -208,7 +208,7 @@ def _dates(stamps: Sequence[Stamp], zone: ZoneInfo) -> str:
 
 
 def _stamp(stamp: Stamp, zone: ZoneInfo) -> str:
-    return _day(stamp.wall) if stamp.is_date else _day_and_time(stamp.at(zone).astimezone(zone))
+    return _day(stamp.wall) if stamp.is_date else _day_and_time(stamp.resolved(zone).at.astimezone(zone))
 
 
 def _day(wall: datetime) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduled_actions.action import Status
+from scheduled_actions.store.actions import read_leniently
 from scheduled_actions.store.statements import run
 
 if TYPE_CHECKING:
@@ -97,12 +99,12 @@ def find(
         "before": before,
         "limit": limit,
     }
-    return [Delivery(*row) for row in run(connection, "list_deliveries", parameters).fetchall()]
+    return [Delivery(*row) for row in read_leniently(connection, "list_deliveries", parameters).fetchall()]
 
 
 def get(connection: Connection, delivery_id: UUID, *, team_id: str | None = None) -> Delivery | None:
     """Return one delivery; None when there is none of that id (in that team)."""
-    row = run(connection, "get_delivery", {"id": delivery_id, "team_id": team_id}).fetchone()
+    row = read_leniently(connection, "get_delivery", {"id": delivery_id, "team_id": team_id}).fetchone()
     return None if row is None else Delivery(*row)
 
 
@@ -111,7 +113,7 @@ def now(connection: Connection) -> datetime:
     row = run(connection, "now").fetchone()
     assert row is not None  # noqa: S101 - a select of one row
     moment: datetime = row[0]
-    return moment
+    return moment.astimezone(UTC)
 
 
 def count_lost(connection: Connection, selection: Selection) -> int:
@@ -135,7 +137,7 @@ def missed(connection: Connection, selection: Selection, *, status: Status, afte
         "after_id": after.id,
         "limit": limit,
     }
-    return [Event(*row) for row in run(connection, "missed_events", parameters).fetchall()]
+    return [Event(*row) for row in read_leniently(connection, "missed_events", parameters).fetchall()]
 
 
 def deliver_missed(

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scheduled_actions.store.actions import read_leniently
 from scheduled_actions.store.statements import run
 from scheduled_actions.webhooks.health import Health
 
@@ -77,7 +78,7 @@ def create(connection: Connection, values: Mapping[str, Any]) -> UUID | None:
 
 def get(connection: Connection, endpoint_id: UUID, *, team_id: str | None = None) -> EndpointRow | None:
     """Return the endpoint of that id; None when there is none (in that team)."""
-    row = run(connection, "get_endpoint", {"id": endpoint_id, "team_id": team_id}).fetchone()
+    row = read_leniently(connection, "get_endpoint", {"id": endpoint_id, "team_id": team_id}).fetchone()
     return None if row is None else EndpointRow(*row)
 
 
@@ -85,13 +86,15 @@ def find(
     connection: Connection, *, team_id: str | None = None, after: UUID | None = None, limit: int = 100
 ) -> list[EndpointRow]:
     """Return the endpoints (of that team), the oldest first, those with ids above `after`."""
-    rows = run(connection, "list_endpoints", {"team_id": team_id, "after": after, "limit": limit}).fetchall()
+    rows = read_leniently(connection, "list_endpoints", {"team_id": team_id, "after": after, "limit": limit}).fetchall()
     return [EndpointRow(*row) for row in rows]
 
 
 def of_team(connection: Connection, team_id: str | None) -> list[EndpointRow]:
     """Return the endpoints that may want an event of that team: its own, and those of no team."""
-    return [EndpointRow(*row) for row in run(connection, "endpoints_of_team", {"team_id": team_id}).fetchall()]
+    return [
+        EndpointRow(*row) for row in read_leniently(connection, "endpoints_of_team", {"team_id": team_id}).fetchall()
+    ]
 
 
 def update(connection: Connection, endpoint_id: UUID, changes: Mapping[str, Any], *, team_id: str | None) -> bool:
@@ -131,7 +134,7 @@ def delete(connection: Connection, endpoint_id: UUID, *, team_id: str | None) ->
 
 def states(connection: Connection, endpoints: Collection[str]) -> dict[str, State]:
     """Return how endpoints have been doing, by name; those that never failed are missing."""
-    rows = run(connection, "endpoint_states", {"endpoints": list(endpoints)}).fetchall()
+    rows = read_leniently(connection, "endpoint_states", {"endpoints": list(endpoints)}).fetchall()
     return {row[0]: State(*row) for row in rows}
 
 
@@ -192,7 +195,7 @@ def see_event(connection: Connection, event: str, *, team_id: str | None) -> Non
 
 def event_types(connection: Connection, *, team_id: str | None) -> list[EventType]:
     """Return the event types that were seen (of that team), by name, at most a thousand."""
-    return [EventType(*row) for row in run(connection, "list_event_types", {"team_id": team_id}).fetchall()]
+    return [EventType(*row) for row in read_leniently(connection, "list_event_types", {"team_id": team_id}).fetchall()]
 
 
 def share_fifo(connection: Connection, names: Sequence[str]) -> None:

@@ -1,10 +1,10 @@
-"""Rescue and prune: the statements that keep the tables in order."""
+"""What keeps the tables in order: what there is to do, rescue and prune."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduled_actions.action import Claimed
 from scheduled_actions.store.statements import run
@@ -14,6 +14,20 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.store.connection import Connection
+
+
+class Found(NamedTuple):
+    """What there may be for a tick to do."""
+
+    may_have_due: bool
+    has_expired: bool
+    has_lost_ticks: bool
+    has_old_holds: bool
+    #: Actions that waited for a handler which this build has.
+    has_unhandled: bool
+    has_prunable: bool
+    #: There is nothing, and the tick has its row, begun and ended at once.
+    is_noted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +41,18 @@ class Expired:
     neighbours: int
     tick_started_at: datetime | None
     tick_id: UUID | None
+
+
+def look(connection: Connection, **parameters: Any) -> Found:  # noqa: ANN401 - named in the statement
+    """Return what there may be for a tick to do, as `look_and_note.sql` says; nothing is locked.
+
+    Args:
+        connection: In autocommit mode: a tick that found nothing has its row then.
+        parameters: Those of the statement.
+    """
+    row = run(connection, "look_and_note", parameters).fetchone()
+    assert row is not None  # noqa: S101 - a select of one row
+    return Found._make(row)
 
 
 def expired(connection: Connection, *, limit: int) -> list[Expired]:

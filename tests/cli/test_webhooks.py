@@ -82,7 +82,7 @@ def test_without_a_key_the_refusal_says_how_to_make_one(run):
     ran = run("endpoints", "create", "--url", URL, SCHEDULED_ACTIONS_ENCRYPTION_KEY=None)
 
     assert ran.exit_code == 1
-    assert "SCHEDULED_ACTIONS_ENCRYPTION_KEY is not configured: 32 random bytes in URL-safe base64" in ran.stderr
+    assert "SCHEDULED_ACTIONS_ENCRYPTION_KEY is not configured: 32 random bytes in base64" in ran.stderr
 
 
 @pytest.mark.parametrize(

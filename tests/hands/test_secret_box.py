@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import sys
 
 import pytest
@@ -52,3 +53,12 @@ def test_without_the_library_the_reason_says_what_to_install(monkeypatch):
 
     with pytest.raises(ExtraMissing, match=r"pip install 'scheduled-actions\[encryption\]'"):
         SecretBox([NEW]).seal("text")
+
+
+def test_a_key_may_lack_its_padding_and_be_in_either_alphabet():
+    raw = bytes(range(224, 256))
+    spellings = [base64.b64encode(raw), base64.urlsafe_b64encode(raw), base64.b64encode(raw).rstrip(b"=")]
+
+    sealed = SecretBox([spellings[0].decode()]).seal("text")
+
+    assert [SecretBox([one.decode()]).open(sealed, what="a secret") for one in spellings] == ["text"] * 3

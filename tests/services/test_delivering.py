@@ -135,6 +135,21 @@ def test_an_event_itself_is_no_delivery(project, connection):
     assert deliveries(connection) == {}
 
 
+def test_one_delivery_that_cannot_be_read_does_not_hide_the_others(project, connection):
+    project.endpoints.create(url=URL)
+    lose(connection, 2, endpoint="crm")
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at) values"
+        " ('webhook:send', '{\"endpoint\": \"crm\"}', '-infinity')"
+    )
+
+    found = project.deliveries.find()
+
+    assert len(found) == 3
+    assert found[0].next_attempt_at.year == 1
+    assert {one.created_at.utcoffset() for one in found} == {timedelta(0)}
+
+
 # -- safety
 
 

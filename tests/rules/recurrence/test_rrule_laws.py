@@ -1,5 +1,7 @@
 """What holds for every rule, against dateutil and against a search minute by minute."""
 
+# ruff: noqa: DTZ001 (wall times)
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
@@ -51,7 +53,8 @@ def rules(draw, frequencies=("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "
     """A rule that RFC 5545 allows and dateutil reads as the RFC does.
 
     It does not: it wants both of the plain and the nth weekdays of a BYDAY, not either; it counts BYSETPOS in what the
-    start leaves of the first week; it lets a BYWEEKNO alone have all days of the week.
+    start leaves of the first week; it lets a BYWEEKNO alone have all days of the week, and takes weeks 52 and 53 for
+    others at the turn of some years.
     """
     frequency = draw(st.sampled_from(frequencies))
     parts = {"FREQ": frequency, "INTERVAL": draw(st.sampled_from([1, 1, 1, 2, 3, 5, 7, 13]))}
@@ -62,7 +65,7 @@ def rules(draw, frequencies=("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "
 
     maybe("BYMONTH", numbers(1, 12))
     if frequency == "YEARLY":
-        maybe("BYWEEKNO", numbers(1, 53, signed=True), 4)
+        maybe("BYWEEKNO", numbers(1, 51, signed=True), 4)
     if frequency not in {"DAILY", "WEEKLY", "MONTHLY"}:
         maybe("BYYEARDAY", numbers(1, 366, 9, signed=True), 5)
     if frequency != "WEEKLY":
@@ -144,6 +147,23 @@ def test_occurrences_strictly_increase_through_clock_changes(text, change, days_
 
     assert all(earlier < later for earlier, later in pairwise(found))
     assert all(rule.next_after(earlier).at == later for earlier, later in pairwise(found))
+
+
+@few
+@given(st.lists(st.integers(-53, -1) | st.integers(1, 53), min_size=1, max_size=3), st.integers(2000, 2060))
+def test_week_numbers_are_those_of_iso_8601(weeks, year):
+    start = datetime(year, 1, 1)
+    rule = in_utc(f"FREQ=YEARLY;BYWEEKNO={','.join(map(str, weeks))};BYDAY=MO..SU", start)
+
+    def matches(day):
+        iso_year, week, _ = day.isocalendar()
+        weeks_of_year = datetime(iso_year, 12, 28).isocalendar().week
+        return week in weeks or week - weeks_of_year - 1 in weeks
+
+    days = [start + timedelta(days=ahead) for ahead in range(366 * 3)]
+    wanted = [day for day in days if matches(day)]
+
+    assert [at.replace(tzinfo=None) for at in after(rule, just_before(start), len(wanted))] == wanted
 
 
 @few

@@ -149,8 +149,10 @@ def test_a_rule_in_words(text, words):
     [
         (
             "FREQ=MONTHLY;BYMONTHDAY=31",
-            "day 31: months without it are left out (February, April, June, September, November); "
-            "BYMONTHDAY=-1 is the last day of every month",
+            (
+                "day 31: months without it are left out (February, April, June, September, November); "
+                "BYMONTHDAY=-1 is the last day of every month"
+            ),
         ),
         (
             "FREQ=DAILY;BYMONTHDAY=30",

@@ -1,0 +1,65 @@
+"""The gate of lanes: the threads of this process ask here before they wait for a stranger."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from scheduled_actions.lanes import Lanes, PutOff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: A thread that waits for room asks again so often, whatever is told.
+_ASKED_AGAIN_SECONDS = 0.05
+
+
+class Gate:
+    """Lets threads through by lanes.
+
+    Args:
+        threads: How many there are.
+        monotonic: Seconds that never go back.
+    """
+
+    def __init__(self, threads: int, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._lanes = Lanes(threads)
+        self._monotonic = monotonic
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def through(self, lane: str, *, patience: float) -> Iterator[PutOff | None]:
+        """Go through as the block: None, or when to come back instead.
+
+        Args:
+            lane: Which.
+            patience: Seconds to wait for room at most.
+        """
+        began = self._entered(lane, patience)
+        if isinstance(began, PutOff):
+            yield began
+            return
+        try:
+            yield None
+        finally:
+            with self._changed:
+                self._lanes.end(lane, began, self._monotonic())
+                self._changed.notify_all()
+
+    def _entered(self, lane: str, patience: float) -> float | PutOff:
+        until = self._monotonic() + patience
+        with self._changed:
+            while True:
+                now = self._monotonic()
+                verdict = self._lanes.ask(lane, now, draw=random.random())  # noqa: S311 - spreads load, no secret
+                if verdict == "go":
+                    self._lanes.begin(lane, now)
+                    return now
+                if isinstance(verdict, PutOff):
+                    return verdict
+                if now >= until:
+                    return PutOff(_ASKED_AGAIN_SECONDS)
+                self._changed.wait(_ASKED_AGAIN_SECONDS)
