@@ -29,6 +29,7 @@ from benchmarks import (
     series,
     sweep,
     upkeep,
+    waking,
 )
 from benchmarks.comparison import Comparison, table
 from benchmarks.databases import URL_VARIABLE, databases
@@ -54,6 +55,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
     "recurrence": recurrence.run,
     "series": series.run,
     "lateness": lateness.run,
+    "waking": waking.run,
 }
 
 

@@ -1,4 +1,4 @@
-"""A tick that finds nothing due, beside its own statements and beside one bare claim."""
+"""A tick that finds nothing due, beside `select 1` in the same application, its own statement, and one bare claim."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison
+from benchmarks.comparison import Comparison, Wanted
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
-from benchmarks.serving import App, gunicorn, runtime_on
+from benchmarks.serving import SELECT_ONE, App, gunicorn, runtime_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ def run(bench: Bench) -> list[Comparison]:
         bench.databases.fresh() as dsn,
         connected(dsn) as connection,
         runtime_on(bench.project, dsn) as runtime,
-        gunicorn(bench.project, dsn) as app,
+        gunicorn(bench.project, dsn, module=SELECT_ONE) as app,
     ):
         plain_sql.fill_completed(connection, min(_BESIDE, bench.scale.completed))
         plain_sql.fill_due(connection, min(_BESIDE, bench.scale.completed))
@@ -39,6 +39,7 @@ def run(bench: Bench) -> list[Comparison]:
         _ping(app)
         measures: dict[str, Callable[[], object]] = {
             "over HTTP": partial(_ping, app),
+            "select 1": partial(app.get, "/select-1"),
             "in process": runtime.processor.tick,
             "same SQL": partial(_statements, runtime, connection),
             "bare claim": partial(plain_sql.bare_claim, connection),
@@ -47,11 +48,12 @@ def run(bench: Bench) -> list[Comparison]:
             {name: partial(_milliseconds, bench.scale.pings, work) for name, work in measures.items()}
         )
     return [
-        Comparison(name=name, beside_name=beside_name, unit="ms", measured=took[one], beside=took[other])
-        for name, one, beside_name, other in (
-            ("empty tick over HTTP", "over HTTP", "same SQL", "same SQL"),
-            ("empty tick in process", "in process", "same SQL", "same SQL"),
-            ("empty tick over HTTP", "over HTTP", "one bare empty claim", "bare claim"),
+        Comparison(name=name, beside_name=beside_name, unit="ms", measured=took[one], beside=took[other], wanted=wanted)
+        for name, one, beside_name, other, wanted in (
+            ("empty tick over HTTP", "over HTTP", "select 1, same app", "select 1", Wanted("ratio", "at most", 3)),
+            ("empty tick over HTTP", "over HTTP", "same SQL", "same SQL", None),
+            ("empty tick in process", "in process", "same SQL", "same SQL", None),
+            ("empty tick over HTTP", "over HTTP", "one bare empty claim", "bare claim", None),
         )
     ]
 

@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import noop
@@ -25,8 +27,9 @@ from scheduled_actions.runtime import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
+#: The module of the application that has one route more.
+SELECT_ONE = "select_one"
 #: The longest that any answer is waited for: a tick has 55.
 _PATIENCE_SECONDS = 120
 #: How soon a pinger comes back whose ping met another tick in the same process.
@@ -37,12 +40,13 @@ _NOT_INHERITED = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "GUNIC
 
 
 def make_project(directory: Path) -> Path:
-    """Return a new project in `directory`: one handler that does nothing, and the registry generated from it."""
+    """Return a new project in `directory`: one handler that does nothing, the registry, the application to compare with."""
     project = directory / "project"
     (project / "handlers").mkdir(parents=True)
     (project / "handlers" / "__init__.py").touch()
     (project / "handlers" / "noop.py").write_text(inspect.getsource(noop), encoding="utf-8")
     registry_source.write(project)
+    shutil.copy(Path(__file__).with_name(f"{SELECT_ONE}.py"), project)
     return project
 
 
@@ -77,14 +81,19 @@ def runtime_on(project: Path, dsn: str, *, settings: Mapping[str, object] | None
 
 @contextmanager
 def gunicorn(
-    project: Path, dsn: str, *, workers: int = 1, settings: Mapping[str, object] | None = None
+    project: Path,
+    dsn: str,
+    *,
+    workers: int = 1,
+    settings: Mapping[str, object] | None = None,
+    module: str = "scheduled_actions.wsgi",
 ) -> Iterator[App]:
-    """Give the ready-made application under gunicorn, and stop it afterwards."""
+    """Give an application, the ready-made one if nothing else is said, under gunicorn, and stop it afterwards."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     port = listener.getsockname()[1]
     command = [sys.executable, "-m", "gunicorn", "--bind", f"fd://{listener.fileno()}"]
     command += ["--worker-class", "gthread", "--workers", str(workers), "--threads", "4"]
-    command += ["--timeout", str(_PATIENCE_SECONDS), "scheduled_actions.wsgi:app"]
+    command += ["--timeout", str(_PATIENCE_SECONDS), f"{module}:app"]
     with (project / "gunicorn.log").open("ab") as log:
         process = subprocess.Popen(
             command,
@@ -106,6 +115,7 @@ class App:
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self.url = f"http://127.0.0.1:{port}"
 
     def drain(self, *, pingers: int = 1) -> float:
         """Ping until nothing is due, from so many sides at once; return how long it took, in seconds."""
@@ -121,16 +131,28 @@ class App:
         Raises:
             WrongResultError: It was refused, or an action did not succeed.
         """
+        return checked(self._answer("POST", "/cron/process"))
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return the JSON at a path.
+
+        Raises:
+            WrongResultError: It was refused.
+        """
+        return self._answer("GET", path)
+
+    def _answer(self, method: str, path: str) -> dict[str, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_PATIENCE_SECONDS)
         try:
-            connection.request("POST", "/cron/process", headers={"x-cron-secret": _CRON_SECRET})
+            connection.request(method, path, headers={"x-cron-secret": _CRON_SECRET})
             response = connection.getresponse()
             body = response.read()
         finally:
             connection.close()
         if response.status != http.HTTPStatus.OK:
-            raise WrongResultError("status of /cron/process", found=response.status, expected=200)
-        return checked(json.loads(body))
+            raise WrongResultError(f"status of {path}", found=response.status, expected=200)
+        answer: dict[str, Any] = json.loads(body)
+        return answer
 
     def _ping_until_done(self) -> None:
         while (answer := self.ping())["busy"] or answer["remaining"]:

@@ -191,6 +191,19 @@ def test_a_test_event_is_a_delivery(api):
     assert api("POST", f"/webhooks/deliveries/{shown['id']}/replay").status_code == 409
 
 
+def test_a_delivery_by_other_hands_can_be_shown(api, connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, status, scheduled_at, result, history) values"
+        " ('webhook:send', '{\"endpoint\": \"crm\"}', 'completed', 'infinity', '{\"status\": \"fine\"}',"
+        ' \'[{"outcome": "failed"}]\')'
+    )
+
+    answered = api("GET", "/webhooks/deliveries")
+
+    assert answered.status_code == 200
+    assert len(answered.json["deliveries"][0]["attempt_log"]) == 2
+
+
 def test_lost_deliveries_are_recovered_call_by_call(api, connection):
     endpoint = made(api)
     lose(connection, 5, endpoint=endpoint["id"])

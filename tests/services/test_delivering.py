@@ -142,11 +142,16 @@ def test_one_delivery_that_cannot_be_read_does_not_hide_the_others(project, conn
         "insert into scheduled_actions (action_type, payload, scheduled_at) values"
         " ('webhook:send', '{\"endpoint\": \"crm\"}', '-infinity')"
     )
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, status, scheduled_at, result) values"
+        " ('webhook:send', '{\"endpoint\": \"crm\"}', 'completed', 'infinity', '{\"status\": \"fine\"}')"
+    )
 
     found = project.deliveries.find()
 
-    assert len(found) == 3
-    assert found[0].next_attempt_at.year == 1
+    assert len(found) == 4
+    assert (found[0].response_status, found[0].event) == (None, "")
+    assert found[1].next_attempt_at.year == 1
     assert {one.created_at.utcoffset() for one in found} == {timedelta(0)}
 
 

@@ -749,6 +749,41 @@ def test_a_tick_leaves_a_row_that_tells_of_it(a_project, connection):
     assert found == [(report.tick_id, "cron", "finished", [], 1, True, budget)]
 
 
+def test_a_tick_that_finds_nothing_leaves_a_row_of_the_same_kind(a_project, connection):
+    project = a_project(a_handler())
+    project.processor.tick()
+    schedule(project, scheduled_at=timedelta(hours=1))
+
+    report = project.processor.tick(caller="cron")
+
+    found = connection.execute(
+        "select caller, outcome, running, (counts ->> 'processed')::int, finished_at = started_at, budget"
+        " from scheduled_action_ticks where id = %s",
+        [report.tick_id],
+    ).fetchall()
+    assert counts(report) == {}
+    assert found == [("cron", "finished", [], 0, True, {"max_run_seconds": 20, "max_duration_seconds": 55})]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param({}, id="without a lock group"),
+        pytest.param({"lock_group": "g"}, id="with one"),
+        pytest.param({"priority": 7}, id="behind later ones that are more urgent"),
+        pytest.param({"priority": 7, "lock_group": "g"}, id="with a lock group behind others"),
+    ],
+)
+def test_what_is_due_is_found_wherever_it_stands(a_project, connection, columns):
+    project = a_project(a_handler())
+    project.processor.tick()
+    for lock_group in (None, "other"):
+        schedule(project, scheduled_at=timedelta(hours=1), lock_group=lock_group)
+    insert(connection, **columns)
+
+    assert counts(project.processor.tick()) == {"processed": 1, "succeeded": 1}
+
+
 def test_while_its_handler_runs_an_action_is_announced(a_project, connection):
     announced = []
 

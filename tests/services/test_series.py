@@ -10,7 +10,7 @@ import pytest
 
 from scheduled_actions import Context, Delays, Snooze, action
 from scheduled_actions.registry import Registry
-from tests.factories import NOW, PATIENCE, projects, row, set_clock, together, wait_until
+from tests.factories import NOW, PATIENCE, insert_many, projects, row, set_clock, together, wait_until
 
 SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=seconds) for seconds in (1, 60, 3600, 86400))
 
@@ -130,6 +130,20 @@ def test_what_a_catch_up_drops_is_shown(a_project, connection):
     # The one that was planned before the silence, and the two latest.
     assert ran.instants == [HOUR, 9 * HOUR, 10 * HOUR]
     assert project.schedules.get(schedule.id).missed == 7
+
+
+def test_an_occurrence_in_the_middle_of_a_long_line_is_planned_like_any_other(a_project, connection):
+    ran = Ran()
+    project = a_project(ran.handler, batch_size=10)
+    schedule = project.schedules.schedule_recurring("test:run", {}, "PT1M")
+    insert_many(connection, 25, scheduled_at=NOW + 30 * SECOND)
+    insert_many(connection, 25, scheduled_at=NOW + 90 * SECOND)
+
+    (report,) = ticks(project, connection, 2 * MINUTE - SECOND)
+
+    assert (report.succeeded, report.remaining) == (51, 0)
+    assert len(ran.calls) - ran.calls.count(None) == 1
+    assert planned(connection, schedule) == [2 * MINUTE]
 
 
 def test_a_retry_and_the_next_occurrence_live_side_by_side(a_project, connection):

@@ -159,6 +159,22 @@ def test_each_claim_has_a_token_of_its_own(connection):
     assert first.token != second.token
 
 
+def test_a_claim_without_series_takes_nothing_where_an_occurrence_of_one_is_among_it(connection):
+    insert_many(connection, 3)
+    of_series = insert(connection, schedule_id=uuid4(), occurrence_at=database_now(connection))
+    tick = a_tick(connection)
+
+    def claim_alone(wanted, after=claims.START):
+        return claims.claim_free(connection, tick, wanted=wanted, after=after, excluded=(), with_series=False)
+
+    assert claim_alone(4) == ([], claims.START)
+    assert set(statuses(connection).values()) == {"pending"}
+    claimed, position = claim_alone(3)
+    assert len(claimed) == 3
+    assert claim_alone(3, after=position) == ([], claims.START)
+    assert ids(claim(connection, after=position)[0]) == [of_series]
+
+
 def test_a_row_before_all_time_is_claimed_like_any_other(connection):
     ancient = insert(connection, scheduled_at="-infinity")
     other = insert(connection)

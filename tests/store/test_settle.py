@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
@@ -11,12 +12,14 @@ import pytest
 from scheduled_actions.action import Status
 from scheduled_actions.store import actions, claims
 from tests.factories import (
+    NOW,
     a_tick,
     an_outcome,
     database_now,
     insert,
     move_clock,
     row,
+    set_clock,
     statuses,
     together,
 )
@@ -303,3 +306,82 @@ def test_texts_come_through_as_they_are(connection, claimed, text):
     found = row(connection, claimed.id)
     assert found["error_message"] == text
     assert found["history"][0]["error"] == text
+
+
+# -- most outcomes -----------------------------------------------------------------------------------------------------
+
+
+def a_completion(claimed, *, token=None, started=1_000, ended=2_500):
+    return claims.Completion(claimed.id, token or claimed.token, started=started, ended=ended, max_attempts=3)
+
+
+def complete(connection, *completions, running=(), tick=None):
+    return claims.complete(connection, tick or a_tick(connection), completions, running=running)
+
+
+def test_a_completion_writes_what_settling_the_same_outcome_would(connection):
+    set_clock(connection, NOW)
+    insert(connection, error_message="of a snooze")
+    insert(connection, error_message="of a snooze")
+    one, other, tick = claim(connection), claim(connection), a_tick(connection)
+    times = {"started_at": NOW + timedelta(microseconds=1_000), "ended_at": NOW + timedelta(microseconds=2_500)}
+    settled = replace(an_outcome(one), max_attempts=3, **times)
+
+    settle(connection, settled, tick=tick)
+    complete(connection, a_completion(other), tick=tick)
+
+    rows = [row(connection, claimed.id) for claimed in (one, other)]
+    first, second = ({name: value for name, value in found.items() if name != "id"} for found in rows)
+    assert first == second
+    assert (second["status"], second["attempts"], second["error_message"]) == ("completed", 1, None)
+
+
+def test_a_completion_that_lost_its_claim_changes_nothing_and_is_named(connection):
+    insert(connection)
+    insert(connection)
+    stale, good = claim(connection), claim(connection)
+    before = row(connection, stale.id)
+
+    done = complete(connection, a_completion(stale, token=uuid4()), a_completion(good))
+
+    assert done.lost == {stale.id}
+    assert row(connection, stale.id) == before
+    assert statuses(connection)[good.id] == "completed"
+
+
+def test_of_sixteen_that_complete_at_once_one_counts(database_url, connection, claimed):
+    answers = together(database_url, 16, lambda own, _: complete(own, a_completion(claimed)).lost)
+
+    assert sorted(map(len, answers)) == [0] + [1] * 15
+    assert row(connection, claimed.id)["attempts"] == 1
+
+
+def test_a_completion_announces_what_starts_next_while_the_lease_lives(connection, claimed):
+    tick, following = a_tick(connection), uuid4()
+
+    done = complete(connection, a_completion(claimed), running=[following], tick=tick)
+
+    assert done.announced
+    assert connection.execute("select running from scheduled_action_ticks where id = %s", [tick.id]).fetchone() == (
+        [following],
+    )
+
+
+def test_once_the_lease_has_ended_a_completion_counts_and_nothing_starts(connection, claimed):
+    tick = a_tick(connection, lease_seconds=70)
+    move_clock(connection, timedelta(seconds=71))
+
+    done = complete(connection, a_completion(claimed), running=[uuid4()], tick=tick)
+
+    assert not done.announced
+    assert not done.lost
+
+
+def test_a_completion_does_not_wait_for_a_row_that_another_transaction_keeps(database_url, connection, claimed):
+    with psycopg.connect(database_url) as other:
+        other.execute("select from scheduled_actions for update")
+
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            complete(connection, a_completion(claimed))
+
+    assert statuses(connection) == {claimed.id: "processing"}

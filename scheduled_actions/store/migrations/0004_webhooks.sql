@@ -135,6 +135,11 @@ create function webhook_attempt(entry jsonb) returns jsonb
     ) said
   $$;
 
+-- The HTTP status in a result; null where it has none: a project may have a handler of its own.
+create function webhook_status(result jsonb) returns integer
+  language sql immutable parallel safe
+  as $$ select case when result ->> 'status' ~ '^[1-9][0-9]{2}$' then (result ->> 'status')::integer end $$;
+
 -- Every delivery: an event on its way to one endpoint, an action like others.
 create view webhook_deliveries as
   select
@@ -142,13 +147,13 @@ create view webhook_deliveries as
     a.status,
     a.payload ->> 'endpoint' as endpoint,
     a.team_id,
-    a.payload ->> 'event' as event,
-    a.payload ->> 'entity_type' as entity_type,
-    a.payload ->> 'entity_id' as entity_id,
+    coalesce(a.payload ->> 'event', '') as event,
+    coalesce(a.payload ->> 'entity_type', '') as entity_type,
+    coalesce(a.payload ->> 'entity_id', '') as entity_id,
     a.attempts,
     a.max_attempts,
     case when a.status = 'pending' then a.scheduled_at end as next_attempt_at,
-    case when a.status = 'completed' then (a.result ->> 'status')::integer
+    case when a.status = 'completed' then webhook_status(a.result)
       else (webhook_attempt(a.history -> -1) ->> 'status')::integer end as response_status,
     a.error_message as error,
     coalesce(
@@ -159,8 +164,9 @@ create view webhook_deliveries as
       ),
       '[]') || case when a.status = 'completed'
       then jsonb_build_array(jsonb_build_object(
-        'attempt', a.attempts, 'at', a.started_at, 'status', a.result -> 'status',
-        'duration_ms', a.result -> 'duration_ms', 'answer', a.result -> 'answer', 'error', null))
+        'attempt', a.attempts, 'at', a.started_at, 'status', webhook_status(a.result),
+        'duration_ms', case when jsonb_typeof(a.result -> 'duration_ms') = 'number' then a.result -> 'duration_ms' end,
+        'answer', a.result ->> 'answer', 'error', null))
       else '[]' end as attempt_log,
     coalesce(a.metadata ->> 'event_action_id', a.id::text) as event_action_id,
     a.lock_group,
