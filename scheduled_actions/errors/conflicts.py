@@ -1,0 +1,110 @@
+"""Right requests at the wrong moment."""
+
+from __future__ import annotations
+
+from scheduled_actions.errors.families import StateConflict, short_text
+
+
+class WrongStatus(StateConflict):
+    """The action's status does not allow the change."""
+
+    code = "wrong_status"
+
+    def __init__(self, action_id: object, status: str, wanted: str) -> None:
+        self.action_id = action_id
+        self.status = status
+        self.wanted = wanted
+        super().__init__(f"action {action_id} is {status}; only {wanted} actions can be changed so")
+
+
+class ScheduleEnded(StateConflict):
+    """The schedule has ended: there is nothing to pause, resume or skip."""
+
+    code = "schedule_ended"
+
+    def __init__(self, reference: object, note: str | None) -> None:
+        self.reference = reference
+        super().__init__(
+            f"schedule {reference} has ended{f': {note}' if note else ''}; change its rule to let it go on"
+        )
+
+
+class NothingPlanned(StateConflict):
+    """The schedule has no planned occurrence that could be skipped."""
+
+    code = "nothing_planned"
+
+    def __init__(self, reference: object, status: str) -> None:
+        self.reference = reference
+        self.status = status
+        super().__init__(f"schedule {reference} ({status}) has no occurrence that waits; nothing was skipped")
+
+
+class ActionLocked(StateConflict):
+    """The action is due too soon to be changed from outside."""
+
+    code = "action_locked"
+
+    def __init__(self, action_id: object, edit_lock_seconds: int) -> None:
+        self.action_id = action_id
+        self.edit_lock_seconds = edit_lock_seconds
+        super().__init__(
+            f"action {action_id} is due within {edit_lock_seconds} seconds and locked; an operator may force the change"
+        )
+
+
+class ClaimLost(StateConflict):
+    """The outcome came too late: the lease had ended and the action belongs to somebody else."""
+
+    code = "claim_lost"
+
+    def __init__(self, action_id: object) -> None:
+        self.action_id = action_id
+        super().__init__(f"action {action_id} is no longer held by this attempt; its outcome was dropped as stale")
+
+
+class EndpointOfTheFile(StateConflict):
+    """The endpoint is declared in the project's file, and is changed there."""
+
+    code = "endpoint_of_the_file"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f'endpoint "{name}" is declared in scheduled_actions.toml: change it there')
+
+
+class TooManyEndpoints(StateConflict):
+    """A team has as many webhook endpoints as it may have."""
+
+    code = "too_many_endpoints"
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"there are {limit} webhook endpoints already, and no more are taken: delete one first")
+
+
+class TableBusy(StateConflict):
+    """Another session keeps a table locked."""
+
+    code = "table_busy"
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        super().__init__(
+            f"{short_text(table)} is locked by another session, and writers wait behind whoever waits for it; "
+            "nothing was changed: try again"
+        )
+
+
+class DirectoryNotEmpty(StateConflict):
+    """A new project would be mixed with what is there already."""
+
+    code = "directory_not_empty"
+
+    def __init__(self, directory: object, found: str) -> None:
+        self.directory = directory
+        self.found = found
+        super().__init__(
+            f"{directory} is not empty (there is {found}); choose another directory, "
+            "or add what is missing with --force: files that are there stay as they are"
+        )

@@ -1,0 +1,40 @@
+"""The three families of errors, and how their messages show values."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ScheduledActionsError(Exception):
+    """Anything this package raises on purpose."""
+
+    #: Short name of the fact, in snake case; the `code` of an HTTP problem document.
+    code: ClassVar[str] = "error"
+
+
+class RequestError(ScheduledActionsError):
+    """The caller's request cannot be carried out as it stands; nothing was changed."""
+
+    code = "invalid_request"
+
+
+class StateConflict(ScheduledActionsError):
+    """The request is well formed, but the moment's state refuses it; nothing was changed."""
+
+    code = "conflict"
+
+
+class DeploymentError(ScheduledActionsError):
+    """The installation is not ready: settings, secrets, database or generated files."""
+
+    code = "deployment_error"
+
+
+def short(value: object) -> str:
+    """Return a value as a message shows it."""
+    return short_text(repr(value))
+
+
+def short_text(text: str, limit: int = 80) -> str:
+    """Return a text as a message shows it: its beginning, where it is long."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
