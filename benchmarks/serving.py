@@ -40,7 +40,7 @@ _NOT_INHERITED = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "GUNIC
 
 
 def make_project(directory: Path) -> Path:
-    """Return a new project in `directory`: a handler that does nothing, the registry, an application to compare with."""
+    """Return a new project in `directory`: a handler that does nothing, the registry, an app to compare with."""
     project = directory / "project"
     (project / "handlers").mkdir(parents=True)
     (project / "handlers" / "__init__.py").touch()

@@ -103,7 +103,7 @@ class Maintenance:
                         one.action.id, one.action.action_type, one.was_started, status,
                     )  # fmt: skip
         if recurring:
-            # In a transaction of its own: schedules are locked before actions. The sweep mends what a crash leaves here.
+            # In a transaction of its own: schedules are locked before actions. The sweep mends what a crash leaves.
             self._occurrences.conclude(connection, recurring, statuses)
         upkeep.close_lost_ticks(connection)
         return rescued
@@ -152,7 +152,7 @@ class Maintenance:
         return pruned
 
     def first_tick(self, connection: Connection) -> None:
-        """Do what each process does once: copy there what SQL needs of the settings, bring declared schedules up to date."""
+        """Do what each process does once: copy what SQL needs of the settings, bring declared schedules up to date."""
         by_type = {
             action_type: window
             for action_type in sorted(self._registry.types)

@@ -35,7 +35,7 @@ class Every:
 # -- whether it runs ---------------------------------------------------------------------------------------------------
 
 
-def judged(due_at=NOW, now=NOW, running_since=None, has_unhandled=False, **schedule):
+def judged(*, due_at=NOW, now=NOW, running_since=None, has_unhandled=False, **schedule):
     return series.judge(
         a_schedule(**schedule), due_at=due_at, now=now, running_since=running_since, has_unhandled=has_unhandled
     )
