@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo test test-faults bench bench-smoke bench-peers proof-pgbouncer proof-vercel format lint types registry docs ci
+.PHONY: help install run demo test test-faults bench bench-smoke bench-peers proof-on-time proof-pgbouncer proof-vercel format lint types registry docs ci
 
 # The first Python that is new enough; `make install PYTHON=/path/to/python` takes another.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -60,6 +60,9 @@ bench-peers: install ## Measure other queues on Postgres beside ours; installs t
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks.peers --json benchmarks/results/peers.json
 	$(BIN)/python -m benchmarks.report $(RESULTS) > benchmarks/report.html
+
+proof-on-time: install ## Prove second precision: a minute cron, ticks that linger, 1,000 actions in three minutes; draws a plot
+	$(BIN)/python -m proofs.on_time
 
 proof-pgbouncer: install ## Prove all promises behind PgBouncer: transaction mode, 2 connections, 16 pings
 	$(BIN)/pytest -m slow tests/faults/test_transaction_pooler.py $(ARGS)

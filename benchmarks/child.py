@@ -56,6 +56,26 @@ def first_tick() -> dict[str, Any]:
     return _tick(_app())
 
 
+def idle_tick() -> dict[str, Any]:
+    """Import the application and have it find nothing due."""
+    started = time.perf_counter()
+    answer = _tick(_app())
+    return {"seconds": time.perf_counter() - started, "succeeded": answer["succeeded"]}
+
+
+def connect() -> dict[str, Any]:
+    """Import the libraries as an application would, and connect to the database."""
+    started = time.perf_counter()
+    import_libraries()
+    import os
+
+    import psycopg
+
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute("select 1")
+    return {"seconds": time.perf_counter() - started, "succeeded": 0}
+
+
 def first_claim() -> dict[str, Any]:
     """Import the libraries, claim what is due and complete it."""
     import_libraries()
@@ -140,7 +160,11 @@ def _usage() -> float:
 
 MEASURES: dict[str, Callable[[], dict[str, Any]]] = {
     measure.__name__: measure
-    for measure in (import_app, import_libraries, import_names, first_tick, first_claim, tick_memory, sql_memory)
+    for measure in (
+        *(import_app, import_libraries, import_names),
+        *(first_tick, first_claim, idle_tick, connect),
+        *(tick_memory, sql_memory),
+    )
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A new process up to the end of its first tick, beside one that does the least about the same action."""
+"""A new process up to the end of its first tick, beside one that does the least."""
 
 from __future__ import annotations
 
@@ -8,37 +8,55 @@ from typing import TYPE_CHECKING
 
 from benchmarks import plain_sql
 from benchmarks.children import answer_of
-from benchmarks.comparison import Comparison
+from benchmarks.comparison import Comparison, Wanted
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError
 from benchmarks.serving import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scheduled_actions.store.connection import Connection
 
-_WAYS = ("first_tick", "first_claim")
+_WITH_AN_ACTION = ("first_tick", "first_claim")
+_IDLE = ("idle_tick", "connect")
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the time from starting the interpreter to its end, one due action completed on the way."""
+    """Return the time of a first tick that finds nothing, and of a process that lives to complete one action."""
     with bench.databases.fresh() as dsn, connected(dsn) as connection:
         environ = environment(bench.project, dsn)
-        for way in _WAYS:
-            _milliseconds(connection, environ, way)  # Byte code is written now, and files are in memory.
-        took = bench.take_turns(
-            {way: partial(_milliseconds, connection, environ, way) for way in _WAYS}, rounds=bench.scale.starts
-        )
+        measures: dict[str, Callable[[], float]] = {
+            **{way: partial(_milliseconds, connection, environ, way) for way in _WITH_AN_ACTION},
+            **{way: partial(_told_milliseconds, environ, way) for way in _IDLE},
+        }
+        for measure in measures.values():
+            measure()  # Byte code is written now, and files are in memory.
+        took = bench.take_turns(measures, rounds=bench.scale.starts)
     return [
+        Comparison(
+            name="first tick of a cold process, idle",
+            beside_name="flask, psycopg, pydantic, connect",
+            unit="ms",
+            measured=took["idle_tick"],
+            beside=took["connect"],
+            wanted=Wanted("ratio", "at most", 1.3),
+        ),
         Comparison(
             name="cold start to first tick",
             beside_name="libraries and bare SQL",
             unit="ms",
             measured=took["first_tick"],
             beside=took["first_claim"],
-        )
+        ),
     ]
+
+
+def _told_milliseconds(environ: Mapping[str, str], way: str) -> float:
+    answer = answer_of(environ, way)
+    if answer["succeeded"]:
+        raise WrongResultError("actions found where there were none", found=answer["succeeded"], expected=0)
+    return float(answer["seconds"]) * 1000
 
 
 def _milliseconds(connection: Connection, environ: Mapping[str, str], way: str) -> float:

@@ -170,7 +170,7 @@ class RRule:
     def _next_of_rule(self, since: datetime, horizon: datetime) -> Occurrence | None:
         until = horizon if self.ends_at is None else min(horizon, self.ends_at)
         try:
-            return next(self.times.after(since, until), None) if since < until else None
+            return next(self.times.after(since, until), None)
         except TooManyCandidates:
             problem = f"names no instant that could be found in {CANDIDATES_MOST:,} candidates after {since:%Y-%m-%d}"
             raise NeverOccurs(self.text, problem) from None

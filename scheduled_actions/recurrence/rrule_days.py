@@ -55,7 +55,7 @@ class Days:
         self._numbered_in_month = parts.frequency == "MONTHLY" or bool(parts.by_month)
         self._every_weekday = frozenset(day.weekday for day in parts.by_day if not day.nth)
         self._numbered = frozenset(day for day in parts.by_day if day.nth)
-        self._masks: dict[tuple[int, int, bool, bool], int] = {}
+        self._masks: dict[tuple[int, int, bool, bool, bool], int] = {}
 
     def includes(self, day: date) -> bool:
         """Whether the rule names that day, intervals aside."""
@@ -139,8 +139,9 @@ class Days:
         """Return the days of that month which the rule names, as bits."""
         if self._parts.by_month and month not in self._parts.by_month:
             return 0
-        # The first weekday and both lengths tell all weekdays and weeks of a year, also the last of the year before.
-        key = (month, date(year, 1, 1).weekday(), isleap(year), isleap(year - 1))
+        # January 1st and the lengths of three years tell every weekday and week: at the turns of a year its days belong
+        # to weeks of its neighbours.
+        key = (month, date(year, 1, 1).weekday(), isleap(year - 1), isleap(year), isleap(year + 1))
         mask = self._masks.get(key)
         if mask is None:
             length = monthrange(year, month)[1]

@@ -69,7 +69,7 @@ class ExactTimes:
         cursor = max(_since_1970(moment) + 1, self._start)
         for _ in range(CANDIDATES_MOST):
             # The first period that is not over at the cursor.
-            period = self._origin + max(0, (cursor - self._origin - self._unit) // self._step + 1) * self._step
+            period = self._origin + ((cursor - self._origin - self._unit) // self._step + 1) * self._step
             cursor = max(cursor, period)
             if cursor > last:
                 return

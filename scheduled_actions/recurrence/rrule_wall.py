@@ -86,7 +86,7 @@ class WallTimes:
     def _walls(self, since: datetime, last: datetime) -> Iterator[datetime]:
         """Yield the wall times from `since` to `last` in order."""
         first_day, last_day = since.toordinal(), last.toordinal()
-        first_time = since.hour * 3600 + since.minute * 60 + since.second + (since.microsecond > 0)
+        first_time = since.hour * 3600 + since.minute * 60 + since.second
         for days in self._days.periods(since, last):
             for day, time in self._picked(days):
                 if day < first_day or (day == first_day and time < first_time):

@@ -121,6 +121,20 @@ def test_a_change_of_many_finds_nothing_of_another_team(a_caller, connection, bl
     assert everything(connection) == before
 
 
+@pytest.mark.parametrize("team_id", ["blue", "nobody"])
+def test_a_change_of_many_in_another_team_touches_ones_own_no_more_than_theirs(a_caller, connection, blue_ids, team_id):
+    red = a_caller("operator", "red")
+    insert(connection, team_id="red")
+    insert(connection, team_id="red", status="failed", completed_at=database_now(connection))
+    before = everything(connection)
+
+    for path, options in (("retry", {}), ("cancel", {"force": True}), ("retry", {"dry_run": True})):
+        response = red("POST", f"/actions/{path}", {"team_id": team_id} | options)
+        assert (response.json["matched"], response.json["changed"]) == (0, 0)
+
+    assert everything(connection) == before
+
+
 def test_a_change_of_many_reaches_all_of_its_own_team(a_caller, connection, blue_ids):
     blue = a_caller("operator", "blue")
 

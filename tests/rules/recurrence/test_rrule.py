@@ -354,6 +354,11 @@ def test_a_rule_whose_every_occurrence_is_an_exception_has_none():
             id="a gap of half an hour",
         ),
         pytest.param(
+            "Australia/Lord_Howe", "FREQ=DAILY;BYHOUR=2;BYMINUTE=10,35", "2027-10-03",
+            ["2027-10-03 02:35:00+1100", "2027-10-03 02:40:00+1100", "2027-10-04 02:10:00+1100"],
+            id="a time that moved past another comes after it",
+        ),
+        pytest.param(
             "Pacific/Apia", "FREQ=DAILY;BYHOUR=9;BYMINUTE=0", "2011-12-29",
             ["2011-12-29 09:00:00-1000", "2011-12-31 09:00:00+1400", "2012-01-01 09:00:00+1400"],
             id="a day that is skipped",
@@ -392,6 +397,16 @@ def test_a_rule_whose_every_occurrence_is_an_exception_has_none():
             id="named minutes are those of the clock",
         ),
         pytest.param(
+            "Australia/Lord_Howe", "FREQ=HOURLY;BYMINUTE=0", "2027-10-03T01:00",
+            ["2027-10-03 01:00:00+1030", "2027-10-03 03:00:00+1100", "2027-10-03 04:00:00+1100"],
+            id="a named minute that does not come has no instant",
+        ),
+        pytest.param(
+            "Australia/Lord_Howe", "FREQ=HOURLY;BYMINUTE=45", "2027-04-04T01:00",
+            ["2027-04-04 01:45:00+1100", "2027-04-04 01:45:00+1030", "2027-04-04 02:45:00+1030"],
+            id="a named minute that comes twice has two instants",
+        ),
+        pytest.param(
             "Pacific/Apia", "FREQ=HOURLY;INTERVAL=6", "2011-12-29T18:00",
             ["2011-12-29 19:00:00-1000", "2011-12-31 01:00:00+1400", "2011-12-31 07:00:00+1400"],
             id="real hours through a skipped day",
@@ -415,10 +430,12 @@ def test_occurrences_at_clock_changes(zone, text, since, expected):
 
 def test_what_a_clock_change_did_is_remarked():
     moved = parsed("FREQ=DAILY;BYHOUR=2;BYMINUTE=30").next_after(datetime(2027, 3, 14, 5, tzinfo=UTC))
+    joined = parsed("FREQ=DAILY;BYHOUR=2,3;BYMINUTE=30").next_after(datetime(2027, 3, 14, 5, tzinfo=UTC))
     twice = parsed("FREQ=DAILY;BYHOUR=1;BYMINUTE=30").next_after(datetime(2027, 11, 7, 4, tzinfo=UTC))
     first, second = occurrences(parsed("FREQ=HOURLY"), 2, datetime(2027, 11, 7, 5, tzinfo=UTC))
 
     assert moved.remarks == ("02:30 does not exist on 2027-03-14 in America/New_York: moved to 03:30",)
+    assert joined == moved
     assert twice.remarks == ("01:30 comes twice on 2027-11-07 in America/New_York: this is the first",)
     assert first.remarks == ("01:00 comes twice on 2027-11-07 in America/New_York: this is the first",)
     assert second.remarks == ("01:00 comes twice on 2027-11-07 in America/New_York: this is the second",)
@@ -429,6 +446,12 @@ def test_a_moved_time_counts():
     text = "DTSTART;TZID=America/New_York:20270313T023000 RRULE:FREQ=DAILY;COUNT=3"
 
     assert [found[5:16] for found in local(text, 9)] == ["03-13 02:30", "03-14 03:30", "03-15 02:30"]
+
+
+def test_a_wall_time_before_the_start_s_is_none_even_if_a_gap_moves_it_past_the_start():
+    text = "DTSTART;TZID=Australia/Lord_Howe:20271003T023500 RRULE:FREQ=DAILY;BYHOUR=2;BYMINUTE=10,35;COUNT=2"
+
+    assert local(text, 3) == ["2027-10-03 02:35:00+1100", "2027-10-04 02:10:00+1100"]
 
 
 def test_a_day_that_does_not_exist_is_left_out_and_not_counted():
@@ -462,6 +485,10 @@ def test_a_day_that_does_not_exist_is_left_out_and_not_counted():
         pytest.param(
             "FREQ=WEEKLY;BYDAY=MO..SU;BYSETPOS=-1;COUNT=2", ["2026-11-22", "2026-11-29"],
             id="BYSETPOS counts from the first day of the week, not from the start",
+        ),
+        pytest.param(
+            "FREQ=YEARLY;BYMONTH=3;BYDAY=2SU,-1SU", ["2027-03-14", "2027-03-28", "2028-03-12"],
+            id="the nth weekday of a named month, not of the year",
         ),
         pytest.param("FREQ=YEARLY;BYDAY=53FR", ["2027-12-31", "2032-12-31"], id="few years have a 53rd"),
     ],

@@ -13,8 +13,8 @@ from scheduled_actions.recurrence.rrule import parse_rrule
 
 ANCHOR = datetime(2026, 11, 21, 14, 7, 10, tzinfo=UTC)
 FAR = "DTSTART:19000101T000000Z RRULE:"
-#: A call takes 0.2 to 0.4 µs on two slow cores: 200 ms at most.
-CALLS_MOST = 500_000
+#: A call takes 0.2 to 0.4 µs on two slow cores: 200 ms at most
+CALLS_MOST = 400_000
 MINUTES = ",".join(map(str, range(60)))
 HOURS = ",".join(map(str, range(24)))
 
@@ -80,7 +80,8 @@ def test_what_never_occurs_is_found_out_in_bounded_steps(text, zone):
     answer, calls = answered(text, zone)
 
     assert isinstance(answer, NeverOccurs)
-    assert calls < CALLS_MOST
+    # No more than a few calls for each day of thirty years.
+    assert calls < 25 * 30 * 366
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_a_count_that_takes_too_many_candidates_is_refused(text):
     answer, calls = answered(text)
 
     assert "COUNT: the last occurrence lies behind more than 100,000 candidates: end the rule with UNTIL" in str(answer)
-    assert calls < 2 * CALLS_MOST
+    assert calls < CALLS_MOST
 
 
 def test_a_search_that_takes_too_many_candidates_is_given_up():
@@ -144,7 +145,7 @@ def test_a_search_that_takes_too_many_candidates_is_given_up():
 
     assert isinstance(answer, NeverOccurs)
     assert "names no instant that could be found in 100,000 candidates after 2026-11-21" in str(answer)
-    assert calls < 2 * CALLS_MOST
+    assert calls < CALLS_MOST
     assert warnings == ()
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
+import pytest
 from dateutil.rrule import rrulestr
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -149,10 +150,9 @@ def test_occurrences_strictly_increase_through_clock_changes(text, change, days_
     assert all(rule.next_after(earlier).at == later for earlier, later in pairwise(found))
 
 
-@few
-@given(st.lists(st.integers(-53, -1) | st.integers(1, 53), min_size=1, max_size=3), st.integers(2000, 2060))
-def test_week_numbers_are_those_of_iso_8601(weeks, year):
-    start = datetime(year, 1, 1)
+@pytest.mark.parametrize("weeks", [(1,), (52,), (53,), (-1,), (-52,), (-53,), (20, -20)])
+def test_week_numbers_are_those_of_iso_8601(weeks):
+    start = datetime(2000, 1, 1)
     rule = in_utc(f"FREQ=YEARLY;BYWEEKNO={','.join(map(str, weeks))};BYDAY=MO..SU", start)
 
     def matches(day):
@@ -160,7 +160,7 @@ def test_week_numbers_are_those_of_iso_8601(weeks, year):
         weeks_of_year = datetime(iso_year, 12, 28).isocalendar().week
         return week in weeks or week - weeks_of_year - 1 in weeks
 
-    days = [start + timedelta(days=ahead) for ahead in range(366 * 3)]
+    days = [start + timedelta(days=ahead) for ahead in range(366 * 56)]
     wanted = [day for day in days if matches(day)]
 
     assert [at.replace(tzinfo=None) for at in after(rule, just_before(start), len(wanted))] == wanted
