@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -33,6 +34,11 @@ PREFIX = "scheduled-actions-tests-"
 TEMPLATE = "template_migrated"
 #: Tests kill processes, not the machine: the operating system keeps what was written.
 NOT_DURABLE = ("-c", "fsync=off", "-c", "max_connections=500")
+
+
+# A busy machine is no fault of a law's: neither how long an example takes nor how long it takes to make one.
+settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ours")
 
 
 def pytest_configure(config: pytest.Config) -> None:

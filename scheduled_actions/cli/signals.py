@@ -28,8 +28,9 @@ def stopping_early(stop: Callable[[], object]) -> Iterator[None]:
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del number, frame
-        stop()
+        # First: the next signal may follow at once upon what this one tells.
         restore()
+        stop()
 
     for number in numbers:
         signal.signal(number, on_signal)

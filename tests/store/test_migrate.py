@@ -25,7 +25,15 @@ TABLES = {
 
 
 #: The definition of the clock itself, the milliseconds of ids, and how long a key is waited for.
-NOT_THE_CLOCK = ("'select statement_timestamp()'", "ticks bigint :=", "wait_until")
+NOT_THE_CLOCK = (
+    "'select statement_timestamp()'",
+    "ticks bigint :=",
+    "wait_until",
+    # How long a statement has waited; and the pace of deliveries, which receivers feel in real time.
+    "+ (clock_timestamp() - statement_timestamp())",
+    "now constant timestamptz := clock_timestamp()",
+    "next_at - clock_timestamp()",
+)
 #: The doctor's questions are about the server itself: what its clock shows, since when its sessions stand still.
 ABOUT_THE_SERVER = "doctor_"
 

@@ -74,6 +74,7 @@ def test_the_last_weekday_of_each_month():
         ),
         ("DTSTART:20270101T090000Z\n  RRULE:FREQ=DAILY\n", "DTSTART:20270101T090000Z\nRRULE:FREQ=DAILY"),
         ("DTSTART;VALUE=DATE:20270101\nFREQ=DAILY", "DTSTART;VALUE=DATE:20270101\nRRULE:FREQ=DAILY"),
+        ("RRULE:FREQ=DAILY\n    DTSTART:20270101T235960Z", "DTSTART:20270101T235959Z\nRRULE:FREQ=DAILY"),
         ("RRULE:FREQ=WEEKLY;BYDAY=MO,\n TU;COU\r\n\tNT=3", "RRULE:FREQ=WEEKLY;COUNT=3;BYDAY=MO,TU"),
         (
             "RRULE:FREQ=DAILY\nRDATE:20270105T120000Z,20270106T120000Z\nEXDATE;VALUE=DATE:20270107",
@@ -199,6 +200,7 @@ def test_seconds_of_the_start_are_kept_and_fractions_dropped_without_counting_wh
     anchor = ANCHOR + timedelta(seconds=9, microseconds=700_000)
 
     assert local("FREQ=DAILY;COUNT=2", 3, anchor=anchor) == ["2026-11-22 09:00:09-0500", "2026-11-23 09:00:09-0500"]
+    assert parsed("FREQ=DAILY", anchor=anchor).next_after(ANCHOR - timedelta(days=1)).at > anchor
     assert local("FREQ=HOURLY;COUNT=2", 3, anchor=anchor) == ["2026-11-21 10:00:09-0500", "2026-11-21 11:00:09-0500"]
 
 
@@ -242,6 +244,11 @@ def test_until_is_inclusive_in_each_of_its_forms(until, last):
     assert (found[-1][:10] if found else None) == last
 
 
+def test_until_as_a_date_ends_with_the_last_second_of_that_day():
+    assert local("FREQ=HOURLY;INTERVAL=5;UNTIL=20261121", 9)[-1] == "2026-11-21 19:00:00-0500"
+    assert local("FREQ=DAILY;BYHOUR=0;UNTIL=20261122", 9) == ["2026-11-22 00:00:00-0500"]
+
+
 def test_an_ended_rule_answers_none_and_an_empty_one_never_occurs():
     assert parsed("FREQ=DAILY;COUNT=1").next_after(ANCHOR) is None
     assert parsed("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30;UNTIL=20300101").next_after(ANCHOR) is None
@@ -254,8 +261,13 @@ def test_an_ended_rule_answers_none_and_an_empty_one_never_occurs():
 def test_what_lies_more_than_thirty_years_ahead_is_refused():
     rule = parsed("DTSTART:20600101T000000Z RRULE:FREQ=YEARLY")
 
-    with pytest.raises(NeverOccurs):
-        rule.next_after(ANCHOR)
+    for unreachable in (
+        rule,
+        parsed("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30;UNTIL=20700101"),
+        parsed("RRULE:FREQ=DAILY;COUNT=1 RDATE:20700101T000000Z"),
+    ):
+        with pytest.raises(NeverOccurs):
+            unreachable.next_after(ANCHOR)
     assert rule.next_after(datetime(2040, 1, 1, tzinfo=UTC)).at == datetime(2060, 1, 1, tzinfo=UTC)
 
 
