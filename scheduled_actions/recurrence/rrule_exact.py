@@ -15,6 +15,7 @@ from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduled_actions.recurrence.model import CANDIDATES_MOST, Occurrence
+from scheduled_actions.recurrence.phrases import time_text
 from scheduled_actions.recurrence.rrule_days import Days, picked
 from scheduled_actions.recurrence.zones import resolve
 
@@ -94,9 +95,8 @@ class ExactTimes:
         if wall.utcoffset() == wall.replace(fold=1 - wall.fold).utcoffset():
             return Occurrence(at)
         which = "second" if wall.fold else "first"
-        return Occurrence(
-            at, (f"{wall:%H:%M} comes twice on {wall:%Y-%m-%d} in {self._zone.key}: this is the {which}",)
-        )
+        remark = f"{time_text(wall)} comes twice on {wall:%Y-%m-%d} in {self._zone.key}: this is the {which}"
+        return Occurrence(at, (remark,))
 
 
 class _Grid(NamedTuple):
@@ -208,7 +208,11 @@ class _Limits:
             return stretch.end
         tomorrow = stretch.day + timedelta(days=1)
         day = self._days.first_from(tomorrow, (_1970 + _SECOND * (last + _DAY)).date())
-        return last + 1 if day is None else _since_1970(resolve(datetime(day.year, day.month, day.day), self._zone).at)  # noqa: DTZ001 (wall time)
+        if day is None:
+            return last + 1
+        begin = resolve(datetime(day.year, day.month, day.day), self._zone).at  # noqa: DTZ001 (wall time)
+        # A day that begins twice has begun before.
+        return max(stretch.end, _since_1970(begin))
 
     def _stretch_from(self, instant: int) -> _Stretch:
         wall, offset = self._shown(instant)

@@ -429,6 +429,16 @@ def test_a_rule_whose_every_occurrence_is_an_exception_has_none():
              "2006-11-04 23:00:00-0330"],
             id="a clock that goes back into the day before",
         ),
+        pytest.param(
+            "America/St_Johns", "FREQ=MINUTELY;INTERVAL=20;BYDAY=SU", "2006-10-28T23:30",
+            ["2006-10-29 00:00:00-0230", "2006-10-29 00:00:00-0330", "2006-10-29 00:20:00-0330"],
+            id="a day that begins twice",
+        ),
+        pytest.param(
+            "America/St_Johns", "FREQ=MINUTELY;INTERVAL=20;BYDAY=SU;BYHOUR=3", "2006-10-28T23:30",
+            ["2006-10-29 03:00:00-0330", "2006-10-29 03:20:00-0330"],
+            id="a later hour of a day that begins twice",
+        ),
     ],
 )  # fmt: skip
 def test_occurrences_at_clock_changes(zone, text, since, expected):
