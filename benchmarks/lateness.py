@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from scheduled_actions.store.connection import Connection
 
+    _Watching = Callable[[Bench, str, Connection], AbstractContextManager[None]]
+
 #: The first instant lies so far ahead: all actions are in the table by then.
 _LEAD_SECONDS = 1.0
 #: How much longer somebody keeps the watch, and everything may take.
@@ -47,20 +49,19 @@ order by scheduled_at
 
 def run(bench: Bench) -> list[Comparison]:
     """Return the lateness by lingering alone and by `listen`, each beside the bare loop of the same seconds."""
-    with bench.databases.fresh() as dsn, connected(dsn) as connection:
-        ways = {"linger": lambda: _lingering(bench, dsn, connection), "listen": lambda: _listening(bench, dsn)}
+    ways = {"linger": _lingering, "listen": _listening}
 
-        def one_round(number: int) -> dict[str, float]:
-            figures: dict[str, float] = {}
-            for way in sorted(ways, reverse=bool(number % 2)):
-                values, bare = _late(bench, dsn, connection, ways[way], seed=number)
-                bench.lateness.setdefault(way, []).extend(values)
-                bench.lateness.setdefault("bare loop", []).extend(bare)
-                figures |= {f"{way} {name}": value for name, value in _percentiles(values).items()}
-                figures |= {f"bare beside {way} {name}": value for name, value in _percentiles(bare).items()}
-            return figures
+    def one_round(number: int) -> dict[str, float]:
+        figures: dict[str, float] = {}
+        for way in sorted(ways, reverse=bool(number % 2)):
+            values, bare = _late(bench, ways[way], seed=number)
+            bench.lateness.setdefault(way, []).extend(values)
+            bench.lateness.setdefault("bare loop", []).extend(bare)
+            figures |= {f"{way} {name}": value for name, value in _percentiles(values).items()}
+            figures |= {f"bare beside {way} {name}": value for name, value in _percentiles(bare).items()}
+        return figures
 
-        took = bench.collect(one_round, rounds=bench.scale.spread_rounds)
+    took = bench.collect(one_round, rounds=bench.scale.spread_rounds)
     return [
         Comparison(
             name=f"lateness by {way}, {name}",
@@ -79,22 +80,21 @@ def _percentiles(values: Sequence[float]) -> dict[str, float]:
     return {"p50": median(values), "p99": quantiles(values, n=100, method="inclusive")[98], "most": max(values)}
 
 
-def _late(
-    bench: Bench, dsn: str, connection: Connection, watching: Callable[[], AbstractContextManager[object]], *, seed: int
-) -> tuple[list[float], list[float]]:
+def _late(bench: Bench, watching: _Watching, *, seed: int) -> tuple[list[float], list[float]]:
     """Return in milliseconds how late each action started, and each turn of the bare loop beside them."""
     count, seconds = bench.scale.spread
     draw = random.Random(seed)
     ours, others = ([_LEAD_SECONDS + draw.uniform(0, seconds) for _ in range(count)] for _ in range(2))
     bare: list[float] = []
-    with watching():
-        _wait_for(connection, _scheduled(connection, [0.0] * _WARM_UP))
-        loop = threading.Thread(target=_bare_loop, args=[dsn, sorted(others), bare])
-        ids = _scheduled(connection, ours)
-        loop.start()
-        loop.join()
-        _wait_for(connection, ids)
-    late = [row[0] for row in connection.execute(_LATENESS, {"ids": ids})]
+    with bench.databases.fresh() as dsn, connected(dsn) as connection:
+        with watching(bench, dsn, connection):
+            _wait_for(connection, _scheduled(connection, [0.0] * _WARM_UP))
+            loop = threading.Thread(target=_bare_loop, args=[dsn, sorted(others), bare])
+            ids = _scheduled(connection, ours)
+            loop.start()
+            loop.join()
+            _wait_for(connection, ids)
+        late = [row[0] for row in connection.execute(_LATENESS, {"ids": ids})]
     if len(late) != count:
         raise WrongResultError("actions completed at their first attempt", found=len(late), expected=count)
     return late, bare
@@ -162,7 +162,7 @@ def _joined() -> Iterator[list[threading.Thread]]:
 
 
 @contextmanager
-def _listening(bench: Bench, dsn: str) -> Iterator[None]:
+def _listening(bench: Bench, dsn: str, _: Connection) -> Iterator[None]:
     """Run `scheduled-actions listen` beside."""
     command = [sys.executable, "-m", "scheduled_actions.cli", "listen"]
     with (bench.project / "listen.log").open("ab") as log:
