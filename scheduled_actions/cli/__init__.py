@@ -36,6 +36,10 @@ COMMANDS = {
     "listen": ("scheduled_actions.cli.listen:listen", "Stay, and run each action at its instant."),
     "registry": ("scheduled_actions.cli.registry:registry", "Build or check the registry of handlers."),
     "preview": ("scheduled_actions.cli.preview:preview", "Show the next occurrences of a rule."),
+    "cron-setup": (
+        "scheduled_actions.cli.cron_setup:cron_setup",
+        "Print what to paste, so that something pings once a minute.",
+    ),
     "token": ("scheduled_actions.cli.tokens:tokens", "Make, list and revoke tokens of the management API."),
     "doctor": ("scheduled_actions.cli.doctor:doctor", "Check the installation and say what to do."),
 }

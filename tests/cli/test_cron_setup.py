@@ -1,0 +1,314 @@
+"""`cron-setup`: what it prints can be pasted as it is, pings with the right header, and holds no secret unasked."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import psycopg
+import pytest
+import yaml
+from cronsim import CronSim
+
+from scheduled_actions.cli.cron_callers import callers
+from tests.cli.conftest import CRON_SECRET
+
+BY_NAME = callers()
+URL = "https://app.example.com/behind"
+PING = f"{URL}/cron/process"
+#: What a shell, a JSON text and SQL would each stumble over.
+AWKWARD = """a 'secret' with $signs and `ticks` \\ enough"""
+
+
+@pytest.fixture
+def setup(run):
+    """Give a function that answers a caller's pieces by their language."""
+
+    def pieces(caller, *options, **environ):
+        return run("cron-setup", caller, "--url", URL, *options, "--json", **environ).json["pieces"]
+
+    return pieces
+
+
+def _of(pieces, language):
+    return [piece["text"] for piece in pieces if piece["language"] == language]
+
+
+def _next(expression):
+    return next(CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC)))
+
+
+def test_without_a_caller_all_of_them_are_listed(run_anywhere):
+    listed = run_anywhere("cron-setup")
+
+    assert listed.exit_code == 0
+    assert [line.split()[0] for line in listed.stdout.splitlines()[1 : 1 + len(BY_NAME)]] == list(BY_NAME)
+    assert [one["name"] for one in run_anywhere("cron-setup", "--json").json["callers"]] == list(BY_NAME)
+
+
+@pytest.mark.parametrize("caller", BY_NAME)
+def test_people_get_every_piece_unindented_and_what_to_know(run, caller):
+    shown = run("cron-setup", caller, "--url", URL)
+
+    document = run("cron-setup", caller, "--url", URL, "--json").json
+    assert shown.exit_code == 0
+    assert all(piece["text"] in shown.stdout for piece in document["pieces"])
+    assert all(f"- {trap}\n" in shown.stdout for trap in document["traps"])
+    assert document["traps"]
+    assert not re.search(r"@[A-Z_]+@", shown.stdout)
+
+
+@pytest.mark.parametrize("caller", BY_NAME)
+def test_the_address_is_there_and_the_secret_is_not(run, caller):
+    shown = run("cron-setup", caller, "--url", URL)
+
+    assert ("/behind/cron/process" if caller == "vercel" else PING) in shown.stdout
+    assert CRON_SECRET not in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("caller", BY_NAME)
+def test_the_secret_is_there_for_those_who_ask(run, caller):
+    shown = run(
+        "cron-setup", caller, "--url", URL, "--show-secret", CRON_SECRET=f"{CRON_SECRET},the-old-one-of-a-rotation"
+    )
+
+    assert CRON_SECRET in shown.stdout
+    assert "the-old-one" not in shown.stdout
+
+
+def test_a_secret_that_is_not_set_cannot_be_shown(run):
+    refused = run("cron-setup", "crontab", "--url", URL, "--show-secret", CRON_SECRET="short")
+
+    assert refused.exit_code == 1
+    assert "CRON_SECRET is not configured" in refused.stderr
+
+
+def test_the_setting_says_where_the_application_is_and_the_option_wins(run):
+    by_setting = run("cron-setup", "qstash", SCHEDULED_ACTIONS_URL="https://set.example.com/")
+    by_option = run("cron-setup", "qstash", "--url", URL, SCHEDULED_ACTIONS_URL="https://set.example.com/")
+
+    assert "schedules/https://set.example.com/cron/process'" in by_setting.stdout
+    assert f"schedules/{PING}'" in by_option.stdout
+
+
+def test_without_an_address_it_says_how_to_give_one(run):
+    refused = run("cron-setup", "crontab")
+
+    assert refused.exit_code == 2
+    assert "--url https://app.example.com" in refused.stderr
+
+
+def test_vercel_needs_no_address(run):
+    (text,) = _of(run("cron-setup", "vercel", "--json").json["pieces"], "json")
+
+    assert json.loads(text)["crons"] == [{"path": "/cron/process", "schedule": "* * * * *"}]
+
+
+@pytest.mark.parametrize(
+    "url", ["app.example.com", "https://user:hunter2@app.example.com", "https://a.example/?q=$(id)"]
+)
+def test_an_address_that_is_none_is_refused(run, url):
+    refused = run("cron-setup", "crontab", "--url", url)
+
+    assert refused.exit_code == 2
+    assert "should be an address such as https://app.example.com" in refused.stderr
+
+
+@pytest.mark.parametrize("caller", BY_NAME)
+@pytest.mark.parametrize("options", [(), ("--show-secret",)], ids=["", "shown"])
+def test_every_shell_snippet_can_be_parsed(setup, caller, options):
+    for text in _of(setup(caller, *options, CRON_SECRET=AWKWARD), "sh"):
+        checked = subprocess.run(["sh", "-n"], input=text, capture_output=True, text=True, check=False)
+
+        assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize(
+    "caller", [name for name, one in BY_NAME.items() if any(p.language == "sh" for p in one.pieces)]
+)
+def test_a_snippet_that_needs_the_secret_ends_at_once_without_it(setup, caller):
+    for text in _of(setup(caller), "sh"):
+        if "$CRON_SECRET" in text:
+            ended = subprocess.run(
+                ["/bin/sh"], input=text, env={"PATH": ""}, capture_output=True, text=True, check=False
+            )
+
+            assert ended.returncode != 0
+            assert "set it to the value that the application has" in ended.stderr
+
+
+def test_the_crontab_has_one_line_of_five_fields_and_a_command(setup):
+    (text,) = _of(setup("crontab"), "crontab")
+
+    (line,) = text.splitlines()
+    fields, command = line.split(None, 5)[:5], line.split(None, 5)[5]
+    assert _next(" ".join(fields))
+    assert command.startswith("curl ")
+    assert "%" not in command
+
+
+def test_what_the_crontab_runs_pings_with_the_header(tmp_path, run):
+    with _Receiver() as receiver:
+        pieces = run("cron-setup", "crontab", "--url", receiver.url, "--json").json["pieces"]
+        environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CRON_SECRET": AWKWARD}
+        subprocess.run(["sh"], input=_of(pieces, "sh")[0], env=environ, text=True, check=True)
+        command = _of(pieces, "crontab")[0].split(None, 5)[5]
+        subprocess.run(["sh", "-c", command], env=environ, check=True)
+
+    assert receiver.seen == [("/cron/process", AWKWARD)]
+    assert (tmp_path / ".config/scheduled-actions/cron-header").stat().st_mode & 0o077 == 0
+
+
+class _Receiver:
+    """Answers 200, and keeps path and secret of what it was sent."""
+
+    def __enter__(self):
+        seen = self.seen = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                seen.append((self.path, self.headers["x-cron-secret"]))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def test_the_units_of_systemd_are_well_formed(setup):
+    service, timer = (_unit(text) for text in _of(setup("systemd"), "ini"))
+
+    assert service["Service"]["ExecStart"].endswith(f"--header @${{CREDENTIALS_DIRECTORY}}/cron-header {PING}")
+    assert timer["Timer"]["OnCalendar"] == "*-*-* *:*:00"
+
+
+def _unit(text):
+    parser = configparser.ConfigParser(interpolation=None, delimiters="=", strict=True)
+    parser.optionxform = str
+    parser.read_string(text)
+    return parser
+
+
+def test_the_workflow_of_github_pings_with_the_repositorys_secret(setup):
+    (text,) = _of(setup("github"), "yaml")
+
+    workflow = yaml.safe_load(text)
+    # A bare `on` is true to YAML 1.1.
+    (schedule,) = workflow[True]["schedule"]
+    (step,) = workflow["jobs"]["ping"]["steps"]
+    assert _next(schedule["cron"])
+    assert step["env"] == {"CRON_SECRET": "${{ secrets.CRON_SECRET }}"}
+    assert _headers_sent_by(step["run"]) == "x-cron-secret: the secret\n"
+
+
+def _headers_sent_by(script):
+    """Return what a script hands to `curl --header @-`."""
+    stub = "curl() { cat; }\n"
+    environ = {"PATH": os.environ["PATH"], "CRON_SECRET": "the secret"}
+    return subprocess.run(
+        ["sh", "-eu"], input=stub + script, env=environ, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_cronjob_of_kubernetes_is_well_formed(setup):
+    (text,) = _of(setup("kubernetes"), "yaml")
+
+    document = yaml.safe_load(text)
+    pod = document["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert document["kind"] == "CronJob"
+    assert _next(document["spec"]["schedule"])
+    assert container["args"][-2:] == ["@/etc/scheduled-actions/header", PING]
+    assert all(isinstance(argument, str) for argument in container["args"])
+
+
+def test_cron_job_org_gets_well_formed_json(setup):
+    (text,) = _of(setup("cron-job.org"), "sh")
+    sent = subprocess.run(
+        ["sh", "-eu"],
+        input="curl() { cat; }\n" + text,
+        env={"PATH": os.environ["PATH"], "CRON_SECRET": "the secret", "CRON_JOB_ORG_KEY": "key"},
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+
+    job = json.loads(sent)["job"]
+    assert job["url"] == PING
+    assert job["extendedData"]["headers"] == {"x-cron-secret": "the secret"}
+
+
+def test_a_caller_that_hangs_up_before_a_tick_may_end_says_what_to_lower(run):
+    long = run("cron-setup", "cron-job.org", "--url", URL).stdout
+    short = run("cron-setup", "cron-job.org", "--url", URL, SCHEDULED_ACTIONS_MAX_DURATION_SECONDS="25").stdout
+
+    assert "set max_duration_seconds to 25" in long
+    assert "set max_duration_seconds" not in short
+
+
+@pytest.mark.parametrize("name", ["gcloud", "kubectl", "vercel", "gh"])
+def test_other_programs_are_given_the_secret_in_one_argument_or_on_standard_input(setup, tmp_path, name):
+    caller = {"gcloud": "cloud-scheduler", "kubectl": "kubernetes", "gh": "github"}.get(name, name)
+    (text,) = _of(setup(caller), "sh")
+    stub = tmp_path / name
+    stub.write_text('#!/bin/sh\nprintf "<%s>" "$@"\n[ -t 0 ] || cat\n', encoding="utf-8")
+    stub.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CRON_SECRET": AWKWARD}
+    script = tmp_path / "script"
+    script.write_text(text, encoding="utf-8")
+
+    said = subprocess.run(
+        ["sh", str(script)], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+    ).stdout
+
+    assert AWKWARD in said
+    assert shutil.which(name, path=environ["PATH"]) == str(stub)
+
+
+#: What the extensions offer, as far as the snippets call it.
+_STAND_INS = """
+    create schema cron; create schema net; create schema vault;
+    create table cron.job (name text, schedule text, command text);
+    create table vault.decrypted_secrets (name text, decrypted_secret text);
+    create table net.sent (url text, headers jsonb, timeout_milliseconds integer);
+    create function cron.schedule(job_name text, schedule text, command text) returns bigint language sql as
+      'insert into cron.job values ($1, $2, $3); select 1::bigint';
+    create function vault.create_secret(new_secret text, new_name text) returns uuid language sql as
+      'insert into vault.decrypted_secrets values ($2, $1); select gen_random_uuid()';
+    create function net.http_post(
+      url text, body jsonb default '{}', params jsonb default '{}', headers jsonb default '{}',
+      timeout_milliseconds integer default 2000
+    ) returns bigint language sql as 'insert into net.sent values ($1, $4, $5); select 1::bigint';
+"""
+
+
+def test_what_pg_cron_is_given_pings_with_the_secret_of_the_vault(setup, database_url):
+    extensions, secret, ping = _of(setup("pg_cron", "--show-secret", CRON_SECRET=AWKWARD), "sql")
+
+    with psycopg.connect(database_url) as connection:
+        connection.execute(_STAND_INS)
+        connection.execute(secret)
+        connection.execute(ping)
+        name, schedule, command = connection.execute("select * from cron.job").fetchone()
+        connection.execute(command)
+        sent = connection.execute("select * from net.sent").fetchone()
+
+    assert (name, schedule) == ("scheduled-actions", "* * * * *")
+    assert sent == (PING, {"x-cron-secret": AWKWARD}, 60_000)
+    assert "pg_net" in extensions
