@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduled_actions.processor.process import Process
 from scheduled_actions.processor.report import Report
 from scheduled_actions.processor.tick import Tick
+from scheduled_actions.processor.watchdog import Watchdog
 from scheduled_actions.runner import Runner
 from scheduled_actions.store import actions
 
@@ -57,6 +58,7 @@ class Processor:
             prepare=prepare,
             monotonic=monotonic,
             runner=Runner(settings.concurrency, monotonic=monotonic),
+            watchdog=Watchdog(monotonic),
         )
         self._monotonic = monotonic
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from scheduled_actions.errors import DatabaseUnavailable
 from scheduled_actions.store.connection import cut_off
@@ -31,15 +30,6 @@ class Line:
         #: Whether anything had to be done a second time: then an outcome may have been written by the first.
         self.was_repeated = False
         self._has_worked = False
-        self._watchdog = threading.Timer(max(0.0, until - monotonic()), self._cut)
-        self._watchdog.daemon = True
-
-    def __enter__(self) -> Self:
-        self._watchdog.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._watchdog.cancel()
 
     def do(self, step: Callable[[Connection], Result]) -> Result:
         """Do one step on the connection; do it again on a new one when the connection was lost.
@@ -64,7 +54,8 @@ class Line:
                 self._has_worked = True
                 return result
 
-    def _cut(self) -> None:
+    def cut(self) -> None:
+        """End the wait of the step that is being done, from another thread."""
         connection = self._connection
         if connection is not None:
             cut_off(connection)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from scheduled_actions.handler import Prepare
     from scheduled_actions.maintenance import Maintenance
     from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.processor.watchdog import Watchdog
     from scheduled_actions.registry import Registry
     from scheduled_actions.runner import Runner
     from scheduled_actions.store.connection import Database
@@ -111,6 +112,7 @@ class Process:
     #: Seconds that never go back.
     monotonic: Callable[[], float]
     runner: Runner
+    watchdog: Watchdog
     turn: Turn = field(default_factory=Turn)
     pace: Pace = field(default_factory=Pace)
     #: Set once nothing more is to be started.

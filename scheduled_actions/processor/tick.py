@@ -85,10 +85,9 @@ class Tick:
         self._occurrences = process.occurrences
         self._walk = Walk(self._occurrences.take)
         self._has_claimed = False
-        linger_until = self._budget.linger_until
-        self._watch = Watch(
-            process, watch_as or str(uuid4()), until=linger_until, window_seconds=linger_until - started
-        )
+        window = self._budget.linger_until - started
+        holder = watch_as or (str(uuid4()) if window > 0 else "")
+        self._watch = Watch(process, holder, until=self._budget.linger_until, window_seconds=window)
         self._next_cancel_poll = started + _CANCEL_POLL_SECONDS
 
     def run(self, *, is_asked_again: Callable[[], bool]) -> Report:
@@ -100,8 +99,8 @@ class Tick:
         """
         # The last settlement begins when the time to answer has come: the line is cut in the middle of the margin.
         cut_at = self._budget.answer_by + _ANSWER_MARGIN_SECONDS / 2
-        with Line(self._process.database, self._monotonic, cut_at) as line:
-            self._line = line
+        self._line = Line(self._process.database, self._monotonic, cut_at)
+        with self._process.watchdog.guards(cut_at, self._line.cut):
             if self._line.do(self._is_idle) and not is_asked_again():
                 return self._report
             self._begin()
