@@ -174,3 +174,20 @@ def in_words(span: timedelta) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}s"
     return f"{seconds} second{'' if seconds == 1 else 's'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSecretsFound:
+    """The secrets of the webhook endpoints that the database holds."""
+
+    endpoints: int
+    #: Why they cannot be read, without a secret; None when they can.
+    problem: str | None
+
+    def judged(self) -> Check:
+        """Return a fault where nothing could be signed."""
+        count = f"{self.endpoints} webhook endpoint{'' if self.endpoints == 1 else 's'} in the database"
+        if self.problem is not None:
+            remedy = "nothing is sent to them until then; after a change of keys, keep the old one after a comma"
+            return Check("stored_secrets", Level.FAULT, f"{count}: {self.problem}", remedy)
+        return Check("stored_secrets", Level.OK, f"{count}, secrets can be read")

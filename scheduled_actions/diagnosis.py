@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from scheduled_actions.database_verdict import DatabaseFound, MigrationsFound
+from scheduled_actions.database_verdict import DatabaseFound, MigrationsFound, StoredSecretsFound
 from scheduled_actions.errors import (
+    DeploymentError,
     HandlerBroken,
     NotConfigured,
     RegistryInvalid,
@@ -197,5 +198,23 @@ def _all_of_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]
     yield diagnosis.transactions(connection)
     if migrations.found:
         yield diagnosis.ticks(connection)
+    if migrations.found == migrations.wanted:
+        yield from _stored_secrets(runtime, connection)
     # Last, because it wants connections that the server may not have to spare.
     yield diagnosis.line(runtime.database.connect, is_declared_direct=runtime.config.settings.database_direct)
+
+
+def _stored_secrets(runtime: Runtime, connection: Connection) -> Iterator[StoredSecretsFound]:
+    """Give whether the endpoints of the database can sign; nothing where there are none."""
+    from scheduled_actions.secret_box import SecretBox  # noqa: PLC0415 - readiness does without
+
+    endpoints, sealed = diagnosis.sealed_secrets(connection)
+    if not endpoints:
+        return
+    box, problem = SecretBox(runtime.config.encryption_keys), None
+    try:
+        for one in sealed:
+            box.open(one, what="a secret of theirs")
+    except DeploymentError as error:
+        problem = str(error)
+    yield StoredSecretsFound(endpoints=endpoints, problem=problem)

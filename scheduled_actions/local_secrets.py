@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import secrets
 from typing import TYPE_CHECKING
@@ -9,17 +10,20 @@ from typing import TYPE_CHECKING
 from scheduled_actions import environment
 from scheduled_actions.errors import ProjectUnusable
 from scheduled_actions.local_postgres.cluster import write_private
+from scheduled_actions.secret_box import KEY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-#: What a project cannot do without; the others are addresses and logins, which nobody can make up.
-NAMES = ("CRON_SECRET", "ADMIN_TOKEN")
+#: What can be made up; the others are addresses and logins.
+NAMES = ("CRON_SECRET", "ADMIN_TOKEN", KEY_NAME)
 
 
 def ensure(project: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names of the secrets that were set nowhere and now stand in `.env`, which its owner alone can read.
+
+    Where a program's output is read in the place of the file, nothing is made: nobody would read it.
 
     Args:
         project: Its directory.
@@ -29,6 +33,8 @@ def ensure(project: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
         ConfigInvalid: The file cannot be read, or a line of it is no assignment.
         ProjectUnusable: It cannot be written.
     """
+    if environment.uses_command(environ):
+        return ()
     known = environment.load(project, {})
     missing = tuple(name for name in NAMES if not known.get(name) and name not in environ)
     if not missing:
@@ -38,13 +44,20 @@ def ensure(project: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
     try:
         text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
         for name in missing:
-            text = _with(text, name, secrets.token_urlsafe(32))
+            text = _with(text, name, _made(name))
         write_private(unfinished, text)
         unfinished.replace(path)
     except OSError as error:
         problem = f"{environment.ENV_NAME} cannot be written: {error.strerror}"
         raise ProjectUnusable(project, problem) from error
     return missing
+
+
+def _made(name: str) -> str:
+    """Return 32 random bytes as the name wants them written."""
+    if name == KEY_NAME:
+        return base64.b64encode(secrets.token_bytes(32)).decode()
+    return secrets.token_urlsafe(32)
 
 
 def _with(text: str, name: str, value: str) -> str:

@@ -84,7 +84,10 @@ def _greeting(project: LocalProject, *, shows_log: bool) -> str:
     directory, types = project.config.project, project.runtime.registry.types
     is_ours = not project.config.database_url.reveal()
     database = f"a Postgres of its own, in {_shown(directory / '.scheduled_actions')}" if is_ours else "DATABASE_URL"
-    made = f" ({' and '.join(project.generated)} made just now)" if project.generated else ""
+    secrets = (
+        environment.COMMAND_NAME if environment.uses_command(os.environ) else _shown(directory / environment.ENV_NAME)
+    )
+    made = f" ({', '.join(project.generated)} made just now)" if project.generated else ""
     logs = "shown here" if shows_log else f"tail -f {_shown(directory / local_server.LOG_NAME)}"
     example = _EXAMPLE_TYPE if _EXAMPLE_TYPE in types else min(types, default="TYPE")
     elsewhere = "" if directory == Path.cwd() else f"SCHEDULED_ACTIONS_PROJECT={shlex.quote(str(directory))} "
@@ -93,7 +96,7 @@ Scheduled Actions runs at {project.server.url} and is pinged once a minute. Ctrl
 
   project   {directory} ({_counted(len(types))})
   database  {database}
-  secrets   {_shown(directory / environment.ENV_NAME)}{made}
+  secrets   {secrets}{made}
   logs      {logs}
 
 Schedule something, and have it run at once:
@@ -122,7 +125,11 @@ def _secret_in_shell(project: LocalProject) -> str:
     """Return what a shell replaces by the secret, so that the secret itself stands on no screen."""
     if "CRON_SECRET" in os.environ:
         return "$CRON_SECRET"
-    path = project.config.project / environment.ENV_NAME
+    directory = project.config.project
+    if environment.uses_command(os.environ):
+        there = "" if directory == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+        return f"$({there}{os.environ[environment.COMMAND_NAME]} | sed -n 's/^CRON_SECRET=//p')"
+    path = directory / environment.ENV_NAME
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("CRON_SECRET=")]
     if lines == [f"CRON_SECRET={project.config.cron_secret.reveal()}"]:
         return f"$(sed -n 's/^CRON_SECRET=//p' {_shown(path)})"

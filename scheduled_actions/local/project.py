@@ -87,11 +87,13 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
     with ExitStack() as stack:
         listening = stack.enter_context(local_server.listen(port))
         # Before anything is written: a mistake in the settings leaves no trace.
-        config.load(project, environment.load(project, environ))
-        generated = local_secrets.ensure(project, environ)
         configuration = config.load(project, environment.load(project, environ))
-        if not configuration.cron_secret.is_usable:
-            raise NotConfigured("CRON_SECRET", f"set it to {config.SECRET_MIN_LENGTH} random characters or more")
+        if configuration.cron_secret.reveal():
+            _check_cron_secret(configuration)
+        generated = local_secrets.ensure(project, environ)
+        if generated:
+            configuration = config.load(project, environment.load(project, environ))
+        _check_cron_secret(configuration)
         runtime = Runtime(configuration, registry=Registry.load_or_build(project))
         stack.callback(runtime.close)
         with runtime.database.connection() as connection:
@@ -106,6 +108,11 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
             )
         )
         yield LocalProject(config=configuration, runtime=runtime, server=server, generated=generated)
+
+
+def _check_cron_secret(configuration: Config) -> None:
+    if not configuration.cron_secret.is_usable:
+        raise NotConfigured("CRON_SECRET", f"set it to {config.SECRET_MIN_LENGTH} random characters or more")
 
 
 def _stat(path: Path) -> os.stat_result | None:

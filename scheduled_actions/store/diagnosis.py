@@ -78,6 +78,12 @@ def ticks(connection: Connection) -> TicksFound:
     return TicksFound(last_ago=None if row is None else timedelta(seconds=row[0]), due=actions.due(connection))
 
 
+def sealed_secrets(connection: Connection) -> tuple[int, tuple[str, ...]]:
+    """Return how many endpoints the database holds, and the encrypted secrets of the newest hundred."""
+    rows = run(connection, "doctor_sealed_secrets").fetchall()
+    return (rows[0][1] if rows else 0), tuple(secret for secret, _ in rows)
+
+
 def line(connect: Callable[[], Connection], *, is_declared_direct: bool) -> LineFound:
     """Return what stands between this process and the server, seen from a few connections made for it.
 

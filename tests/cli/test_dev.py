@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from scheduled_actions import config, environment, local_postgres, local_secrets
 from scheduled_actions.cli import main
 from scheduled_actions.local import cron as local_cron
+from scheduled_actions.secret_box import SecretBox
 from tests.faults.serving import has_ended, wait_until
 
 HANDLER = """
@@ -104,11 +105,17 @@ def test_a_handler_with_a_mistake_is_a_line_with_its_place(project):
     assert "handlers/oops.py:1" in refused(project, "--port", "0")
 
 
+def test_a_program_that_gives_no_secrets_is_a_line(project):
+    said = refused(project, "--port", "0", SCHEDULED_ACTIONS_ENV_COMMAND="false")
+
+    assert "SCHEDULED_ACTIONS_ENV_COMMAND: false: failed with exit code 1" in said
+
+
 # -- secrets -----------------------------------------------------------------------------------------------------------
 
 
 def test_missing_secrets_are_made_once_and_for_their_owner_alone(tmp_path):
-    assert local_secrets.ensure(tmp_path, {}) == ("CRON_SECRET", "ADMIN_TOKEN")
+    assert local_secrets.ensure(tmp_path, {}) == ("CRON_SECRET", "ADMIN_TOKEN", "SCHEDULED_ACTIONS_ENCRYPTION_KEY")
     text = (tmp_path / ".env").read_text()
 
     assert local_secrets.ensure(tmp_path, {}) == ()
@@ -116,11 +123,26 @@ def test_missing_secrets_are_made_once_and_for_their_owner_alone(tmp_path):
     assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
     values = environment.parse(text)
     assert all(len(value) >= 32 for value in values.values())
-    assert len(set(values.values())) == 2
+    assert len(set(values.values())) == 3
+
+
+def test_the_key_that_is_made_encrypts(tmp_path):
+    local_secrets.ensure(tmp_path, {})
+
+    box = SecretBox(config.load(tmp_path, environment.load(tmp_path, {})).encryption_keys)
+
+    assert box.open(box.seal("kept"), what="it") == "kept"
+
+
+def test_nothing_is_made_where_a_program_gives_the_secrets(tmp_path):
+    assert local_secrets.ensure(tmp_path, {environment.COMMAND_NAME: "sops -d .env.enc"}) == ()
+    assert not (tmp_path / ".env").exists()
 
 
 def test_a_secret_of_the_environment_needs_no_line(tmp_path):
-    assert local_secrets.ensure(tmp_path, {"CRON_SECRET": SECRET, "ADMIN_TOKEN": SECRET}) == ()
+    there = dict.fromkeys(local_secrets.NAMES, SECRET)
+
+    assert local_secrets.ensure(tmp_path, there) == ()
     assert not (tmp_path / ".env").exists()
 
 

@@ -302,3 +302,20 @@ def test_a_server_without_a_connection_to_spare_is_no_traceback(run, connection,
 
 def test_an_argument_that_doctor_does_not_know_is_a_usage_error(run):
     assert run("doctor", "--fix").exit_code == 2
+
+
+def test_endpoints_in_the_database_need_the_key_that_encrypted_their_secrets(run, check):
+    keys = [base64.b64encode(bytes([number]) * 32).decode() for number in range(2)]
+    variable = "SCHEDULED_ACTIONS_ENCRYPTION_KEY"
+    before = run("doctor", "--json").json["checks"]
+    made = run("webhooks", "endpoints", "create", "--url", "https://hooks.example.org/", **{variable: keys[0]})
+
+    without, code = check("stored_secrets", **{variable: None})
+    wrong, _ = check("stored_secrets", **{variable: keys[1]})
+    right, _ = check("stored_secrets", **{variable: f"{keys[1]},{keys[0]}"})
+
+    assert made.exit_code == 0
+    assert "stored_secrets" not in {one["name"] for one in before}
+    assert (without["status"], wrong["status"], right["status"], code) == ("fault", "fault", "ok", 1)
+    assert f"1 webhook endpoint in the database: {variable} is not configured" in without["detail"]
+    assert "was encrypted with another key" in wrong["detail"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,6 +104,99 @@ def test_a_file_that_is_no_text_is_an_error_that_repeats_nothing(tmp_path):
 
     with pytest.raises(ConfigInvalid, match=r"^\.env: the file: is not UTF-8 text$"):
         environment.load(tmp_path, {})
+
+
+# -- a program in the file's place -------------------------------------------------------------------------------------
+
+
+def _with_command(command, **others):
+    return {"SCHEDULED_ACTIONS_ENV_COMMAND": command, **others}
+
+
+def _python(text):
+    return shlex.join([sys.executable, "-c", text])
+
+
+def test_what_a_program_prints_is_read_in_the_files_place(tmp_path):
+    (tmp_path / ".env").write_text("A=file\nOTHER=file\n", encoding="utf-8")
+    (tmp_path / ".env.enc").write_text("# decrypted\nexport A='a b'\nB=program\n", encoding="utf-8")
+    environ = _with_command("cat .env.enc", B="set")
+
+    assert environment.load(tmp_path, environ) == {**environ, "A": "a b", "B": "set"}
+
+
+def test_an_empty_command_is_none(tmp_path):
+    (tmp_path / ".env").write_text("A=file\n", encoding="utf-8")
+
+    assert environment.load(tmp_path, _with_command(" "))["A"] == "file"
+
+
+def test_the_command_is_run_by_no_shell(tmp_path):
+    words = _python("import sys; print('A=' + repr(sys.argv[1:]))") + " $(id) '>' \"a b\" ; | && *"
+
+    assert environment.load(tmp_path, _with_command(words))["A"] == repr(["$(id)", ">", "a b", ";", "|", "&&", "*"])
+
+
+def test_the_program_has_the_environment_and_nothing_to_read(tmp_path):
+    words = _python("import os, sys; print('A=' + os.environ['KEY'] + sys.stdin.read())")
+
+    assert environment.load(tmp_path, _with_command(words, KEY="of mine"))["A"] == "of mine"
+
+
+_TELLS = "import sys; print('A=hunter2'); print('hunter2', file=sys.stderr); "
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (_python(_TELLS + "sys.exit(3)"), "failed with exit code 3; run it yourself to see why"),
+        (_python(_TELLS + "sys.stdout.flush(); import os; os.kill(os.getpid(), 9)"), "failed with signal 9"),
+        (_python("print('hunter2')"), "prints: line 1: is not NAME=VALUE"),
+        (_python("print('A=\"hunter2')"), "prints: line 1: opens a quote that is not closed"),
+        (_python("import os; os.write(1, b'A=hunter2' + bytes([255]))"), "prints no UTF-8 text"),
+        ("there-is-no-such-program hunter2", "there-is-no-such-program: is no program that can be found"),
+        ("/ hunter2", "/: cannot be run: Permission denied"),
+        ("sops 'hunter2", "the value: opens a quote that it does not close"),
+        ("PASSWORD=hunter2 sops -d .env.enc", "should be a program and its arguments: no shell reads it"),
+    ],
+)
+def test_a_program_that_fails_is_named_and_what_it_said_is_not(tmp_path, capfd, command, problem):
+    with pytest.raises(ConfigInvalid) as caught:
+        environment.load(tmp_path, _with_command(command))
+
+    assert "SCHEDULED_ACTIONS_ENV_COMMAND" in str(caught.value)
+    assert problem in str(caught.value)
+    assert "hunter2" not in str(caught.value) + "".join(capfd.readouterr())
+
+
+def test_a_program_that_does_not_end_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "_COMMAND_SECONDS", 0.05)
+    before = time.monotonic()
+
+    with pytest.raises(ConfigInvalid, match=r"sleep: was ended: it took longer than 0\.05 seconds$"):
+        environment.load(tmp_path, _with_command("sleep 60"))
+
+    assert time.monotonic() - before < 30
+
+
+def test_a_command_line_finds_the_secrets_of_the_program_and_runs_it_once(run, project):
+    (project / "give").write_text("#!/bin/sh\necho asked >> asked\necho 'CRON_SECRET=of-the-program-and-long-enough'\n")
+    (project / "give").chmod(0o755)
+
+    shown = run(
+        "cron-setup", "crontab", "--url", "https://app.example.com", "--show-secret",
+        SCHEDULED_ACTIONS_ENV_COMMAND="./give", CRON_SECRET=None,
+    )  # fmt: skip
+
+    assert "of-the-program-and-long-enough" in shown.stdout
+    assert (project / "asked").read_text() == "asked\n"
+
+
+def test_the_doctor_says_that_the_program_failed(run):
+    ran = run("doctor", SCHEDULED_ACTIONS_ENV_COMMAND="false")
+
+    assert ran.exit_code == 1
+    assert "SCHEDULED_ACTIONS_ENV_COMMAND: false: failed with exit code 1" in ran.stdout
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))

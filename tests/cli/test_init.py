@@ -57,7 +57,7 @@ def test_a_new_project_has_secrets_of_its_own_for_its_owner_alone(written, tmp_p
     secrets = config.load(written, environment.load(written, {}))
     assert secrets.cron_secret.is_usable
     assert secrets.admin_token.is_usable
-    assert len(set(environment.parse(path.read_text()).values())) == 2
+    assert len(set(environment.parse(path.read_text()).values())) == 3
     assert path.read_text() != (tmp_path / "other" / ".env").read_text()
     ignored = (written / ".gitignore").read_text().split("\n")
     assert {".env", ".scheduled_actions/"} <= set(ignored)
