@@ -29,6 +29,7 @@ COMMANDS = {
     "update": ("scheduled_actions.cli.changing:update", "Change a pending action."),
     "cancel": ("scheduled_actions.cli.changing:cancel", "Cancel a waiting action."),
     "retry": ("scheduled_actions.cli.changing:retry", "Make a failed, cancelled or skipped action pending again."),
+    "bulk": ("scheduled_actions.cli.bulk:bulk", "Retry or cancel all actions that match."),
     "counts": ("scheduled_actions.cli.reading:counts", "Count actions by status, and those that are due."),
     "schedules": ("scheduled_actions.cli.schedules:schedules", "Look at recurring actions, make and operate them."),
     "events": ("scheduled_actions.cli.events:events", "Emit events, and let a table's own triggers emit them."),
@@ -40,6 +41,7 @@ COMMANDS = {
         "scheduled_actions.cli.cron_setup:cron_setup",
         "Print what to paste, so that something pings once a minute.",
     ),
+    "completion": ("scheduled_actions.cli.completion:completion", "Print what completes commands in your shell."),
     "token": ("scheduled_actions.cli.tokens:tokens", "Make, list and revoke tokens of the management API."),
     "doctor": ("scheduled_actions.cli.doctor:doctor", "Check the installation and say what to do."),
 }
@@ -66,6 +68,8 @@ def main(context: click.Context, project: Path | None) -> None:
     Settings come from the project's scheduled_actions.toml, secrets from the environment or from its .env.
     """
     context.obj = Project(project)
+    if os.environ.get("NO_COLOR"):
+        context.color = False
     if project is not None:
         # The process's own from here on: for the programs it starts, too.
         before = os.environ.get(PROJECT)

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from scheduled_actions.errors import ActionLocked, ScheduledActionsError
 
@@ -37,6 +38,13 @@ class LazyGroup(click.Group):
         module, _, attribute = place.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so, without importing them; options as ever."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [CompletionItem(name, help=self.commands[name].get_short_help_str(200)) for name in names]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
 
     from scheduled_actions.action import Action
     from scheduled_actions.schedule import Schedule
+
+
+#: The colours of what stands under STATUS, for those who see them.
+_COLOURS = {
+    "completed": "green",
+    "processing": "cyan",
+    "failed": "red",
+    "no_action": "yellow",
+    "cancelled": "bright_black",
+    "skipped": "bright_black",
+}
 
 
 def print_json(document: object) -> None:
@@ -45,11 +57,29 @@ def one_line(text: str, *, longest: int | None = None) -> str:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their headings, each column as wide as it must be."""
+    """Print rows under their headings, each column as wide as it must be; a status has its colour."""
     lines = [list(headings), *([one_line(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    for number, line in enumerate(lines):
+        cells = []
+        for heading, cell, width in zip(headings, line, widths, strict=True):
+            styled = click.style(cell, bold=True) if number == 0 else coloured(cell) if heading == "STATUS" else cell
+            cells.append(styled + " " * (width - _width(cell)))
+        click.echo("  ".join(cells).rstrip())
+
+
+def coloured(status: str) -> str:
+    """Return a status in its colour; nothing but a terminal gets it, and none where NO_COLOR is set."""
+    return click.style(status, fg=_COLOURS[status]) if status in _COLOURS else status
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes: two for each wide character, none for what combines."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
+    )
 
 
 def print_fields(values: Mapping[str, str]) -> None:
@@ -58,7 +88,8 @@ def print_fields(values: Mapping[str, str]) -> None:
     for name, value in values.items():
         first, *others = value.split("\n")
         if value:
-            click.echo(f"{name.ljust(width)}  {one_line(first)}")
+            shown = coloured(one_line(first)) if name == "status" else one_line(first)
+            click.echo(f"{click.style(name, bold=True)}{' ' * (width - len(name))}  {shown}")
         for line in others:
             click.echo(f"{' ' * width}  {one_line(line)}")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import sys
+import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +12,7 @@ import click
 from scheduled_actions.action import Status
 from scheduled_actions.cli.output import (
     as_document,
+    coloured,
     local,
     one_line,
     print_fields,
@@ -19,12 +22,14 @@ from scheduled_actions.cli.output import (
 )
 from scheduled_actions.cli.parameters import as_json_option, local_instant
 from scheduled_actions.cli.project import Project, pass_project
+from scheduled_actions.cli.signals import stopping_early
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduled_actions.action import Action
 
+_WATCH_SECONDS = 2
 _NONE_YET = "no actions yet: `scheduled-actions schedule TYPE --payload '{}'` puts one in the table"
 
 
@@ -101,18 +106,65 @@ def show(project: Project, action_id: str, *, as_json: bool) -> None:
 
 
 @click.command()
+@click.option(
+    "--watch",
+    "every_seconds",
+    is_flag=False,
+    flag_value=_WATCH_SECONDS,
+    type=click.FloatRange(0.1, 86400),
+    metavar="[SECONDS]",
+    help=f"Count again and again, every {_WATCH_SECONDS} seconds unless said, until Ctrl-C.",
+)
 @as_json_option
 @pass_project
-def counts(project: Project, *, as_json: bool) -> None:
-    """Count actions by status; `due` are the pending ones whose time has come (counted to 10,000)."""
-    found = project.open_without_handlers().scheduler.counts()
+def counts(project: Project, *, every_seconds: float | None, as_json: bool) -> None:
+    """Count actions by status; `due` are the pending ones whose time has come (counted to 10,000).
+
+    On a terminal, --watch shows what has changed since the last look; with --json it prints a line each time.
+    """
+    scheduler = project.open_without_handlers().scheduler
+    found = scheduler.counts()
+    if every_seconds is None:
+        _print_counts(found, as_json=as_json)
+        return
+    is_over = threading.Event()
+    with stopping_early(is_over.set):
+        before = None
+        while True:
+            _look_again(found, before, as_json=as_json)
+            if is_over.wait(every_seconds):
+                return
+            before, found = found, scheduler.counts()
+
+
+def _print_counts(found: Mapping[str, int], *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     elif not any(found.values()):
         click.echo(_NONE_YET)
     else:
-        for name, count in found.items():
-            click.echo(f"{name:<10}  {count:>10,}")
+        click.echo("\n".join(_lines(found, None)))
+
+
+def _look_again(found: Mapping[str, int], before: Mapping[str, int] | None, *, as_json: bool) -> None:
+    """Print the counts once more: in the place of the last ones, where that is a terminal."""
+    if as_json:
+        print_json(found)
+        return
+    if sys.stdout.isatty():
+        click.clear()
+    click.echo("\n".join([local(datetime.now(UTC)), *_lines(found, before), ""]))
+
+
+def _lines(found: Mapping[str, int], before: Mapping[str, int] | None) -> list[str]:
+    """Return a line for each count, with how much it is more or less than before."""
+    width = max(map(len, found))
+    lines = []
+    for name, count in found.items():
+        more = count - before[name] if before else 0
+        label = coloured(name) if count else name
+        lines.append(f"{label}{' ' * (width - len(name))}  {count:>10,}{f'  {more:+,}' if more else ''}")
+    return lines
 
 
 def _attempts(action: Action) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scheduled_actions.action import Status
-from scheduled_actions.cli.group import Failure
 from scheduled_actions.cli.output import counted, local, one_line, print_fields, print_json, print_table
 from scheduled_actions.cli.parameters import as_json_option, instant
+from scheduled_actions.cli.progress import progress
 from scheduled_actions.cli.project import Project, caller, pass_project
 from scheduled_actions.durations import parse_duration
 from scheduled_actions.errors import InvalidArgument
@@ -161,15 +161,11 @@ def recover(project: Project, *, since: datetime, endpoint: str | None, team_id:
 def _walk(step: Callable[[Step | None], Step], total: int | None) -> int:
     """Take step after step; tell on standard error how far it is."""
     count, after = 0, None
-    try:
+    with progress(total) as advance:
         while after is None or not after.is_done:
             after = step(after)
             count += after.count
-            if after.count:
-                click.echo(f"{count:,}{'' if total is None else f' of {total:,}'}", err=True)
-    except KeyboardInterrupt:
-        message = f"interrupted after {count:,}: run it again, and it goes on"
-        raise Failure(message) from None
+            advance(after.count)
     return count
 
 

@@ -1,0 +1,113 @@
+"""`bulk retry` and `bulk cancel`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.factories import database_now, insert
+
+
+def _statuses(connection):
+    return sorted(status for (status,) in connection.execute("select status from scheduled_actions").fetchall())
+
+
+def test_failed_actions_that_match_are_pending_again(run, connection):
+    insert(connection, status="failed", action_type="test:a", team_id="north")
+    insert(connection, status="failed", action_type="test:b", team_id="north")
+    insert(connection, status="cancelled", action_type="test:a", team_id="north")
+
+    ran = run("bulk", "retry", "--type", "test:a", "--team", "north", "--yes")
+
+    assert (ran.exit_code, ran.stdout) == (0, "1 action made pending again\n")
+    assert _statuses(connection) == ["cancelled", "failed", "pending"]
+
+
+def test_a_dry_run_counts_and_changes_nothing(run, connection):
+    for _ in range(3):
+        insert(connection, status="failed")
+
+    told = run("bulk", "retry", "--all", "--dry-run", "--json").json
+
+    assert told == {"matched": 3, "changed": 0, "more": False, "dry_run": True}
+    assert run("bulk", "retry", "--all", "--dry-run").stdout == "3 would be made pending again\n"
+    assert _statuses(connection) == ["failed"] * 3
+
+
+def test_it_asks_first(run, connection):
+    insert(connection, status="failed")
+
+    asked = run("bulk", "retry", "--all", stdin="n\n")
+
+    assert asked.exit_code == 1
+    assert "retry 1 action?" in asked.stderr
+    assert _statuses(connection) == ["failed"]
+    assert run("bulk", "retry", "--all", stdin="y\n").exit_code == 0
+    assert _statuses(connection) == ["pending"]
+
+
+def test_it_works_in_bites_and_says_how_far_it_is(run, connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, status, payload, scheduled_at, completed_at)"
+        " select 'test:many', 'failed', '{}', now(), now() from generate_series(1, 1200)"
+    )
+
+    ran = run("bulk", "retry", "--status", "failed", "--yes", "--json")
+
+    assert ran.json == {"matched": 1200, "changed": 1200, "more": False, "dry_run": False}
+    assert ran.stderr.splitlines() == ["500 of 1,200", "1,000 of 1,200", "1,200 of 1,200"]
+
+
+def test_waiting_actions_are_cancelled_save_those_that_are_due_too_soon(run, connection):
+    now = database_now(connection)
+    insert(connection, scheduled_at=now + timedelta(seconds=30))
+    insert(connection, scheduled_at=now + timedelta(hours=1))
+    insert(connection, status="no_action", scheduled_at=now)
+
+    first = run("bulk", "cancel", "--all", "--yes", "--reason", "a mistake", "--json")
+    second = run("bulk", "cancel", "--all", "--yes", "--force", "--json")
+
+    assert (first.json["changed"], second.json["changed"]) == (2, 1)
+    assert _statuses(connection) == ["cancelled"] * 3
+    (history,) = connection.execute(
+        "select history from scheduled_actions where history::text like '%a mistake%' limit 1"
+    ).fetchone()
+    assert history[-1]["by"].startswith("cli:")
+
+
+def test_nothing_that_matches_is_no_failure(run):
+    ran = run("bulk", "cancel", "--all", "--yes")
+
+    assert (ran.exit_code, ran.stdout) == (0, "no action matches\n")
+
+
+@pytest.mark.parametrize("arguments", [["retry"], ["cancel", "--yes"], ["retry", "--all", "--type", "test:a"]])
+def test_it_must_be_said_which_are_meant(run, arguments):
+    refused = run("bulk", *arguments)
+
+    assert refused.exit_code == 2
+    assert "say which: give a filter such as --type or --status, or else --all" in refused.stderr
+
+
+def test_an_interruption_says_how_many_were_changed(run, connection, monkeypatch):
+    from scheduled_actions.management import Management
+
+    for _ in range(3):
+        insert(connection, status="failed")
+    monkeypatch.setattr("scheduled_actions.cli.bulk._BITE", 2)
+    retry, calls = Management.retry_matching, []
+
+    def interrupted(self, *arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return retry(self, *arguments, **options)
+
+    monkeypatch.setattr(Management, "retry_matching", interrupted)
+
+    ran = run("bulk", "retry", "--all", "--yes")
+
+    assert ran.exit_code == 1
+    assert "interrupted after 2: run it again, and it goes on" in ran.stderr
+    assert run("bulk", "retry", "--all", "--yes").stdout == "1 action made pending again\n"
