@@ -44,7 +44,7 @@ def run(bench: Bench) -> list[Comparison]:
             {name: partial(rate, connection, bench.scale.drained, drain) for name, drain in drains.items()}
         )
     return [
-        _comparison("drain, 1 worker", rates["1 worker"], "same SQL", rates["same SQL"], 0.5),
+        _comparison("drain, 1 worker", rates["1 worker"], "same SQL", rates["same SQL"], 0.6),
         _comparison("drain, 1 worker", rates["1 worker"], "bare claim and complete", rates["bare SQL"]),
         _comparison("drain, 2 workers, 2 pingers", rates["2 workers"], "same SQL, 1 connection", rates["same SQL"]),
         _comparison("same SQL", rates["same SQL"], "bare claim and complete", rates["bare SQL"]),
