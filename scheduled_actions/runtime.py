@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from scheduled_actions.endpoint_book import EndpointBook
     from scheduled_actions.endpoints import Endpoints
     from scheduled_actions.local_postgres import LocalPostgres
+    from scheduled_actions.simulating import Simulator
 
 
 class Runtime:
@@ -107,6 +108,13 @@ class Runtime:
         from scheduled_actions.deliveries import Deliveries  # noqa: PLC0415 - as above
 
         return Deliveries(self.database, self.endpoint_book)
+
+    @cached_property
+    def simulator(self) -> Simulator:
+        """Looks ahead."""
+        from scheduled_actions.simulating import Simulator  # noqa: PLC0415 - only for those who ask
+
+        return Simulator(self.database, self.occurrences, self.config.settings)
 
     @cached_property
     def processor(self) -> Processor:

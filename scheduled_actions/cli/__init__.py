@@ -37,6 +37,7 @@ COMMANDS = {
     "listen": ("scheduled_actions.cli.listen:listen", "Stay, and run each action at its instant."),
     "registry": ("scheduled_actions.cli.registry:registry", "Build or check the registry of handlers."),
     "preview": ("scheduled_actions.cli.preview:preview", "Show the next occurrences of a rule."),
+    "simulate": ("scheduled_actions.cli.simulate:simulate", "Show what will run, hour by hour."),
     "cron-setup": (
         "scheduled_actions.cli.cron_setup:cron_setup",
         "Print what to paste, so that something pings once a minute.",

@@ -1,0 +1,12 @@
+-- What waits outside of any schedule, by the minute in which it comes due and by type; of so many found first.
+select date_trunc('minute', w.scheduled_at, 'UTC'), w.action_type, count(*)
+from (
+  select a.scheduled_at, a.action_type
+  from scheduled_actions a
+  where a.status = 'pending'
+    and a.schedule_id is null
+    and a.scheduled_at <= %(until)s
+    and (%(team_id)s::text is null or a.team_id = %(team_id)s)
+  limit %(limit)s
+) w
+group by 1, 2

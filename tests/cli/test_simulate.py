@@ -1,0 +1,72 @@
+import pytest
+
+from tests.factories import insert, insert_many
+
+
+@pytest.fixture
+def with_schedules(run):
+    for rule, name in (("0 9 * * *", "report"), ("every hour", "sweep")):
+        made = run("schedules", "create", "greeting:say", rule, "--payload", '{"name": "Ada"}', "--name", name)
+        assert made.exit_code == 0, made.stderr
+    return run
+
+
+def test_programs_get_every_hour_of_the_stretch(with_schedules):
+    ran = with_schedules("simulate", "--from", "2031-05-05T00:00:00Z", "--to", "2031-05-06T00:00:00Z", "--json")
+
+    document = ran.json
+    assert len(document["hours"]) == 24
+    assert document["runs"] == 25
+    assert document["hours"][9]["runs"] == {"greeting:say": 2} or document["hours"][8]["runs"] == {"greeting:say": 2}
+    assert document["capacity"] == {"concurrency": 8, "seconds_a_minute": 160.0}
+
+
+def test_people_see_the_hours_in_which_something_runs(with_schedules):
+    ran = with_schedules("simulate", "--from", "2031-05-05T00:00:00Z", "--to", "2031-05-05T03:00:00Z")
+
+    lines = ran.stdout.splitlines()
+    assert lines[0].split() == ["HOUR", "RUNS", "LOAD", "BEHIND", "TYPES"]
+    assert len([line for line in lines if "greeting:say 1" in line]) == 3
+    assert "3 actions; a ping a minute carries 160 handler seconds a minute (8 at once)" in lines
+
+
+def test_what_waits_takes_as_long_as_its_type_took_lately(run, connection):
+    for _ in range(3):
+        insert(
+            connection,
+            status="completed",
+            started_at="2026-01-01T00:00:00Z",
+            completed_at="2026-01-01T00:00:10Z",
+        )
+    insert_many(connection, 100, scheduled_at="2031-05-05T00:00:30Z")
+
+    ran = run("simulate", "--from", "2031-05-05T00:00:00Z", "--to", "2031-05-05T01:00:00Z", "--concurrency", "1")
+
+    assert "test:run 100" in ran.stdout
+    assert "starts 2,940 s late" in ran.stdout
+
+
+def test_nothing_to_run_is_said(run):
+    ran = run("simulate")
+
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith("nothing will run")
+
+
+def test_one_teams_stretch_leaves_out_the_others(run, connection):
+    insert(connection, scheduled_at="2031-05-05T00:00:30Z", team_id="a")
+    insert(connection, scheduled_at="2031-05-05T00:00:30Z", team_id="b")
+
+    ran = run("simulate", "--from", "2031-05-05T00:00:00Z", "--to", "2031-05-06", "--team", "a", "--json")
+
+    assert ran.json["runs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "said"), [("2031-05-04T00:00:00Z", "after the start"), ("2031-12-05T00:00:00Z", "at most 92 days")]
+)
+def test_a_stretch_that_is_none_is_refused(run, end, said):
+    ran = run("simulate", "--from", "2031-05-05T00:00:00Z", "--to", end)
+
+    assert ran.exit_code == 1
+    assert said in ran.stderr
