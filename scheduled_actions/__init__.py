@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from scheduled_actions.client import (
         cancel_action,
         emit_event,
+        explain_action,
         get_action,
         list_actions,
         retry_action,
@@ -59,6 +60,7 @@ __all__ = [
     "cancel_action",
     "delete_schedule",
     "emit_event",
+    "explain_action",
     "get_action",
     "get_schedule",
     "list_actions",
@@ -88,6 +90,7 @@ _LATER = {
         (
             "cancel_action",
             "emit_event",
+            "explain_action",
             "get_action",
             "list_actions",
             "retry_action",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from scheduled_actions.action import Action, Scheduled
+    from scheduled_actions.explanation import Explanation
     from scheduled_actions.handler import RetryPolicy
     from scheduled_actions.new_action import DedupMode
 
@@ -149,6 +150,21 @@ def emit_event(
 def get_action(action_id: UUID | str, *, team_id: str | None = None) -> Action:
     """Return one action; see `Scheduler.get_action`."""
     return runtime.current().scheduler.get_action(action_id, team_id=team_id)
+
+
+def explain_action(action_id: UUID | str, *, team_id: str | None = None) -> Explanation:
+    """Return why an action has not run, or how it ended: the one reason that holds it where it is.
+
+    Args:
+        action_id: Which.
+        team_id: Only if it belongs to this team.
+
+    Raises:
+        UnknownAction: There is none of that id (in that team).
+    """
+    from scheduled_actions import explaining  # noqa: PLC0415 - few applications ask
+
+    return explaining.explain(runtime.current(), action_id, team_id=team_id)
 
 
 def list_actions(**filters: Any) -> list[Action]:  # noqa: ANN401 - the filters of Scheduler.list_actions

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scheduled_actions.config import Settings
+
+#: What is kept of `max_duration_seconds` for the last settlement and the answer.
+ANSWER_MARGIN_SECONDS = 1.0
 #: A type whose handlers take no longer may be announced in larger waves than there are threads.
 FAST_SECONDS = 0.005
 #: The largest wave of fast actions.
@@ -103,6 +107,24 @@ class Budget:
             linger_until=started + linger,
         )
 
+    @classmethod
+    def by_settings(cls, settings: Settings, *, started: float, duration_seconds: float, lingers: bool) -> Budget:
+        """Return the limits that the settings give a tick.
+
+        Args:
+            settings: Those of the project.
+            started: On the monotonic clock.
+            duration_seconds: What the tick has, as `tick_seconds` says.
+            lingers: Whether it keeps the watch.
+        """
+        return cls.of(
+            started=started,
+            duration_seconds=max(0.0, duration_seconds - ANSWER_MARGIN_SECONDS),
+            run_seconds=settings.max_run_seconds,
+            linger_seconds=settings.linger_seconds if lingers else 0.0,
+            timeout_seconds=settings.default_timeout_seconds,
+        )
+
     def may_start(self, now: float) -> bool:
         """Whether anything may start at all."""
         return now < self.run_until
@@ -114,6 +136,20 @@ class Budget:
     def could_ever_fit(self, seconds: float) -> bool:
         """Whether something that takes `seconds` would end in time in a tick that had only this to do."""
         return seconds <= self.answer_by - self.started - _SETTLING_SECONDS
+
+
+def tick_seconds(settings: Settings, host_seconds: float | None) -> float:
+    """Return how long a tick may take, answer included: the setting, or the host's limit where that is shorter."""
+    duration = settings.max_duration_seconds
+    return duration if host_seconds is None else min(duration, host_seconds)
+
+
+def too_long(*, timeout_seconds: float, tick_seconds: float) -> str:
+    """Return why an action is not started that could never end within a tick."""
+    return (
+        f"not started: it may take {timeout_seconds:g} s (its timeout), and a tick has "
+        f"{tick_seconds:g} s; raise max_duration_seconds and the host's limit, or lower timeout_seconds"
+    )
 
 
 #: What a tick needs around its handlers: claiming before, settling after.

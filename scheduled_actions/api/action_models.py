@@ -33,6 +33,7 @@ from scheduled_actions.api.models import (
     WholeNumber,
     about,
 )
+from scheduled_actions.explanation import Code
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.management import BULK_MOST, Filters
 
@@ -288,6 +289,16 @@ class Action(Shown):
     lease_expires_at: datetime | None
     created_at: datetime
     updated_at: datetime
+
+
+class Explanation(Shown):
+    """Why an action has not run, or how it ended."""
+
+    id: UUID
+    code: Code
+    sentence: str = Field(description="The reason in words; instants in UTC.")
+    remedy: str | None = Field(description="What to do; null where nothing has to be done.")
+    details: Document = Field(description="The facts behind the sentence.")
 
 
 class ScheduledAction(Action):

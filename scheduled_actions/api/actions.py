@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from werkzeug.http import parse_etags
 
+from scheduled_actions import arguments, explaining
 from scheduled_actions.api import action_models as models
 from scheduled_actions.api.problems import field_problems
 from scheduled_actions.api.refusals import FieldsInvalid, PreconditionFailed, UnknownActionTypes
@@ -92,6 +93,20 @@ def schedule_many(call: Call) -> Answer:
 def show(call: Call) -> Answer:
     """Answer one action with its whole history."""
     return _told(call.management.get(call.path["id"], team_id=call.caller.team_id))
+
+
+def explain(call: Call) -> Answer:
+    """Answer why one action has not run, or how it ended."""
+    found = explaining.explain(call.runtime, call.path["id"], team_id=call.caller.team_id)
+    return Answer(
+        models.Explanation(
+            id=arguments.check_id(call.path["id"]),
+            code=found.code,
+            sentence=found.sentence,
+            remedy=found.remedy,
+            details=found.details,
+        )
+    )
 
 
 def change(call: Call) -> Answer:
@@ -268,6 +283,17 @@ ROUTES = (
         summary="Show an action with its history",
         answers={HTTPStatus.OK: (models.Action, "The action.")},
         headers=_ETAG,
+        refuses=(UnknownAction,),
+    ),
+    Route(
+        method="GET",
+        path="/actions/{id}/explain",
+        function=explain,
+        role=Role.VIEWER,
+        tag="Actions",
+        summary="Say why an action has not run, or how it ended",
+        description="The one reason that holds it where it is; docs/reference/explain.md says what each `code` means.",
+        answers={HTTPStatus.OK: (models.Explanation, "The reason.")},
         refuses=(UnknownAction,),
     ),
     Route(

@@ -26,6 +26,7 @@ COMMANDS = {
     "schedule": ("scheduled_actions.cli.changing:schedule", "Schedule an action."),
     "list": ("scheduled_actions.cli.reading:list_", "List actions, the newest first."),
     "show": ("scheduled_actions.cli.reading:show", "Show one action with its history."),
+    "explain": ("scheduled_actions.cli.reading:explain", "Say why an action has not run, or how it ended."),
     "update": ("scheduled_actions.cli.changing:update", "Change a pending action."),
     "cancel": ("scheduled_actions.cli.changing:cancel", "Cancel a waiting action."),
     "retry": ("scheduled_actions.cli.changing:retry", "Make a failed, cancelled or skipped action pending again."),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from scheduled_actions.action import Action
+    from scheduled_actions.explanation import Explanation
     from scheduled_actions.schedule import Schedule
 
 
@@ -34,8 +35,8 @@ def print_json(document: object) -> None:
     click.echo(json.dumps(document, ensure_ascii=False, default=_plain))
 
 
-def as_document(row: Action | Schedule) -> dict[str, Any]:
-    """Return an action or a schedule by its column names, its instants in UTC."""
+def as_document(row: Action | Schedule | Explanation) -> dict[str, Any]:
+    """Return an action or a schedule by its column names, its instants in UTC; an explanation by its fields."""
     return {field.name: getattr(row, field.name) for field in fields(row)}
 
 

@@ -1,4 +1,4 @@
-"""The commands that look at actions: `list`, `show`, `counts`."""
+"""The commands that look at actions: `list`, `show`, `explain`, `counts`."""
 
 from __future__ import annotations
 
@@ -103,6 +103,30 @@ def show(project: Project, action_id: str, *, as_json: bool) -> None:
         click.echo("\nhistory")
         for entry in action.history:
             click.echo(f"  {one_line(_told(entry))}")
+
+
+@click.command()
+@click.argument("action_id", metavar="ID")
+@as_json_option
+@pass_project
+def explain(project: Project, action_id: str, *, as_json: bool) -> None:
+    """Say why the action ID has not run: the one reason that holds it where it is, or how it ended.
+
+    The settings and the registry of this project say what a tick would do.
+    """
+    from scheduled_actions import explaining  # noqa: PLC0415 - help needs no database driver
+
+    found = explaining.explain(project.open_unbuilt(), action_id)
+    if as_json:
+        print_json({"id": action_id, **as_document(found)})
+        return
+    click.echo(f"{found.code}: {one_line(found.sentence)}")
+    if found.remedy:
+        click.echo(f"  {one_line(found.remedy)}")
+    known = {name: shown("", value) for name, value in found.details.items()}
+    if any(known.values()):
+        click.echo()
+        print_fields(known)
 
 
 @click.command()

@@ -19,7 +19,16 @@ from scheduled_actions.processor.watch import Watch
 from scheduled_actions.runner import UNSTARTED
 from scheduled_actions.store import actions, claims
 from scheduled_actions.store.connection import cut_off
-from scheduled_actions.tick_plan import Budget, Candidate, claim_size, expected_seconds, next_wave
+from scheduled_actions.tick_plan import (
+    ANSWER_MARGIN_SECONDS,
+    Budget,
+    Candidate,
+    claim_size,
+    expected_seconds,
+    next_wave,
+    tick_seconds,
+    too_long,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +41,6 @@ log = logging.getLogger("scheduled_actions")
 
 #: How much longer than the tick its leases live: time to settle after a slow commit.
 LEASE_MARGIN_SECONDS = 15.0
-#: What is kept of `max_duration_seconds` for the last settlement and the answer.
-_ANSWER_MARGIN_SECONDS = 1.0
 #: An outcome waits no longer than this for others to be settled with.
 _GATHER_SECONDS = 0.005
 #: As many outcomes are settled without waiting for more.
@@ -60,16 +67,8 @@ class Tick:
         self._runner = process.runner
         self._pace = process.pace
         self._monotonic = process.monotonic
-        duration = self._settings.max_duration_seconds
-        if host_seconds is not None:
-            duration = min(duration, host_seconds)
-        self._budget = Budget.of(
-            started=started,
-            duration_seconds=max(0.0, duration - _ANSWER_MARGIN_SECONDS),
-            run_seconds=self._settings.max_run_seconds,
-            linger_seconds=self._settings.linger_seconds if lingers else 0.0,
-            timeout_seconds=self._settings.default_timeout_seconds,
-        )
+        duration = tick_seconds(self._settings, host_seconds)
+        self._budget = Budget.by_settings(self._settings, started=started, duration_seconds=duration, lingers=lingers)
         self._duration = duration
         self._allowed = {"max_run_seconds": self._settings.max_run_seconds, "max_duration_seconds": duration}
         self._caller = caller
@@ -98,7 +97,7 @@ class Tick:
                 what that one saw due may have come after the last look, so there is another one.
         """
         # The last settlement begins when the time to answer has come: the line is cut in the middle of the margin.
-        cut_at = self._budget.answer_by + _ANSWER_MARGIN_SECONDS / 2
+        cut_at = self._budget.answer_by + ANSWER_MARGIN_SECONDS / 2
         self._line = Line(self._process.database, self._monotonic, cut_at)
         with self._process.watchdog.guards(cut_at, self._line.cut):
             if self._line.do(self._is_idle) and not is_asked_again():
@@ -284,10 +283,7 @@ class Tick:
     def _set_aside(self, attempt: Attempt) -> None:
         """Report a type that could never end within a tick; it is claimed no more by this one."""
         claimed = attempt.claimed
-        reason = (
-            f"not started: it may take {attempt.timeout_seconds:g} s (its timeout), and a tick has "
-            f"{self._duration:g} s; raise max_duration_seconds and the host's limit, or lower timeout_seconds"
-        )
+        reason = too_long(timeout_seconds=attempt.timeout_seconds, tick_seconds=self._duration)
         self._ended.append((attempt, Ended(settlement.Unstarted(reason))))
         if claimed.action_type not in self._too_long:
             self._too_long.add(claimed.action_type)

@@ -1,0 +1,33 @@
+-- How many due actions without a lock group a claim takes before the one of this place, counted to `most`. Walks the
+-- claims' own index priority by priority, so that a million rows of later instants cost nothing.
+with recursive priorities (priority) as (
+  select min(a.priority) from scheduled_actions a where a.status = 'pending' and a.lock_group is null
+  union all
+  select (
+    select min(a.priority)
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.priority > p.priority
+  )
+  from priorities p
+  where p.priority < %(priority)s
+)
+select count(*)
+from (
+  (
+    select
+    from priorities p
+    join scheduled_actions a on a.status = 'pending' and a.lock_group is null and a.priority = p.priority
+      and a.scheduled_at <= scheduled_actions_now()
+    where p.priority < %(priority)s
+    limit %(most)s
+  )
+  union all
+  (
+    select
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.priority = %(priority)s
+      and (a.scheduled_at, a.id) < (%(scheduled_at)s, %(id)s)
+    limit %(most)s
+  )
+  limit %(most)s
+) before_it

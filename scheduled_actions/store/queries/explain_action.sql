@@ -1,0 +1,40 @@
+-- One whole action, and what stands around it in the same moment: the latest tick, the tick that claimed it, who holds its
+-- lock group, and which due member of the group goes first. Of another team's there is nothing to see.
+select
+  a.id, a.action_type, a.status, a.payload, a.team_id, a.priority, a.scheduled_at, a.occurrence_at, a.started_at,
+  a.completed_at, a.error_message, a.attempts, a.max_attempts, a.result, a.state, a.metadata, a.history, a.target_type,
+  a.target_id, a.user_id, a.created_by, a.schedule_id, a.deadline_id, a.dedup_key, a.lock_group, a.lock_group_blocks,
+  a.cancel_requested_at, a.lease_expires_at, a.created_at, a.updated_at, a.condition, a.claim_token,
+  scheduled_actions_now(),
+  l.id, l.started_at, l.finished_at, l.lease_expires_at, l.counts -> 'remaining', l.budget -> 'max_duration_seconds',
+  t.id, t.started_at, t.finished_at, t.lease_expires_at, null, null,
+  coalesce(a.id = any (t.running), false),
+  h.action_id, o.status, o.lock_group_blocks, o.scheduled_at, h.busy_until,
+  m.id
+from scheduled_actions a
+left join lateral (
+  select k.id, k.started_at, k.finished_at, k.lease_expires_at, k.counts, k.budget
+  from scheduled_action_ticks k
+  order by k.started_at desc
+  limit 1
+) l on true
+left join lateral (
+  select k.id, k.started_at, k.finished_at, k.lease_expires_at, k.running
+  from scheduled_action_ticks k
+  where k.finished_at is null and k.lease_expires_at = a.lease_expires_at
+  order by a.id = any (k.running) desc
+  limit 1
+) t on a.status = 'processing'
+left join scheduled_action_holds h on h.team_id = coalesce(a.team_id, '') and h.lock_group = a.lock_group
+left join scheduled_actions o on o.id = h.action_id
+left join lateral (
+  select g.id
+  from scheduled_actions g
+  where g.status = 'pending'
+    and g.lock_group = a.lock_group
+    and coalesce(g.team_id, '') = coalesce(a.team_id, '')
+    and g.scheduled_at <= scheduled_actions_now()
+  order by g.priority, g.scheduled_at, g.id
+  limit 1
+) m on a.status = 'pending'
+where a.id = %(id)s and (%(team_id)s::text is null or a.team_id = %(team_id)s)

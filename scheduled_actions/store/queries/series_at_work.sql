@@ -1,0 +1,18 @@
+-- Of the schedule whose planned occurrence this action is, as a claim would find it: since when another occurrence is at
+-- work, and whether one waits for a handler; no row where the action is no planned occurrence.
+select
+  (
+    select min(a.updated_at)
+    from scheduled_actions a
+    where a.status = 'processing'
+      and a.lease_expires_at > '-infinity'
+      and a.schedule_id = s.id
+      and a.id <> %(action_id)s
+  ),
+  exists (
+    select
+    from scheduled_actions a
+    where a.status = 'no_action' and a.action_type = s.action_type and a.schedule_id = s.id
+  )
+from scheduled_action_schedules s
+where s.id = %(schedule_id)s and s.next_action_id = %(action_id)s

@@ -1,0 +1,255 @@
+"""For each reason why an action has not run: rows that make it so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from tests.factories import a_tick, database_now, insert
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    import psycopg
+
+#: Of the project whose deliveries are put off.
+TOML = """\
+[webhooks.endpoints.crm]
+env_var = "CRM_URL"
+rate_limit = 2
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows that leave an action where it is, and what is said of it."""
+
+    code: str
+    #: Part of the sentence.
+    says: str
+    #: Given a connection and the type of a handler that is there, returns the action.
+    arrange: Callable[[psycopg.Connection[Any], str], UUID]
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.says}"
+
+
+def cases() -> list[Case]:
+    """Return at least one for each code but `registry_unreadable`, which no row brings about."""
+    return [
+        Case("completed", "completed at", ended("completed", attempts=2)),
+        Case("failed", "attempt 2 of 2, its last attempt: boom", ended("failed", attempts=2, error_message="boom")),
+        Case("failed", "a failure that no further attempt can mend", ended("failed", attempts=1)),
+        Case("cancelled", "cancelled by ada at", ended("cancelled", history=[{"outcome": "cancelled", "by": "ada"}])),
+        Case("cancelled", "by its handler", ended("cancelled", history=[{"outcome": "cancelled", "attempt": 1}])),
+        Case("skipped", ": nobody wants it", ended("skipped", error_message="nobody wants it")),
+        Case("lease_expired", "while its handler ran", lease_expired),
+        Case("running", "attempt 1, claimed 0 seconds ago by the tick", claimed(is_started=True)),
+        Case("claimed", "waits there for a free thread", claimed(is_started=False)),
+        Case("waiting_for_retry", "attempt 1 of 2 failed (boom); the next one comes in 59 minutes", waiting("failed")),
+        Case("waiting_for_retry", "attempt 1 of 2 ended with its process", waiting("crashed")),
+        Case("waiting_for_retry", "attempt 1 of 2 timed out", waiting("timed_out")),
+        Case("delivery_put_off", 'endpoint "crm" takes 2 a second at most', put_off_delivery),
+        Case("snoozed", "its handler asked to go on later: in 59 minutes", waiting("snoozed")),
+        Case("not_due", "it comes due in 59 minutes", later),
+        Case("not_due", "never", forever),
+        Case("not_due", "it comes due in 59 minutes", moved_by_hand),
+        Case("disabled", "the setting enabled is false", due, {"SCHEDULED_ACTIONS_ENABLED": "false"}),
+        Case("no_tick", "there has never been a tick", due),
+        Case("no_tick", "there has been no tick for 10 minutes", ticked(due, minutes_ago=10)),
+        Case("no_handler", "has no handler; did you mean", of_no_handler("pending")),
+        Case("no_handler", "has no handler; did you mean", of_no_handler("no_action")),
+        Case("handler_is_back", "which is here now", ticked(of_status_no_action)),
+        Case("group_lingering", "may still be at work", ticked(held("pending", busy=True))),
+        Case("group_held", "which is at work", ticked(held("processing"))),
+        Case("group_held", "which runs no more", ticked(held("completed"))),
+        Case("group_blocked", "to keep the others out", ticked(held("pending", blocks=True))),
+        Case("group_turn", "goes first", ticked(behind_an_older_member)),
+        Case("series_skip", "missed: found 1 hour late", ticked(missed_occurrence)),
+        Case("series_turn", "it comes after that one", ticked(overlapping_occurrence)),
+        Case(
+            "too_long",
+            "it may take 40 s (its timeout), and a tick has 30 s",
+            ticked(due),
+            {"SCHEDULED_ACTIONS_DEFAULT_TIMEOUT_SECONDS": "40", "SCHEDULED_ACTIONS_MAX_DURATION_SECONDS": "30"},
+        ),
+        Case("in_line", "3 due before it go first", ticked(behind_three)),
+        Case("next_tick", "the next tick takes it", ticked(due)),
+        Case("next_tick", "the tick that is at work takes it", during_a_tick),
+    ]
+
+
+def due(connection, action_type):
+    return insert(connection, action_type=action_type)
+
+
+def later(connection, action_type):
+    return insert(connection, action_type=action_type, scheduled_at=in_an_hour(connection))
+
+
+def forever(connection, action_type):
+    return insert(connection, action_type=action_type, scheduled_at="infinity")
+
+
+def moved_by_hand(connection, action_type):
+    history = [{"outcome": "failed", "attempt": 1}, {"outcome": "updated", "by": "ada", "changes": ["scheduled_at"]}]
+    return insert(connection, action_type=action_type, scheduled_at=in_an_hour(connection), history=history)
+
+
+def in_an_hour(connection):
+    return database_now(connection) + timedelta(minutes=59, seconds=59)
+
+
+def ended(status, **columns):
+    def arrange(connection, action_type):
+        now = database_now(connection)
+        return insert(connection, action_type=action_type, status=status, completed_at=now, **columns)
+
+    return arrange
+
+
+def waiting(outcome):
+    def arrange(connection, action_type):
+        error = {} if outcome == "snoozed" else {"error_message": "boom", "attempts": 1}
+        return insert(
+            connection,
+            action_type=action_type,
+            scheduled_at=in_an_hour(connection),
+            history=[{"outcome": outcome, "attempt": 1}, {"outcome": "updated", "changes": ["priority"]}],
+            **error,
+        )
+
+    return arrange
+
+
+def put_off_delivery(connection, action_type):
+    return insert(
+        connection,
+        action_type="webhook:send",
+        payload={"event": "a:b", "entity_id": "1", "endpoint": "crm"},
+        scheduled_at=in_an_hour(connection),
+        history=[{"outcome": "snoozed", "attempt": 1, "count": 4}],
+    )
+
+
+def claimed(*, is_started, lease_seconds=70):
+    def arrange(connection, action_type):
+        tick = a_tick(connection, lease_seconds=lease_seconds)
+        action_id = insert(
+            connection,
+            action_type=action_type,
+            status="processing",
+            claim_token=uuid4(),
+            lease_expires_at=tick.lease_expires_at,
+        )
+        if is_started:
+            connection.execute("update scheduled_action_ticks set running = %s where id = %s", [[action_id], tick.id])
+        return action_id
+
+    return arrange
+
+
+lease_expired = claimed(is_started=True, lease_seconds=-5)
+
+
+def of_no_handler(status):
+    def arrange(connection, action_type):
+        return ticked(lambda connection, name: insert(connection, action_type=f"{name}x", status=status))(
+            connection, action_type
+        )
+
+    return arrange
+
+
+def of_status_no_action(connection, action_type):
+    return insert(connection, action_type=action_type, status="no_action")
+
+
+def held(status, *, blocks=False, busy=False):
+    def arrange(connection, action_type):
+        now = database_now(connection)
+        columns: dict[str, Any] = {"status": status, "lock_group": "g", "lock_group_blocks": blocks, "team_id": "t"}
+        if status == "processing":
+            columns |= {"claim_token": uuid4(), "lease_expires_at": now + timedelta(minutes=1)}
+        holder = insert(connection, scheduled_at=now + timedelta(minutes=10), **columns)
+        connection.execute(
+            "insert into scheduled_action_holds (team_id, lock_group, action_id, busy_until) values ('t', 'g', %s, %s)",
+            [holder, now + timedelta(minutes=1) if busy else None],
+        )
+        return insert(connection, action_type=action_type, lock_group="g", team_id="t")
+
+    return arrange
+
+
+def behind_an_older_member(connection, action_type):
+    insert(connection, lock_group="g", scheduled_at=database_now(connection) - timedelta(minutes=2))
+    insert(connection, lock_group="g", team_id="another", scheduled_at="-infinity")
+    return insert(connection, action_type=action_type, lock_group="g")
+
+
+def behind_three(connection, action_type):
+    now = database_now(connection)
+    insert(connection, priority=-5)
+    insert(connection, priority=-5, scheduled_at=now + timedelta(days=1))
+    insert(connection, priority=-1)
+    insert(connection, scheduled_at=now - timedelta(minutes=2))
+    insert(connection, priority=1, scheduled_at="-infinity")
+    return insert(connection, action_type=action_type)
+
+
+def missed_occurrence(connection, action_type):
+    return occurrence(connection, action_type, misfire="skip", late=timedelta(hours=1))
+
+
+def overlapping_occurrence(connection, action_type):
+    planned = occurrence(connection, action_type, misfire="fire_once", late=timedelta(minutes=1))
+    connection.execute(
+        "insert into scheduled_actions (action_type, status, scheduled_at, occurrence_at, schedule_id, claim_token,"
+        " lease_expires_at) select action_type, 'processing', scheduled_at, occurrence_at - interval '1 hour',"
+        " schedule_id, gen_random_uuid(), scheduled_actions_now() + interval '1 minute'"
+        " from scheduled_actions where id = %s",
+        [planned],
+    )
+    return planned
+
+
+def occurrence(connection, action_type, *, misfire, late):
+    now = database_now(connection)
+    schedule_id = uuid4()
+    planned = insert(
+        connection,
+        action_type=action_type,
+        schedule_id=schedule_id,
+        scheduled_at=now - late,
+        occurrence_at=now - late,
+    )
+    connection.execute(
+        "insert into scheduled_action_schedules (id, name, action_type, recurrence, kind, anchor_at, misfire, overlap,"
+        " next_action_id, next_occurrence_at) values (%s, 'hourly', %s, 'hourly', 'interval', %s, %s, 'skip', %s, %s)",
+        [schedule_id, action_type, now, misfire, planned, now - late],
+    )
+    return planned
+
+
+def ticked(arrange, *, minutes_ago=0):
+    """Return the same after a tick that has ended."""
+
+    def then(connection, action_type):
+        action_id = arrange(connection, action_type)
+        tick = a_tick(connection)
+        at = tick.started_at - timedelta(minutes=minutes_ago)
+        connection.execute(
+            "update scheduled_action_ticks set started_at = %s, finished_at = %s where id = %s", [at, at, tick.id]
+        )
+        return action_id
+
+    return then
+
+
+def during_a_tick(connection, action_type):
+    a_tick(connection)
+    return due(connection, action_type)
