@@ -88,10 +88,13 @@ class Recurrence:
         self.kind: Kind = rule.kind
         #: That of the skips and of what people are shown; an RRULE may bring another one to follow.
         self.zone = zone
+        #: Whose wall clock the rule follows.
+        self.clock_zone = rule.zone
         self._rule = rule
         self._skips = skips
         self._earliest = anchor - _ONE_MICROSECOND
-        self._until = until
+        #: Aware: nothing occurs after it; None where no end was given beside the rule's own.
+        self.until = until
         self._skipping: SkippingRule | None = None
         if not skips.is_empty:
             self._skipping = SkippingRule(rule, skips, functions, zone=zone, anchor=anchor, text=text)
@@ -108,8 +111,8 @@ class Recurrence:
         said = f"{self._rule.description} in {self._rule.zone.key}"
         if self._skipping is not None:
             said += f", {self._skips.description}"
-        if self._until is not None:
-            until = self._until.astimezone(self.zone)
+        if self.until is not None:
+            until = self.until.astimezone(self.zone)
             said += f", until {until.date()} {time_text(until)}"
         return said
 
@@ -166,16 +169,16 @@ class Recurrence:
 
     def _first_after(self, moment: datetime) -> Occurrence | None:
         after = max(moment, self._earliest)
-        if self._until is None:
+        if self.until is None:
             return self._source.next_after(after)
         try:
             found = self._source.next_after(after)
         except NeverOccurs:
-            if self._until - after > _HORIZON:
+            if self.until - after > _HORIZON:
                 raise
             # Nothing within thirty years is nothing before it ends.
             return None
-        return None if found is None or found.at > self._until else found
+        return None if found is None or found.at > self.until else found
 
 
 @lru_cache(maxsize=_KEPT)
