@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from benchmarks import (
     claim,
     cold_start,
+    deliveries,
     drain,
     empty_tick,
     imports,
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
     "series": series.run,
     "lateness": lateness.run,
     "waking": waking.run,
+    "deliveries": deliveries.run,
 }
 
 

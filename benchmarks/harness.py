@@ -58,6 +58,10 @@ class Scale:
     spread_rounds: int
     #: Actions that wake a tick, one after the other.
     wakes: int
+    #: Webhooks delivered in one round to a receiver that answers at once, and to one that takes 50 ms.
+    deliveries: tuple[int, int]
+    #: Webhooks for each of many endpoints, of which some hang.
+    each_endpoint: int
 
 
 FULL = Scale(
@@ -80,6 +84,8 @@ FULL = Scale(
     spread=(334, 20.0),
     spread_rounds=3,
     wakes=40,
+    deliveries=(3_000, 600),
+    each_endpoint=25,
 )
 SMOKE = Scale(
     rounds=1,
@@ -101,6 +107,8 @@ SMOKE = Scale(
     spread=(60, 4.0),
     spread_rounds=1,
     wakes=10,
+    deliveries=(300, 80),
+    each_endpoint=5,
 )
 
 

@@ -86,6 +86,7 @@ def gunicorn(
     *,
     workers: int = 1,
     settings: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
     module: str = "scheduled_actions.wsgi",
 ) -> Iterator[App]:
     """Give an application, the ready-made one if nothing else is said, under gunicorn, and stop it afterwards."""
@@ -98,7 +99,7 @@ def gunicorn(
         process = subprocess.Popen(
             command,
             cwd=project,
-            env=environment(project, dsn, settings),
+            env=environment(project, dsn, settings) | dict(environ or {}),
             pass_fds=[listener.fileno()],
             stdout=log,
             stderr=log,

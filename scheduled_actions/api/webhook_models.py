@@ -76,7 +76,7 @@ def _secret(value: Any) -> Any:  # noqa: ANN401 - it is what is judged
 
 _SIDE = r"(\*|\*?[A-Za-z0-9_.-]+(\*[A-Za-z0-9_.-]+)?\*?)"
 _SCALAR: dict[str, Any] = {"anyOf": [{"type": ["null", "boolean", "number"]}, {"type": "string", "pattern": _NO_NUL}]}
-_SCALARS = {"type": "array", "items": _SCALAR, "maxItems": 100}
+_SCALARS = {"type": "array", "items": _SCALAR, "maxItems": filters.VALUES_LIMIT}
 _TEXT = {"type": "string", "pattern": _NO_NUL}
 _CONDITION: dict[str, Any] = {
     "anyOf": [

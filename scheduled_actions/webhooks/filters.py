@@ -27,6 +27,8 @@ DEPTH_LIMIT = 5
 NAMES_LIMIT = 50
 #: Filters in one list, at most.
 LIST_LIMIT = 20
+#: Values that one path is compared with, at most.
+VALUES_LIMIT = 100
 
 _MISSING = object()
 
@@ -172,6 +174,8 @@ def _check_operand(operator: str, operand: object, place: str) -> None:
     if operator in _OF_LISTS:
         if not isinstance(operand, list) or not all(map(_is_scalar, operand)):
             raise _unfit(place, "what is given", "a list of texts, numbers, true, false or null")
+        if len(operand) > VALUES_LIMIT:
+            raise _unfit(place, f"{len(operand)} values", f"at most {VALUES_LIMIT}")
     elif operator in _OF_TEXTS:
         if not isinstance(operand, str):
             raise _unfit(place, operand, "a text")

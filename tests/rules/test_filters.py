@@ -84,6 +84,8 @@ def nested(depth):
         ({"a": {"$eq": {}}}, "filter.a.$eq: 'what is given' is not a text, a number"),
         ({"a": {"$exists": 1}}, "is not true or false"),
         ({"a": {"$starts_with": 1}}, "is not a text"),
+        ({"a": {"$nin": [1] * 101}}, "filter.a.$nin: '101 values' is not at most 100"),
+        ({"a": [1] * 101}, "filter.a: '101 values' is not at most 100"),
         ({"$or": []}, "filter.$or: 'what is given' is not a list of 1 to 20 filters"),
         ({"$or": [1]}, "is not a list of 1 to 20 filters"),
         ({"$or": [{}] * 21}, "is not a list of 1 to 20 filters"),
