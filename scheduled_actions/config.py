@@ -22,7 +22,7 @@ from scheduled_actions.errors import ConfigInvalid, NotConfigured
 PREFIX = "SCHEDULED_ACTIONS_"
 TOML_NAME = "scheduled_actions.toml"
 #: Environment variables with the prefix that are no settings of the file.
-_NOT_SETTINGS = frozenset({"PROJECT", "ENV", "ENV_COMMAND", "ENCRYPTION_KEY"})
+_NOT_SETTINGS = frozenset({"PROJECT", "ENV", "ENV_COMMAND", "ENCRYPTION_KEY", "TEST_DATABASE_URL"})
 #: Tables with names of the user's own, which no variable overrides.
 _TABLES = frozenset({"endpoints", "events"})
 #: A secret shorter than this closes the endpoint.

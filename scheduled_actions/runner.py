@@ -107,6 +107,8 @@ class Job:
 
 #: The outcome of a job that was given back because its time to start had passed.
 UNSTARTED = object()
+#: Called in place of a thread: it is wanted no more.
+_END = object()
 
 
 class Runner:
@@ -124,7 +126,7 @@ class Runner:
         #: Whoever is free takes the next: work waits behind a handler that hangs only where all of them do.
         self._jobs: deque[tuple[Job, queue.SimpleQueue[tuple[Job | None, Any]]]] = deque()
         #: A call for each thread that is wanted; between two jobs of a wave nobody waits to be called.
-        self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._threads = 0
         self._stuck = 0
 
@@ -161,16 +163,23 @@ class Runner:
         job.cancel()
         return True
 
+    def close(self) -> None:
+        """Let the threads end, each once its handler has returned; a later `submit` starts new ones."""
+        with self._lock:
+            ending, self._threads = self._threads, 0
+        for _ in range(ending):
+            self._calls.put(_END)
+
     def _serve(self) -> None:
         loops = _Loop()
-        while True:
-            self._calls.get()
+        while self._calls.get() is None:
             while self._jobs:
                 try:
                     job, results = self._jobs.popleft()
                 except IndexError:  # Another thread was quicker.
                     break
                 self._do(job, results, loops)
+        loops.close()
 
     def _do(self, job: Job, results: queue.SimpleQueue[tuple[Job | None, Any]], loops: _Loop) -> None:
         now = self._monotonic()
@@ -221,6 +230,10 @@ class _Loop:
             return self._runner.run(cancellable(), context=contextvars.copy_context())
         finally:
             job.task = None
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
 
 
 #: The loop of the thread that runs the present handler.

@@ -150,7 +150,9 @@ class Runtime:
             return self._local.dsn
 
     def close(self) -> None:
-        """Close the connections and leave the embedded Postgres; the last to leave stops it."""
+        """Let the threads end, close the connections, leave the embedded Postgres; the last to leave stops it."""
+        if "processor" in self.__dict__:
+            self.processor.close()
         self.database.close()
         with self._lock:
             local, self._local = self._local, None

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import shutil
 import socket
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
-from scheduled_actions.local_postgres import LocalPostgres, attach, remove
+from scheduled_actions.local_postgres import LocalPostgres, attach
+from scheduled_actions.testing import servers
+from scheduled_actions.testing.databases import Databases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +29,6 @@ if str(ROOT) not in sys.path:  # `handlers` and the scripts of the top level are
 DIRECTORY = "TEST_POSTGRES_DIRECTORY"
 PREFIX = "scheduled-actions-tests-"
 TEMPLATE = "template_migrated"
-#: Tests kill processes, not the machine: the operating system keeps what was written.
-NOT_DURABLE = ("-c", "fsync=off", "-c", "max_connections=500")
 
 
 # A busy machine is no fault of a law: neither how long an example takes, nor how long, or how often, one is looked for.
@@ -47,28 +42,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose where the server of this run is to live, once for all its workers."""
     if hasattr(config, "workerinput"):
         return
-    for left in _roomy_place().glob(f"{PREFIX}*"):
-        with suppress(FileNotFoundError):  # It may be just ending.
-            if left.stat().st_uid == os.geteuid() and remove(left):
-                shutil.rmtree(left)  # By a run that was killed; a run that goes on holds its own.
-    directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_roomy_place()))
+    servers.sweep(PREFIX)
+    directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=servers.roomy_place()))
     directory.chmod(0o711)
     os.environ[DIRECTORY] = str(directory)
-
-
-def _roomy_place() -> Path:
-    """Return memory where there is plenty: it clones a database in 10 ms, a disk takes 100."""
-    memory = Path("/dev/shm")
-    has_room = memory.is_dir() and shutil.disk_usage(memory).free > 2**31
-    return memory if has_room else Path(tempfile.gettempdir())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind."""
     if not hasattr(config, "workerinput") and DIRECTORY in os.environ:
-        directory = Path(os.environ.pop(DIRECTORY))
-        remove(directory)
-        shutil.rmtree(directory, ignore_errors=True)
+        servers.clear(Path(os.environ.pop(DIRECTORY)))
 
 
 class NetworkForbiddenError(RuntimeError):
@@ -122,51 +105,29 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[LocalPostgres]:
     """Give the one server of this run, started by the first of its workers that asks."""
-    with attach(Path(os.environ[DIRECTORY]), options=NOT_DURABLE) as server:
+    with attach(Path(os.environ[DIRECTORY]), options=servers.NOT_DURABLE) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def admin(postgres_server: LocalPostgres) -> Iterator[psycopg.Connection[Any]]:
-    """Give a connection that makes and drops databases."""
+    """Give a connection to the server itself."""
     with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture(scope="session")
-def template_database(postgres_server: LocalPostgres, admin: psycopg.Connection[Any]) -> str:
-    """Give the name of the database that holds the migrated, empty tables; made by the first worker."""
-    from scheduled_actions.store.migrate import migrate
-
-    admin.execute("select pg_advisory_lock(hashtext(%s))", [TEMPLATE])
-    try:
-        if admin.execute("select from pg_database where datname = %s", [TEMPLATE]).fetchone() is None:
-            # Renamed when complete: a worker that fails half-way leaves no template.
-            half = f"{TEMPLATE}_half"
-            admin.execute(sql.SQL("drop database if exists {}").format(sql.Identifier(half)))
-            admin.execute(sql.SQL("create database {}").format(sql.Identifier(half)))
-            with psycopg.connect(make_conninfo(postgres_server.dsn, dbname=half), autocommit=True) as connection:
-                migrate(connection)
-            admin.execute(sql.SQL("alter database {} allow_connections false").format(sql.Identifier(half)))
-            admin.execute(
-                sql.SQL("alter database {} rename to {}").format(sql.Identifier(half), sql.Identifier(TEMPLATE))
-            )
-    finally:
-        admin.execute("select pg_advisory_unlock(hashtext(%s))", [TEMPLATE])
-    return TEMPLATE
+def databases(postgres_server: LocalPostgres) -> Iterator[Databases]:
+    """Give what makes fresh databases; the template is made by the first worker."""
+    with Databases(postgres_server.dsn, template=TEMPLATE) as databases:
+        yield databases
 
 
 @pytest.fixture
-def database_url(
-    postgres_server: LocalPostgres, admin: psycopg.Connection[Any], template_database: str
-) -> Iterator[str]:
+def database_url(databases: Databases) -> Iterator[str]:
     """Give the address of a fresh database with the tables; it is dropped after the test."""
-    name = f"test_{uuid4().hex}"
-    admin.execute(
-        sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template_database))
-    )
-    yield make_conninfo(postgres_server.dsn, dbname=name)
-    admin.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+    with databases.fresh() as url:
+        yield url
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from scheduled_actions.runtime import Runtime
 from scheduled_actions.schedule import Schedule
 from scheduled_actions.settlement import Settlement
 from scheduled_actions.store import claims
+from scheduled_actions.testing import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -158,24 +159,8 @@ def database_now(connection: psycopg.Connection[Any]) -> datetime:
     return found[0]
 
 
-def move_clock(connection: psycopg.Connection[Any], by: timedelta) -> None:
-    """Set the database's clock `by` ahead of the machine's, for all its connections."""
-    connection.execute(
-        sql.SQL(
-            "create or replace function scheduled_actions_now() returns timestamptz language sql stable parallel safe"
-            " as 'select statement_timestamp() + make_interval(secs => {})'"
-        ).format(sql.Literal(by.total_seconds()))
-    )
-
-
-def set_clock(connection: psycopg.Connection[Any], at: datetime) -> None:
-    """Stop the database's clock at an instant, for all its connections."""
-    connection.execute(
-        sql.SQL(
-            "create or replace function scheduled_actions_now() returns timestamptz language sql stable parallel safe"
-            " as {}"
-        ).format(sql.Literal(f"select '{at.isoformat()}'::timestamptz"))
-    )
+#: Set the database's clock ahead of the machine's, or stop it at an instant, for all its connections.
+move_clock, set_clock = clock.shift, clock.stop
 
 
 def a_tick(connection: psycopg.Connection[Any], *, lease_seconds: float = 70) -> claims.TickRow:

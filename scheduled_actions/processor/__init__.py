@@ -67,6 +67,11 @@ class Processor:
         self.process.is_stopping.set()
         self.process.turn.ask()
 
+    def close(self) -> None:
+        """Let the threads of handlers and of the watchdog end; a later tick starts new ones."""
+        self.process.runner.close()
+        self.process.watchdog.close()
+
     @property
     def is_exhausted(self) -> bool:
         """Whether handlers that never returned hold every thread: only a new process can work again."""

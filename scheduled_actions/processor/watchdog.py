@@ -50,9 +50,15 @@ class Watchdog:
             with self._changed:
                 self._asked.pop(me, None)
 
+    def close(self) -> None:
+        """Let the thread end; the next that asks gets a new one."""
+        with self._changed:
+            self._thread = None
+            self._changed.notify_all()
+
     def _watch(self) -> None:
         with self._changed:
-            while True:
+            while self._thread is threading.current_thread():
                 now = self._monotonic()
                 over = [who for who, (until, _) in self._asked.items() if until <= now]
                 acts = [self._asked.pop(who)[1] for who in over]

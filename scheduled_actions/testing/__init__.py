@@ -1,0 +1,13 @@
+"""The test kit: what the fixtures of the pytest plugin give, for tests of applications that schedule actions.
+
+`docs/how-to/test-your-application.md` shows it at work. The fixtures themselves stand in `pytest_scheduled_actions`,
+outside this package, so that a pytest that does not use them imports nothing of it.
+"""
+
+from __future__ import annotations
+
+from scheduled_actions.testing.captured import CapturedWebhook, CapturedWebhooks
+from scheduled_actions.testing.clock import Clock
+from scheduled_actions.testing.kit import Kit
+
+__all__ = ["CapturedWebhook", "CapturedWebhooks", "Clock", "Kit"]

@@ -1,0 +1,305 @@
+"""What a test of somebody's application can do with its project."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from handlers import webhook
+from scheduled_actions import Snooze, action, emit_event, schedule_action, schedule_recurring_action
+from scheduled_actions.errors import InvalidArgument
+
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+CRM = '[webhooks.endpoints.crm]\nenv_var = "CRM_URL"\nsecret_env_var = "CRM_SECRET"\n'
+
+
+@action("test:run")
+def run(payload: dict): ...
+
+
+@action("test:fail", max_attempts=2)
+def fail(payload: dict):
+    raise RuntimeError("no luck")
+
+
+@action("test:again")
+def again(payload: dict):
+    return Snooze(0)
+
+
+@action("test:chain")
+def chain(payload: dict, context):
+    if payload["left"]:
+        context.schedule("test:chain", {"left": payload["left"] - 1})
+
+
+# -- run_due -----
+
+
+def test_what_is_due_runs_and_is_answered(a_kit):
+    kit = a_kit(run)
+    due = schedule_action("test:run", {"n": 1})
+    schedule_action("test:run", {"n": 2}, scheduled_at=timedelta(hours=1))
+
+    (settled,) = kit.run_due()
+
+    assert (settled.id, settled.status) == (due.id, "completed")
+    assert kit.run_due() == []
+
+
+def test_a_later_instant_makes_due_what_was_scheduled_for_it(a_kit):
+    kit = a_kit(run)
+    kit.clock.set(NOON)
+    schedule_action("test:run", {}, scheduled_at=NOON + timedelta(days=400))
+
+    assert kit.run_due(at=NOON + timedelta(days=399)) == []
+    (settled,) = kit.run_due(at=NOON + timedelta(days=400))
+
+    assert settled.started_at.date() == (NOON + timedelta(days=400)).date()
+
+
+def test_follow_ups_run_in_the_same_call(a_kit):
+    kit = a_kit(chain)
+    schedule_action("test:chain", {"left": 3})
+
+    assert [one.payload["left"] for one in kit.run_due()] == [3, 2, 1, 0]
+
+
+def test_a_failed_attempt_is_answered_with_its_error_and_waits_for_its_retry(a_kit):
+    kit = a_kit(fail)
+    schedule_action("test:fail", {})
+
+    (first,) = kit.run_due()
+    (second,) = kit.run_due(at=timedelta(hours=1))
+
+    assert (first.status, first.attempts) == ("pending", 1)
+    assert "no luck" in first.error_message
+    assert (second.status, second.attempts) == ("failed", 2)
+
+
+def test_a_handler_that_never_lets_an_instant_end_is_named(a_kit):
+    kit = a_kit(again, SCHEDULED_ACTIONS_MAX_RUN_SECONDS="0.2")
+    kit.clock.set(NOON)
+    schedule_action("test:again", {})
+
+    with pytest.raises(AssertionError, match="still due after 10 ticks"):
+        kit.run_due()
+
+
+def test_what_no_tick_could_ever_run_is_told(a_kit):
+    @action("test:long", timeout_seconds=500)
+    def long(payload: dict): ...
+
+    kit = a_kit(long)
+    schedule_action("test:long", {})
+
+    with pytest.raises(AssertionError, match="test:long: not started: it may take 500 s"):
+        kit.run_due()
+
+
+def test_an_instant_without_a_zone_is_refused(a_kit):
+    with pytest.raises(InvalidArgument, match="a datetime with a zone"):
+        a_kit(run).run_due(at=datetime(2026, 3, 4))  # noqa: DTZ001 - what is refused
+
+
+def test_nothing_runs_while_the_project_is_disabled(a_kit):
+    kit = a_kit(run, toml="enabled = false")
+
+    with pytest.raises(AssertionError, match="`enabled` is false"):
+        kit.run_due()
+
+
+# -- run_until -----
+
+
+def test_time_that_passes_runs_each_occurrence_in_its_turn(a_kit):
+    kit = a_kit(run)
+    kit.clock.set(NOON)
+    schedule_recurring_action("test:run", {}, "hourly", scheduled_at=NOON + timedelta(hours=1))
+
+    settled = kit.run_until(NOON + timedelta(hours=3, minutes=30))
+
+    assert [one.occurrence_at for one in settled] == [NOON + timedelta(hours=n) for n in (1, 2, 3)]
+    assert kit.clock.now() == NOON + timedelta(hours=3, minutes=30)
+
+
+def test_a_jump_is_a_downtime_which_the_misfire_policy_judges(a_kit):
+    kit = a_kit(run)
+    kit.clock.set(NOON)
+    schedule_recurring_action("test:run", {}, "hourly", scheduled_at=NOON + timedelta(hours=1))
+
+    completed = [one for one in kit.run_due(at=NOON + timedelta(hours=3, minutes=30)) if one.status == "completed"]
+
+    assert len(completed) == 1
+
+
+# -- the clock -----
+
+
+def test_the_clock_stops_advances_and_runs_again(a_kit):
+    clock = a_kit(run).clock
+
+    clock.set(NOON)
+    assert clock.advance(timedelta(days=2)) == clock.now() == NOON + timedelta(days=2)
+    clock.reset()
+
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+# -- assert_scheduled -----
+
+
+def test_an_action_is_found_by_what_its_payload_contains_and_by_its_columns(a_kit):
+    kit = a_kit(run)
+    order = uuid4()
+    schedule_action("test:run", {"order": str(order), "lines": [{"n": 1}, {"n": 2}], "x": 1}, team_id="red")
+    schedule_action("test:run", {"order": "other"})
+
+    (found,) = kit.assert_scheduled(
+        "test:run", payload__contains={"order": order, "lines": [{"n": 2}]}, team_id="red", status="pending", count=1
+    )
+
+    assert found.payload["x"] == 1
+    kit.assert_scheduled("test:run", count=2)
+    kit.assert_scheduled("test:other", count=0)
+
+
+def test_an_action_is_found_by_its_instant_or_by_the_time_until_it(a_kit):
+    kit = a_kit(run)
+    kit.clock.set(NOON)
+    schedule_action("test:run", {}, scheduled_at=timedelta(days=3))
+
+    kit.assert_scheduled("test:run", scheduled_at=timedelta(days=3))
+    kit.assert_scheduled("test:run", scheduled_at=NOON + timedelta(days=3))
+    with pytest.raises(AssertionError, match="scheduled 3 days, 0:00:00 after its creation, not 2 days"):
+        kit.assert_scheduled("test:run", scheduled_at=timedelta(days=2))
+
+
+@pytest.mark.parametrize(
+    ("expected", "told"),
+    [
+        ({"payload__contains": {"to": "Ann"}}, 'its payload.to is "Bob", not "Ann"'),
+        ({"payload__contains": {"cc": 1}}, "its payload has no 'cc'"),
+        ({"payload__contains": {"tags": ["c"]}}, "its payload.tags does not hold"),
+        ({"payload__contains": {"urgent": 1}}, "its payload.urgent is true, not 1"),
+        ({"scheduled_at": NOON + timedelta(hours=1)}, "its scheduled_at is 2026-03-04T12:00:00"),
+        ({"team_id": "red"}, "its team_id is None, not 'red'"),
+        ({"count": 2}, "expected 2 actions of .*; there is 1"),
+        ({"count": 0}, "expected 0 actions"),
+    ],
+)  # fmt: skip
+def test_what_differs_is_told(a_kit, expected, told):
+    kit = a_kit(run)
+    kit.clock.set(NOON)
+    schedule_action("test:run", {"to": "Bob", "tags": ["a", "b"], "urgent": True})
+
+    with pytest.raises(AssertionError, match=told):
+        kit.assert_scheduled("test:run", **expected)
+
+
+def test_the_nearest_is_told_first_and_what_there_was_instead(a_kit):
+    kit = a_kit(run, fail)
+    schedule_action("test:fail", {"to": "Ann"})
+    schedule_action("test:run", {"to": "Bob"})
+
+    with pytest.raises(AssertionError) as failure:
+        kit.assert_scheduled("test:run", payload__contains={"to": "Ann"})
+
+    expected, _, first, _, second, why = str(failure.value).splitlines()
+    assert expected == 'expected at least one action of "test:run", payload containing {"to": "Ann"}; there are 0.'
+    assert '"test:run" pending' in first
+    assert '"test:fail" pending' in second
+    assert 'its type is "test:fail"' in why
+
+
+def test_where_there_is_nothing_it_says_so(a_kit):
+    with pytest.raises(AssertionError, match="Nothing was scheduled at all"):
+        a_kit(run).assert_scheduled("test:run")
+
+
+def test_a_field_that_no_action_has_is_refused_with_the_nearest(a_kit):
+    with pytest.raises(InvalidArgument, match="did you mean team_id"):
+        a_kit(run).assert_scheduled("test:run", team="red")
+
+
+# -- captured webhooks -----
+
+
+def test_a_delivery_is_captured_and_its_signature_verified(a_kit):
+    kit = a_kit(webhook.send, toml=CRM, CRM_URL="https://the.real.one.example/", CRM_SECRET="whsec_none")
+    emit_event("task:created", entity_id="t1", data={"name": "Write"}, team_id="red")
+
+    kit.run_due()
+
+    (one,) = kit.webhooks
+    assert (one.event, one.endpoint, one.status, one.is_verified) == ("task:created", "crm", 200, True)
+    assert (one.payload["entity_id"], one.payload["team_id"], one.payload["data"]) == ("t1", "red", {"name": "Write"})
+    assert one.url == "https://crm.webhooks.test/"
+    assert {"webhook-id", "webhook-timestamp", "webhook-signature"} <= one.headers.keys()
+    assert kit.webhooks.of("task:created", endpoint="crm") == [one]
+    assert kit.webhooks.of("task:deleted") == []
+
+
+def test_answers_are_those_of_a_receiver(a_kit):
+    kit = a_kit(webhook.send, toml=CRM)
+    kit.webhooks.answer(503, times=1, headers={"Retry-After": "3600"}, body="busy")
+    kit.webhooks.answer(None, times=1)
+    kit.clock.set(NOON)
+    emit_event("task:created", entity_id="t1", data={})
+
+    kit.run_due()
+    assert kit.run_due(at=timedelta(minutes=59)) == []
+    kit.run_due(at=timedelta(minutes=1))
+    kit.run_due(at=timedelta(hours=1))
+
+    assert [one.status for one in kit.webhooks] == [503, 0, 200]
+    kit.webhooks.clear()
+    assert len(kit.webhooks) == 0
+
+
+def test_endpoints_can_be_added_and_those_of_the_database_are_captured_too(a_kit):
+    kit = a_kit(webhook.send)
+    kit.webhooks.add_endpoint("billing", patterns=["invoice:*"])
+    made, _ = kit.runtime.endpoints.create(url="https://tenant.example/hook", patterns=["task:*"])
+    emit_event("invoice:paid", entity_id="i1", data={})
+    emit_event("task:created", entity_id="t1", data={})
+
+    kit.run_due()
+
+    captured = {one.event: one for one in kit.webhooks}
+    assert captured["invoice:paid"].endpoint == "billing"
+    assert captured["task:created"].endpoint == made.id
+    assert all(one.is_verified for one in kit.webhooks)
+
+
+def test_a_post_that_is_not_signed_for_its_endpoint_is_refused_as_a_receiver_would(a_kit):
+    kit = a_kit(webhook.send, toml=CRM)
+    emit_event("task:created", entity_id="t1", data={})
+    kit.run_due()
+    (true,) = kit.webhooks
+
+    answer = kit.webhooks.take(true.url, true.body + b" ", true.headers)
+
+    assert answer.status == 401
+    assert not kit.webhooks[1].is_verified
+
+
+# -- what is left behind -----
+
+
+def test_a_tests_threads_end_with_it(tmp_path, database_url):
+    from scheduled_actions.testing.kit import kit
+    from tests.factories import wait_until
+
+    before = set(threading.enumerate())
+    with kit(tmp_path, database_url, handlers=[run], environ={}) as made:
+        for _ in range(5):
+            schedule_action("test:run", {})
+        made.run_due()
+        own = set(threading.enumerate()) - before
+        assert own
+
+    wait_until(lambda: not any(thread.is_alive() for thread in own))

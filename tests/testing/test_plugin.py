@@ -1,0 +1,156 @@
+"""The plugin in a pytest of its own: the example of the documentation, and what those pay who do not use it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scheduled_actions.testing.databases import Databases
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "how-to" / "test-your-application.md"
+
+
+@pytest.fixture
+def run_pytest(tmp_path, postgres_server):
+    """Return a function that runs pytest on the files in the directory, and returns what it printed."""
+
+    def run(*arguments, url=None, **environ):
+        values = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "DATABASE"))}
+        values |= {"SCHEDULED_ACTIONS_TEST_DATABASE_URL": postgres_server.dsn if url is None else url, **environ}
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-q", *arguments]
+        values["PYTHONPATH"] = str(tmp_path)
+        return subprocess.run(
+            command, cwd=tmp_path, env=values, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    return run
+
+
+def example(directory):
+    """Write the files of the page's example, and what a new project has for webhooks."""
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", text, re.DOTALL)
+    for name, content in blocks:
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_text(content, encoding="utf-8")
+    webhook = (ROOT / "handlers" / "webhook.py").read_text(encoding="utf-8")
+    (directory / "handlers" / "webhook.py").write_text(webhook, encoding="utf-8")
+    return [name for name, _ in blocks]
+
+
+def databases_of_the_kit(admin):
+    return {name for (name,) in admin.execute("select datname from pg_database where datname ~ '^scheduled_actions_'")}
+
+
+def test_the_example_of_the_documentation_passes_as_shown_and_leaves_nothing_behind(tmp_path, run_pytest, admin):
+    before = databases_of_the_kit(admin)
+    written = example(tmp_path)
+
+    ran = run_pytest("-W", "error")
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "4 passed" in ran.stdout
+    assert written == ["scheduled_actions.toml", "handlers/orders.py", "shop.py", "tests/test_shop.py"]
+    assert databases_of_the_kit(admin) == before
+    assert not (tmp_path / "handlers" / "_registry.py").exists()
+
+
+def test_a_pytest_that_uses_no_fixture_of_ours_imports_nothing_of_the_package(tmp_path, run_pytest):
+    (tmp_path / "test_theirs.py").write_text(
+        "import sys\n\ndef test_it():\n"
+        "    loaded = [n for n in sys.modules if n.split('.')[0] in {'scheduled_actions', 'psycopg', 'pydantic'}]\n"
+        "    assert 'pytest_scheduled_actions' in sys.modules\n"
+        "    assert loaded == []\n",
+        encoding="utf-8",
+    )
+
+    ran = run_pytest("-p", "no:hypothesispytest")
+
+    assert ran.returncode == 0, ran.stdout
+
+
+OVERRIDES = """
+import pytest
+from scheduled_actions import action, schedule_action
+
+@action("own:run", max_attempts=None)
+def own(payload: dict):
+    return {"ran": True}
+
+@pytest.fixture(scope="session")
+def scheduled_actions_prepare_database():
+    return lambda connection: connection.execute("create table orders (id int)")
+
+@pytest.fixture
+def scheduled_actions_handlers():
+    return [own]
+
+@pytest.fixture
+def scheduled_actions_environ():
+    return {"SCHEDULED_ACTIONS_MAX_ATTEMPTS": "7"}
+
+@pytest.fixture
+def run_due():
+    return "mine"
+
+def test_overridden(scheduled_actions_kit, scheduled_actions_database_url, run_due, assert_scheduled):
+    import psycopg
+
+    schedule_action("own:run", {})
+    (done,) = scheduled_actions_kit.run_due()
+    assert done.result == {"ran": True} and done.max_attempts == 7
+    assert run_due == "mine"
+    assert_scheduled("own:run", status="completed")
+    with psycopg.connect(scheduled_actions_database_url) as connection:
+        assert connection.execute("select count(*) from orders").fetchone() == (0,)
+
+def test_the_next_test_finds_nothing_of_it(scheduled_actions_kit):
+    assert scheduled_actions_kit.actions() == []
+"""
+
+
+def test_handlers_settings_tables_and_fixtures_can_be_ones_own(tmp_path, run_pytest):
+    (tmp_path / "test_own.py").write_text(OVERRIDES, encoding="utf-8")
+
+    ran = run_pytest()
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "2 passed" in ran.stdout
+
+
+def test_a_role_that_may_not_create_databases_is_told_so(admin, postgres_server):
+    from psycopg.conninfo import make_conninfo
+
+    from scheduled_actions.errors import NotConfigured
+
+    admin.execute("drop role if exists nobody_creates")
+    admin.execute("create role nobody_creates login password 'nobody'")
+    dsn = make_conninfo(postgres_server.dsn, user="nobody_creates", password="nobody")
+
+    with (
+        pytest.raises(NotConfigured, match=r"may not create databases.*createdb"),
+        Databases(dsn) as databases,
+        databases.fresh(),
+    ):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_without_a_server_of_ones_own_an_embedded_one_lives_as_long_as_the_run(tmp_path, run_pytest, workers):
+    from scheduled_actions.testing.servers import roomy_place
+
+    example(tmp_path)
+    before = set(roomy_place().glob("scheduled-actions-test-run-*"))
+
+    ran = run_pytest(*workers, url="")
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "4 passed" in ran.stdout
+    assert set(roomy_place().glob("scheduled-actions-test-run-*")) <= before
