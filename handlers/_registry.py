@@ -4,6 +4,7 @@ HANDLERS: dict[str, str] = {
     "billing:check-renewals": "handlers.billing:check_renewals",
     "email:send": "handlers.email:send_email",
     "maintenance:prune": "handlers.maintenance:prune",
+    "notification:send": "handlers.notification:send",
     "webhook:send": "handlers.webhook:send",
 }
 
@@ -11,5 +12,6 @@ OPTIONS: dict[str, dict[str, object]] = {
     "billing:check-renewals": {"description": "Remind customers of renewals ahead", "transactional": True},
     "email:send": {"description": "Send one email", "max_attempts": 5, "timeout_seconds": 15},
     "maintenance:prune": {"description": "Remove finished actions older than the retention"},
+    "notification:send": {"description": "Send a notice to one person", "max_attempts": 10, "timeout_seconds": 30},
     "webhook:send": {"description": "Route an event to the endpoints that want it, or deliver it to one of them, signed", "max_attempts": 10, "timeout_seconds": 20},
 }

@@ -19,7 +19,6 @@ Every attempt carries the same Message-ID, made of the action's id, so that a se
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from email.message import EmailMessage
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -93,21 +92,8 @@ def send_email(payload: Email, context: Context) -> dict[str, Any]:
 
 def deliver(payload: Email, context: Context, config: Config) -> dict[str, Any]:
     """Send it as `config` says, within the time that is left to the attempt."""
-    settings, environ = config.settings.email, config.environ
-    sender = mail.sender(settings)
-    message = compose(payload)
-    message["From"] = sender
-    message["Date"] = datetime.now(UTC)
-    message["Message-ID"] = f"<{context.id}@{sender.domain}>"
     try:
-        sent = mail.send(
-            message,
-            settings=settings,
-            username=environ.get("SMTP_USERNAME"),
-            password=environ.get("SMTP_PASSWORD"),
-            ca_file=environ.get("SMTP_CA_FILE"),
-            timeout=min(settings.timeout_seconds, context.seconds_left),
-        )
+        sent = mail.submit(compose(payload), config, name=str(context.id), timeout=context.seconds_left)
     except mail.MailRefused as error:
         raise Fail(str(error)) from error
     return asdict(sent)

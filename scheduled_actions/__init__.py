@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions.action import Action, Scheduled, Status
 from scheduled_actions.handler import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
 from scheduled_actions.occurrence_functions import next_occurrence, skip_occurrence
+from scheduled_actions.recipient_functions import resolve_recipients
 from scheduled_actions.retry import Delays, Exponential, Linear
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     )
     from scheduled_actions.flask_extension import ScheduledActions
     from scheduled_actions.new_action import NewAction
+    from scheduled_actions.notices.people import Person
     from scheduled_actions.recurring import (
         backfill_schedule,
         delete_schedule,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
         update_schedule,
     )
     from scheduled_actions.schedule import Schedule
+    from scheduled_actions.telling import notify
 
 __all__ = [
     "Action",
@@ -48,6 +51,7 @@ __all__ = [
     "Fail",
     "Linear",
     "NewAction",
+    "Person",
     "RetryAfter",
     "Schedule",
     "Scheduled",
@@ -66,7 +70,9 @@ __all__ = [
     "list_actions",
     "list_schedules",
     "next_occurrence",
+    "notify",
     "pause_schedule",
+    "resolve_recipients",
     "resume_schedule",
     "retry_action",
     "run_schedule",
@@ -84,8 +90,10 @@ __version__ = "0.1.0"
 # Handlers import this package for `action` alone: the database and Flask come with the first name that needs them.
 _LATER = {
     "NewAction": "scheduled_actions.new_action",
+    "Person": "scheduled_actions.notices.people",
     "Schedule": "scheduled_actions.schedule",
     "ScheduledActions": "scheduled_actions.flask_extension",
+    "notify": "scheduled_actions.telling",
     **dict.fromkeys(
         (
             "cancel_action",

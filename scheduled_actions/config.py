@@ -24,7 +24,7 @@ TOML_NAME = "scheduled_actions.toml"
 #: Environment variables with the prefix that are no settings of the file.
 _NOT_SETTINGS = frozenset({"PROJECT", "ENV", "ENV_COMMAND", "ENCRYPTION_KEY", "TEST_DATABASE_URL"})
 #: Tables with names of the user's own, which no variable overrides.
-_TABLES = frozenset({"endpoints", "events"})
+_TABLES = frozenset({"channels", "endpoints", "events"})
 #: A secret shorter than this closes the endpoint.
 SECRET_MIN_LENGTH = 16
 
@@ -113,6 +113,26 @@ class Email:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notifications:
+    """How urgent deadlines are, when people are not disturbed, and ways to them whose addresses are secrets."""
+
+    #: How far away a deadline is at most to be urgent, high or medium; beyond that it is low.
+    urgent_days: float = _setting(1, checks.number(0))
+    high_days: float = _setting(7, checks.number(0))
+    medium_days: float = _setting(14, checks.number(0))
+    #: Of people who name no zone of their own.
+    timezone: str = _setting("UTC", checks.time_zone)
+    #: `20:00-08:00` on each person's clock, for those who name no quiet hours of their own; None: never quiet.
+    quiet_hours: str | None = _setting(None, checks.quiet_hours)
+    #: Whether urgent notices are sent in quiet hours, too.
+    urgent_passes_quiet_hours: bool = _setting(True, checks.flag)  # noqa: FBT003 - the default of a field
+    #: How long reminders to one person gather, so that many become one message.
+    gather_seconds: float = _setting(5, checks.number(0, 86400))
+    #: The environment variable that holds an apprise or webhook URL, by the name that recipients use for it.
+    channels: dict[str, str] = field(default_factory=dict, metadata={"check": checks.variables})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All of `scheduled_actions.toml`, defaults filled in."""
 
@@ -134,6 +154,7 @@ class Settings:
     retry: Retry = Retry()
     webhooks: Webhooks = Webhooks()
     email: Email = Email()
+    notifications: Notifications = Notifications()
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +368,12 @@ def _check_together(settings: Settings) -> None:
             f"must be below max_duration_seconds ({settings.max_duration_seconds:g}): what starts last has to end, too"
         )
         raise _Bad("max_run_seconds", settings.max_run_seconds, expected)
+    notifications = settings.notifications
+    if not notifications.urgent_days <= notifications.high_days <= notifications.medium_days:
+        expected = (
+            f"must be from urgent_days ({notifications.urgent_days:g}) to medium_days ({notifications.medium_days:g})"
+        )
+        raise _Bad("notifications.high_days", notifications.high_days, expected)
     webhooks = settings.webhooks
     if webhooks.default_endpoint is not None and webhooks.default_endpoint not in webhooks.endpoints:
         known = ", ".join(sorted(webhooks.endpoints)) or "none are declared"

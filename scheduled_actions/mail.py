@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.config import TOML_NAME
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from email.headerregistry import Address
     from email.message import EmailMessage
 
-    from scheduled_actions.config import Email
+    from scheduled_actions.config import Config, Email
 
 #: Headers in one piece up to the limit of RFC 5322 §2.1.1: the library folds a long URL by making it an
 #: encoded word, which no reader takes for a URL. Bodies in 7 bits, as every server takes them.
@@ -126,6 +127,30 @@ def send(
         message_id=str(message["Message-ID"]),
         accepted=len(recipients) - len(refused),
         refused={address: _text(code, reply) for address, (code, reply) in refused.items()},
+    )
+
+
+def submit(message: EmailMessage, config: Config, *, name: str, timeout: float) -> SendResult:
+    """Send `message` from the project's sender through its server, as `send` does.
+
+    Args:
+        message: All but From, Date and Message-ID.
+        config: Has the server, and in its environment the login.
+        name: Names the message in its Message-ID, at the sender's domain: a second copy can be told as one.
+        timeout: Seconds at most; the setting's are fewer.
+    """
+    settings, environ = config.settings.email, config.environ
+    origin = sender(settings)
+    message["From"] = origin
+    message["Date"] = datetime.now(UTC)
+    message["Message-ID"] = f"<{name}@{origin.domain}>"
+    return send(
+        message,
+        settings=settings,
+        username=environ.get("SMTP_USERNAME"),
+        password=environ.get("SMTP_PASSWORD"),
+        ca_file=environ.get("SMTP_CA_FILE"),
+        timeout=min(settings.timeout_seconds, timeout),
     )
 
 

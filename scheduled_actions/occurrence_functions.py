@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.project_functions import declaring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-#: Where the decorators leave what they declare on the function.
-DECLARED_ATTRIBUTE = "__scheduled_actions_occurrences__"
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,99}")
-
-#: `next`: answers the next instant; `skip`: whether an occurrence is left out.
-FunctionKind: TypeAlias = Literal["next", "skip"]
-
 Next = TypeVar("Next", bound="Callable[[datetime], datetime | None]")
 Skips = TypeVar("Skips", bound="Callable[[datetime], bool | str]")
-_Function = TypeVar("_Function", bound="Callable[..., Any]")
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredFunction:
-    """What a decorator declares."""
-
-    kind: FunctionKind
-    name: str
-
-    @property
-    def key(self) -> str:
-        """What the registry calls it: `next:payday`."""
-        return f"{self.kind}:{self.name}"
 
 
 def next_occurrence(name: str) -> Callable[[Next], Next]:
@@ -52,7 +28,7 @@ def next_occurrence(name: str) -> Callable[[Next], Next]:
     Raises:
         InvalidArgument: The name is none.
     """
-    return _declaring(DeclaredFunction("next", _checked(name)))
+    return declaring("next", name)
 
 
 def skip_occurrence(name: str) -> Callable[[Skips], Skips]:
@@ -67,18 +43,4 @@ def skip_occurrence(name: str) -> Callable[[Skips], Skips]:
     Raises:
         InvalidArgument: The name is none.
     """
-    return _declaring(DeclaredFunction("skip", _checked(name)))
-
-
-def _checked(name: str) -> str:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidArgument("name", name, "the name of a function: letters, digits and . _ - only, at most 100")
-    return name
-
-
-def _declaring(declared: DeclaredFunction) -> Callable[[_Function], _Function]:
-    def declare(function: _Function) -> _Function:
-        setattr(function, DECLARED_ATTRIBUTE, declared)
-        return function
-
-    return declare
+    return declaring("skip", name)

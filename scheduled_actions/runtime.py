@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from scheduled_actions.endpoint_book import EndpointBook
     from scheduled_actions.endpoints import Endpoints
     from scheduled_actions.local_postgres import LocalPostgres
+    from scheduled_actions.notification_sending import Sender
+    from scheduled_actions.notifications import Notifications
     from scheduled_actions.simulating import Simulator
 
 
@@ -115,6 +117,20 @@ class Runtime:
         from scheduled_actions.simulating import Simulator  # noqa: PLC0415 - only for those who ask
 
         return Simulator(self.database, self.occurrences, self.config.settings)
+
+    @cached_property
+    def notifications(self) -> Notifications:
+        """Knows whom notices reach, when and how, and plans them."""
+        from scheduled_actions.notifications import Notifications  # noqa: PLC0415 - as above
+
+        return Notifications(self.config, self.registry, self.database, self.scheduler)
+
+    @cached_property
+    def sender(self) -> Sender:
+        """Sends notices."""
+        from scheduled_actions.notification_sending import Sender  # noqa: PLC0415 - as above
+
+        return Sender(self.notifications, self.database)
 
     @cached_property
     def processor(self) -> Processor:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
 #: Returns the value as it is kept; raises ValueError with what would be right. The environment gives texts.
 Check: TypeAlias = Callable[[Any], Any]
@@ -80,6 +81,38 @@ def variable(value: Any) -> str:  # noqa: ANN401 - it is what is judged
     """Return the name of an environment variable."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
         message = "should be the name of an environment variable"
+        raise ValueError(message)
+    return value
+
+
+def variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - it is what is judged
+    """Return names of channels, each with the environment variable that holds its address."""
+    if not isinstance(value, dict):
+        message = 'should be a table such as ops = "OPS_SLACK_URL"'
+        raise ValueError(message)  # noqa: TRY004 - every check raises the same
+    for name in value:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}", name):
+            message = f"should hold names of letters, digits and _ . -, which {name!r} is not"
+            raise ValueError(message)
+    return {name: variable(one) for name, one in value.items()}
+
+
+def time_zone(value: Any) -> str:  # noqa: ANN401 - it is what is judged
+    """Return the name of a time zone."""
+    try:
+        return ZoneInfo(value).key
+    except Exception:  # noqa: BLE001 - zoneinfo raises KeyError, ValueError, OSError and more for bad names
+        message = "should be an IANA time zone, such as Europe/Berlin"
+        raise ValueError(message) from None
+
+
+def quiet_hours(value: Any) -> str | None:  # noqa: ANN401 - it is what is judged
+    """Return two times of day; nothing for an empty text."""
+    if value == "":
+        return None
+    at = "([01]?[0-9]|2[0-3]):[0-5][0-9]"
+    if not isinstance(value, str) or not re.fullmatch(f"{at}-{at}", value):
+        message = "should be two times of day, such as 20:00-08:00"
         raise ValueError(message)
     return value
 

@@ -14,9 +14,9 @@ from scheduled_actions import recurrence_option
 from scheduled_actions.errors import InvalidArgument, RegistryInvalid, UnknownActionType
 from scheduled_actions.handler import OPTIONS_ATTRIBUTE, HandlerOptions
 from scheduled_actions.json_text import Unquoted
-from scheduled_actions.occurrence_functions import DECLARED_ATTRIBUTE, DeclaredFunction
+from scheduled_actions.project_functions import DECLARED_ATTRIBUTE, DeclaredFunction
 from scheduled_actions.registry import generated
-from scheduled_actions.registry.functions import OccurrenceFunctions
+from scheduled_actions.registry.functions import ProjectFunctions
 from scheduled_actions.registry.loading import Loader
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Registry:
         self._loader = Loader(self._project, monotonic)
         self._given: dict[str, Callable[..., Any]] = {}
         self._resolved: dict[str, Handler] = {}
-        self._occurrences = OccurrenceFunctions(self._loader, functions or {})
+        self._functions = ProjectFunctions(self._loader, functions or {})
         self.types = frozenset(self._handlers)
         #: Names this build's handlers, options and functions; another set of them has another digest.
         self.digest = _digest(self._handlers, self._declared, functions or {})
@@ -111,7 +111,7 @@ class Registry:
             {key: _place(function) for key, function in occurrences.items()},
         )
         registry._given = handlers
-        registry._occurrences.given = occurrences
+        registry._functions.given = occurrences
         registry._options = {
             action_type: getattr(function, OPTIONS_ATTRIBUTE) for action_type, function in handlers.items()
         }
@@ -132,7 +132,15 @@ class Registry:
 
         Calling one raises `HandlerBroken` when its module cannot be imported or holds no such function.
         """
-        return self._occurrences.functions()
+        return self._functions.of_recurrences()
+
+    @cached_property
+    def resolvers(self) -> Mapping[str, Callable[..., Any]]:
+        """The functions that say whom a notice reaches, each imported when it is first called.
+
+        Calling one raises `HandlerBroken` as those of `functions` do.
+        """
+        return self._functions.of_kind("recipients")
 
     def declared(self, action_type: str) -> Mapping[str, Any]:
         """Return the options that the handler declares as literals, by name; nothing is imported.

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.errors import RequestError
 from scheduled_actions.handler import action
-from scheduled_actions.occurrence_functions import DeclaredFunction, FunctionKind, next_occurrence, skip_occurrence
+from scheduled_actions.project_functions import DeclaredFunction, FunctionKind, declaring
 from scheduled_actions.registry import decorators, options
-from scheduled_actions.registry.decorators import ACTION, NEXT_OCCURRENCE, SKIP_OCCURRENCE, Decorator
+from scheduled_actions.registry.decorators import ACTION, OF_FUNCTIONS, Decorator
 from scheduled_actions.registry.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionDeclaration:
-    """One function under `@next_occurrence` or `@skip_occurrence`."""
+    """One function that the package calls by name, under `@next_occurrence` or a decorator like it."""
 
     file: str
     line: int
@@ -165,15 +165,12 @@ def _add_handler(marked: _Marked, home: _Module, found: Declarations) -> None:
     )
 
 
-_FUNCTIONS: dict[str, tuple[FunctionKind, Callable[[str], object]]] = {
-    NEXT_OCCURRENCE.name: ("next", next_occurrence),
-    SKIP_OCCURRENCE.name: ("skip", skip_occurrence),
-}
+_KINDS: dict[str, FunctionKind] = {decorator.name: kind for kind, decorator in OF_FUNCTIONS.items()}
 
 
 def _add_function(marked: _Marked, home: _Module, found: Declarations) -> None:
     decorator, line = marked.decorator, marked.call.lineno
-    kind, declare = _FUNCTIONS[decorator.name]
+    kind = _KINDS[decorator.name]
     others = [keyword.arg for keyword in marked.call.keywords if keyword.arg != decorator.parameter]
     if others:
         text = f"{others[0] or '**'} is no argument of @{decorator.name}: write {decorator.example}"
@@ -182,7 +179,7 @@ def _add_function(marked: _Marked, home: _Module, found: Declarations) -> None:
         text = f"@{decorator.name} is not for async def: nobody awaits its answer; write def"
         found.problems.append(Problem(home.file, line, text))
     try:
-        declare(marked.argument)
+        declaring(kind, marked.argument)
     except RequestError as error:
         found.problems.append(Problem(home.file, line, str(error)))
     found.functions.append(

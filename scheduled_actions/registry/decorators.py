@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from scheduled_actions.project_functions import FunctionKind
+
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 #: The dotted name behind each imported one: `act` → `scheduled_actions.action`.
 Imported: TypeAlias = "Mapping[str, str]"
@@ -57,7 +59,21 @@ SKIP_OCCURRENCE = Decorator(
     example='@skip_occurrence("school-holidays")',
 )
 
-_DECORATORS = (ACTION, NEXT_OCCURRENCE, SKIP_OCCURRENCE)
+RESOLVE_RECIPIENTS = Decorator(
+    name="resolve_recipients",
+    home="scheduled_actions.recipient_functions",
+    parameter="name",
+    called="the name",
+    example='@resolve_recipients("role")',
+)
+
+#: By the kind of function that each declares.
+OF_FUNCTIONS: Mapping[FunctionKind, Decorator] = {
+    "next": NEXT_OCCURRENCE,
+    "skip": SKIP_OCCURRENCE,
+    "recipients": RESOLVE_RECIPIENTS,
+}
+_DECORATORS = (ACTION, *OF_FUNCTIONS.values())
 _BY_DOTTED_NAME = {dotted: decorator for decorator in _DECORATORS for dotted in decorator.dotted_names}
 _HOMES = frozenset({_PACKAGE, *(decorator.home for decorator in _DECORATORS)})
 

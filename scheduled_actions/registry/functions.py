@@ -1,4 +1,4 @@
-"""The functions of a project that recurrences call, imported when they are first called."""
+"""The functions of a project that the package calls by name, imported when they are first called."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.errors import HandlerBroken
-from scheduled_actions.occurrence_functions import DECLARED_ATTRIBUTE, DeclaredFunction
+from scheduled_actions.project_functions import DECLARED_ATTRIBUTE, DeclaredFunction, FunctionKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import datetime
 
     from scheduled_actions.recurrence.custom import Functions
     from scheduled_actions.registry.loading import Loader
 
 
-class OccurrenceFunctions:
-    """The functions under `@next_occurrence` and `@skip_occurrence`. Safe to use from many threads.
+class ProjectFunctions:
+    """The functions under `@next_occurrence` and the decorators like it. Safe to use from many threads.
 
     Args:
         loader: Imports them.
@@ -28,31 +27,32 @@ class OccurrenceFunctions:
     def __init__(self, loader: Loader, references: Mapping[str, str]) -> None:
         self._loader = loader
         self._references = dict(references)
-        self._loaded: dict[str, Callable[[datetime], Any]] = {}
+        self._loaded: dict[str, Callable[..., Any]] = {}
         #: Those that need no import.
         self.given: Mapping[str, Callable[..., Any]] = {}
 
-    def functions(self) -> Functions:
-        """Return them by name; nothing is imported before one is called."""
+    def of_recurrences(self) -> Functions:
+        """Return those that recurrences call; nothing is imported before one is called."""
         from scheduled_actions.recurrence.custom import Functions  # noqa: PLC0415 - most projects have none
 
-        return Functions(next=self._of_kind("next"), skip=self._of_kind("skip"))
+        return Functions(next=self.of_kind("next"), skip=self.of_kind("skip"))
 
-    def _of_kind(self, wanted: str) -> dict[str, Callable[[datetime], Any]]:
+    def of_kind(self, wanted: FunctionKind) -> dict[str, Callable[..., Any]]:
+        """Return those of a kind by name; nothing is imported before one is called."""
         parts = ((key, *key.split(":")) for key in self._references)
         return {name: partial(self._call, key) for key, kind, name in parts if kind == wanted}
 
-    def _call(self, key: str, moment: datetime) -> Any:  # noqa: ANN401 - what the function answers is judged by the rule
+    def _call(self, key: str, *arguments: Any) -> Any:  # noqa: ANN401 - what the function answers is judged by whoever asks
         function = self._loaded.get(key)
         if function is None:
             reference = self._references[key]
             made_ready = partial(_made_ready, key=key, reference=reference)
             given = self.given.get(key)
             function = self._loader.load(key, reference, made_ready, loaded=self._loaded, given=given)
-        return function(moment)
+        return function(*arguments)
 
 
-def _made_ready(function: Callable[..., Any] | None, *, key: str, reference: str) -> Callable[[datetime], Any]:
+def _made_ready(function: Callable[..., Any] | None, *, key: str, reference: str) -> Callable[..., Any]:
     declared = getattr(function, DECLARED_ATTRIBUTE, None)
     build = "run `python registry_build.py`"
     if function is None:

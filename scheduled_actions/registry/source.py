@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions.errors import RegistryInvalid
 from scheduled_actions.registry import declarations, recurrences
 from scheduled_actions.registry.declarations import Declaration, Declarations, FunctionDeclaration
+from scheduled_actions.registry.decorators import OF_FUNCTIONS
 from scheduled_actions.registry.generated import REGISTRY_NAME, unusable
 from scheduled_actions.registry.importing import HANDLERS
 from scheduled_actions.registry.problem import Problem
@@ -177,7 +178,7 @@ def _double_functions(found: list[FunctionDeclaration]) -> Iterator[Problem]:
     for _, same in groupby(by_place, key=_by_key):
         first, *others = same
         for other in others:
-            decorator = f'@{first.function.kind}_occurrence("{first.function.name}")'
+            decorator = f'@{OF_FUNCTIONS[first.function.kind].name}("{first.function.name}")'
             text = f"{decorator} is there already: {first.reference} in {first.file}:{first.line}"
             yield Problem(other.file, other.line, text)
 

@@ -53,6 +53,16 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
             "events": {},
             "endpoints": {},
         },
+        "notifications": {
+            "urgent_days": 1,
+            "high_days": 7,
+            "medium_days": 14,
+            "timezone": "UTC",
+            "quiet_hours": None,
+            "urgent_passes_quiet_hours": True,
+            "gather_seconds": 5,
+            "channels": {},
+        },
     }
 
 
@@ -89,7 +99,9 @@ def test_every_setting_can_be_overridden_by_the_environment(loaded):
         value = str(default) if name in {"routing", "security"} else examples.get(type(default), "30")
         if name in {"default_endpoint", "linger_seconds", "max_duration_seconds", "max_run_seconds"}:
             continue  # Judged together with others.
-        if name in {"private_networks", "egress_proxy", "url"}:
+        if name in {"urgent_days", "high_days", "medium_days"}:
+            continue  # Judged together as well.
+        if name in {"private_networks", "egress_proxy", "url", "timezone", "quiet_hours"}:
             continue  # Neither texts nor numbers: see below.
         settings = loaded(**{variable: value}).settings
 
@@ -108,6 +120,16 @@ def test_a_variable_with_the_prefix_that_is_no_setting_of_the_file_is_let_be(loa
         ("batch_sice = 7", {}, "scheduled_actions.toml: batch_sice: is no setting"),
         ("[retry]\nbase = 7", {}, "scheduled_actions.toml: retry.base: is no setting"),
         ("batch_size = 0", {}, "scheduled_actions.toml: batch_size: 0: should be a whole number from 1 to 1000"),
+        (
+            "",
+            {"SCHEDULED_ACTIONS_NOTIFICATIONS_TIMEZONE": "Mars"},
+            "should be an IANA time zone, such as Europe/Berlin",
+        ),
+        ("[notifications]\nquiet_hours = '8-9'", {}, "notifications.quiet_hours: '8-9': should be two times of day"),
+        ("[notifications]\nhigh_days = 20", {}, "high_days: 20: must be from urgent_days (1) to medium_days (14)"),
+        ("[notifications]\nchannels = 7", {}, 'notifications.channels: 7: should be a table such as ops = "OPS_SLACK'),
+        ("[notifications.channels]\nops = 'a b'", {}, "should be the name of an environment variable"),
+        ("[notifications.channels]\n'a b' = 'X'", {}, "should hold names of letters, digits and _ . -, which 'a b'"),
         ("batch_size = true", {}, "batch_size: True: should be a whole number"),
         ("batch_size = 1.5", {}, "batch_size: 1.5: should be a whole number"),
         ("default_timeout_seconds = inf", {}, "default_timeout_seconds: inf: should be"),
