@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -16,6 +18,7 @@ from standardwebhooks.webhooks import Webhook
 
 from scheduled_actions.registry import source as registry_source
 from tests.conftest import ROOT
+from tests.faults.serving import wait_until
 
 KEY = Fernet.generate_key().decode()
 URL = "https://receiver.example/hook"
@@ -225,6 +228,45 @@ def test_a_recovery_that_is_interrupted_goes_on_when_it_is_run_again(run, connec
     assert ran.exit_code == 1
     assert "error: interrupted after 500: run it again, and it goes on" in ran.stderr
     assert run("deliveries", "recover", "--since", "1h").stdout == "700 deliveries are pending again\n"
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goes_on(connection, project, database_url):
+    lose(connection, 10_000)
+    # The recovery stands still in the middle of its tenth batch, and there Ctrl-C finds it.
+    connection.execute(
+        "create function stand_still() returns trigger language plpgsql as"
+        " $$ begin perform pg_advisory_xact_lock_shared(4711); return new; end $$"
+    )
+    connection.execute(
+        "create trigger stand_still before update on scheduled_actions for each row"
+        " when (new.payload ->> 'entity_id' = '5000') execute function stand_still()"
+    )
+    connection.execute("select pg_advisory_lock(4711)")
+    command = [sys.executable, "-m", "scheduled_actions.cli", "webhooks", "deliveries", "recover", "--since", "1h"]
+    environ = {**os.environ, "DATABASE_URL": database_url, "SCHEDULED_ACTIONS_PROJECT": str(project)}
+
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as first:
+        wait_until(lambda: _waits_for_the_lock(connection), within=60, what="the recovery to stand still")
+        first.send_signal(signal.SIGINT)
+        told = first.stderr.read().splitlines()
+    connection.execute("select pg_advisory_unlock(4711)")
+    recovered = connection.execute("select count(*) from webhook_deliveries where status = 'pending'").fetchone()[0]
+    second = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+
+    assert first.returncode == 1
+    assert told[0] == "500 of 10,000"
+    assert told[-1] == f"error: interrupted after {recovered:,}: run it again, and it goes on"
+    assert 0 < recovered < 10_000
+    assert second.stderr.splitlines()[-1] == f"{10_000 - recovered:,} of {10_000 - recovered:,}"
+    assert connection.execute("select status, count(*) from webhook_deliveries group by 1").fetchall() == [
+        ("pending", 10_000)
+    ]
+
+
+def _waits_for_the_lock(connection):
+    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    return connection.execute(waiting).fetchone()[0] == 1
 
 
 def test_what_an_endpoint_missed_is_replayed(run, connection, endpoint):

@@ -1,0 +1,76 @@
+"""A table is watched and changed from `psql` alone; two consumers, verifying with the official library, follow it."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from scheduled_actions.local_postgres import programs
+from tests.story.test_watched_table import TOML, consumers, project
+
+# The fixtures of the story beside this one.
+__all__ = ["consumers", "project"]
+
+CHANGES = r"""
+create table tasks (id int primary key, title text, team text);
+select scheduled_actions_watch('tasks', 'task');
+insert into tasks values (1, 'write', 'a'), (2, 'test', 'a'), (3, 'ship', 'b');
+update tasks set title = upper(title);
+update tasks set title = title;
+begin;
+insert into tasks values (4, 'never', 'b');
+update tasks set title = 'nor this' where id = 1;
+delete from tasks where id = 2;
+rollback;
+begin;
+update tasks set title = 'in two steps' where id = 1;
+savepoint before;
+update tasks set title = 'taken back' where id = 1;
+rollback to before;
+update tasks set title = 'done' where id = 1;
+commit;
+delete from tasks where id = 2;
+"""
+
+
+@pytest.fixture
+def psql(database_url):
+    """Give a function that runs a script with the `psql` of the embedded Postgres."""
+    program = programs.pick(programs.candidates(), None) / "psql"
+
+    def run(script):
+        subprocess.run(
+            [program, "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", database_url],
+            input=script, text=True, check=True, capture_output=True,
+        )  # fmt: skip
+
+    return run
+
+
+def test_consumers_get_exactly_what_was_committed_in_order_where_that_was_asked(project, consumers, psql):
+    project.processor.tick()  # From now on the database knows who wants order.
+
+    psql(CHANGES)
+    while project.processor.tick().processed:
+        pass
+
+    audit, crm = ([content for _, content in consumer.received] for consumer in consumers)
+    assert 'ordering = "fifo"' in TOML.partition("endpoints.crm]")[2]
+    assert [consumer.refused for consumer in consumers] == [[], []]
+    assert sorted(map(_told, audit)) == sorted(
+        [
+            ("task:created", "1", "write"), ("task:created", "2", "test"), ("task:created", "3", "ship"),
+            ("task:updated", "1", "WRITE"), ("task:updated", "2", "TEST"), ("task:updated", "3", "SHIP"),
+            ("task:updated", "1", "in two steps"), ("task:updated", "1", "done"), ("task:deleted", "2", "TEST"),
+        ]
+    )  # fmt: skip
+    ordered = [_told(one) for one in crm]
+    assert [one for one in ordered if one[1] == "1"] == [
+        ("task:updated", "1", "WRITE"), ("task:updated", "1", "in two steps"), ("task:updated", "1", "done"),
+    ]  # fmt: skip
+    assert [one for one in ordered if one[1] == "2"] == [("task:updated", "2", "TEST"), ("task:deleted", "2", "TEST")]
+
+
+def _told(content):
+    return content["event"], content["entity_id"], content["data"]["record"]["title"]
