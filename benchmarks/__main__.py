@@ -21,6 +21,7 @@ from benchmarks import (
     deliveries,
     drain,
     empty_tick,
+    fairness,
     imports,
     lateness,
     memory,
@@ -56,6 +57,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
     "recurrence": recurrence.run,
     "series": series.run,
     "lateness": lateness.run,
+    "fairness": fairness.run,
     "waking": waking.run,
     "deliveries": deliveries.run,
 }

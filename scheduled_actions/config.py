@@ -141,6 +141,8 @@ class Settings:
     enabled: bool = _setting(True, checks.flag)  # noqa: FBT003 - the default of a field
     batch_size: int = _setting(100, checks.whole_number(1, 1000))
     concurrency: int = _setting(8, checks.whole_number(1, 256))
+    #: Whether one team that fills batches leaves others their turn.
+    fair_by_team: bool = _setting(True, checks.flag)  # noqa: FBT003 - the default of a field
     default_timeout_seconds: float = _setting(30, checks.number(0, above=True))
     max_run_seconds: float = _setting(20, checks.number(0, above=True))
     max_duration_seconds: float = _setting(55, checks.number(0, above=True))

@@ -46,6 +46,14 @@ class Taking:
     kept: list[Claimed]
     #: Occurrences that ended as skipped, each with the reason.
     skipped: list[tuple[Claimed, str]] = field(default_factory=list)
+    #: Some of them are to be run before others that were claimed first: teams take turns.
+    is_by_turns: bool = False
+
+    def take_turns_with(self, other: Taking) -> None:
+        """Add what was claimed for other teams."""
+        self.kept = self.kept + other.kept
+        self.skipped = self.skipped + other.skipped
+        self.is_by_turns = bool(other.kept)
 
 
 class Occurrences:

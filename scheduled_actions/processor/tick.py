@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from scheduled_actions import settlement
+from scheduled_actions.fairness import by_turns
 from scheduled_actions.processor.attempt import Attempt, Attempts, Ended
 from scheduled_actions.processor.line import Line
 from scheduled_actions.processor.report import Report
@@ -82,7 +83,7 @@ class Tick:
         self._too_long: set[str] = set()
         self._may_announce = True
         self._occurrences = process.occurrences
-        self._walk = Walk(self._occurrences.take)
+        self._walk = Walk(process, self._budget)
         self._has_claimed = False
         window = self._budget.linger_until - started
         holder = watch_as or (str(uuid4()) if window > 0 else "")
@@ -276,6 +277,8 @@ class Tick:
                 self._ready.append(attempt)
             else:
                 self._set_aside(attempt)
+        if taking.is_by_turns:
+            self._ready = [self._ready[n] for n in by_turns([one.claimed.team_id for one in self._ready])]
 
     def _could_ever_fit(self, candidate: Candidate) -> bool:
         return self._budget.could_ever_fit(expected_seconds(candidate, self._pace))

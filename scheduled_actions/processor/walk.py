@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from scheduled_actions.fairness import crowd_of
 from scheduled_actions.occurrences import Taking
 from scheduled_actions.store import claims
 
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from scheduled_actions.action import Claimed
+    from scheduled_actions.processor.others import Others
+    from scheduled_actions.processor.process import Process
     from scheduled_actions.store.connection import Connection
+    from scheduled_actions.tick_plan import Budget
 
 #: A claim without keyset runs at least this often, so that nothing newly urgent waits.
 FRESH_SECONDS = 1.0
@@ -22,13 +26,18 @@ class Walk:
     """Where this tick's claims stand: two walks over the due range, taking turns, each with a keyset of its own.
 
     Args:
-        take: Judges the occurrences of series among those claimed, in the transaction that claimed them.
+        process: Its settings, and what judges the occurrences of series in the transaction that claims them.
+        budget: The tick's.
     """
 
-    def __init__(self, take: Callable[[Connection, list[Claimed]], Taking]) -> None:
+    def __init__(self, process: Process, budget: Budget) -> None:
+        take = process.occurrences.take
         claim_alone = partial(claims.claim_free, with_series=False)
         self._kinds = (_Kind(claims.claim_free, take, claim_alone), _Kind(claims.claim_grouped, take))
         self._turn = 0
+        self._process = process
+        self._budget = budget
+        self._others: Others | None = None
 
     @property
     def is_done(self) -> bool:
@@ -42,7 +51,7 @@ class Walk:
     def look_again(self) -> None:
         """Something due may have appeared: go on claiming."""
         for kind in self._kinds:
-            kind.is_empty = False
+            kind.look_again()
 
     def step(
         self, connection: Connection, tick: claims.TickRow, *, wanted: int, excluded: Collection[str], now: float
@@ -52,7 +61,23 @@ class Walk:
         kind, other = self._kinds[self._turn], self._kinds[1 - self._turn]
         if kind.is_empty and not other.is_empty and now - kind.begun_at < FRESH_SECONDS:
             kind = other
-        return kind.step(connection, tick, wanted=wanted, excluded=excluded, now=now)
+        taking = kind.step(connection, tick, wanted=wanted, excluded=excluded, now=now)
+        if self._process.settings.fair_by_team and (crowd := kind.crowd(wanted)):
+            is_grouped = kind is self._kinds[1]
+            taking.take_turns_with(
+                self._for_others().step(
+                    connection, tick, is_grouped=is_grouped, left_out=crowd, wanted=wanted, excluded=excluded
+                )
+            )
+        return taking
+
+    def _for_others(self) -> Others:
+        """Return what claims for the teams behind one that fills batches; most ticks meet none that does."""
+        if self._others is None:
+            from scheduled_actions.processor.others import Others  # noqa: PLC0415 - a cold tick does without
+
+            self._others = Others(self._process.occurrences.take, self._budget, self._process.monotonic)
+        return self._others
 
 
 class _Kind:
@@ -70,6 +95,7 @@ class _Kind:
         self._meets_series = True
         self._take = take
         self._position = claims.START
+        self._claimed: list[Claimed] = []
         self._has_claimed = False
         self.begun_at = float("-inf")
         #: Whether a whole walk from the beginning claimed nothing.
@@ -87,6 +113,19 @@ class _Kind:
         self.is_empty = self._position == claims.START and not self._has_claimed
         return taking
 
+    def look_again(self) -> None:
+        """Go on; a walk that is under way may have passed by what appeared, and is not the last one."""
+        self.is_empty, self._has_claimed = False, True
+
+    def crowd(self, wanted: int) -> frozenset[str]:
+        """Return the teams that filled the last batch, '' for actions without one; none where it was not full."""
+        last = self._position
+        if last.has_more or len(self._claimed) >= wanted:
+            crowd = crowd_of([one.team_id for one in self._claimed], wanted=wanted)
+            # Of members whose group is held nothing is claimed, however many are in the way.
+            return crowd if last.team_id is None else crowd | {last.team_id}
+        return frozenset()
+
     def _claim_batch(
         self, connection: Connection, tick: claims.TickRow, *, wanted: int, excluded: Collection[str]
     ) -> tuple[Taking, claims.Position]:
@@ -95,10 +134,12 @@ class _Kind:
             claimed, position = self._claim_alone(
                 connection, tick, wanted=wanted, after=self._position, excluded=excluded
             )
+            self._claimed = claimed
             if claimed:
                 return Taking(claimed), position
         with connection.transaction():
             claimed, position = self._claim(connection, tick, wanted=wanted, after=self._position, excluded=excluded)
+            self._claimed = claimed
             taking = self._take(connection, claimed)
         self._meets_series = not claimed or any(one.schedule_id is not None for one in claimed)
         return taking, position

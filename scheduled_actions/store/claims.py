@@ -40,6 +40,10 @@ class Position(NamedTuple):
     priority: int | None = None
     scheduled_at: str | None = None
     id: UUID | None = None
+    #: The row's team, '' without one; known of walks that may meet rows which they do not claim.
+    team_id: str | None = None
+    #: Whether that walk ended at its window, and not at the end of what is due.
+    has_more: bool = False
 
 
 #: Before the first row.
@@ -167,11 +171,8 @@ def claim_free(
         connection,
         "claim_free",
         {
+            **behind(after, excluded),
             "wanted": wanted,
-            "after_priority": after.priority,
-            "after_at": after.scheduled_at,
-            "after_id": after.id,
-            "excluded": list(excluded),
             "token": token,
             "lease_expires_at": tick.lease_expires_at,
             "with_series": with_series,
@@ -185,9 +186,25 @@ def claim_free(
 
 
 def claim_grouped(
-    connection: Connection, tick: TickRow, *, wanted: int, after: Position, excluded: Collection[str]
+    connection: Connection,
+    tick: TickRow,
+    *,
+    wanted: int,
+    after: Position,
+    excluded: Collection[str],
+    left_out: Collection[str] = (),
+    window: int | None = None,
 ) -> tuple[list[Claimed], Position]:
     """Claim the oldest due member of each lock group met that nobody holds, at most `wanted`; in a transaction.
+
+    Args:
+        connection: In a transaction.
+        tick: Whose they are.
+        wanted: How many.
+        after: Where the scan goes on.
+        excluded: Action types left where they are.
+        left_out: Teams left where they are, '' for actions without one.
+        window: How many rows are looked at; then no more groups are held than are wanted. None: a few for each.
 
     Returns:
         Those claimed, in order, and where the next scan goes on: after the last row seen, which may be none claimed.
@@ -199,11 +216,10 @@ def claim_grouped(
         "hold_groups",
         {
             # A crowd of members of few groups is walked over in larger steps.
-            "window": 4 * wanted,
-            "after_priority": after.priority,
-            "after_at": after.scheduled_at,
-            "after_id": after.id,
-            "excluded": list(excluded),
+            "window": window or 4 * wanted,
+            "most": wanted if window else 4 * wanted,
+            "left_out": list(left_out),
+            **behind(after, excluded),
         },
     ).fetchone()
     assert row is not None  # noqa: S101 - a select of one row
@@ -211,20 +227,26 @@ def claim_grouped(
     if not kept and not team_ids:
         return [], Position(*last)
     groups = {"team_ids": team_ids, "lock_groups": lock_groups, "token": token}
-    rows = run(
-        connection,
-        "claim_held",
-        {
-            **groups,
-            "kept": kept,
-            "wanted": wanted,
-            "excluded": list(excluded),
-            "lease_expires_at": tick.lease_expires_at,
-        },
-    ).fetchall()
-    if len(rows) < len(kept) + len(team_ids):
+    claimed = claim_held(connection, tick, {**groups, "kept": kept, "wanted": wanted, "excluded": list(excluded)})
+    if len(claimed) < len(kept) + len(team_ids):
         run(connection, "drop_empty_holds", groups)
-    return _claimed(rows, token), Position(*last)
+    return claimed, Position(*last)
+
+
+def claim_held(connection: Connection, tick: TickRow, held: Mapping[str, Any]) -> list[Claimed]:
+    """Claim what this transaction holds: lock groups, and actions by their ids."""
+    rows = run(connection, "claim_held", {**held, "lease_expires_at": tick.lease_expires_at}).fetchall()
+    return _claimed(rows, held["token"])
+
+
+def behind(after: Position, excluded: Collection[str]) -> dict[str, Any]:
+    """Return where a scan goes on, and what it leaves, as the statements name it."""
+    return {
+        "after_priority": after.priority,
+        "after_at": after.scheduled_at,
+        "after_id": after.id,
+        "excluded": list(excluded),
+    }
 
 
 def _claimed(rows: Sequence[Sequence[Any]], token: UUID) -> list[Claimed]:

@@ -36,6 +36,7 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
         "max_run_seconds": 20,
         "max_duration_seconds": 55,
         "linger_seconds": 0,
+        "fair_by_team": True,
         "max_attempts": 3,
         "edit_lock_seconds": 120,
         "retention_days": 7,

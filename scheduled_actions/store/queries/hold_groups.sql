@@ -1,5 +1,6 @@
 -- The lock groups met on the next `window` due grouped actions are this transaction's, where nobody else holds them:
--- a new hold, or the one that a blocking member kept while it waited (`kept`). The last row seen comes along, for the next scan.
+-- a new hold, or the one that a blocking member kept while it waited (`kept`); at most `most` new ones, and none of a team left
+-- out ('' stands for actions without a team). The last row seen comes along, for the next scan, and whether there may be more.
 with recursive priorities (priority) as (
   select coalesce(%(after_priority)s::smallint, (
     select a.priority
@@ -40,9 +41,10 @@ seen as materialized (
   limit %(window)s
 ),
 groups as materialized (
-  select distinct on (s.team_id, s.lock_group) s.team_id, s.lock_group, s.id
+  select distinct on (s.team_id, s.lock_group) s.team_id, s.lock_group, s.id, s.priority, s.scheduled_at
   from seen s
   where s.action_type <> all (%(excluded)s::text[])
+    and s.team_id <> all (%(left_out)s::text[])
     -- An insert beside a hold that somebody is just letting go would wait for their transaction to end.
     and not exists (
       select from scheduled_action_holds h where h.team_id = s.team_id and h.lock_group = s.lock_group
@@ -53,14 +55,16 @@ kept as (
   select h.action_id
   from scheduled_action_holds h
   join seen s on s.id = h.action_id
-  where h.busy_until is null and s.action_type <> all (%(excluded)s::text[])
+  where h.busy_until is null
+    and s.action_type <> all (%(excluded)s::text[])
+    and s.team_id <> all (%(left_out)s::text[])
   for update of h skip locked
 ),
 taken as (
   insert into scheduled_action_holds (team_id, lock_group, action_id)
-  select g.team_id, g.lock_group, g.id
-  from groups g
-  order by g.team_id, g.lock_group
+  select o.team_id, o.lock_group, o.id
+  from (select g.* from groups g order by g.priority, g.scheduled_at, g.id limit %(most)s) o
+  order by o.team_id, o.lock_group
   on conflict do nothing
   returning team_id, lock_group
 )
@@ -68,8 +72,11 @@ select
   (select coalesce(array_agg(k.action_id), '{}') from kept k),
   (select coalesce(array_agg(t.team_id order by t.team_id, t.lock_group), '{}') from taken t),
   (select coalesce(array_agg(t.lock_group order by t.team_id, t.lock_group), '{}') from taken t),
-  l.priority, l.scheduled_at::text, l.id
+  l.priority, l.scheduled_at::text, l.id, l.team_id, l.id is not null and (select count(*) from seen) >= %(window)s
 from (select 1) one
 left join (
-  select s.priority, s.scheduled_at, s.id from seen s order by s.priority desc, s.scheduled_at desc, s.id desc limit 1
+  select s.priority, s.scheduled_at, s.id, s.team_id
+  from seen s
+  order by s.priority desc, s.scheduled_at desc, s.id desc
+  limit 1
 ) l on true

@@ -1,0 +1,92 @@
+-- Due actions without a lock group of other teams than those left out ('' stands for those without a team), at most `wanted`
+-- of the next `window` after a position: locked for the rest of the transaction, so that they can be claimed by their ids.
+-- Where the next scan goes on comes along, and whether there may be anything left for it. Rows left out are read and dropped
+-- one by one: to gather them first takes five times as long.
+with recursive priorities (priority) as (
+  select coalesce(%(after_priority)s::smallint, (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null
+    order by a.priority
+    limit 1
+  ))
+  union all
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.priority > p.priority
+    order by a.priority
+    limit 1
+  )
+  from priorities p
+  where p.priority is not null
+),
+others as materialized (
+  select c.id, c.priority, c.scheduled_at
+  from (
+    select c.*
+    from priorities p
+    cross join lateral (
+      select a.id, coalesce(a.team_id, '') as team_id, a.priority, a.scheduled_at, a.action_type
+      from scheduled_actions a
+      where a.status = 'pending'
+        and a.lock_group is null
+        and a.priority = p.priority
+        and a.scheduled_at <= scheduled_actions_now()
+        and (a.scheduled_at, a.id) > (
+          case when p.priority = %(after_priority)s::smallint then %(after_at)s::timestamptz else '-infinity' end,
+          case when p.priority = %(after_priority)s::smallint then %(after_id)s::uuid
+            else '00000000-0000-0000-0000-000000000000' end
+        )
+      order by a.scheduled_at, a.id
+      limit %(window)s
+    ) c
+    limit %(window)s
+  ) c
+  where c.team_id <> all (%(left_out)s::text[]) and c.action_type <> all (%(excluded)s::text[])
+  limit %(wanted)s
+),
+locked as (
+  select a.id
+  from scheduled_actions a
+  where a.id = any (array(select o.id from others o))
+    and a.status = 'pending'
+    and a.lock_group is null
+    and a.scheduled_at <= scheduled_actions_now()
+  for update of a skip locked
+),
+-- The last of the window; there is none where the due range ends before.
+last_seen as materialized (
+  select c.priority, c.scheduled_at, c.id
+  from priorities p
+  cross join lateral (
+    select a.priority, a.scheduled_at, a.id
+    from scheduled_actions a
+    where a.status = 'pending'
+      and a.lock_group is null
+      and a.priority = p.priority
+      and a.scheduled_at <= scheduled_actions_now()
+      and (a.scheduled_at, a.id) > (
+        case when p.priority = %(after_priority)s::smallint then %(after_at)s::timestamptz else '-infinity' end,
+        case when p.priority = %(after_priority)s::smallint then %(after_id)s::uuid
+          else '00000000-0000-0000-0000-000000000000' end
+      )
+    order by a.scheduled_at, a.id
+    limit %(window)s
+  ) c
+  where (select count(*) from others) < %(wanted)s
+  offset %(window)s - 1
+  limit 1
+),
+last_found as (
+  select o.priority, o.scheduled_at, o.id
+  from others o
+  where (select count(*) from others) >= %(wanted)s
+  order by o.priority desc, o.scheduled_at desc, o.id desc
+  limit 1
+)
+select
+  (select coalesce(array_agg(l.id), '{}') from locked l),
+  s.priority, s.scheduled_at::text, s.id, null::text, s.id is not null
+from (select 1) one
+left join (select * from last_found union all select * from last_seen) s on true
