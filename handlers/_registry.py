@@ -2,16 +2,24 @@
 
 HANDLERS: dict[str, str] = {
     "billing:check-renewals": "handlers.billing:check_renewals",
+    "deadline:miss": "handlers.deadline:mark_missed",
+    "deadline:renew": "handlers.deadline:make_next",
     "email:send": "handlers.email:send_email",
+    "escalation:send": "handlers.deadline:send_escalation",
     "maintenance:prune": "handlers.maintenance:prune",
     "notification:send": "handlers.notification:send",
+    "reminder:send": "handlers.deadline:send_reminder",
     "webhook:send": "handlers.webhook:send",
 }
 
 OPTIONS: dict[str, dict[str, object]] = {
     "billing:check-renewals": {"description": "Remind customers of renewals ahead", "transactional": True},
+    "deadline:miss": {"description": "Mark a deadline missed when it is due", "transactional": True},
+    "deadline:renew": {"description": "Make the next deadline of a series", "transactional": True},
     "email:send": {"description": "Send one email", "max_attempts": 5, "timeout_seconds": 15},
+    "escalation:send": {"description": "Tell the next level of a deadline's ladder", "max_attempts": 10, "transactional": True},
     "maintenance:prune": {"description": "Remove finished actions older than the retention"},
     "notification:send": {"description": "Send a notice to one person", "max_attempts": 10, "timeout_seconds": 30},
+    "reminder:send": {"description": "Remind people of a deadline", "max_attempts": 10, "transactional": True},
     "webhook:send": {"description": "Route an event to the endpoints that want it, or deliver it to one of them, signed", "max_attempts": 10, "timeout_seconds": 20},
 }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduled_actions.config import Config
+    from scheduled_actions.deadlines import Deadlines
     from scheduled_actions.deliveries import Deliveries
     from scheduled_actions.endpoint_book import EndpointBook
     from scheduled_actions.endpoints import Endpoints
@@ -83,6 +84,14 @@ class Runtime:
     def schedules(self) -> Schedules:
         """Makes, reads and changes schedules."""
         return Schedules(self.database, self.registry, self.occurrences)
+
+    @cached_property
+    def deadlines(self) -> Deadlines:
+        """Sets, reads and changes deadlines."""
+        # Loaded with the first deadline.
+        from scheduled_actions.deadlines import Deadlines  # noqa: PLC0415
+
+        return Deadlines(self.database, self.registry)
 
     @cached_property
     def maintenance(self) -> Maintenance:

@@ -16,6 +16,7 @@ from scheduled_actions.errors.conflicts import (
     ScheduleEnded,
     TableBusy,
     TooManyEndpoints,
+    WrongDeadlineStatus,
     WrongStatus,
 )
 from scheduled_actions.errors.deployment import (
@@ -52,6 +53,7 @@ from scheduled_actions.errors.requests import (
     TooLarge,
     UnknownAction,
     UnknownActionType,
+    UnknownDeadline,
     UnknownDelivery,
     UnknownEndpoint,
     UnknownSchedule,
@@ -98,11 +100,13 @@ __all__ = [
     "TooManyEndpoints",
     "UnknownAction",
     "UnknownActionType",
+    "UnknownDeadline",
     "UnknownDelivery",
     "UnknownEndpoint",
     "UnknownSchedule",
     "UnknownTable",
     "UnknownToken",
     "UrlInvalid",
+    "WrongDeadlineStatus",
     "WrongStatus",
 ]

@@ -40,6 +40,18 @@ class NothingPlanned(StateConflict):
         super().__init__(f"schedule {reference} ({status}) has no occurrence that waits; nothing was skipped")
 
 
+class WrongDeadlineStatus(StateConflict):
+    """The deadline's status does not allow the change."""
+
+    code = "wrong_deadline_status"
+
+    def __init__(self, reference: object, status: str, wanted: str) -> None:
+        self.reference = reference
+        self.status = status
+        self.wanted = wanted
+        super().__init__(f"deadline {reference} is {status}; only {wanted} ones can be changed so")
+
+
 class ActionLocked(StateConflict):
     """The action is due too soon to be changed from outside."""
 

@@ -89,6 +89,16 @@ class UnknownSchedule(RequestError):
         super().__init__(f"no schedule has the id or name {short_text(str(reference))}")
 
 
+class UnknownDeadline(RequestError):
+    """No deadline has that id or name (or it belongs to another team, which answers the same)."""
+
+    code = "unknown_deadline"
+
+    def __init__(self, reference: object) -> None:
+        self.reference = reference
+        super().__init__(f"no deadline has the id or name {short_text(str(reference))}")
+
+
 class UnknownToken(RequestError):
     """No token has that id (or it is bound to another team, which answers the same)."""
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from scheduled_actions.action import Claimed
+    from scheduled_actions.deadline_stages import Guard
     from scheduled_actions.processor.process import Process
     from scheduled_actions.registry.resolution import Handler
     from scheduled_actions.settlement import Outcome, Settlement
@@ -170,7 +171,7 @@ class Attempts:
             draw=random.random(),  # noqa: S311 - jitter, no secret
         )
 
-    def _run(self, attempt: Attempt, job: Job) -> Ended:
+    def _run(self, attempt: Attempt, job: Job) -> Ended:  # noqa: PLR0911 - a return per way to end early
         """Run the handler; whatever it does, an outcome comes of it."""
         try:
             handler = self._registry.resolve(attempt.claimed.action_type)
@@ -187,10 +188,24 @@ class Attempts:
             return Ended(settlement.Failed(str(error), is_final=True))
         except (ValueError, OverflowError, RecursionError, ArithmeticError, OSError) as error:
             return Ended(settlement.Failed(f"the row cannot be read: {type(error).__name__}: {error}", is_final=True))
+        guard = None if attempt.claimed.deadline_id is None else self._begin_stage(attempt)
+        if isinstance(guard, Ended):
+            return guard
         if handler.options.transactional:
             assert context is not None  # noqa: S101 - made above
-            return self._run_in_transaction(attempt, handler, context, payload)
+            return self._run_in_transaction(attempt, handler, context, payload, guard)
         return _call(attempt, handler, context, payload)
+
+    def _begin_stage(self, attempt: Attempt) -> Guard | Ended | None:
+        """Look once more at the deadline that the action is of; return what it begins under, or what becomes of it."""
+        # Loaded with the first action of a deadline.
+        from scheduled_actions import deadline_stages  # noqa: PLC0415
+
+        try:
+            begun = deadline_stages.begin(self._database, attempt.claimed)
+        except (psycopg.Error, ScheduledActionsError, ValueError, TypeError, KeyError) as error:
+            return Ended(settlement.Failed(f"its deadline cannot be looked at: {describe(error)}"))
+        return begun if begun is None or isinstance(begun, deadline_stages.Guard) else Ended(begun)
 
     def _context(self, attempt: Attempt, job: Job) -> Context:
         claimed = attempt.claimed
@@ -222,7 +237,14 @@ class Attempts:
             _next_occurrence=self._occurrences.next_of,
         )
 
-    def _run_in_transaction(self, attempt: Attempt, handler: Handler, context: Context, payload: Any) -> Ended:  # noqa: ANN401 - the handler's own type
+    def _run_in_transaction(
+        self,
+        attempt: Attempt,
+        handler: Handler,
+        context: Context,
+        payload: Any,  # noqa: ANN401 - the handler's own type
+        guard: Guard | None,
+    ) -> Ended:
         try:
             with self._transactions, self._database.connection() as connection, _lent(attempt, connection):
                 if attempt.job.is_stopped:
@@ -232,6 +254,8 @@ class Attempts:
                 token = joined_connection.set(connection)
                 try:
                     with connection.transaction():
+                        if guard is not None and not guard.holds(connection):
+                            return Ended(settlement.Unstarted("its deadline was changed"))
                         ended = _call(attempt, handler, context, payload)
                         self._settle_inside(attempt, ended, connection)
                 finally:

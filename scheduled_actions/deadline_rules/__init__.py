@@ -1,0 +1,1 @@
+"""What is decided about deadlines: when stages come, what a pause moves, what still holds. Pure."""

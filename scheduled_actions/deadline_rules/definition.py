@@ -1,0 +1,138 @@
+"""What a caller asks of a deadline: every argument checked, and kept as it was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from scheduled_actions import arguments, json_text
+from scheduled_actions.action import RESULT_LIMIT
+from scheduled_actions.deadline_rules import stages as stage_rules
+from scheduled_actions.deadline_rules.working_calendar import parse_calendar
+from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.recurrence.phrases import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduled_actions.deadline import Stage
+
+#: The arguments of `set_deadline`.
+ARGUMENTS = frozenset({
+    "target", "due_at", "reminders", "escalation", "auto_actions", "recipients", "recurrence", "timezone", "calendar",
+    "team_id", "name", "metadata", "created_by",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDeadline:
+    """A deadline to set, every argument checked."""
+
+    target_type: str
+    target_id: str
+    #: None: the first occurrence of the rule, or `delay` from now.
+    due_at: datetime | None
+    delay: timedelta | None
+    timezone: str
+    calendar: dict[str, Any] | None
+    recipients: tuple[Any, ...]
+    stages: tuple[Stage, ...]
+    recurrence: str | None
+    name: str | None
+    team_id: str | None
+    metadata: Mapping[str, Any] | None
+    created_by: str | None
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """What was asked for as a JSON object: two that are equal ask for the same."""
+        asked = {
+            "target": {"type": self.target_type, "id": self.target_id},
+            "due_at": None if self.due_at is None else self.due_at.isoformat(),
+            "delay": None if self.delay is None else self.delay.total_seconds(),
+            "timezone": self.timezone,
+            "calendar": self.calendar,
+            "recipients": list(self.recipients),
+            "stages": [stage.as_json() for stage in self.stages],
+            "recurrence": self.recurrence,
+            "metadata": self.metadata,
+        }
+        return json_text.decode(json_text.encode("deadline", asked, limit=16 * RESULT_LIMIT))  # type: ignore[return-value] # an object
+
+
+def new_deadline(given: Mapping[str, Any]) -> NewDeadline:
+    """Return what was asked for, checked; the payloads of auto-actions are still to be validated.
+
+    Raises:
+        InvalidArgument: An argument is unknown, missing, or cannot be what it is.
+        RecurrenceInvalid: The calendar's holidays are not known.
+    """
+    for name in given:
+        if name not in ARGUMENTS:
+            near = nearest(str(name), ARGUMENTS)
+            raise InvalidArgument("argument", name, f"one of set_deadline's{f'; did you mean {near}?' if near else ''}")
+    target = given.get("target")
+    text = arguments.target_text(target)
+    if text is None or target is None:
+        raise InvalidArgument("target", target, 'the thing it is about: {"type": "licence", "id": "42"}')
+    timezone = given.get("timezone") or "UTC"
+    arguments.check_timezone(timezone)
+    recurrence = arguments.check_text("recurrence", given.get("recurrence"), longest=2000)
+    at, delay = _when(given.get("due_at"), timezone, is_needed=recurrence is None)
+    planned = [
+        *stage_rules.reminders_of(given.get("reminders")),
+        *stage_rules.escalation_of(given.get("escalation")),
+        *stage_rules.auto_actions_of(given.get("auto_actions")),
+        *stage_rules.own_stages(is_recurring=recurrence is not None),
+    ]
+    metadata = arguments.document_text("metadata", given.get("metadata"))
+    return NewDeadline(
+        target_type=arguments.check_text("target.type", target["type"], longest=255) or "",
+        target_id=arguments.check_text("target.id", target["id"], longest=255) or "",
+        due_at=at,
+        delay=delay,
+        timezone=timezone,
+        calendar=parse_calendar(given.get("calendar")).as_json(),
+        recipients=stage_rules.recipients_of("recipients", given.get("recipients")) or (),
+        stages=stage_rules.checked(planned),
+        recurrence=recurrence,
+        name=_name(given.get("name")),
+        team_id=arguments.check_text("team_id", given.get("team_id"), longest=255),
+        metadata=None if metadata is None else json_text.decode(metadata),  # type: ignore[arg-type] # an object
+        created_by=arguments.check_text("created_by", given.get("created_by")),
+    )
+
+
+def due_instant(moment: datetime | timedelta | None, timezone: str, *, now: datetime) -> datetime:
+    """Return a due instant in UTC, for a call that needs one."""
+    at, delay = _when(moment, timezone, is_needed=True)
+    return at if at is not None else now + (delay or timedelta(0))
+
+
+def _when(
+    moment: datetime | timedelta | None, timezone: str, *, is_needed: bool
+) -> tuple[datetime | None, timedelta | None]:
+    if moment is None and is_needed:
+        raise InvalidArgument("due_at", None, "there: a datetime, or a timedelta from now")
+    try:
+        at, delay = arguments.check_when(moment, timezone)
+    except InvalidArgument as error:
+        raise InvalidArgument("due_at", moment, error.expected) from None
+    if at is not None and not _FIRST_YEAR <= at.year <= _LAST_YEAR:
+        raise InvalidArgument("due_at", moment, f"an instant between the years {_FIRST_YEAR} and {_LAST_YEAR}")
+    return at, delay
+
+
+#: The calendar's first and last centuries are left for distances to reach into.
+_FIRST_YEAR, _LAST_YEAR = 1900, 9800
+
+
+def _name(value: Any) -> str | None:  # noqa: ANN401 - any JSON
+    name = arguments.check_text("name", value, longest=200)
+    try:
+        UUID(name or "-")
+    except ValueError:
+        return name
+    raise InvalidArgument("name", value, "a name: what reads as a UUID is taken for an id")

@@ -1,0 +1,209 @@
+"""Deadlines in the table. Every function takes the connection: it can be the caller's own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from scheduled_actions.deadline import Deadline, Stage
+from scheduled_actions.deadline_rules import planning
+from scheduled_actions.store.actions import read_leniently
+from scheduled_actions.store.statements import run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from scheduled_actions.store.connection import Connection
+
+#: The columns that the reading statements return, in their order: the fields of a deadline.
+_FIELDS = tuple(field.name for field in fields(Deadline))
+#: How long the beginning of a stage waits for somebody who is changing its deadline.
+PATIENCE_MS = "2000"
+
+
+class Found(NamedTuple):
+    """A deadline, and the database's now when it was read."""
+
+    deadline: Deadline
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One occurrence of a stage on its way to the table."""
+
+    deadline_id: UUID
+    #: The key of the stage and the number of the occurrence.
+    stage: str
+    action_type: str
+    #: As JSON text.
+    payload: str
+    at: datetime
+    options: Mapping[str, Any]
+
+
+class Bound(NamedTuple):
+    """An action of a deadline, as far as a timeline needs it."""
+
+    id: UUID
+    action_type: str
+    status: str
+    scheduled_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    error_message: str | None
+    #: None: a notice of a stage.
+    deadline_stage: str | None
+
+
+def get(
+    connection: Connection,
+    *,
+    deadline_id: UUID | None = None,
+    name: str | None = None,
+    name_team_id: str | None = None,
+    team_id: str | None = None,
+) -> Found | None:
+    """Return one deadline by id, or by name among those of `name_team_id`; within `team_id`, where that is given."""
+    parameters = {"id": deadline_id, "name": name, "name_team_id": name_team_id, "team_id": team_id}
+    rows = read_leniently(connection, "get_deadline", parameters).fetchall()
+    return _found(rows[0]) if rows else None
+
+
+def lock(connection: Connection, ids: Collection[UUID], *, team_id: str | None = None) -> list[Found]:
+    """Return deadlines by id, locked for the rest of the transaction; those of other teams are not among them."""
+    parameters = {"ids": list(ids), "team_id": team_id}
+    return [_found(row) for row in read_leniently(connection, "lock_deadlines", parameters)]
+
+
+def find(connection: Connection, **filters: Any) -> list[Deadline]:  # noqa: ANN401 - what list_deadlines.sql names
+    """Return the newest deadlines that match every filter given."""
+    return [_found(row).deadline for row in read_leniently(connection, "list_deadlines", filters)]
+
+
+def holding(connection: Connection, guards: Sequence[Mapping[str, Any]]) -> list[bool]:
+    """Return which of these notices may still begin to be sent.
+
+    Until the transaction ends nobody can complete, move or cancel their deadlines: what is begun before then began in
+    time, and whoever makes such a change returns when nothing that no longer holds can begin.
+
+    Args:
+        connection: In a transaction.
+        guards: `{"deadline_id", "stage", "revision"}` each; without a `revision` it holds through moves, too.
+
+    Returns:
+        An answer each, in their order; False where there is no such deadline.
+    """
+    ids = {UUID(str(guard["deadline_id"])) for guard in guards}
+    rows = read_leniently(connection, "share_deadlines", {"ids": list(ids)}).fetchall()
+    found = {one.deadline.id: one for one in map(_found, rows)}
+    return [_holds(found.get(UUID(str(guard["deadline_id"]))), guard) for guard in guards]
+
+
+def _holds(found: Found | None, guard: Mapping[str, Any]) -> bool:
+    if found is None:
+        return False
+    key, _ = planning.parse_occurrence(str(guard.get("stage") or ""))
+    return planning.holds(found.deadline, key, guard.get("revision"), now=found.now)
+
+
+def create(connection: Connection, deadlines: Sequence[Mapping[str, Any]]) -> set[UUID]:
+    """Insert deadlines; return the ids of those that were made: a name or an occurrence may have been taken."""
+    return {row[0] for row in run(connection, "create_deadlines", {"deadlines": _json(deadlines)})}
+
+
+def new_ids(connection: Connection, count: int) -> tuple[list[UUID], datetime]:
+    """Return so many new ids, at least one, and the database's now."""
+    rows = run(connection, "new_ids", {"count": count}).fetchall()
+    return [row[0] for row in rows], rows[0][1].astimezone(UTC)
+
+
+def write(connection: Connection, changes: Mapping[UUID, Mapping[str, Any]]) -> None:
+    """Change deadlines: columns by name, `revisions` to add, and an `entry` of the history."""
+    if changes:
+        elements = [{"id": deadline_id, "changes": one} for deadline_id, one in changes.items()]
+        run(connection, "write_deadlines", {"changes": _json(elements)})
+
+
+def plan(connection: Connection, planned: Sequence[Planned]) -> None:
+    """Plan occurrences of stages, or move those that wait."""
+    if not planned:
+        return
+    run(
+        connection,
+        "plan_stages",
+        {
+            "deadline_ids": [one.deadline_id for one in planned],
+            "stages": [one.stage for one in planned],
+            "action_types": [one.action_type for one in planned],
+            "payloads": [one.payload for one in planned],
+            "instants": [one.at for one in planned],
+            "priorities": [one.options.get("priority") for one in planned],
+            "max_attempts": [one.options.get("max_attempts") for one in planned],
+            "lock_groups": [one.options.get("lock_group") for one in planned],
+        },
+    )
+
+
+def drop(connection: Connection, stages: Iterable[tuple[UUID, str]]) -> None:
+    """Remove planned occurrences that had not begun."""
+    gone = list(stages)
+    if gone:
+        run(connection, "drop_stages", {"deadline_ids": [one[0] for one in gone], "stages": [one[1] for one in gone]})
+
+
+def withdraw(connection: Connection, ids: Collection[UUID], *, reason: str, by: str | None = None) -> None:
+    """Cancel what waits of these deadlines."""
+    run(connection, "withdraw_stages", {"ids": list(ids), "reason": reason, "by": by})
+
+
+def stage_of(connection: Connection, action_id: UUID) -> tuple[UUID | None, str | None]:
+    """Return the deadline and the occurrence of the stage that an action is for."""
+    row = run(connection, "stage_of_action", {"action_id": action_id}).fetchone()
+    return (None, None) if row is None else (row[0], row[1])
+
+
+def bound(connection: Connection, deadline_id: UUID) -> list[Bound]:
+    """Return the actions of a deadline that are still kept."""
+    parameters = {"deadline_id": deadline_id}
+    return [Bound._make(row) for row in read_leniently(connection, "actions_of_deadline", parameters)]
+
+
+def ids_of_series(connection: Connection, series_id: UUID, *, since: datetime) -> list[UUID]:
+    """Return the unresolved deadlines of a series from an occurrence on."""
+    return [row[0] for row in run(connection, "deadline_ids_of_series", {"series_id": series_id, "since": since})]
+
+
+def find_occurrence(connection: Connection, series_id: UUID, occurrence_at: datetime) -> UUID | None:
+    """Return the deadline of one occurrence of a series."""
+    row = run(connection, "find_occurrence", {"series_id": series_id, "occurrence_at": occurrence_at}).fetchone()
+    return None if row is None else row[0]
+
+
+def be_patient(connection: Connection) -> None:
+    """Wait for no lock longer than `PATIENCE_MS`, until the transaction ends."""
+    run(connection, "patient", {"patience_ms": PATIENCE_MS})
+
+
+def _found(row: Sequence[Any]) -> Found:
+    *columns, now = row
+    values = dict(zip(_FIELDS, columns, strict=True))
+    values["stages"] = tuple(Stage.from_json(one) for one in values["stages"])
+    values["recipients"] = tuple(values["recipients"])
+    values["history"] = tuple(values["history"])
+    return Found(Deadline(**values), now.astimezone(UTC))
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, default=_plain)
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Stage):
+        return value.as_json()
+    return str(value)

@@ -1,0 +1,15 @@
+-- These deadlines stand in the table; one whose name or occurrence is taken is not made, and has no row in the answer.
+insert into scheduled_action_deadlines (
+  id, name, team_id, target_type, target_id, status, due_at, timezone, calendar, recipients, stages, recurrence,
+  series_id, occurrence_at, anchor_at, metadata, definition, history, created_by
+)
+select
+  n.id, n.name, n.team_id, n.target_type, n.target_id, 'open', n.due_at, n.timezone, n.calendar, n.recipients, n.stages,
+  n.recurrence, n.series_id, n.occurrence_at, n.anchor_at, n.metadata, n.definition, n.history, n.created_by
+from jsonb_to_recordset(%(deadlines)s::jsonb) as n (
+  id uuid, name text, team_id text, target_type text, target_id text, due_at timestamptz, timezone text, calendar jsonb,
+  recipients jsonb, stages jsonb, recurrence text, series_id uuid, occurrence_at timestamptz, anchor_at timestamptz,
+  metadata jsonb, definition jsonb, history jsonb, created_by text
+)
+on conflict do nothing
+returning id

@@ -1,0 +1,70 @@
+"""A project with deadlines, for tests: the handlers they need, an auto-action, and what is planned and has ended."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from handlers import deadline as own
+from scheduled_actions import action, runtime
+from tests.factories import projects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+    from uuid import UUID
+
+    import psycopg
+
+    from scheduled_actions.runtime import Runtime
+
+OWN = (own.send_reminder, own.send_escalation, own.mark_missed, own.make_next)
+#: What the handlers of these tests were given, oldest first.
+SENT: list[dict[str, Any]] = []
+STARTED: list[dict[str, Any]] = []
+
+
+@action("email:send")
+def send(payload: dict):
+    """Keep what would have been sent."""
+    SENT.append(payload)
+
+
+@action("approval:start")
+def start(payload: dict):
+    """Keep what was started."""
+    STARTED.append(payload)
+
+
+@contextmanager
+def deadline_project(database_url: str, *handlers: Callable[..., Any], **settings: Any) -> Iterator[Runtime]:
+    """Give the parts of a project with deadlines, as the process's own."""
+    SENT.clear()
+    STARTED.clear()
+    with projects(database_url) as make:
+        made = make(*OWN, *(handlers or (send, start)), **settings)
+        before = runtime.use(made)
+        try:
+            yield made
+        finally:
+            runtime.use(before)
+
+
+def planned(connection: psycopg.Connection[Any], deadline_id: UUID) -> dict[str, datetime]:
+    """Return when each occurrence that waits is to begin."""
+    rows = connection.execute(
+        "select deadline_stage, scheduled_at from scheduled_actions"
+        " where deadline_id = %s and status = 'pending' order by scheduled_at, id",
+        [deadline_id],
+    )
+    return dict(rows.fetchall())
+
+
+def ended(connection: psycopg.Connection[Any], deadline_id: UUID) -> dict[str, str]:
+    """Return how each occurrence ended that has."""
+    rows = connection.execute(
+        "select deadline_stage, status from scheduled_actions"
+        " where deadline_id = %s and status <> 'pending' order by id",
+        [deadline_id],
+    )
+    return dict(rows.fetchall())
