@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
@@ -23,7 +23,7 @@ from scheduled_actions.scheduler import borrowed_connection
 from scheduled_actions.store import schedules as store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import psycopg
 
@@ -78,6 +78,14 @@ Notices: TypeAlias = Annotated[
     Annotated[Notice, Tag("notice")] | Annotated[list[Notice], Tag("notices")],
     Discriminator(lambda given: "notices" if isinstance(given, list) else "notice"),
 ]
+
+
+class Told(NamedTuple):
+    """Who is told of something."""
+
+    people: list[Person]
+    #: Who would have been, but is away.
+    passed_over: list[Person]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,26 +152,31 @@ class Notifications:
             InvalidArgument: One means nobody, or is no recipient.
             HandlerBroken: A resolver cannot be imported.
         """
-        listed = list(recipients) if isinstance(recipients, list | tuple | set | frozenset) else [recipients]
-        if not 1 <= len(listed) <= PEOPLE_MOST:
-            raise InvalidArgument("recipients", len(listed), f"1 to {PEOPLE_MOST} recipients")
         found: dict[str, Addressed] = {}
-        for position, one in enumerate(listed):
-            name = "recipients" if len(listed) == 1 else f"recipients[{position}]"
-            for addressed in self._addressed(one, team_id=team_id, now=now, name=name):
-                found.setdefault(addressed.person.key, addressed)
+        for name, given, people in self._listed(recipients, team_id=team_id):
+            is_reference = isinstance(given, str) and _REFERENCE.fullmatch(given) is not None
+            if not is_reference:
+                self._check_given(people[0], name, is_tenants=team_id is not None)
+            to = given if isinstance(given, str) else as_json(people[0])
+            for person in self._present(people, team_id=team_id, now=now, name=name):
+                found.setdefault(person.key, Addressed(person, to))
         if len(found) > PEOPLE_MOST:
             raise InvalidArgument("recipients", len(found), f"at most {PEOPLE_MOST} people")
         return list(found.values())
 
-    def _addressed(self, given: Any, *, team_id: str | None, now: datetime, name: str) -> list[Addressed]:  # noqa: ANN401 - it is what is judged
-        people = self._people(given, team_id=team_id, name=name)
-        to: Any = given
-        if not isinstance(given, str):
-            to = as_json(people[0])
-        if not isinstance(given, str) or not _REFERENCE.fullmatch(given):
-            self._check_given(people[0], name, is_tenants=team_id is not None)
-        return [Addressed(person, to) for person in self._present(people, team_id=team_id, now=now, name=name)]
+    def _listed(self, recipients: Any, *, team_id: str | None) -> Iterator[tuple[str, Any, list[Person]]]:  # noqa: ANN401 - it is what is judged
+        """Yield each recipient: what it is called in errors, itself, and the people it means, whether there or away."""
+        listed = list(recipients) if isinstance(recipients, list | tuple | set | frozenset) else [recipients]
+        if not 1 <= len(listed) <= PEOPLE_MOST:
+            raise InvalidArgument("recipients", len(listed), f"1 to {PEOPLE_MOST} recipients")
+        for position, one in enumerate(listed):
+            name = "recipients" if len(listed) == 1 else f"recipients[{position}]"
+            yield name, one, self._people(one, team_id=team_id, name=name)
+
+    def away(self, recipients: Any, *, team_id: str | None, now: datetime) -> list[Person]:  # noqa: ANN401 - it is what is judged
+        """Return the people whom recipients mean and who are away, so that somebody else is told instead."""
+        people = (person for _, _, some in self._listed(recipients, team_id=team_id) for person in some)
+        return list({person.key: person for person in people if person.is_away(now)}.values())
 
     def person_of(self, notice: Notice, *, team_id: str | None, now: datetime) -> Person:
         """Return who gets a notice now: the person it was meant for, or whoever stands there instead.
@@ -317,27 +330,26 @@ class Notifications:
         reminder: Reminder,
         *,
         schedule: Callable[..., object],
+        severity: Severity | None = None,
         guard: Mapping[str, Any] | None = None,
         team_id: str | None = None,
         arguments: Mapping[str, Any] | None = None,
-    ) -> list[Person]:
+    ) -> Told:
         """Tell people of a deadline, each in words of their own: severity, local time, the next reminder.
 
         Args:
             recipients: As `resolve` takes them.
             reminder: What there is to say.
             schedule: Takes the action type, the payload and further arguments: `Context.schedule`, say.
+            severity: How urgent it is; None: as far as it is away.
             guard: `{"deadline_id", "stage"}`: a notice is only sent while that holds.
             team_id: The tenant.
             arguments: More arguments of `schedule_action`.
 
-        Returns:
-            Who is told.
-
         Raises:
             InvalidArgument: A recipient means nobody, or is none.
         """
-        level = self.severity(reminder.distance)
+        level = severity or self.severity(reminder.distance)
 
         def words(person: Person) -> Message:
             values = reminder.values(self.zone(person), recipient=person.name)
@@ -347,7 +359,8 @@ class Notifications:
         planned = self.planned(recipients, words, options, now=reminder.now)
         for _, one in planned:
             schedule(one.pop("action_type"), one.pop("payload"), **one)
-        return [person for person, _ in planned]
+        away = self.away(recipients, team_id=team_id, now=reminder.now)
+        return Told([person for person, _ in planned], away)
 
     def notify(
         self,

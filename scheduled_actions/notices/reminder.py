@@ -35,6 +35,8 @@ class Reminder:
     level: int | None = None
     #: Whoever has it on their desk.
     assignee: str | None = None
+    #: A sentence of the user's own.
+    message: str | None = None
     #: Yours, for templates of your own.
     data: Mapping[str, Any] = field(default_factory=dict)
 
@@ -46,9 +48,9 @@ class Reminder:
     def values(self, zone: ZoneInfo, *, recipient: str | None) -> dict[str, Any]:
         """Return what templates are given, as one person is told it.
 
-        `name kind target level assignee data recipient overdue` as they are; `due_at now next_reminder_at` as instants
-        in the person's zone; and in words `local_time` (when it is due, on the person's clock), `distance` ("3 days"),
-        `next_reminder` (None after the last one).
+        `name kind target level assignee message data recipient overdue` as they are; `due_at now next_reminder_at` as
+        instants in the person's zone; and in words `local_time` (when it is due, on the person's clock), `distance`
+        ("3 days"), `next_reminder` (None after the last one).
 
         Args:
             zone: The person's.
@@ -61,6 +63,7 @@ class Reminder:
             "target": self.target,
             "level": self.level,
             "assignee": self.assignee,
+            "message": self.message,
             "data": self.data,
             "recipient": recipient,
             "overdue": self.distance < timedelta(0),

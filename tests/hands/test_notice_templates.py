@@ -65,8 +65,12 @@ def test_the_last_reminder_says_so():
 
 
 def test_what_it_is_about_and_on_whose_desk_it_lies_is_told_where_known():
-    message = render_reminder("low", values(target={"type": "licence", "id": "7"}, assignee="Bob"))
+    message = render_reminder(
+        "low", values(target={"type": "licence", "id": "7"}, assignee="Bob", message="Ask <Carl>.")
+    )
 
+    assert "\n\nAsk <Carl>.\n\n" in message.text
+    assert "<p>Ask &lt;Carl&gt;.</p>" in message.html
     assert "About: licence 7\nOn the desk of: Bob\n" in message.text
 
 

@@ -257,6 +257,24 @@ def test_a_notice_can_be_sent_later(project, mailbox, connection):
     assert waiting[1].scheduled_at == now + timedelta(hours=2)
 
 
+def test_who_reminds_is_told_who_is_told_and_who_was_passed_over(project, connection):
+    now = database_now(connection)
+    PEOPLE["cfo"] = [
+        {"email": "ann@example.org", "id": "ann", "away_until": now + timedelta(days=1), "deputy": "role:deputy"},
+        {"email": "bob@example.org", "id": "bob"},
+    ]
+    PEOPLE["deputy"] = [{"email": "carl@example.org", "id": "carl"}]
+    scheduled = []
+
+    told = project.notifications.remind(
+        ["role:cfo"], Reminder(name="x", now=now, due_at=now), severity="low",
+        schedule=lambda action_type, payload, **options: scheduled.append(payload),
+    )  # fmt: skip
+
+    assert ([one.id for one in told.people], [one.id for one in told.passed_over]) == (["carl", "bob"], ["ann"])
+    assert {one["severity"] for one in scheduled} == {"low"}
+
+
 # -- one for many
 
 
@@ -310,7 +328,7 @@ def test_gathering_can_be_switched_off(a_project, mailbox):
         notify("ann@example.org", text, gather=True)
     project.processor.tick()
 
-    assert [mail["Subject"] for mail in mails(mailbox)] == ["one", "two"]
+    assert sorted(mail["Subject"] for mail in mails(mailbox)) == ["one", "two"]
 
 
 # -- what still holds
