@@ -146,27 +146,6 @@ class TransactionsFound:
         return Check("transactions", Level.OK, "none is open for long")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TicksFound:
-    """The latest tick."""
-
-    #: How long ago it started; None where there is none.
-    last_ago: timedelta | None
-    #: How many actions are due.
-    due: int
-
-    def judged(self) -> Check:
-        """Return a warning where no cron seems to ping."""
-        waiting = f"; {self.due:,} due action{' waits' if self.due == 1 else 's wait'}" if self.due else ""
-        remedy = "let a cron ping /cron/process every minute (locally: `scheduled-actions dev`)"
-        if self.last_ago is None:
-            return Check("ticks", Level.WARNING, f"there was none yet{waiting}", remedy)
-        detail = f"the last one was {in_words(self.last_ago)} ago"
-        if self.last_ago > TICKS_MISSED:
-            return Check("ticks", Level.WARNING, f"{detail}{waiting}", remedy)
-        return Check("ticks", Level.OK, detail)
-
-
 def in_words(span: timedelta) -> str:
     """Return a length of time in its largest unit that says enough: `12 seconds`, `3 hours`."""
     seconds = max(0, round(span.total_seconds()))

@@ -17,7 +17,7 @@ from scheduled_actions.errors import (
     UrlInvalid,
 )
 from scheduled_actions.registry import source as registry_source
-from scheduled_actions.store import diagnosis
+from scheduled_actions.store import diagnosis, pings
 from scheduled_actions.verdict import (
     EndpointFound,
     HandlersFound,
@@ -54,7 +54,7 @@ def readiness(runtime: Runtime, *, patience_seconds: float = PATIENCE_SECONDS) -
         _loaded_registry(runtime),
         threads(runtime),
         *_of_database(
-            runtime, lambda connection: iter([diagnosis.migrations(connection)]), patience_seconds=patience_seconds
+            runtime, lambda connection: _ready_database(runtime, connection), patience_seconds=patience_seconds
         ),
     ]
 
@@ -197,7 +197,7 @@ def _all_of_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]
     yield diagnosis.clocks(connection)
     yield diagnosis.transactions(connection)
     if migrations.found:
-        yield diagnosis.ticks(connection)
+        yield from _ticks(runtime, connection)
     if migrations.found == migrations.wanted:
         yield from _stored_secrets(runtime, connection)
     # Last, because it wants connections that the server may not have to spare.
@@ -218,3 +218,21 @@ def _stored_secrets(runtime: Runtime, connection: Connection) -> Iterator[Stored
     except DeploymentError as error:
         problem = str(error)
     yield StoredSecretsFound(endpoints=endpoints, problem=problem)
+
+
+def _ready_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]:
+    migrations = diagnosis.migrations(connection)
+    yield migrations
+    if migrations.found >= migrations.wanted:
+        # Anybody may ask for readiness: who pings is not told.
+        yield from _ticks(runtime, connection, names_callers=False)
+
+
+def _ticks(runtime: Runtime, connection: Connection, *, names_callers: bool = True) -> Iterator[Fact]:
+    settings = runtime.config.settings
+    return pings.ticks(
+        connection,
+        max_run_seconds=settings.max_run_seconds,
+        linger_seconds=settings.linger_seconds,
+        names_callers=names_callers,
+    )

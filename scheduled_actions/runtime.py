@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from scheduled_actions.local_postgres import LocalPostgres
     from scheduled_actions.notification_sending import Sender
     from scheduled_actions.notifications import Notifications
+    from scheduled_actions.refusals import Refusals
     from scheduled_actions.simulating import Simulator
 
 
@@ -140,6 +141,13 @@ class Runtime:
         from scheduled_actions.notification_sending import Sender  # noqa: PLC0415 - as above
 
         return Sender(self.notifications, self.database)
+
+    @cached_property
+    def refusals(self) -> Refusals:
+        """Counts refused pings."""
+        from scheduled_actions.refusals import Refusals  # noqa: PLC0415 - a tick does without
+
+        return Refusals(self.database)
 
     @cached_property
     def processor(self) -> Processor:

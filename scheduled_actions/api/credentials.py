@@ -19,7 +19,9 @@ class NotAuthorised(RequestError):
 
     code = "unauthorized"
 
-    def __init__(self, detail: str) -> None:
+    def __init__(self, detail: str, *, shows_nothing: bool = False) -> None:
+        #: Neither a secret nor a signature, wrong or right.
+        self.shows_nothing = shows_nothing
         super().__init__(detail)
 
 
@@ -52,7 +54,8 @@ def check_cron_secret(
         return
     if shown:
         raise NotAuthorised("the secret is not the one that CRON_SECRET holds")
-    raise NotAuthorised("send CRON_SECRET as x-cron-secret or as Authorization: Bearer, or sign the request with it")
+    how = "send CRON_SECRET as x-cron-secret or as Authorization: Bearer, or sign the request with it"
+    raise NotAuthorised(how, shows_nothing=True)
 
 
 def bearer(value: str | None) -> str | None:

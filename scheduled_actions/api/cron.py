@@ -13,6 +13,7 @@ import psycopg
 from flask import Response, request
 
 from scheduled_actions import wake
+from scheduled_actions.api import hanging_up
 from scheduled_actions.api.credentials import NotAuthorised, check_cron_secret
 from scheduled_actions.api.problems import problem, problem_of
 from scheduled_actions.config import SECRET_MIN_LENGTH
@@ -48,9 +49,13 @@ def _tick(runtime: Runtime) -> Response:
     try:
         _authorise(runtime)
         report = runtime.processor.tick(
-            caller=_caller(), host_seconds=_host_seconds(), lingers=wake.HEADER not in request.headers
+            caller=_caller(),
+            host_seconds=_host_seconds(),
+            lingers=wake.HEADER not in request.headers,
+            is_gone=hanging_up.watch(request.environ),
         )
     except NotAuthorised as error:
+        runtime.refusals.count(_caller(), is_without=error.shows_nothing)
         return problem(HTTPStatus.UNAUTHORIZED, error.code, str(error), headers={"WWW-Authenticate": "Bearer"})
     except ScheduledActionsError as error:
         log.warning("tick.refused code=%s error=%s", error.code, error)

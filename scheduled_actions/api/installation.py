@@ -54,7 +54,9 @@ class Tick(Shown):
     finished_at: datetime | None
     lease_expires_at: datetime
     caller: str | None
-    outcome: str | None = Field(description="Null while it runs.")
+    outcome: str | None = Field(
+        description="Null while it runs; `hung_up`: its caller had gone by then; `lost`: its process died."
+    )
     counts: Document
     budget: Document
     running: int = Field(description="Actions it has started and not yet settled.")

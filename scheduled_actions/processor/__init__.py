@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from scheduled_actions.processor.caller import Caller
 from scheduled_actions.processor.process import Process
 from scheduled_actions.processor.report import Report
 from scheduled_actions.processor.tick import Tick
@@ -84,6 +85,7 @@ class Processor:
         host_seconds: float | None = None,
         lingers: bool = True,
         watch_as: str | None = None,
+        is_gone: Callable[[], bool] | None = None,
     ) -> Report:
         """Process what is due, within the budget; return what was done.
 
@@ -91,6 +93,7 @@ class Processor:
             caller: Who asked, for the tick's row.
             host_seconds: The host's own limit for this call, where it has a shorter one than the settings.
             watch_as: The listener whose tick this is; None: nobody's but its own.
+            is_gone: Whether the caller has hung up, for the tick's row; None where nobody can tell.
             lingers: Keep the watch for `linger_seconds`, where they are set; False only looks what is due now.
 
         Raises:
@@ -102,14 +105,19 @@ class Processor:
             return Report(enabled=False)
         turn = self.process.turn
         patience = self.settings.linger_seconds if lingers else 0.0
-        holder = None if self.process.is_stopping.is_set() else turn.take(patience_seconds=patience)
+        holder = None if self.process.is_stopping.is_set() else turn.take(patience_seconds=patience, caller=caller)
         if holder is None:
             with self.database.connection() as connection:
                 remaining = actions.due(connection)
             return Report(busy=True, remaining=remaining, more=remaining > 0, duration_ms=self._since(started))
         try:
             tick = Tick(
-                self.process, started, caller=caller, host_seconds=host_seconds, lingers=lingers, watch_as=watch_as
+                self.process,
+                started,
+                caller=Caller(caller, is_gone, started),
+                host_seconds=host_seconds,
+                lingers=lingers,
+                watch_as=watch_as,
             )
             report = tick.run(is_asked_again=lambda: turn.goes_on(holder))
         finally:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from scheduled_actions.store.connection import Database
 
 
+#: Pings beside one tick whose callers are told in its row.
+_JOINED_MOST = 5
+
+
 class Turn:
     """Whose turn it is: one tick of a process is at work, and hears of the pings that came meanwhile."""
 
@@ -31,20 +35,25 @@ class Turn:
         self._relief: object | None = None
         self._was_asked = False
         self._nudge: Callable[[], None] | None = None
+        #: Who else pinged since the tick at work began, the first few of them.
+        self.joined: list[str] = []
 
-    def take(self, *, patience_seconds: float) -> object | None:
+    def take(self, *, patience_seconds: float, caller: str = "") -> object | None:
         """Take the turn; None when another tick has it, which then looks for work once more before it ends.
 
         Args:
             patience_seconds: How long to wait for the turn. A ping that wants to linger relieves the tick that
                 does, so that somebody always keeps the watch; of several that wait the latest gets it.
+            caller: Who pings.
         """
         with self._changed:
             if self._holder is not None:
                 self._ask()
                 if patience_seconds <= 0 or not self._relieves(patience_seconds):
+                    if len(self.joined) < _JOINED_MOST:
+                        self.joined.append(caller)
                     return None
-            self._holder, self._was_asked = object(), False
+            self._holder, self._was_asked, self.joined = object(), False, []
             return self._holder
 
     def _relieves(self, patience_seconds: float) -> bool:

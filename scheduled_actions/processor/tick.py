@@ -34,6 +34,7 @@ from scheduled_actions.tick_plan import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduled_actions.processor.caller import Caller
     from scheduled_actions.processor.process import Process
     from scheduled_actions.runner import Job
     from scheduled_actions.store.connection import Connection
@@ -58,7 +59,7 @@ class Tick:
         process: Process,
         started: float,
         *,
-        caller: str,
+        caller: Caller,
         host_seconds: float | None,
         lingers: bool,
         watch_as: str | None,
@@ -124,7 +125,7 @@ class Tick:
     def _is_idle(self, connection: Connection) -> bool:
         """Look whether there is anything to do, or to wait for; if not, the tick's row is written."""
         return self._tidying.finds_nothing(
-            connection, self._named(), caller=self._caller, budget=self._allowed, waits=self._watch.is_kept
+            connection, self._named(), caller=self._caller.name, budget=self._allowed, waits=self._watch.is_kept
         )
 
     def _named(self) -> UUID:
@@ -140,7 +141,7 @@ class Tick:
                 connection,
                 tick_id,
                 lease_seconds=self._duration + LEASE_MARGIN_SECONDS,
-                caller=self._caller,
+                caller=self._caller.name,
                 budget=self._allowed,
             )
         )
@@ -181,6 +182,7 @@ class Tick:
         if self._ready or not self._may_start() or not self._watch.is_kept:
             return False
         self._line.do(self._watch.look)
+        self._caller.look(self._monotonic())
         was_futile, self._has_claimed = not self._has_claimed, False
         wait = self._watch.seconds_to_wait(was_futile=was_futile)
         if wait > 0:
@@ -360,6 +362,7 @@ class Tick:
         if now < self._next_cancel_poll or not self._in_flight:
             return
         self._next_cancel_poll = now + _CANCEL_POLL_SECONDS
+        self._caller.look(now)
         ids = [one.claimed.id for one in self._in_flight.values()]
         wanted = self._line.do(lambda connection: claims.cancel_requests(connection, ids))
         for job, attempt in self._in_flight.items():
@@ -389,4 +392,6 @@ class Tick:
         if self._budget.may_start(self._monotonic()) and not self._process.is_stopping.is_set():
             self._tidying.prune(connection)
         report.remaining = actions.due(connection)
-        claims.finish_tick(connection, self._row, outcome="finished", counts=report.counts())
+        self._caller.look(self._monotonic())
+        counts = report.counts() | self._caller.notes(self._process.turn.joined)
+        claims.finish_tick(connection, self._row, outcome=self._caller.outcome, counts=counts)

@@ -16,11 +16,10 @@ from scheduled_actions.database_verdict import (
     LineFound,
     MigrationsFound,
     ServerFound,
-    TicksFound,
     TransactionsFound,
 )
 from scheduled_actions.errors import DatabaseUnavailable
-from scheduled_actions.store import actions, migrate
+from scheduled_actions.store import migrate
 from scheduled_actions.store.connection import cut_off, is_connection_failure
 from scheduled_actions.store.statements import run
 
@@ -70,12 +69,6 @@ def transactions(connection: Connection, *, older_than: timedelta = OLD_TRANSACT
     *_, sees_all = _one(connection, "doctor_server")
     rows = run(connection, "doctor_transactions", {"seconds": older_than.total_seconds()}).fetchall()
     return TransactionsFound(old=tuple((pid, timedelta(seconds=age)) for pid, age in rows), sees_all=sees_all)
-
-
-def ticks(connection: Connection) -> TicksFound:
-    """Return how long ago the latest tick was, and how many actions wait for one; the tables must be there."""
-    row = run(connection, "doctor_last_tick").fetchone()
-    return TicksFound(last_ago=None if row is None else timedelta(seconds=row[0]), due=actions.due(connection))
 
 
 def sealed_secrets(connection: Connection) -> tuple[int, tuple[str, ...]]:

@@ -53,13 +53,27 @@ def checks(response):
 
 
 def test_a_project_that_has_all_it_needs_is_ready(a_project):
-    response = ask(a_project(check_health), "/readyz")
+    runtime = a_project(check_health)
+    runtime.processor.tick(caller="somebody's cron")
+
+    response = ask(runtime, "/readyz")
 
     assert response.status_code == 200
     assert response.json["status"] == "ready"
-    assert list(checks(response)) == ["settings", "cron_secret", "registry", "threads", "database", "migrations"]
+    assert list(checks(response)) == [
+        "settings", "cron_secret", "registry", "threads", "database", "migrations", "ticks", "doubled_pings",
+        "hung_up_pings", "lost_ticks", "refused_pings",
+    ]  # fmt: skip
+    assert "somebody" not in response.text
     assert {check["status"] for check in response.json["checks"]} == {"ok"}
     assert response.headers["Cache-Control"] == "no-store"
+
+
+def test_a_cron_that_does_not_come_is_a_warning_and_the_project_ready_all_the_same(a_project):
+    response = ask(a_project(check_health), "/readyz")
+
+    assert (response.status_code, response.json["status"]) == (200, "ready")
+    assert checks(response)["ticks"]["status"] == "warning"
 
 
 def test_without_a_cron_secret_it_is_not_ready_and_says_what_to_set(somewhere, database_url):

@@ -46,7 +46,8 @@ def test_an_installation_without_faults_is_told_so(run, connection):
         (name, "ok")
         for name in (
             "settings", "cron_secret", "admin_token", "registry", "handlers", "database", "server", "migrations",
-            "clocks", "transactions", "ticks", "pooler",
+            "clocks", "transactions", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks", "refused_pings",
+            "pooler",
         )
     ]  # fmt: skip
     assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])
@@ -59,8 +60,8 @@ def test_people_read_each_check_in_a_line_and_what_to_do_below(run, connection):
 
     lines = ran.stdout.splitlines()
     assert ran.exit_code == 1
-    assert lines[0] == "ok       settings      can be used"
-    assert lines[1] == "fault    cron_secret   CRON_SECRET is too short, so /cron/process is closed"
+    assert lines[0] == "ok       settings       can be used"
+    assert lines[1] == "fault    cron_secret    CRON_SECRET is too short, so /cron/process is closed"
     assert lines[2].strip() == "set CRON_SECRET to 16 random characters or more"
     assert lines[-1] == "1 fault, 0 warnings"
 
@@ -219,13 +220,16 @@ def test_a_tick_long_ago_is_a_warning_that_counts_what_waits(check, connection):
     insert(connection)
     tick = a_tick(connection)
     connection.execute(
-        "update scheduled_action_ticks set started_at = started_at - interval '3 hours' where id = %s", [tick.id]
+        "update scheduled_action_ticks set started_at = started_at - interval '3 hours', "
+        " finished_at = started_at - interval '3 hours'"
+        " where id = %s",
+        [tick.id],
     )
 
     found, exit_code = check("ticks")
 
     assert (found["status"], exit_code) == ("warning", 0)
-    assert found["detail"] == "the last one was 3 hours ago; 1 due action waits"
+    assert found["detail"] == "no ping for 3 hours: the last one came by tests; 1 due action waits"
 
 
 def test_no_tick_yet_is_a_warning(check):

@@ -10,10 +10,10 @@ from scheduled_actions.database_verdict import (
     LineFound,
     MigrationsFound,
     ServerFound,
-    TicksFound,
     TransactionsFound,
     in_words,
 )
+from scheduled_actions.tick_verdict import Ping, TicksFound
 from scheduled_actions.verdict import (
     Check,
     EndpointFound,
@@ -47,7 +47,7 @@ def clocks(**apart):
 
 
 def ticks(due=0, **ago):
-    return TicksFound(last_ago=timedelta(**ago) if ago else None, due=due)
+    return TicksFound(last=Ping(ago=timedelta(**ago)) if ago else None, due=due)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def ticks(due=0, **ago):
         (ticks(due=2), WARNING, "there was none yet; 2 due actions wait"),
         (ticks(minutes=5), OK, "the last one was 5 minutes ago"),
         (ticks(minutes=5, due=9), OK, "the last one was 5 minutes ago"),
-        (ticks(minutes=5, seconds=1), WARNING, "the last one was 5 minutes ago"),
-        (ticks(days=3, due=1), WARNING, "the last one was 3 days ago; 1 due action waits"),
+        (ticks(minutes=5, seconds=1), WARNING, "no ping for 5 minutes"),
+        (ticks(days=3, due=1), WARNING, "no ping for 3 days; 1 due action waits"),
     ],
 )
 def test_a_fact_means(fact, level, detail):
