@@ -15,13 +15,19 @@ if TYPE_CHECKING:
 
     from scheduled_actions.client import (
         cancel_action,
+        delete_fact,
         emit_event,
         explain_action,
+        fact_history,
         get_action,
+        get_fact,
         list_actions,
+        list_facts,
+        report_fact,
         retry_action,
         schedule_action,
         schedule_actions,
+        schedule_when,
         update_action,
     )
     from scheduled_actions.deadline import Deadline
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
         set_deadline,
         set_deadlines,
     )
+    from scheduled_actions.fact import Fact
     from scheduled_actions.flask_extension import ScheduledActions
     from scheduled_actions.new_action import NewAction
     from scheduled_actions.notices.people import Person
@@ -64,6 +71,7 @@ __all__ = [
     "Deadline",
     "Delays",
     "Exponential",
+    "Fact",
     "Fail",
     "Linear",
     "NewAction",
@@ -81,14 +89,18 @@ __all__ = [
     "cancel_action",
     "cancel_deadline",
     "complete_deadline",
+    "delete_fact",
     "delete_schedule",
     "emit_event",
     "explain_action",
+    "fact_history",
     "get_action",
     "get_deadline",
+    "get_fact",
     "get_schedule",
     "list_actions",
     "list_deadlines",
+    "list_facts",
     "list_schedules",
     "move_deadline",
     "move_deadlines",
@@ -97,6 +109,7 @@ __all__ = [
     "pause_deadline",
     "pause_schedule",
     "reassign_deadline",
+    "report_fact",
     "resolve_recipients",
     "resume_deadline",
     "resume_schedule",
@@ -105,6 +118,7 @@ __all__ = [
     "schedule_action",
     "schedule_actions",
     "schedule_recurring_action",
+    "schedule_when",
     "set_deadline",
     "set_deadlines",
     "skip_next_occurrence",
@@ -118,6 +132,7 @@ __version__ = "0.1.0"
 # Handlers import this package for `action` alone: the database and Flask come with the first name that needs them.
 _LATER = {
     "Deadline": "scheduled_actions.deadline",
+    "Fact": "scheduled_actions.fact",
     "NewAction": "scheduled_actions.new_action",
     "Person": "scheduled_actions.notices.people",
     "Schedule": "scheduled_actions.schedule",
@@ -126,13 +141,19 @@ _LATER = {
     **dict.fromkeys(
         (
             "cancel_action",
+            "delete_fact",
             "emit_event",
             "explain_action",
+            "fact_history",
             "get_action",
+            "get_fact",
             "list_actions",
+            "list_facts",
+            "report_fact",
             "retry_action",
             "schedule_action",
             "schedule_actions",
+            "schedule_when",
             "update_action",
         ),
         "scheduled_actions.client",

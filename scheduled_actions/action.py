@@ -90,10 +90,16 @@ class Action:
     lease_expires_at: datetime | None
     created_at: datetime
     updated_at: datetime
-    #: Reserved: what must hold when it is dispatched.
+    #: What must hold when it is dispatched; None where nothing must.
     condition: Any = None
     #: The fence of the present claim; None unless it is processing.
     claim_token: UUID | None = None
+    #: How its wait stands: `since`, `checks`, `next_check_at`, what is `unmet` and `unmet_since`; None before a check.
+    waiting: Mapping[str, Any] | None = None
+    #: What is scheduled when it completes, as the SQL function `schedule_actions` takes it; None: nothing.
+    on_success: Any = None
+    #: What is scheduled when it fails for good.
+    on_failure: Any = None
 
 
 class Scheduled(NamedTuple):
@@ -139,6 +145,10 @@ class Claimed(NamedTuple):
     previous_epoch: float | None
     started_epoch: float | None
     created_epoch: float
+    #: What must hold before its handler starts; None for nearly all.
+    condition_text: str | None
+    #: Whether its end has follow-ups that were said when it was scheduled.
+    has_follow_ups: bool
     #: The fence: an outcome counts only while the row still bears it.
     token: UUID
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.action import Action, Scheduled
     from scheduled_actions.explanation import Explanation
+    from scheduled_actions.fact import Fact, FactChange, Reported
     from scheduled_actions.handler import RetryPolicy
     from scheduled_actions.new_action import DedupMode
 
@@ -40,10 +41,10 @@ def schedule_action(
     user_id: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     created_by: str | None = None,
-    condition: Any = None,  # noqa: ANN401 - not in this version
-    after: Any = None,  # noqa: ANN401 - not in this version
-    on_success: Any = None,  # noqa: ANN401 - not in this version
-    on_failure: Any = None,  # noqa: ANN401 - not in this version
+    condition: Mapping[str, Any] | None = None,
+    after: UUID | str | Sequence[UUID | str] | None = None,
+    on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Scheduled:
     """Put an action in the table; say its id, and whether it was merged into one that already waited.
@@ -67,10 +68,12 @@ def schedule_action(
         user_id: Whom it concerns.
         metadata: Your own notes.
         created_by: Who asked for it.
-        condition: Not in this version.
-        after: Not in this version.
-        on_success: Not in this version.
-        on_failure: Not in this version.
+        condition: What must hold when it would run; else it ends as skipped. `{"wait": condition, …}` waits, as
+            `schedule_when` does.
+        after: Ids of actions of the same team: it waits until all of them have completed.
+        on_success: What to schedule when it completes, in the transaction that settles it: a mapping with the arguments
+            of this function, or a list of them.
+        on_failure: The same, when it has failed for good.
         connection: Your own psycopg connection: roll its transaction back, and the action never was.
 
     Raises:
@@ -117,6 +120,79 @@ def schedule_actions(
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
     return runtime.current().scheduler.schedule_actions(new_actions, connection=connection)
+
+
+def schedule_when(
+    action_type: str,
+    payload: Any,  # noqa: ANN401 - any model
+    condition: Mapping[str, Any],
+    *,
+    check_interval: timedelta | float | str | None = None,
+    timeout: timedelta | float | str | None = None,
+    max_checks: int | None = None,
+    on_timeout: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    **options: Any,  # noqa: ANN401 - those of schedule_action
+) -> Scheduled:
+    """Put an action in the table that runs once its condition holds.
+
+    A fact or an action that it waits for wakes it at once; whatever else may change is looked at every
+    `check_interval`. A check spends no attempt.
+
+    Args:
+        action_type: Names the handler.
+        payload: As for `schedule_action`.
+        condition: What must hold: `{"kind": …}`, `{"all": […]}`, `{"any": […]}` or `{"not": {…}}`.
+        check_interval: Between two checks: seconds, a duration such as "PT5M", or a timedelta; None: a minute.
+        timeout: From its first check; then it ends as skipped (`condition_timeout`). None: it waits for ever.
+        max_checks: The last of so many that is in vain ends it as skipped (`max_checks`).
+        on_timeout: What to schedule when it ends so: as `on_success` of `schedule_action`.
+        options: The arguments of `schedule_action`; with `scheduled_at` it does not look before then.
+
+    Raises:
+        RequestError: As `schedule_action`, or the condition is none: the message names the place in it.
+        DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
+    """
+    wait = {
+        "wait": condition,
+        "check_interval": check_interval,
+        "timeout": timeout,
+        "max_checks": max_checks,
+        "on_timeout": on_timeout,
+    }
+    return schedule_action(action_type, payload, condition=wait, **options)
+
+
+def report_fact(
+    target: Mapping[str, str],
+    name: str,
+    value: Any,  # noqa: ANN401 - any JSON
+    *,
+    team_id: str | None = None,
+    by: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Reported:
+    """Say what is so of a thing, for the conditions of actions; see `Facts.report`."""
+    return runtime.current().facts.report(target, name, value, team_id=team_id, by=by, connection=connection)
+
+
+def get_fact(target: Mapping[str, str], name: str, *, team_id: str | None = None) -> Fact:
+    """Return a fact; see `Facts.get`."""
+    return runtime.current().facts.get(target, name, team_id=team_id)
+
+
+def list_facts(**filters: Any) -> list[Fact]:  # noqa: ANN401 - the filters of Facts.find
+    """Return the newest facts that match every filter given; see `Facts.find`."""
+    return runtime.current().facts.find(**filters)
+
+
+def fact_history(target: Mapping[str, str], name: str, **options: Any) -> list[FactChange]:  # noqa: ANN401 - those of Facts.history
+    """Return the latest values that a fact had, the newest first; see `Facts.history`."""
+    return runtime.current().facts.history(target, name, **options)
+
+
+def delete_fact(target: Mapping[str, str], name: str, **options: Any) -> None:  # noqa: ANN401 - those of Facts.delete
+    """Forget a fact; see `Facts.delete`."""
+    runtime.current().facts.delete(target, name, **options)
 
 
 def emit_event(

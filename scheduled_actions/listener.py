@@ -93,8 +93,8 @@ class Listener:
 
     def _wait_and_ping(self, wake: Wake) -> None:
         with self._database.connection() as connection:
-            _, is_due, seconds = claims.look_ahead(connection, self._holder, window_seconds=_WINDOW_SECONDS)
-        if is_due:
+            _, is_due, seconds, has_wakes = claims.look_ahead(connection, self._holder, window_seconds=_WINDOW_SECONDS)
+        if is_due or has_wakes:
             wake.committed()
         self._is_called.wait(LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS))
         self._is_called.clear()

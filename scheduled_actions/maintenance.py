@@ -149,6 +149,7 @@ class Maintenance:
             if gone < bite:
                 break
         upkeep.prune_ticks(connection, retention_days=self._settings.retention_days, limit=BITE)
+        upkeep.prune_waits(connection, limit=BITE)
         return pruned
 
     def first_tick(self, connection: Connection) -> None:

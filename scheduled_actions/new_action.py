@@ -11,6 +11,7 @@ from scheduled_actions.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
+    from uuid import UUID
 
     from scheduled_actions.handler import RetryPolicy
 
@@ -38,10 +39,10 @@ class NewAction:
     user_id: str | None = None
     metadata: Mapping[str, Any] | None = None
     created_by: str | None = None
-    condition: Any = None
-    after: Any = None
-    on_success: Any = None
-    on_failure: Any = None
+    condition: Mapping[str, Any] | None = None
+    after: UUID | str | Sequence[UUID | str] | None = None
+    on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
 
 
 def arguments_of(new: NewAction | Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from scheduled_actions.deliveries import Deliveries
     from scheduled_actions.endpoint_book import EndpointBook
     from scheduled_actions.endpoints import Endpoints
+    from scheduled_actions.facts import Facts
     from scheduled_actions.local_postgres import LocalPostgres
     from scheduled_actions.notification_sending import Sender
     from scheduled_actions.notifications import Notifications
@@ -93,6 +94,13 @@ class Runtime:
         from scheduled_actions.deadlines import Deadlines  # noqa: PLC0415
 
         return Deadlines(self.database, self.registry)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the application says is so."""
+        from scheduled_actions.facts import Facts  # noqa: PLC0415 - most projects have none
+
+        return Facts(self.database, self.wake)
 
     @cached_property
     def maintenance(self) -> Maintenance:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from scheduled_actions import action_row, arguments, json_text
+from scheduled_actions import action_row, arguments, follow_ups, json_text
 from scheduled_actions.action import RESULT_LIMIT, Action, Scheduled, Status
 from scheduled_actions.errors import (
     ActionLocked,
@@ -334,14 +334,17 @@ class Scheduler:
             error.add_note(f"in new_actions[{position}]")
             raise
 
-    def _row(self, new: NewAction | Mapping[str, Any]) -> dict[str, Any]:
+    def _row(self, new: NewAction | Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
         """Return the arguments given of the SQL function: each checked, documents as JSON text."""
         given = arguments_of(new)
+        extras = {name: given.pop(name) for name in given.keys() & follow_ups.NAMES}
         action_type, payload = given.pop("action_type"), given.pop("payload")
         handler = self._registry.resolve(action_type)
         is_gathered = given.get("dedup_mode") == "append"
         row = {"action_type": action_type, "payload": handler.payload.prepare(payload, gathered=is_gathered)}
         row |= action_row.columns_of(given)
+        if extras:
+            row |= follow_ups.extras_of(extras, self._row, depth=depth)
         # Said here, the window need not be looked up by the SQL function; without a key none matters.
         if "dedup_window" not in given and ("dedup_key" in given or '"entity_id"' in row["payload"]):
             window = handler.options.dedup_window

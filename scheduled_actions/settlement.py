@@ -88,7 +88,26 @@ class NoHandler:
     reason: str
 
 
-Outcome: TypeAlias = Completed | Failed | TimedOut | Crashed | Unstarted | Snoozed | Skipped | Cancelled | NoHandler
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """Its condition did not hold, so its handler was never called."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """Its condition does not hold yet; it is looked at again later. Written by a statement of its own."""
+
+    reason: str
+    check_seconds: float
+    #: When time alone may change it.
+    changes_at: datetime | None = None
+
+
+Outcome: TypeAlias = (
+    Completed | Failed | TimedOut | Crashed | Unstarted | Snoozed | Skipped | Cancelled | NoHandler | Unmet | Waited
+)
 
 #: What becomes of the action's hold on its lock group: `free` for the next member; `keep` while a blocking member
 #: waits; `linger` while a handler that timed out may still be at work.
@@ -112,7 +131,7 @@ class Settlement:
     hold: Hold = "free"
 
 
-def decide(  # noqa: C901, PLR0911 - one case an outcome, each a line or two
+def decide(  # noqa: C901, PLR0911, PLR0912 - one case an outcome, each a line or two
     action: Claimed, outcome: Outcome, *, max_attempts: int, policy: RetryPolicy, draw: float
 ) -> Settlement:
     """Return what becomes of `action` after `outcome`.
@@ -165,6 +184,10 @@ def decide(  # noqa: C901, PLR0911 - one case an outcome, each a line or two
             return Settlement(status=Status.CANCELLED, entry="cancelled", charge=1, error=_clean(reason))
         case NoHandler(reason):
             return Settlement(status=Status.NO_ACTION, entry=None, error=_clean(reason))
+        case Unmet(reason):
+            return Settlement(status=Status.SKIPPED, entry="skipped", error=_clean(reason))
+        case Waited(_, check_seconds):
+            return Settlement(status=Status.PENDING, entry="waited", delay=timedelta(seconds=check_seconds), hold=waits)
     assert_never(outcome)
 
 
@@ -176,6 +199,7 @@ def leaves_only_times(action: Claimed, outcome: Outcome) -> bool:
         and _is_first(action)
         and action.lock_group is None
         and action.schedule_id is None
+        and not action.has_follow_ups
     )
 
 

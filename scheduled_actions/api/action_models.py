@@ -283,7 +283,10 @@ class Action(Shown):
     dedup_key: str | None
     lock_group: str | None
     lock_group_blocks: bool
-    condition: Document
+    condition: Document = Field(description="What must hold when it would run; null where nothing must.")
+    waiting: Document = Field(description="How its wait stands: since, checks, next_check_at, unmet, unmet_since.")
+    on_success: Document = Field(description="What is scheduled when it completes.")
+    on_failure: Document = Field(description="What is scheduled when it has failed for good.")
     cancel_requested_at: datetime | None
     claim_token: UUID | None
     lease_expires_at: datetime | None

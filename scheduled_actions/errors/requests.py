@@ -99,6 +99,19 @@ class UnknownDeadline(RequestError):
         super().__init__(f"no deadline has the id or name {short_text(str(reference))}")
 
 
+class UnknownFact(RequestError):
+    """No fact of that name was reported of the thing (or it belongs to another team, which answers the same)."""
+
+    code = "unknown_fact"
+
+    def __init__(self, target_type: str, target_id: str, name: str) -> None:
+        self.target_type = target_type
+        self.target_id = target_id
+        self.name = name
+        thing = short_text(f"{target_type} {target_id}")
+        super().__init__(f'no fact "{short_text(name)}" is known of {thing}')
+
+
 class UnknownToken(RequestError):
     """No token has that id (or it is bound to another team, which answers the same)."""
 
@@ -119,16 +132,6 @@ class TooLarge(RequestError):
         self.size = size
         self.limit = limit
         super().__init__(f"{name} is {size:,} bytes; at most {limit:,} are taken")
-
-
-class NotYetBuilt(RequestError):
-    """The parameter belongs to the contract, but this version does not carry it out."""
-
-    code = "not_yet_built"
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"{name} is not available in this version: leave it out")
 
 
 class RecurrenceInvalid(RequestError):

@@ -54,6 +54,11 @@ class Ended:
     #: The handler's transaction has committed its settlement; nothing is left to write.
     is_settled: bool = False
 
+    @property
+    def waits(self) -> bool:
+        """Whether its condition does not hold yet."""
+        return isinstance(self.outcome, settlement.Waited)
+
 
 @dataclass(slots=True, eq=False)
 class Attempt:

@@ -79,7 +79,7 @@ class Report:
             case Status.FAILED:
                 self.failed += 1
                 self.add_error(claimed.id, claimed.action_type, error)
-            case Status.PENDING if isinstance(outcome, settlement.Snoozed):
+            case Status.PENDING if isinstance(outcome, settlement.Snoozed | settlement.Waited):
                 self.snoozed += 1
             case Status.PENDING:
                 self.retried += 1

@@ -56,7 +56,9 @@ class Settling:
         try:
             if completions:
                 return self._complete(ended, completions, running)
+            waited = self._settle_waiting(ended) if completions is None else {}
             settled = self._settle_together(ended, running)
+            settled.statuses.update(waited)
         except psycopg.Error as error:
             if all(one.is_settled for _, one in ended):
                 raise
@@ -90,10 +92,32 @@ class Settling:
         return Written(done.announced)
 
     def _settle_together(self, ended: list[tuple[Attempt, Ended]], running: list[UUID]) -> claims.Settled:
-        outcomes = [self._attempts.settle_as(attempt, one) for attempt, one in ended if not one.is_settled]
+        outcomes = [
+            self._attempts.settle_as(attempt, one) for attempt, one in ended if not (one.is_settled or one.waits)
+        ]
         return self._line.do(
             lambda connection: self._occurrences.settle(connection, self._row, outcomes, running=running)
         )
+
+    def _settle_waiting(self, ended: list[tuple[Attempt, Ended]]) -> dict[UUID, Status]:
+        """Write those whose conditions do not hold yet, by the statement that minds what has changed meanwhile."""
+        found = [(attempt.claimed, one.outcome) for attempt, one in ended if isinstance(one.outcome, settlement.Waited)]
+        if not found:
+            return {}
+        from scheduled_actions.store import waits  # noqa: PLC0415 - most projects have no conditions
+
+        unmet = [
+            waits.Unmet(
+                action_id=claimed.id,
+                token=claimed.token,
+                check_seconds=outcome.check_seconds,
+                changes_at=outcome.changes_at,
+                reason=outcome.reason,
+                hold="keep" if claimed.lock_group_blocks else "free",
+            )
+            for claimed, outcome in found
+        ]
+        return self._line.do(lambda connection: waits.settle(connection, self._row.id, unmet))
 
     def _settle_one_by_one(
         self, ended: list[tuple[Attempt, Ended]], running: list[UUID], error: psycopg.Error
@@ -120,6 +144,8 @@ class Settling:
         return claims.Settled(statuses, announced), kept_back
 
     def _settle_one(self, attempt: Attempt, ended: Ended) -> dict[UUID, Status]:
+        if ended.waits:
+            return self._settle_waiting([(attempt, ended)])
         outcome = self._attempts.settle_as(attempt, ended)
         return self._line.do(
             lambda connection: self._occurrences.settle(connection, self._row, [outcome], running=None)

@@ -34,6 +34,7 @@ from scheduled_actions.tick_plan import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduled_actions.action import Claimed
     from scheduled_actions.processor.caller import Caller
     from scheduled_actions.processor.process import Process
     from scheduled_actions.runner import Job
@@ -171,7 +172,7 @@ class Tick:
         if self._in_flight:
             self._collect()
             if self._watch.wants_a_look():
-                self._line.do(self._watch.look)
+                self._look()
                 self._walk.look_again()
         if self._ended and not self._in_flight:
             return self._monotonic() < self._budget.answer_by
@@ -181,7 +182,7 @@ class Tick:
         """Wait for what comes due next; False when the watch has ended."""
         if self._ready or not self._may_start() or not self._watch.is_kept:
             return False
-        self._line.do(self._watch.look)
+        self._look()
         self._caller.look(self._monotonic())
         was_futile, self._has_claimed = not self._has_claimed, False
         wait = self._watch.seconds_to_wait(was_futile=was_futile)
@@ -190,6 +191,13 @@ class Tick:
                 self._take(*self._results.get(timeout=wait))
         self._walk.look_again()
         return self._watch.is_kept
+
+    def _look(self) -> None:
+        """Look what comes due; what waits for something that has changed is due now."""
+        self._line.do(self._watch.look)
+        if self._watch.has_wakes:
+            self._line.do(self._tidying.wake)
+            self._line.do(self._watch.look)
 
     def _may_start(self) -> bool:
         return (
@@ -269,9 +277,12 @@ class Tick:
             self._report.skipped += 1
             log.info("action.skipped id=%s action_type=%s reason=%r", skipped.id, skipped.action_type, reason)
         fitting: set[Candidate] = set()
+        held = self._judge([one for one in taking.kept if one.condition_text is not None])
         for one in taking.kept:
             attempt = self._attempts.make(one, start_until=self._budget.run_until)
-            if one.action_type not in types:
+            if one.id in held:
+                self._ended.append((attempt, held[one.id]))
+            elif one.action_type not in types:
                 reason = f'no handler of "{one.action_type}" is in this build'
                 self._ended.append((attempt, Ended(settlement.NoHandler(reason))))
             elif attempt.candidate in fitting or self._could_ever_fit(attempt.candidate):
@@ -281,6 +292,19 @@ class Tick:
                 self._set_aside(attempt)
         if taking.is_by_turns:
             self._ready = [self._ready[n] for n in by_turns([one.claimed.team_id for one in self._ready])]
+
+    def _judge(self, conditional: list[Claimed]) -> dict[UUID, Ended]:
+        """Return what is written of those whose conditions do not hold."""
+        if not conditional:
+            return {}
+        from scheduled_actions import conditional as conditions  # noqa: PLC0415 - most projects have none
+
+        judged = conditions.judge(conditional, self._line.do)
+        return {
+            action_id: Ended(one.outcome, one.follow_ups)
+            for action_id, one in judged.items()
+            if isinstance(one, conditions.Held)
+        }
 
     def _could_ever_fit(self, candidate: Candidate) -> bool:
         return self._budget.could_ever_fit(expected_seconds(candidate, self._pace))

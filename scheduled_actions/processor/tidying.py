@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING
+
+import psycopg
 
 from scheduled_actions.occurrences import SWEEP_SECONDS
 from scheduled_actions.store import claims, upkeep
@@ -16,8 +19,12 @@ if TYPE_CHECKING:
     from scheduled_actions.processor.report import Report
     from scheduled_actions.store.connection import Connection
 
+log = logging.getLogger("scheduled_actions")
+
 #: Finished actions pruned by one tick: twice what a million a day asks of a tick a minute.
 _PRUNE_MOST = 1500
+#: Changes that one statement wakes for.
+_WAKE_BITE = 1000
 
 
 class Tidying:
@@ -72,6 +79,8 @@ class Tidying:
             self._process.occurrences.sweep(connection)
         if found.has_expired or found.has_lost_ticks:
             self._rescue(connection)
+        if found.has_wakes:
+            self.wake(connection)
         if found.has_old_holds:
             claims.free_stale_holds(connection)
         if found.has_unhandled:
@@ -83,6 +92,17 @@ class Tidying:
                 f"all {self._process.runner.concurrency} handler threads hold handlers that never returned; "
                 "this process claims nothing until it is restarted",
             )
+
+    def wake(self, connection: Connection) -> None:
+        """Make due what waits for something that has changed."""
+        from scheduled_actions.store import waits  # noqa: PLC0415 - most projects have no conditions
+
+        try:
+            while waits.wake(connection, most=_WAKE_BITE) == _WAKE_BITE:
+                pass
+        except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
+            # Somebody changes the same actions: what has changed is still there for the next look.
+            log.info("waits.put_off")
 
     def _rescue(self, connection: Connection) -> None:
         rescued = self._process.maintenance.rescue(connection)

@@ -34,6 +34,8 @@ class Watch:
         self._is_mine = window_seconds > 0
         self._looked_at = float("-inf")
         self._is_due = False
+        #: Whether something has changed that actions may wait for.
+        self.has_wakes = False
         #: On the monotonic clock; None: nothing comes due within the window.
         self.next_due: float | None = None
 
@@ -56,7 +58,7 @@ class Watch:
         """Ask what is due, what comes next, and whether the watch is still kept here."""
         if self._holder.startswith(LISTENER):
             self.begin(connection)
-        is_kept, self._is_due, seconds = claims.look_ahead(
+        is_kept, self._is_due, seconds, self.has_wakes = claims.look_ahead(
             connection, self._holder, window_seconds=self._window_seconds
         )
         self._is_mine = self._is_mine and is_kept

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduled_actions.store.connection import Connection
 
 #: The JSON texts of a new action; the database parses them.
-_DOCUMENTS = frozenset({"payload", "retry", "target", "metadata"})
+_DOCUMENTS = frozenset({"payload", "retry", "target", "metadata", "condition", "on_success", "on_failure"})
 
 
 #: The arguments of `schedule_action.sql` where the caller gives none.
@@ -45,6 +45,10 @@ _NOTHING_GIVEN: dict[str, Any] = {
     "user_id": None,
     "metadata": None,
     "created_by": None,
+    "condition": None,
+    "after": None,
+    "on_success": None,
+    "on_failure": None,
 }
 
 
@@ -68,7 +72,7 @@ def schedule(connection: Connection, new: dict[str, Any]) -> Scheduled:
         RequestError: An argument cannot be what it is; in a transaction of the caller's nothing was changed either.
     """
     try:
-        with _savepoint(connection):
+        with savepoint(connection):
             row = run(connection, "schedule_action", _NOTHING_GIVEN | new).fetchone()
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
         raise refused(error) from error
@@ -87,7 +91,7 @@ def schedule_many(connection: Connection, new_actions: Sequence[Mapping[str, Any
         RequestError: One of them cannot be; then none was scheduled.
     """
     try:
-        with _savepoint(connection):
+        with savepoint(connection):
             rows = run(connection, "schedule_actions", {"new_actions": elements_text(new_actions)}).fetchall()
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
         raise refused(error) from error
@@ -100,6 +104,11 @@ def elements_text(new_actions: Sequence[Mapping[str, Any]]) -> str:
     What is not given stays out of it. Documents are JSON text already and are put in as they are.
     """
     return f"[{','.join([_element(new) for new in new_actions])}]"
+
+
+def as_element(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was read from an array of `elements_text` as that takes it."""
+    return {name: json.dumps(value) if name in _DOCUMENTS else value for name, value in stored.items()}
 
 
 def _element(new: Mapping[str, Any]) -> str:
@@ -126,7 +135,7 @@ def refused(error: psycopg.Error) -> RequestError:
     return RefusedByDatabase(error.diag.message_primary or "the database refused an argument")
 
 
-def _savepoint(connection: Connection) -> Any:  # noqa: ANN401 - psycopg's own context managers
+def savepoint(connection: Connection) -> Any:  # noqa: ANN401 - psycopg's own context managers
     """Return what keeps a refusal from spoiling the caller's transaction; nothing where there is none."""
     if connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
         return connection.transaction()

@@ -353,16 +353,16 @@ def take_watch(connection: Connection, holder: str) -> bool:
     return run(connection, "take_watch", {"holder": holder}).fetchone() is not None
 
 
-def look_ahead(connection: Connection, holder: str, *, window_seconds: float) -> tuple[bool, bool, float | None]:
+def look_ahead(connection: Connection, holder: str, *, window_seconds: float) -> tuple[bool, bool, float | None, bool]:
     """Look at what comes due.
 
     Returns:
         Whether this holder still keeps the watch, whether anything is due, and the seconds until the next action comes
-        due; None when none does within the window.
+        due; None when none does within the window. And whether something has changed that actions may wait for.
     """
     row = run(connection, "look_ahead", {"holder": holder, "window_seconds": window_seconds}).fetchone()
     assert row is not None  # noqa: S101 - a select of one row
-    return row[0], row[1], row[2]
+    return row[0], row[1], row[2], row[3]
 
 
 def finish_tick(connection: Connection, tick: TickRow, *, outcome: str, counts: Mapping[str, Any]) -> None:

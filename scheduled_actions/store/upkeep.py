@@ -26,6 +26,8 @@ class Found(NamedTuple):
     #: Actions that waited for a handler which this build has.
     has_unhandled: bool
     has_prunable: bool
+    #: Something has changed that actions may wait for.
+    has_wakes: bool
     #: There is nothing, and the tick has its row, begun and ended at once.
     is_noted: bool
 
@@ -95,6 +97,8 @@ def _expired(row: Sequence[Any]) -> Expired:
         previous_epoch=None,
         started_epoch=None,
         created_epoch=scheduled_epoch,
+        condition_text=None,
+        has_follow_ups=True,
         token=token,
     )
     return Expired(
@@ -123,3 +127,8 @@ def prune_actions(connection: Connection, *, retention_days: int, retention_fail
 def prune_ticks(connection: Connection, *, retention_days: int, limit: int) -> int:
     """Remove ticks past their retention, at most `limit`; return how many."""
     return run(connection, "prune_ticks", {"retention_days": retention_days, "limit": limit}).rowcount
+
+
+def prune_waits(connection: Connection, *, limit: int) -> int:
+    """Forget what actions waited for that have ended without it, at most `limit`; return how many rows."""
+    return run(connection, "prune_waits", {"limit": limit}).rowcount

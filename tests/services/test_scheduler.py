@@ -18,7 +18,6 @@ from scheduled_actions.errors import (
     ActionLocked,
     DatabaseUnavailable,
     InvalidArgument,
-    NotYetBuilt,
     PayloadInvalid,
     RequestError,
     TooLarge,
@@ -177,7 +176,10 @@ REFUSED = [
     ({"metadata": [1]}, InvalidArgument, "metadata"),
     ({"metadata": {"text": "x" * 70_000}}, TooLarge, "metadata is 70,011 bytes"),
     ({"dedup_mode": "append"}, InvalidArgument, "dedup_mode"),
-    *[({name: {}}, NotYetBuilt, name) for name in ("condition", "after", "on_success", "on_failure")],
+    ({"condition": {}}, InvalidArgument, "an object without a kind"),
+    ({"after": "7"}, InvalidArgument, "the id of an action"),
+    ({"on_success": 7}, InvalidArgument, "an action to schedule"),
+    ({"on_failure": {"payload": {}}}, InvalidArgument, "action_type"),
 ]
 
 

@@ -29,8 +29,10 @@ REFUSED = [
     ({"dedup_window": -1}, "dedup_window: -1 is not a number of seconds"),
     ({"dedup_mode": "last"}, "dedup_mode: 'last' is not latest, first or append"),
     ({"retry": "soon"}, "retry: is not"),
-    ({"condition": {}}, "condition, after, on_success and on_failure are not available"),
-    ({"after": []}, "condition, after, on_success and on_failure are not available"),
+    ({"condition": []}, "condition: is not a JSON object"),
+    ({"after": ["0197a000-0000-7000-8000-00000000dead"]}, "after: no action has the id 0197a000"),
+    ({"on_success": {"payload": {}}}, "on_success: needs an action_type"),
+    ({"on_failure": [{"action_type": "a:b", "team_id": "x"}]}, "on_failure: 'team_id' is no argument of a follow-up"),
 ]
 
 
@@ -102,11 +104,14 @@ def test_nothing_in_is_nothing_out(connection):
     assert schedule_all(connection) == []
 
 
+DOCUMENTS = {"payload", "retry", "condition", "on_success", "on_failure"}
+
+
 @pytest.mark.parametrize(("broken", "message"), REFUSED)
 def test_one_action_that_cannot_be_is_refused_with_what_would_be_right(connection, broken, message):
     arguments = an_element(2, **broken)
-    named = ", ".join(f"{name} => %({name})s" for name in arguments)
-    texts = {name: Jsonb(one) if name in {"payload", "retry", "condition"} else one for name, one in arguments.items()}
+    named = ", ".join(f"{name} => %({name})s{'::uuid[]' * (name == 'after')}" for name in arguments)
+    texts = {name: Jsonb(one) if name in DOCUMENTS else one for name, one in arguments.items()}
 
     with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
         connection.execute(f"select from schedule_action({named})", texts)

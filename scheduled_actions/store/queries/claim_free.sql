@@ -57,4 +57,5 @@ returning
   a.retry::text, a.metadata::text, nullif(a.history, '[]')::text, a.team_id, a.error_message, a.target_type, a.target_id,
   a.user_id, a.created_by, a.schedule_id, a.deadline_id, a.dedup_key, extract(epoch from a.occurrence_at)::float8,
   extract(epoch from a.previous_occurrence_at)::float8,
-  extract(epoch from a.started_at)::float8, extract(epoch from a.created_at)::float8
+  extract(epoch from a.started_at)::float8, extract(epoch from a.created_at)::float8, a.condition::text,
+  a.on_success is not null or a.on_failure is not null

@@ -1,5 +1,5 @@
 -- Whether the watch is still this holder's, whether anything is due, and in how many seconds the next action comes due; null
--- when none does within `window_seconds`.
+-- when none does within `window_seconds`. And whether something has changed that actions may wait for.
 with recursive free (priority) as (
   (select a.priority from scheduled_actions a where a.status = 'pending' and a.lock_group is null order by a.priority limit 1)
   union all
@@ -68,4 +68,5 @@ ahead (first_at, next_at) as (
 select
   coalesce((select s.value = to_jsonb(%(holder)s::text) from scheduled_action_settings s where s.name = 'watch'), false),
   coalesce((select min(h.first_at) from ahead h) <= scheduled_actions_now(), false),
-  extract(epoch from (select min(h.next_at) from ahead h) - scheduled_actions_now())::float8
+  extract(epoch from (select min(h.next_at) from ahead h) - scheduled_actions_now())::float8,
+  (select w.id from scheduled_action_wakes w order by w.id limit 1) is not null

@@ -10,6 +10,8 @@ with old as materialized (
     from scheduled_actions a
     where a.status = kept.status
       and a.completed_at < scheduled_actions_now() - make_interval(days => kept.days)
+      -- What somebody waits for is kept until they have seen it.
+      and not (a.awaited and exists (select from scheduled_action_waits w where w.topic = a.id))
     order by a.completed_at
     limit %(limit)s
     for update of a skip locked

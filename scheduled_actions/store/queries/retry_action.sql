@@ -8,6 +8,7 @@ set
   cancel_requested_at = null,
   error_message = null,
   state = null,
+  waiting = null,
   history = scheduled_actions_history_with(a.history, jsonb_build_object(
     'outcome', 'retried', 'at', scheduled_actions_now(), 'by', %(by)s::text)),
   updated_at = scheduled_actions_now()
@@ -18,4 +19,5 @@ returning
   a.id, a.action_type, a.status, a.payload, a.team_id, a.priority, a.scheduled_at, a.occurrence_at, a.started_at,
   a.completed_at, a.error_message, a.attempts, a.max_attempts, a.result, a.state, a.metadata, a.history, a.target_type,
   a.target_id, a.user_id, a.created_by, a.schedule_id, a.deadline_id, a.dedup_key, a.lock_group, a.lock_group_blocks,
-  a.cancel_requested_at, a.lease_expires_at, a.created_at, a.updated_at, a.condition, a.claim_token
+  a.cancel_requested_at, a.lease_expires_at, a.created_at, a.updated_at, a.condition, a.claim_token,
+  a.waiting, a.on_success, a.on_failure

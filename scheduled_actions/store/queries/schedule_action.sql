@@ -15,5 +15,9 @@ from schedule_action(
   target => %(target)s::jsonb,
   user_id => %(user_id)s,
   metadata => %(metadata)s::jsonb,
-  created_by => %(created_by)s
+  created_by => %(created_by)s,
+  condition => %(condition)s::jsonb,
+  after => %(after)s::uuid[],
+  on_success => %(on_success)s::jsonb,
+  on_failure => %(on_failure)s::jsonb
 ) s

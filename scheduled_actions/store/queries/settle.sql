@@ -35,7 +35,9 @@ settled as (
     updated_at = scheduled_actions_now()
   from outcome o
   where a.id = o.id and a.claim_token = o.token
-  returning a.id, a.status, a.lock_group, o.hold, o.follow_ups, a.status = o.status as is_as_answered
+  returning
+    a.id, a.status, a.lock_group, o.hold, o.follow_ups, a.status = o.status as is_as_answered, a.team_id,
+    case a.status when 'completed' then a.on_success when 'failed' then a.on_failure end as follow_its_end
 ),
 freed as (
   delete from scheduled_action_holds h
@@ -61,5 +63,10 @@ select
   (
     select count(f.id) from settled s cross join lateral schedule_actions(s.follow_ups) f
     where s.follow_ups is not null and s.is_as_answered
+  ) + (
+    select count(f.id)
+    from settled s
+    cross join lateral schedule_actions(scheduled_actions_following(s.follow_its_end, s.id, s.team_id)) f
+    where s.follow_its_end is not null
   ) as followed,
   coalesce((select n.stands from announced n), false) as announced

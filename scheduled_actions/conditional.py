@@ -1,0 +1,139 @@
+"""Actions that have something to wait for: judged when they would be dispatched, many with a few statements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from scheduled_actions import conditions, settlement
+from scheduled_actions.conditions import Known, Needs, Progress, Ruled, Ruling
+from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.store import actions as store
+from scheduled_actions.store import waits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from uuid import UUID
+
+    from scheduled_actions.action import Claimed
+    from scheduled_actions.conditions import Plan
+    from scheduled_actions.settlement import Outcome
+    from scheduled_actions.store.connection import Connection
+
+Result = TypeVar("Result")
+
+
+class Do(Protocol):
+    """Does a step on a connection in autocommit mode; again, where the connection was lost."""
+
+    def __call__(self, step: Callable[[Connection], Result], /) -> Result:
+        """Return what the step returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An action that is not dispatched now: what is written of it instead."""
+
+    outcome: Outcome
+    follow_ups: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is looked at again."""
+        return isinstance(self.outcome, settlement.Waited)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """An action whose condition only the world can answer, with what is known already."""
+
+    plan: Plan
+    known: Known
+    progress: Progress
+
+
+def judge(claimed: Sequence[Claimed], do: Do) -> dict[UUID, Held | Asking]:
+    """Return what is to become of the claimed actions that are not dispatched as they are, by id.
+
+    Args:
+        claimed: Those that have something to wait for.
+        do: In no transaction: what is registered has to be seen by all before the look.
+    """
+    found: dict[UUID, Held | Asking] = {}
+    plans: dict[UUID, Plan] = {}
+    for one in claimed:
+        try:
+            plans[one.id] = conditions.plan_of(one.condition_text or "")
+        except InvalidArgument as error:
+            found[one.id] = Held(settlement.Failed(f"its condition cannot be read: {error}", is_final=True))
+    judged = [one for one in claimed if one.id in plans]
+    if not judged:
+        return found
+    waiters = {one.id: waits.Waiter(one.id, one.team_id or "", _needs(plans[one.id])) for one in judged}
+    waiting = [waiters[one.id] for one in judged if _is_waiting(plans[one.id])]
+    if waiting:
+        do(lambda connection: waits.register(connection, waiting))
+    seen = do(lambda connection: waits.look(connection, list(waiters.values())))
+    ended: list[UUID] = []
+    for one in judged:
+        plan = plans[one.id]
+        held = _judged(plan, _known(waiters[one.id], one, seen), seen.progress.get(one.id, Progress()))
+        if held is not None:
+            found[one.id] = held
+        if _is_waiting(plan) and not isinstance(held, Asking) and not (held and held.is_waiting):
+            ended.append(one.id)
+    if ended:
+        do(lambda connection: waits.end(connection, ended))
+    return found
+
+
+def _judged(plan: Plan, known: Known, progress: Progress) -> Held | Asking | None:
+    ruled = conditions.rule(plan, known, progress)
+    return Asking(plan, known, progress) if ruled.ruling is Ruling.ASK else held_of(plan, ruled)
+
+
+def held_of(plan: Plan, ruled: Ruled) -> Held | None:
+    """Return what is written of an action after the ruling; None where its handler is to start."""
+    match ruled.ruling:
+        case Ruling.RUN | Ruling.ASK:
+            return None
+        case Ruling.WAIT:
+            return Held(settlement.Waited(ruled.reason, plan.check_seconds, ruled.changes_at))
+        case Ruling.SKIP:
+            return Held(settlement.Unmet(ruled.reason))
+        case Ruling.EXPIRE:
+            return Held(settlement.Unmet(ruled.reason), tuple(store.as_element(one) for one in plan.on_timeout))
+        case Ruling.FAIL:
+            return Held(settlement.Failed(ruled.reason, is_final=ruled.is_final))
+
+
+def _is_waiting(plan: Plan) -> bool:
+    return plan.after is not None or plan.waits
+
+
+def _needs(plan: Plan) -> Needs:
+    needs = Needs()
+    for part in _parts(plan):
+        part.add_needs(needs)
+    return needs
+
+
+def _parts(plan: Plan) -> Iterator[conditions.Condition]:
+    if plan.after is not None:
+        yield plan.after
+    if plan.condition is not None:
+        yield plan.condition
+
+
+def _known(waiter: waits.Waiter, claimed: Claimed, seen: waits.Seen) -> Known:
+    team = waiter.team_id
+    things = {(team, key.target_type, key.target_id) for key in waiter.needs.facts}
+    facts = {key: fact for thing in things for key, fact in seen.facts.get(thing, {}).items()}
+    pairs = ((one, seen.actions.get((team, one))) for one in waiter.needs.actions)
+    return Known(
+        now=seen.now,
+        created_at=datetime.fromtimestamp(claimed.created_epoch, UTC),
+        facts=facts,
+        actions={action_id: state for action_id, state in pairs if state is not None},
+    )

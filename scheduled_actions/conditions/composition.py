@@ -1,0 +1,97 @@
+"""Conditions made of conditions: all of them, any of them, not this one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scheduled_actions.conditions.model import MET, Truth, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from scheduled_actions.conditions.model import Condition, Known, Needs, Outside
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    parts: tuple[Condition, ...]
+
+    def add_needs(self, needs: Needs) -> None:
+        """Add what each part needs."""
+        for part in self.parts:
+            part.add_needs(needs)
+
+    def outsides(self) -> tuple[Outside, ...]:
+        """Return what the parts have to ask the world."""
+        return tuple(outside for part in self.parts for outside in part.outsides())
+
+
+class All(_Parts):
+    """Holds while each part does."""
+
+    __slots__ = ()
+
+    def judge(self, known: Known) -> Verdict:
+        """Say so; a part that is not met settles it, whatever is open or broken beside."""
+        verdicts = [part.judge(known) for part in self.parts]
+        decisive = _first(verdicts, Truth.UNMET, Truth.OPEN, Truth.BROKEN)
+        if decisive is None:
+            return Verdict(Truth.MET, changes_at=_earliest(verdicts))
+        return Verdict(decisive.truth, decisive.reason, _earliest(verdicts))
+
+
+class Any(_Parts):
+    """Holds while one part does."""
+
+    __slots__ = ()
+
+    def judge(self, known: Known) -> Verdict:
+        """Say so; a part that is met settles it, whatever is open or broken beside."""
+        verdicts = [part.judge(known) for part in self.parts]
+        if _first(verdicts, Truth.MET) is not None:
+            return MET
+        decisive = _first(verdicts, Truth.OPEN, Truth.BROKEN)
+        if decisive is not None:
+            return Verdict(decisive.truth, decisive.reason, _earliest(verdicts))
+        reasons = [verdict.reason for verdict in verdicts]
+        reason = reasons[0] if len(reasons) == 1 else f"none of {len(reasons)} holds: {'; '.join(reasons)}"
+        return Verdict(Truth.UNMET, reason, _earliest(verdicts))
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Holds while the part does not. What could not be judged does not become true by being denied."""
+
+    where: str
+    part: Condition
+
+    def judge(self, known: Known) -> Verdict:
+        """Say so."""
+        verdict = self.part.judge(known)
+        match verdict.truth:
+            case Truth.MET:
+                return Verdict(Truth.UNMET, f"{self.where}: what should not hold does", verdict.changes_at)
+            case Truth.UNMET:
+                return Verdict(Truth.MET, changes_at=verdict.changes_at)
+            case _:
+                return verdict
+
+    def add_needs(self, needs: Needs) -> None:
+        """Add what the part needs."""
+        self.part.add_needs(needs)
+
+    def outsides(self) -> tuple[Outside, ...]:
+        """Return what the part has to ask the world."""
+        return self.part.outsides()
+
+
+def _first(verdicts: Iterable[Verdict], *truths: Truth) -> Verdict | None:
+    """Return the first verdict of the first of these truths that any has."""
+    found = list(verdicts)
+    return next((verdict for truth in truths for verdict in found if verdict.truth is truth), None)
+
+
+def _earliest(verdicts: Iterable[Verdict]) -> datetime | None:
+    return min((verdict.changes_at for verdict in verdicts if verdict.changes_at is not None), default=None)

@@ -1,0 +1,117 @@
+"""What an action waits for and what follows its end, as callers say it, made what SQL takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from scheduled_actions.errors import InvalidArgument, TooLarge
+from scheduled_actions.json_text import Unquoted
+from scheduled_actions.store.actions import elements_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: The arguments of `schedule_action` that are looked at here.
+NAMES = frozenset({"condition", "after", "on_success", "on_failure"})
+#: Actions that follow one end.
+MOST = 20
+#: Follow-ups of follow-ups.
+DEEPEST = 5
+#: In bytes of their JSON.
+LIMIT = 64 * 1024
+_AFTER_MOST = 100
+
+
+def extras_of(
+    given: Mapping[str, Any], row_of: Callable[[Mapping[str, Any], int], dict[str, Any]], *, depth: int = 0
+) -> dict[str, Any]:
+    """Return what the SQL function takes for those of the arguments that are given here.
+
+    Args:
+        given: The arguments of `schedule_action`, by name.
+        row_of: Makes the arguments of a follow-up, so deep, what SQL takes, having validated its payload.
+        depth: How many actions it follows itself.
+
+    Raises:
+        RequestError: One cannot be what it is; its notes say which follow-up.
+    """
+    columns: dict[str, Any] = {}
+    if "condition" in given:
+        columns["condition"] = _condition(given["condition"], row_of, depth)
+    if "after" in given:
+        columns["after"] = _after(given["after"])
+    for name in ("on_success", "on_failure"):
+        if name in given:
+            columns[name] = _follow_ups(name, given[name], row_of, depth)
+    return {name: value for name, value in columns.items() if value is not None}
+
+
+def _condition(given: Any, row_of: Callable[[Mapping[str, Any], int], dict[str, Any]], depth: int) -> str:  # noqa: ANN401 - any JSON
+    from scheduled_actions import conditions  # noqa: PLC0415 - most projects have none
+
+    if isinstance(given, Mapping) and "wait" in given:
+        given = {
+            name: value.total_seconds() if isinstance(value, timedelta) else value
+            for name, value in given.items()
+            if value is not None
+        }
+        if "on_timeout" in given:
+            text = _follow_ups("on_timeout", given["on_timeout"], row_of, depth)
+            given["on_timeout"] = json.loads(text or "[]")
+    return conditions.stored_plan(given)
+
+
+def _after(given: Any) -> list[str] | None:  # noqa: ANN401 - it is what is judged
+    listed = [given] if isinstance(given, str | UUID) else given
+    if not isinstance(listed, list | tuple | set | frozenset) or len(listed) > _AFTER_MOST:
+        raise InvalidArgument("after", given, f"a list of at most {_AFTER_MOST} ids of actions")
+    return list(dict.fromkeys(_id(one) for one in listed)) or None
+
+
+def _id(value: Any) -> str:  # noqa: ANN401 - it is what is judged
+    try:
+        return str(value if isinstance(value, UUID) else UUID(value))
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidArgument("after", value, "the id of an action") from None
+
+
+def _follow_ups(
+    name: str,
+    given: Any,  # noqa: ANN401 - it is what is judged
+    row_of: Callable[[Mapping[str, Any], int], dict[str, Any]],
+    depth: int,
+) -> str | None:
+    listed = [given] if isinstance(given, Mapping) else given
+    if not isinstance(listed, list | tuple) or not all(isinstance(one, Mapping) for one in listed):
+        expected = 'an action to schedule, {"action_type": …, "payload": …}, or a list of them'
+        raise InvalidArgument(name, Unquoted(f"a {type(given).__name__}"), expected)
+    if len(listed) > MOST:
+        raise InvalidArgument(name, Unquoted(f"a list of {len(listed)}"), f"at most {MOST} actions")
+    if depth >= DEEPEST:
+        raise InvalidArgument(name, Unquoted("this"), f"at most {DEEPEST} levels deep")
+    rows = [_row(name, number, one, row_of, depth) for number, one in enumerate(listed)]
+    text = elements_text(rows)
+    if len(text.encode()) > LIMIT:
+        raise TooLarge(name, len(text.encode()), LIMIT)
+    return text if rows else None
+
+
+def _row(
+    name: str,
+    number: int,
+    given: Mapping[str, Any],
+    row_of: Callable[[Mapping[str, Any], int], dict[str, Any]],
+    depth: int,
+) -> dict[str, Any]:
+    if given.get("team_id") is not None:
+        expected = "there: a follow-up belongs to the team of the action it follows"
+        raise InvalidArgument(f"{name}.{number}.team_id", given["team_id"], expected)
+    try:
+        return row_of({"payload": {}, **given}, depth + 1)
+    except Exception as error:
+        error.add_note(f"in {name}[{number}]")
+        raise

@@ -1,0 +1,15 @@
+-- The fact is not known any more, its history is; who waits for it is woken. No row where there was none.
+with gone as (
+  delete from scheduled_action_facts f
+  where f.team_id = %(team_id)s
+    and f.target_type = %(target_type)s
+    and f.target_id = %(target_id)s
+    and f.name = %(name)s
+  returning f.*
+),
+noted as (
+  insert into scheduled_action_fact_changes (team_id, target_type, target_id, name, reported_by)
+  select g.team_id, g.target_type, g.target_id, g.name, %(by)s from gone g
+)
+select g.id, scheduled_actions_fact_changed(g.team_id, g.target_type, g.target_id, g.name)
+from gone g

@@ -1,0 +1,11 @@
+-- The newest facts that match every filter given, those with ids below `before`.
+select
+  f.id, nullif(f.team_id, ''), f.target_type, f.target_id, f.name, f.value, f.reported_by, f.changed_at, f.reported_at
+from scheduled_action_facts f
+where (%(team_id)s::text is null or f.team_id = %(team_id)s)
+  and (%(target_type)s::text is null or f.target_type = %(target_type)s)
+  and (%(target_id)s::text is null or f.target_id = %(target_id)s)
+  and (%(name)s::text is null or f.name = %(name)s)
+  and (%(before)s::uuid is null or f.id < %(before)s)
+order by f.id desc
+limit %(limit)s

@@ -1,0 +1,36 @@
+-- What conditions need to be known: the facts, where other actions stand, and how far each wait has come. As JSON texts.
+select
+  extract(epoch from scheduled_actions_now())::float8,
+  (
+    select jsonb_agg(jsonb_build_array(
+      f.team_id, f.target_type, f.target_id, f.name, f.value, extract(epoch from f.changed_at)))::text
+    from unnest(%(teams)s::text[], %(target_types)s::text[], %(target_ids)s::text[], %(names)s::text[])
+      n (team_id, target_type, target_id, name)
+    cross join lateral (
+      select f.*
+      from scheduled_action_facts f
+      where f.team_id = n.team_id
+        and f.target_type = n.target_type
+        and f.target_id = n.target_id
+        and f.name = n.name
+        and right(n.name, 2) <> ':*'
+      union all
+      select f.*
+      from scheduled_action_facts f
+      where f.team_id = n.team_id
+        and f.target_type = n.target_type
+        and f.target_id = n.target_id
+        and right(n.name, 2) = ':*'
+        and starts_with(f.name, left(n.name, -1))
+    ) f
+  ),
+  (
+    select jsonb_agg(jsonb_build_array(a.id, coalesce(a.team_id, ''), a.status, a.awaited))::text
+    from scheduled_actions a
+    where a.id = any (%(awaited)s::uuid[])
+  ),
+  (
+    select jsonb_agg(jsonb_build_array(a.id, a.waiting -> 'since', a.waiting -> 'checks'))::text
+    from scheduled_actions a
+    where a.id = any (%(action_ids)s::uuid[]) and a.waiting is not null
+  )

@@ -1,0 +1,20 @@
+-- These actions wait for these topics, and none of them is woken yet: what changes from now on wakes them.
+with woken as materialized (
+  select w.topic, w.action_id
+  from scheduled_action_waits w
+  where w.action_id = any (%(action_ids)s::uuid[]) and w.is_woken
+  order by w.action_id, w.topic
+  for update
+),
+calmed as (
+  update scheduled_action_waits w
+  set is_woken = false
+  from woken k
+  where w.topic = k.topic and w.action_id = k.action_id
+)
+insert into scheduled_action_waits (topic, action_id)
+select coalesce(t.topic, scheduled_actions_fact_topic(t.team_id, t.target_type, t.target_id, t.name)), t.action_id
+from unnest(
+  %(waiters)s::uuid[], %(topics)s::uuid[], %(teams)s::text[], %(target_types)s::text[], %(target_ids)s::text[], %(names)s::text[]
+) t (action_id, topic, team_id, target_type, target_id, name)
+on conflict (topic, action_id) do nothing

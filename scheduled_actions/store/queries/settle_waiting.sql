@@ -1,0 +1,68 @@
+-- Every action here whose claim still stands is pending again, uncharged, until its next check: at its interval, when time alone
+-- may change something, or now, where it was woken since it was registered. Marks are locked before actions, as whoever wakes
+-- does it, so that no mark comes between the look at it and the settlement.
+with patience as materialized (
+  select set_config('lock_timeout', %(patience_ms)s, true)
+),
+outcome as materialized (
+  select o.*
+  from patience
+  cross join jsonb_to_recordset(%(outcomes)s::jsonb) as o (
+    id uuid, token uuid, seconds double precision, changes_at timestamptz, reason text, hold text
+  )
+),
+mark as materialized (
+  select w.action_id, w.is_woken
+  from scheduled_action_waits w
+  where w.action_id = any (array(select o.id from outcome o))
+  order by w.action_id, w.topic
+  for update
+),
+woken as materialized (
+  select m.action_id as id from mark m group by m.action_id having bool_or(m.is_woken)
+),
+settled as (
+  update scheduled_actions a
+  set
+    status = case when a.cancel_requested_at is null then 'pending' else 'cancelled' end,
+    scheduled_at = n.next_at,
+    completed_at = case when a.cancel_requested_at is null then null else scheduled_actions_now() end,
+    waiting = jsonb_build_object(
+      'since', coalesce(a.waiting -> 'since', to_jsonb(scheduled_actions_now())),
+      'checks', coalesce((a.waiting ->> 'checks')::integer, 0) + 1,
+      'next_check_at', n.next_at,
+      'unmet', n.reason,
+      'unmet_since', case when a.waiting ->> 'unmet' = n.reason then a.waiting -> 'unmet_since'
+        else to_jsonb(scheduled_actions_now()) end),
+    history = scheduled_actions_history_with(a.history, jsonb_build_object(
+      'outcome', 'waited', 'started_at', scheduled_actions_now(), 'ended_at', scheduled_actions_now(),
+      'error', n.reason, 'tick', %(tick_id)s::uuid)),
+    claim_token = null,
+    lease_expires_at = null,
+    updated_at = scheduled_actions_now()
+  from (
+    select
+      o.id, o.token, o.reason, o.hold,
+      case when k.id is not null then scheduled_actions_now()
+        else greatest(
+          least(
+            -- On the grid of its own time, so that a tick a minute meets each check of a minute.
+            case when isfinite(b.scheduled_at) then b.scheduled_at + make_interval(secs => o.seconds * (
+              1 + floor(extract(epoch from scheduled_actions_now() - b.scheduled_at) / o.seconds)))
+              else scheduled_actions_now() + make_interval(secs => o.seconds) end,
+            o.changes_at),
+          scheduled_actions_now() + interval '1 millisecond')
+      end as next_at
+    from outcome o
+    join scheduled_actions b on b.id = o.id
+    left join woken k on k.id = o.id
+  ) n
+  where a.id = n.id and a.claim_token = n.token
+  returning a.id, a.status, a.lock_group, n.hold
+),
+freed as (
+  delete from scheduled_action_holds h
+  using settled s
+  where s.lock_group is not null and h.action_id = s.id and (s.hold = 'free' or s.status <> 'pending')
+)
+select s.id, s.status from settled s

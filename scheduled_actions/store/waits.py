@@ -1,0 +1,154 @@
+"""What actions wait for: registered, looked at, settled as not met, and woken."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from scheduled_actions.action import Status
+from scheduled_actions.conditions import ActionState, Fact, FactKey, Needs, Progress
+from scheduled_actions.store.claims import PATIENCE_MS
+from scheduled_actions.store.statements import run
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from scheduled_actions.store.connection import Connection
+
+
+class Waiter(NamedTuple):
+    """An action, and what it needs to be known."""
+
+    action_id: UUID
+    #: '' outside any team.
+    team_id: str
+    needs: Needs
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was known at one moment. Everything belongs to a team."""
+
+    now: datetime
+    facts: Mapping[tuple[str, str, str], Mapping[FactKey, Fact]] = field(default_factory=dict)
+    actions: Mapping[tuple[str, UUID], ActionState] = field(default_factory=dict)
+    progress: Mapping[UUID, Progress] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet:
+    """A waiting action on its way back to pending."""
+
+    action_id: UUID
+    token: UUID
+    check_seconds: float
+    changes_at: datetime | None
+    reason: str
+    #: `keep` where its lock group waits with it.
+    hold: str = "free"
+
+
+def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
+    """Have these actions woken by what changes from now on; in no transaction, before what they need is looked at."""
+    rows: list[tuple[Any, ...]] = []
+    awaited: set[UUID] = set()
+    for waiter in waiters:
+        rows.extend((waiter.action_id, None, waiter.team_id, *key) for key in waiter.needs.facts)
+        rows.extend((waiter.action_id, topic, *_NO_FACT) for topic in waiter.needs.actions | waiter.needs.deadlines)
+        awaited |= waiter.needs.actions
+    if not rows:
+        return
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    names = ("waiters", "topics", "teams", "target_types", "target_ids", "names")
+    run(
+        connection,
+        "register_waits",
+        {"action_ids": [waiter.action_id for waiter in waiters], **dict(zip(names, columns, strict=True))},
+    )
+    if awaited:
+        # In a statement of its own: whoever holds marks waits for no action, and the other way round.
+        run(connection, "watch_awaited", {"ids": list(awaited)})
+
+
+_NO_FACT = (None, None, None, None)
+
+
+def look(connection: Connection, waiters: Sequence[Waiter]) -> Seen:
+    """Return what the conditions of these actions need to be known, all of one moment."""
+    keys = list({(waiter.team_id, *key) for waiter in waiters for key in waiter.needs.facts})
+    columns = [list(column) for column in zip(*keys, strict=True)] if keys else [[], [], [], []]
+    row = run(
+        connection,
+        "look_at_conditions",
+        {
+            **dict(zip(("teams", "target_types", "target_ids", "names"), columns, strict=True)),
+            "awaited": list({one for waiter in waiters for one in waiter.needs.actions}),
+            "action_ids": [waiter.action_id for waiter in waiters],
+        },
+    ).fetchone()
+    assert row is not None  # noqa: S101 - a select of one row
+    now, facts, actions, progress = row
+    return Seen(
+        datetime.fromtimestamp(now, UTC),
+        _facts(json.loads(facts or "[]")),
+        {
+            (team, UUID(id_)): ActionState(status, is_watched)
+            for id_, team, status, is_watched in json.loads(actions or "[]")
+        },
+        {
+            UUID(id_): Progress(None if since is None else datetime.fromisoformat(since), checks or 0)
+            for id_, since, checks in json.loads(progress or "[]")
+        },
+    )
+
+
+def _facts(rows: Sequence[Sequence[Any]]) -> dict[tuple[str, str, str], dict[FactKey, Fact]]:
+    """Return facts by team and thing, then by key."""
+    found: dict[tuple[str, str, str], dict[FactKey, Fact]] = {}
+    for team, target_type, target_id, name, value, changed_at in rows:
+        fact = Fact(value, datetime.fromtimestamp(changed_at, UTC))
+        found.setdefault((team, target_type, target_id), {})[FactKey(target_type, target_id, name)] = fact
+    return found
+
+
+def settle(connection: Connection, tick_id: UUID, unmet: Sequence[Unmet]) -> dict[UUID, Status]:
+    """Make waiting actions pending until their next check; return the status of each whose claim still stood.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
+    """
+    outcomes = [
+        {
+            "id": str(one.action_id),
+            "token": str(one.token),
+            "seconds": one.check_seconds,
+            "changes_at": None if one.changes_at is None else one.changes_at.isoformat(),
+            "reason": one.reason,
+            "hold": one.hold,
+        }
+        for one in unmet
+    ]
+    rows = run(
+        connection,
+        "settle_waiting",
+        {"outcomes": json.dumps(outcomes), "tick_id": tick_id, "patience_ms": PATIENCE_MS},
+    ).fetchall()
+    return {action_id: Status(status) for action_id, status in rows}
+
+
+def end(connection: Connection, action_ids: Collection[UUID]) -> None:
+    """Have these actions wait for nothing any more."""
+    run(connection, "end_waits", {"action_ids": list(action_ids)})
+
+
+def wake(connection: Connection, *, most: int) -> int:
+    """Wake those who wait for what has changed; return how many changes were looked at, at most `most`.
+
+    Raises:
+        psycopg.errors.DeadlockDetected: Somebody changes the same actions; nothing was changed here.
+    """
+    row = run(connection, "wake_waiting", {"most": most}).fetchone()
+    return int(row[0]) if row else 0
