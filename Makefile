@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo test test-faults bench bench-smoke bench-peers proof-on-time proof-pgbouncer proof-vercel format lint types registry docs ci
+.PHONY: help install run demo test test-faults test-browser screenshots bench bench-smoke bench-peers proof-on-time proof-pgbouncer proof-vercel format lint types registry docs ci
 
 # The first Python that is new enough; `make install PYTHON=/path/to/python` takes another.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -42,10 +42,16 @@ demo: install ## Tell a whole story on a project of its own, and check each step
 	@$(BIN)/scheduled-actions demo
 
 test: install ## Run the tests; ARGS="-k dedup" picks some
-	$(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not slow and not browser" $(ARGS)
 
 test-faults: install ## Run the proofs with real processes, kills and restarts
-	$(BIN)/pytest -m slow $(ARGS)
+	$(BIN)/pytest -m "slow and not browser" $(ARGS)
+
+test-browser: install ## Open the pages of the dashboard in Chromium (apt-get install chromium), and look at them
+	$(BIN)/pytest -m browser $(ARGS)
+
+screenshots: install ## Draw the pages that the README and the docs show; needs Chromium
+	$(BIN)/python -m tests.browser.screenshots
 
 # The report takes in what the peers did when they were last measured.
 bench: install ## Measure; the values of every round go to benchmarks/results, a page of plots to benchmarks/report.html
@@ -90,4 +96,4 @@ docs: install ## Check that the documentation says what the code does
 	$(BIN)/pytest $(wildcard tests/test_docs.py tests/test_house.py)
 
 # The tests come last, so that what is seen last is what they counted.
-ci: lint types bench-smoke demo test test-faults ## Check everything, as .ci/run does
+ci: lint types bench-smoke demo test test-browser test-faults ## Check everything, as .ci/run does

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
+
+from flask import Blueprint
 
 from scheduled_actions import api
 from scheduled_actions.runtime import current
 
 if TYPE_CHECKING:
-    from flask import Flask
+    from flask import Flask, Response
 
+    from scheduled_actions.dashboard.site import Dashboard
     from scheduled_actions.runtime import Runtime
 
 
@@ -18,7 +22,7 @@ class ScheduledActions:
 
     ```python
     app = Flask(__name__)
-    ScheduledActions(app)                      # /cron/process, /healthz, /readyz
+    ScheduledActions(app)                      # /cron/process, /api/v1, /dashboard, /healthz, …
     ScheduledActions(app, url_prefix="/scheduled")  # /scheduled/cron/process, …
     ```
 
@@ -43,5 +47,33 @@ class ScheduledActions:
             ConfigInvalid: The project's settings cannot be used.
         """
         runtime = self._runtime or current()
-        app.register_blueprint(api.blueprint(runtime), url_prefix=url_prefix or self._url_prefix)
+        prefix = url_prefix or self._url_prefix
+        app.register_blueprint(api.blueprint(runtime), url_prefix=prefix)
+        app.register_blueprint(_dashboard(runtime), url_prefix=prefix)
         app.extensions["scheduled_actions"] = runtime
+
+
+def _dashboard(runtime: Runtime) -> Blueprint:
+    """Return the routes of the dashboard, which is loaded when somebody opens it: a cold tick does without."""
+    routes = Blueprint("scheduled_actions_dashboard", __name__)
+
+    @cache
+    def dashboard() -> Dashboard:
+        from scheduled_actions.dashboard.site import Dashboard  # noqa: PLC0415 - as said
+
+        return Dashboard(runtime)
+
+    def page(path: str = "") -> Response:
+        return dashboard().answer(path)
+
+    # The converter of paths is one that the API brings.
+    for rule in ("/dashboard", "/dashboard/<scheduled_actions_any:path>"):
+        routes.add_url_rule(
+            rule,
+            endpoint=f"page{len(rule)}",
+            view_func=page,
+            methods=["GET", "POST"],
+            strict_slashes=False,
+            provide_automatic_options=False,
+        )
+    return routes

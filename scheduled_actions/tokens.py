@@ -116,9 +116,17 @@ def find(connection: Connection, secret: str) -> Token | None:
 
     What cannot be a token is not looked up. That it is in use is noted, to within an hour.
     """
-    if not _SHAPE.fullmatch(secret):
-        return None
-    row = store.find(connection, digest_of(secret))
+    return find_digest(connection, digest_of(secret)) if is_one(secret) else None
+
+
+def is_one(secret: str) -> bool:
+    """Whether it has the form of a token."""
+    return _SHAPE.fullmatch(secret) is not None
+
+
+def find_digest(connection: Connection, digest: bytes) -> Token | None:
+    """Return the token of that digest, as `find`."""
+    row = store.find(connection, digest)
     return None if row is None else _token(row)
 
 

@@ -18,6 +18,7 @@ import scheduled_actions
 from scheduled_actions import config
 from scheduled_actions.api.routes import ROUTES
 from scheduled_actions.cli import main
+from scheduled_actions.dashboard.site_map import PAGES
 from scheduled_actions.errors import ScheduledActionsError
 from scheduled_actions.processor.report import Report
 
@@ -67,9 +68,13 @@ def test_every_route_is_documented():
     page = _page("reference/http.md")
 
     rules = {rule.rule for rule in app.url_map.iter_rules() if rule.endpoint != "static"}
-    # These two are answered by the routing table of the management API.
-    for rule in sorted(rules - {rule for rule in rules if rule.startswith("/api/v1") and "cron" not in rule}):
+    # These are answered by the routing tables of the management API and of the dashboard.
+    tables = {rule for rule in rules if rule.startswith(("/api/v1", "/dashboard")) and "cron" not in rule}
+    for rule in sorted(rules - tables):
         assert f"{rule}`" in page, f"docs/reference/http.md says nothing of {rule}"
+    for one in PAGES:
+        told = re.search(rf"`[A-Z, ]*\b{one.method}\b[A-Z, ]* /dashboard{re.escape(one.path)}`", page)
+        assert told, f"docs/reference/http.md says nothing of {one.method} /dashboard{one.path}"
     for route in ROUTES:
         assert f"`{route.method} /api/v1{route.path}`" in page, f"docs/reference/http.md says nothing of {route.path}"
 

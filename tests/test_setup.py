@@ -27,7 +27,19 @@ from tests.faults.serving import CRON_SECRET, Service, has_ended, wait_until
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-TARGETS = ["help", "install", "run", "demo", "test", "test-faults", "bench", "bench-smoke", "bench-peers"]
+TARGETS = [
+    "help",
+    "install",
+    "run",
+    "demo",
+    "test",
+    "test-faults",
+    "test-browser",
+    "screenshots",
+    "bench",
+    "bench-smoke",
+    "bench-peers",
+]
 TARGETS += ["proof-on-time", "proof-pgbouncer", "proof-vercel", "format", "lint", "types", "registry", "docs", "ci"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -64,38 +63,64 @@ class Caller:
         return self.team_id or given
 
 
+#: Who shows `ADMIN_TOKEN`.
+ADMIN = Caller("api:admin", Role.ADMIN, None)
+
+
 def authenticated(runtime: Runtime, authorization: str | None, *, address: str, attempts: FailedAttempts) -> Caller:
-    """Return who sent an Authorization header.
+    """Return who sent an Authorization header; see `holder` for what is raised.
 
     Args:
         runtime: The secret and the database.
         authorization: The header as it came; None where there was none.
         address: Where the request came from.
         attempts: The wrong tokens of late.
-
-    Raises:
-        NotConfigured: `ADMIN_TOKEN` is unset or too short: then the API is closed, to stored tokens, too.
-        NotAuthorised: No token, or one that opens nothing.
-        TooManyAttempts: Too many wrong ones came from that address; this one was not looked at.
-        DatabaseUnavailable: Stored tokens cannot be looked up.
     """
-    admin = runtime.config.admin_token
-    if not admin.is_usable:
-        raise NotConfigured(
-            "ADMIN_TOKEN", f"set it to {SECRET_MIN_LENGTH} random characters or more; until then the API is closed"
-        )
+    check_open(runtime)
     shown = bearer(authorization)
     if not shown:
         raise NotAuthorised(
             "send Authorization: Bearer with ADMIN_TOKEN or a token of `scheduled-actions token create`"
         )
-    digest = hashlib.sha256(shown.encode("utf-8", "surrogatepass")).digest()
+    return holder(runtime, shown, address=address, attempts=attempts)
+
+
+def check_open(runtime: Runtime) -> None:
+    """Return if the API is open.
+
+    Raises:
+        NotConfigured: `ADMIN_TOKEN` is unset or too short: then the API is closed, to stored tokens, too.
+    """
+    if not runtime.config.admin_token.is_usable:
+        raise NotConfigured(
+            "ADMIN_TOKEN", f"set it to {SECRET_MIN_LENGTH} random characters or more; until then the API is closed"
+        )
+
+
+def holder(runtime: Runtime, shown: str, *, address: str, attempts: FailedAttempts) -> Caller:
+    """Return who shows a token.
+
+    Args:
+        runtime: The secret and the database.
+        shown: The token.
+        address: Where it came from.
+        attempts: The wrong tokens of late.
+
+    Raises:
+        NotConfigured: See `check_open`.
+        NotAuthorised: It opens nothing.
+        TooManyAttempts: Too many wrong ones came from that address; this one was not looked at.
+        DatabaseUnavailable: Stored tokens cannot be looked up.
+    """
+    check_open(runtime)
+    admin = runtime.config.admin_token
+    digest = tokens.digest_of(shown)
     wait = attempts.wait(address, digest)
     if wait:
         raise TooManyAttempts(wait)
     if matches(admin, shown):
         attempts.succeeded(digest)
-        return Caller("api:admin", Role.ADMIN, None)
+        return ADMIN
     try:
         caller = _holder(runtime, shown)
     except NotAuthorised as error:
@@ -107,10 +132,20 @@ def authenticated(runtime: Runtime, authorization: str | None, *, address: str, 
 
 
 def _holder(runtime: Runtime, shown: str) -> Caller:
-    if not shown.startswith(tokens.PREFIX):
+    if not tokens.is_one(shown):
         raise NotAuthorised("the token is not one that opens the API")
+    return holder_of(runtime, tokens.digest_of(shown))
+
+
+def holder_of(runtime: Runtime, digest: bytes) -> Caller:
+    """Return who holds the stored token of a digest.
+
+    Raises:
+        NotAuthorised: There is none, or it was revoked or has expired.
+        DatabaseUnavailable: It cannot be looked up.
+    """
     with runtime.database.connection() as connection:
-        token = tokens.find(connection, shown)
+        token = tokens.find_digest(connection, digest)
     if token is None:
         raise NotAuthorised("the token is not one that opens the API")
     if token.revoked_at is not None:

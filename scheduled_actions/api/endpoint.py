@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 from flask import Response, request
 
 from scheduled_actions.api import idempotency
 from scheduled_actions.api.attempts import FailedAttempts
 from scheduled_actions.api.authentication import authenticated
 from scheduled_actions.api.bodies import read_json
+from scheduled_actions.api.desk import Desk, router
 from scheduled_actions.api.models import Nothing
-from scheduled_actions.api.problems import problem, problem_of
+from scheduled_actions.api.problems import problem_of
 from scheduled_actions.api.refusals import MethodNotAllowed, UnknownRoute
-from scheduled_actions.api.routes import ROUTES
-from scheduled_actions.api.routing import Call, Router
 from scheduled_actions.api.validation import checked, checked_query
-from scheduled_actions.errors import ScheduledActionsError
 from scheduled_actions.management import Management
-from scheduled_actions.store.actions import refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,10 +25,8 @@ if TYPE_CHECKING:
     from werkzeug.routing import Rule
 
     from scheduled_actions.api.authentication import Caller
-    from scheduled_actions.api.routing import Route
+    from scheduled_actions.api.routing import Call, Route
     from scheduled_actions.runtime import Runtime
-
-log = logging.getLogger("scheduled_actions")
 
 #: Answered without a route of their own.
 _IMPLIED = ("HEAD", "OPTIONS")
@@ -49,7 +42,7 @@ class Api:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._management = Management(runtime.database, lambda: runtime.scheduler)
-        self._router = Router(ROUTES)
+        self._router = router()
         self._attempts = FailedAttempts()
 
     def answer(self, path: str) -> Response:
@@ -60,20 +53,8 @@ class Api:
         """
         try:
             return self._answer(path)
-        except ScheduledActionsError as error:
-            return problem_of(error)
-        except psycopg.DataError as error:
-            # A value that passed every check of ours, and that the database cannot take.
-            return problem_of(refused(error))
-        except psycopg.Error as error:
-            log.exception("api.database_error path=%s", request.path)
-            detail = (
-                f"the database refused a statement ({type(error).__name__}, SQLSTATE {error.sqlstate}); see the log"
-            )
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "database_error", detail, headers={"Retry-After": "5"})
-        except Exception:
-            log.exception("api.broken path=%s", request.path)
-            return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", "the API broke; the log says how")
+        except Exception as error:  # noqa: BLE001 - told to the caller, and logged, there
+            return problem_of(error, path=request.path)
 
     def _answer(self, path: str) -> Response:
         found = self._router.find(path)
@@ -101,12 +82,10 @@ class Api:
         given = {}
         if route.body is not None:
             given = read_json(request, limit=route.body_limit, is_optional=route.is_body_optional)
-        call = Call(
-            runtime=self._runtime,
-            management=self._management,
-            caller=caller,
-            base=f"{request.script_root}{_mounted(request.url_rule)}",
-            path=named,
+        base = f"{request.script_root}{mounted(request.url_rule)}"
+        desk = Desk(runtime=self._runtime, management=self._management, caller=caller, base=base)
+        call = desk.call(
+            named,
             query=query,
             body=checked(route.body or Nothing, given, whole="body"),
             if_match=request.headers.get("If-Match"),
@@ -131,7 +110,7 @@ class Api:
         return response
 
 
-def _mounted(rule: Rule | None) -> str:
+def mounted(rule: Rule | None) -> str:
     """Return where the application has put the routes: what of the rule stands before its parts."""
     return "" if rule is None else rule.rule.partition("/<")[0]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import psycopg
 from flask import Response
 
 from scheduled_actions.api import refusals
@@ -29,9 +31,12 @@ from scheduled_actions.errors import (
     UnknownToken,
     WrongStatus,
 )
+from scheduled_actions.store.actions import refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+log = logging.getLogger("scheduled_actions")
 
 #: When a caller may try again after a failure of the database, in seconds.
 RETRY_AFTER_SECONDS = 5
@@ -85,9 +90,46 @@ def problem(status: int, code: str, detail: str, *, headers: Mapping[str, str] |
     return response
 
 
-def problem_of(error: ScheduledActionsError) -> Response:
-    """Return the problem document of one of our own errors."""
-    return problem(status_of(type(error)), error.code, str(error), headers=_headers(error), **_members(error))
+def problem_of(error: Exception, *, path: str = "") -> Response:
+    """Return the problem document of an error."""
+    told = tell(error, path=path)
+    return problem(told.status, told.code, told.detail, headers=told.headers, **told.members)
+
+
+class Told(NamedTuple):
+    """An error as a caller may know it."""
+
+    status: HTTPStatus
+    #: Short name of the fact, in snake case.
+    code: str
+    #: What is wrong, and what would be right.
+    detail: str
+    headers: Mapping[str, str]
+    #: Further members of a problem document.
+    members: Mapping[str, Any]
+
+
+def tell(error: Exception, *, path: str) -> Told:
+    """Return what a caller is told of an error; one that is a fault of ours or of the database's goes to the log.
+
+    Args:
+        error: Any.
+        path: Of the request, for the log.
+    """
+    match error:
+        case ScheduledActionsError():
+            return Told(status_of(type(error)), error.code, str(error), _headers(error), _members(error))
+        case psycopg.DataError():
+            # A value that passed every check of ours, and that the database cannot take.
+            return tell(refused(error), path=path)
+        case psycopg.Error():
+            log.error("api.database_error path=%s", path, exc_info=error)
+            said = f"the database refused a statement ({type(error).__name__}, SQLSTATE {error.sqlstate}); see the log"
+            retry = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+            return Told(HTTPStatus.SERVICE_UNAVAILABLE, "database_error", said, retry, {})
+        case _:
+            log.error("api.broken path=%s", path, exc_info=error)
+            return Told(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", "the API broke; the log says how", {}, {})
 
 
 def status_of(kind: type[ScheduledActionsError]) -> HTTPStatus:

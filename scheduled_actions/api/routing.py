@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from scheduled_actions.api.models import Nothing
 from scheduled_actions.scheduler import borrowed_connection
@@ -93,21 +93,36 @@ class Route:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Router:
+class Located(Protocol):
+    """What answers to a method at a path."""
+
+    @property
+    def method(self) -> str:
+        """The method."""
+
+    @property
+    def path(self) -> str:
+        """The path, with its parts in braces."""
+
+
+Found = TypeVar("Found", bound=Located)
+
+
+class Router(Generic[Found]):
     """Finds routes by path.
 
     Args:
         routes: All of them.
     """
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        templates: dict[tuple[str, ...], dict[str, Route]] = {}
+    def __init__(self, routes: Iterable[Found]) -> None:
+        templates: dict[tuple[str, ...], dict[str, Found]] = {}
         for route in routes:
             templates.setdefault(_parts(route.path), {})[route.method] = route
         # A word before a part in braces: `/actions/counts` is no action's id.
         self._templates = sorted(templates.items(), key=lambda item: [part.startswith("{") for part in item[0]])
 
-    def find(self, path: str) -> tuple[Mapping[str, Route], Mapping[str, str]] | None:
+    def find(self, path: str) -> tuple[Mapping[str, Found], Mapping[str, str]] | None:
         """Return the routes of a path by method, and its parts in braces; None where nothing answers.
 
         A slash at the end says nothing.

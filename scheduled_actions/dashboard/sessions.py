@@ -1,0 +1,139 @@
+"""Who has signed in: cookies that are signed, that scripts cannot read, and in which no token stands.
+
+A session holds the digest of a token, so that it ends when the token is revoked or expires; the keys come from
+`ADMIN_TOKEN`, so that it ends, too, when that one is replaced. Nothing is kept on the server.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+from itsdangerous import BadData, URLSafeTimedSerializer
+
+from scheduled_actions.api.authentication import ADMIN, Caller, check_open, holder_of
+from scheduled_actions.errors import RequestError
+
+if TYPE_CHECKING:
+    from scheduled_actions.runtime import Runtime
+
+#: A session ends so long after it began: a working day.
+SESSION_SECONDS = 12 * 3600
+#: A form to sign in with may stay open for so long.
+VISIT_SECONDS = 3600
+#: What a change says is told within so long, or not at all.
+SAID_SECONDS = 60
+SESSION_COOKIE = "scheduled_actions_session"
+VISIT_COOKIE = "scheduled_actions_visit"
+SAID_COOKIE = "scheduled_actions_said"
+_SALT = b"scheduled-actions dashboard"
+#: 16 MiB and some 50 ms: who holds a cookie cannot try out what ADMIN_TOKEN may be.
+_SCRYPT_COST = 2**14
+
+
+class FormExpired(RequestError):
+    """The form came without the token that it was given, or that token is of another session."""
+
+    code = "form_expired"
+
+    def __init__(self) -> None:
+        super().__init__("the form has expired, or did not come from this page: load the page again and repeat")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Somebody who has signed in."""
+
+    #: Of the token; None for `ADMIN_TOKEN`.
+    digest: bytes | None
+    #: Stands in each form of the session.
+    csrf: str
+
+
+class Sessions:
+    """Writes and reads the cookies of one project.
+
+    Args:
+        runtime: Its secret, and its tokens.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def begin(self, digest: bytes | None) -> str:
+        """Return the cookie of a new session.
+
+        Args:
+            digest: Of the token that was shown; None for `ADMIN_TOKEN`.
+        """
+        told = "" if digest is None else base64.b64encode(digest).decode()
+        return self.sign("session", {"digest": told, "csrf": secrets.token_urlsafe(16)})
+
+    def read(self, cookie: str | None) -> Session | None:
+        """Return the session of a cookie; None where there is none, or no longer."""
+        match self.unsign("session", cookie, SESSION_SECONDS):
+            case {"digest": str(told), "csrf": str(csrf)}:
+                try:
+                    return Session(base64.b64decode(told) if told else None, csrf)
+                except binascii.Error:
+                    return None
+            case _:
+                return None
+
+    def caller(self, session: Session) -> Caller:
+        """Return who has signed in, as the token is now.
+
+        Raises:
+            NotAuthorised: It was revoked, or has expired.
+            NotConfigured: The API is closed.
+            DatabaseUnavailable: It cannot be looked up.
+        """
+        check_open(self._runtime)
+        return ADMIN if session.digest is None else holder_of(self._runtime, session.digest)
+
+    def sign(self, purpose: str, value: Any) -> str:  # noqa: ANN401 - small JSON
+        """Return a value that only this project can have written, for this purpose."""
+        return self._serializer(purpose).dumps(value)
+
+    def unsign(self, purpose: str, text: str | None, seconds: int) -> Any:  # noqa: ANN401 - as signed
+        """Return what was signed for this purpose, if that is no longer ago; else None."""
+        if not text:
+            return None
+        try:
+            return self._serializer(purpose).loads(text, max_age=seconds)
+        except BadData:
+            return None
+
+    def _serializer(self, purpose: str) -> URLSafeTimedSerializer:
+        return URLSafeTimedSerializer(
+            self._keys,
+            salt=purpose.encode(),
+            signer_kwargs={"key_derivation": "hmac", "digest_method": hashlib.sha256},
+        )
+
+    @cached_property
+    def _keys(self) -> list[bytes]:
+        """A key for each value that `ADMIN_TOKEN` accepts; the last one signs."""
+        check_open(self._runtime)
+        return [_key(value) for value in self._runtime.config.admin_token.accepted]
+
+
+@cache
+def _key(value: bytes) -> bytes:
+    return hashlib.scrypt(value, salt=_SALT, n=_SCRYPT_COST, r=8, p=1, dklen=32)
+
+
+def check_csrf(expected: str, sent: str) -> None:
+    """Return if a form sent the token that it was given.
+
+    Raises:
+        FormExpired: It did not.
+    """
+    if not expected or not hmac.compare_digest(expected.encode(), sent.encode("utf-8", "surrogatepass")):
+        raise FormExpired

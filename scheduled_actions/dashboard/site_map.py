@@ -1,0 +1,7 @@
+"""Every page of the dashboard, in the order of the navigation."""
+
+from __future__ import annotations
+
+from scheduled_actions.dashboard import overview
+
+PAGES = (*overview.PAGES,)

@@ -1,0 +1,51 @@
+"""How it has been going of late: a few bounded statements over the ticks and what has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scheduled_actions.store.actions import read_leniently
+from scheduled_actions.store.statements import run
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    from scheduled_actions.store.connection import Connection
+
+
+class Failing(NamedTuple):
+    """A type some of whose actions failed."""
+
+    action_type: str
+    number: int
+    latest_at: datetime
+    latest_id: UUID
+    latest_error: str | None
+
+
+def of_ticks(connection: Connection, *, since: datetime, step_seconds: float) -> list[tuple[int, int, int, int, int]]:
+    """Return of each step how many ticks there were, and how many actions succeeded, are retried, and failed."""
+    return run(connection, "pulse_of_ticks", {"since": since, "step_seconds": step_seconds}).fetchall()
+
+
+def lateness(
+    connection: Connection, *, since: datetime, step_seconds: float, steps: int
+) -> list[tuple[int, float, float]]:
+    """Return of each step that has any by how many seconds actions began late: the median, and 95 of 100."""
+    parameters = {"since": since, "step_seconds": step_seconds, "steps": steps}
+    return run(connection, "pulse_lateness", parameters).fetchall()
+
+
+def of_team(
+    connection: Connection, *, team_id: str, since: datetime, step_seconds: float
+) -> list[tuple[int, int, int, float | None, float | None]]:
+    """Return of each step how many of a team's actions completed and failed, and how late they began."""
+    parameters = {"team_id": team_id, "since": since, "step_seconds": step_seconds}
+    return run(connection, "pulse_of_team", parameters).fetchall()
+
+
+def failures(connection: Connection, *, team_id: str | None, since: datetime, limit: int) -> list[Failing]:
+    """Return the types that failed since then, the most frequent first, at most `limit`."""
+    parameters: dict[str, Any] = {"team_id": team_id, "since": since, "limit": limit}
+    return [Failing(*row) for row in read_leniently(connection, "pulse_failures", parameters)]

@@ -1,0 +1,21 @@
+-- What became of a team's actions in the steps of a window, and how late they began: of the newest 5,000 that completed, and
+-- as many that failed.
+select
+  floor(extract(epoch from a.completed_at - %(since)s) / %(step_seconds)s)::int,
+  count(*) filter (where a.status = 'completed'),
+  count(*) filter (where a.status = 'failed'),
+  percentile_cont(0.5) within group (order by a.late)::double precision,
+  percentile_cont(0.95) within group (order by a.late)::double precision
+from unnest(array['completed', 'failed']) s (status)
+cross join lateral (
+  select
+    m.status, m.completed_at,
+    case when isfinite(m.scheduled_at) then greatest(extract(epoch from m.started_at - m.scheduled_at), 0) end as late
+  from scheduled_actions m
+  where m.team_id = %(team_id)s and m.status = s.status
+  order by m.id desc nulls last
+  limit 5000
+) a
+where a.completed_at >= %(since)s
+group by 1
+order by 1

@@ -1,0 +1,72 @@
+"""A small company's installation after a busy day: what the browser tests and the screenshots look at."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from scheduled_actions import action
+from scheduled_actions.registry import Registry
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+class Line(BaseModel):
+    article: str
+    amount: int = 1
+
+
+class Invoice(BaseModel):
+    """What an invoice needs."""
+
+    number: str = Field(description="As it is printed: 2026-0041.", min_length=1)
+    customer: str
+    total: float = Field(ge=0, description="In the invoice's currency.")
+    currency: Literal["EUR", "USD", "GBP"] = "EUR"
+    due_on: date | None = None
+    reminders: bool = True
+    lines: list[Line] = []
+    notes: list[str] = []
+
+
+class Welcome(BaseModel):
+    user_id: str
+    email: str
+    trial_ends_at: datetime | None = None
+
+
+@action("invoice:send", max_attempts=5, timeout_seconds=20, description="Render an invoice and mail it.")
+def send_invoice(payload: Invoice): ...
+
+
+@action("email:welcome", description="Greet a new user.")
+def welcome(payload: Welcome): ...
+
+
+@action("payment:charge", max_attempts=4, transactional=True, description="Charge a card, exactly once.")
+def charge(payload: dict, context): ...
+
+
+@action("report:build", timeout_seconds=55, description="Build a team's weekly report, piece by piece.")
+def report(payload: dict): ...
+
+
+@action("search:index", description="Bring one document up to date.")
+def index(payload: dict): ...
+
+
+def registry() -> Registry:
+    """Return the company's handlers."""
+    return Registry.of(send_invoice, welcome, charge, report, index)
+
+
+def paint(connection: psycopg.Connection[Any]) -> None:
+    """Put a week of ticks and a day of actions in the tables."""
+    connection.execute(_SCENERY.read_text(encoding="utf-8"))
+
+
+_SCENERY = Path(__file__).with_suffix(".sql")

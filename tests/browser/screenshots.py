@@ -1,0 +1,69 @@
+"""Draws the pages that the README and the docs show, light and dark: `make screenshots`.
+
+Inter and JetBrains Mono should be installed (Debian: fonts-inter, fonts-jetbrains-mono); the pages take what there is.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+from playwright.sync_api import sync_playwright
+
+from scheduled_actions.local_postgres import attach
+from scheduled_actions.store.migrate import migrate
+from tests.browser import scenery
+from tests.browser.conftest import Site, Viewer, chromium
+from tests.browser.serving import ADMIN_TOKEN, served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+#: What is drawn: the file's name, the page, and how high the window is.
+PAGES = (("overview", "", 920),)
+_WIDTH = 1280
+#: A README is no place for more, in bytes.
+_LARGEST = 150 * 1024
+
+
+def main() -> None:
+    """Draw all of them."""
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o711)
+        with attach(Path(directory) / "postgres") as server:
+            with psycopg.connect(server.dsn, autocommit=True) as connection:
+                migrate(connection)
+                scenery.paint(connection)
+            with served(server.dsn, scenery.registry()) as (url, runtime), sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+                for scheme in ("light", "dark"):
+                    _draw(browser, Site(url, runtime), scheme)
+                browser.close()
+
+
+def _draw(browser: Browser, site: Site, scheme: str) -> None:
+    context = browser.new_context(
+        color_scheme=scheme,  # type: ignore[arg-type]  # one of its words
+        timezone_id="Europe/Berlin",
+        locale="en-GB",
+        viewport={"width": _WIDTH, "height": 900},
+    )
+    viewer = Viewer(context.new_page(), site)
+    viewer.signs_in(ADMIN_TOKEN)
+    for name, path, height in PAGES:
+        viewer.page.set_viewport_size({"width": _WIDTH, "height": height})
+        viewer.opens(path)
+        target = IMAGES / f"{name}-{scheme}.png"
+        viewer.page.screenshot(path=target)
+        size = target.stat().st_size
+        assert size <= _LARGEST, f"{target.name} has {size:,} bytes: draw less of the page"
+        print(f"{target.relative_to(IMAGES.parents[1])}: {size:,} bytes")  # noqa: T201 - for who runs it
+    context.close()
+
+
+if __name__ == "__main__":
+    main()

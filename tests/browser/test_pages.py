@@ -1,0 +1,62 @@
+"""Every page, empty and after a busy day: drawn without complaint, small, usable by everybody."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduled_actions.dashboard.site_map import PAGES
+from tests.browser.conftest import BYTES_MOST, REQUESTS_MOST
+
+#: The pages without parts in their address; tests of the others open them where they make what they are about.
+PLAIN = sorted({page.path for page in PAGES if page.method == "GET" and "{" not in page.path})
+
+
+def looks_right(viewer, path):
+    """Open a page and look at it."""
+    response = viewer.opens("" if path == "/" else path)
+    size, requests = viewer.cost()
+
+    assert response.status == 200, path
+    assert viewer.page.locator("h1").count() == 1, path
+    assert size <= BYTES_MOST, f"{path} costs {size:,} bytes"
+    assert requests <= REQUESTS_MOST, f"{path} makes {requests} requests"
+    assert {one.url.partition("/dashboard")[0] for one in viewer.fetched} == {viewer.site.url}, path
+    assert viewer.faults() == [], path
+
+
+def does_not_spill(viewer, path):
+    """Whether a page stays within the width of the window."""
+    width = viewer.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert width <= 0, f"{path} is {width} pixels too wide"
+
+
+def test_every_page_of_an_empty_installation_teaches_and_is_usable_by_everybody(admin_viewer):
+    for path in PLAIN:
+        looks_right(admin_viewer, path)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_of_a_busy_installation_is_usable_by_everybody(painted, a_holder, scheme):
+    viewer = a_holder("operator", color_scheme=scheme)
+
+    for path in PLAIN:
+        looks_right(viewer, path)
+
+
+def test_every_page_fits_on_a_phone(painted, a_holder):
+    viewer = a_holder("operator", viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+
+    for path in PLAIN:
+        viewer.opens("" if path == "/" else path)
+        does_not_spill(viewer, path)
+        assert viewer.faults() == [], path
+
+
+def test_every_page_can_be_read_without_a_script(painted, a_holder):
+    viewer = a_holder("viewer", java_script_enabled=False)
+
+    for path in PLAIN:
+        assert viewer.opens("" if path == "/" else path).status in {200, 403}, path
+        assert viewer.page.locator("h1").is_visible()
+    viewer.opens()
+    assert "UTC" in viewer.page.locator("footer").inner_text()
