@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
+    from scheduled_actions.notices.severity import Severity
+
 #: `missed`: the due instant has passed, and it can still be completed late.
 DeadlineStatus: TypeAlias = Literal["open", "missed", "completed", "cancelled"]
 #: Statuses in which something is still to be done.
@@ -45,7 +47,7 @@ class Stage:
     #: `unacknowledged`: a person's acknowledgement holds it back, too.
     holds_while: Literal["unresolved", "unacknowledged"] = "unresolved"
     #: Of its notices; None: from the distance.
-    severity: str | None = None
+    severity: Severity | None = None
     #: A sentence of the user's own in its notices.
     message: str | None = None
     state: StageState = "planned"

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from scheduled_actions import deadline_book as book
 from scheduled_actions import deadline_notices as notices
+from scheduled_actions.deadline_rules import planning
 from scheduled_actions.errors import UnknownDeadline
 from scheduled_actions.handler import Skip
 from scheduled_actions.store import deadlines as store
@@ -31,6 +32,11 @@ class StagePayload(BaseModel):
     stage: Annotated[str, Field(min_length=1, max_length=400)]
     occurrence: Annotated[int, Field(ge=1)] = 1
 
+    @property
+    def name(self) -> str:
+        """The two together, as the action keeps them."""
+        return planning.occurrence_name(self.stage, self.occurrence)
+
 
 def remind(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | dict[str, Any]:
     """Tell the recipients of a reminder; return whom."""
@@ -38,8 +44,10 @@ def remind(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | 
     stage = deadline.stage(payload.stage)
     if stage is None or not (to := deadline.recipients if stage.to is None else stage.to):
         return Skip("nobody is to be told: the deadline has no recipients")
-    told = notices.tell(context, runtime, notices.Telling(deadline, stage, payload.occurrence, to, now))
-    entry = book.entry("reminded", now, stage=stage.key, occurrence=payload.occurrence, to=told)
+    told, away = notices.tell(context, runtime.notifications, notices.Telling(deadline, stage, payload.name, to, now))
+    entry = book.entry(
+        "reminded", now, stage=stage.key, occurrence=payload.occurrence, to=told, passed_over=away or None
+    )
     store.write(context.connection, {deadline.id: {"entry": entry}})
     return {"told": told}
 
@@ -51,7 +59,7 @@ def escalate(payload: StagePayload, context: Context, runtime: Runtime) -> Skip 
     if stage is None or not stage.to:
         return Skip("the level has nobody to tell")
     told, passed_over = notices.climb(
-        context, runtime, notices.Telling(deadline, stage, payload.occurrence, stage.to, now)
+        context, runtime.notifications, notices.Telling(deadline, stage, payload.name, stage.to, now)
     )
     facts = {"stage": stage.key, "occurrence": payload.occurrence, "to": told, "passed_over": passed_over or None}
     changes: dict[str, Any] = {"entry": book.entry("escalated", now, **facts, assigned=stage.assign)}

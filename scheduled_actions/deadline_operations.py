@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from scheduled_actions.deadline import Deadline, Stage
+    from scheduled_actions.notifications import Notifications
     from scheduled_actions.registry import Registry
     from scheduled_actions.store.connection import Connection, Database
 
@@ -41,11 +42,13 @@ class DeadlineOperations:
     Args:
         database: Where the tables are.
         registry: Validates the payloads of auto-actions.
+        notifications: Knows who can be told.
     """
 
-    def __init__(self, database: Database, registry: Registry) -> None:
+    def __init__(self, database: Database, registry: Registry, notifications: Notifications) -> None:
         self._database = database
         self._registry = registry
+        self._notifications = notifications
 
     def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:
         return borrowed_connection(self._database, connection)
@@ -415,6 +418,7 @@ class DeadlineOperations:
         with self._borrowed(connection) as borrowed, whole(borrowed):
             deadline, now = book.locked(borrowed, reference, team_id)
             _refuse_closed(reference, deadline)
+            self._notifications.check(to, name="recipients", team_id=deadline.team_id)
             entry = book.entry("reassigned", now, by=by, note=note, to=list(to), before=list(deadline.recipients))
             store.write(borrowed, {deadline.id: {"recipients": list(to), "entry": entry, **_NOT_ACKNOWLEDGED}})
             return book.read(borrowed, deadline.id)

@@ -106,7 +106,14 @@ class Deadlines(DeadlineOperations):
     def _checked(self, given: Mapping[str, Any]) -> NewDeadline:
         """Return what was asked for; every type has a handler, every payload is one that it takes."""
         new = new_deadline(given)
+        self._check_recipients(new)
         return replace(new, stages=tuple(map(self._validated, new.stages)))
+
+    def _check_recipients(self, new: NewDeadline) -> None:
+        self._notifications.check(new.recipients, name="recipients", team_id=new.team_id)
+        for stage in new.stages:
+            for name in ("to", "assign"):
+                self._notifications.check(getattr(stage, name) or (), name=f"{stage.key}.{name}", team_id=new.team_id)
 
     def _validated(self, stage: Stage) -> Stage:
         handler = self._registry.resolve(stage.action_type)

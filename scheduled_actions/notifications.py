@@ -23,7 +23,7 @@ from scheduled_actions.scheduler import borrowed_connection
 from scheduled_actions.store import schedules as store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import psycopg
 
@@ -177,6 +177,19 @@ class Notifications:
         """Return the people whom recipients mean and who are away, so that somebody else is told instead."""
         people = (person for _, _, some in self._listed(recipients, team_id=team_id) for person in some)
         return list({person.key: person for person in people if person.is_away(now)}.values())
+
+    def check(self, recipients: Iterable[Any], *, name: str, team_id: str | None) -> None:
+        """Refuse recipients that nobody could be; those of a resolver are asked for when they are told.
+
+        Raises:
+            InvalidArgument: One is no recipient, or its resolver is not there.
+        """
+        for position, one in enumerate(recipients):
+            where = f"{name}[{position}]"
+            if not isinstance(one, str) or not _REFERENCE.fullmatch(one):
+                self._check_given(parse_person(one, name=where), where, is_tenants=team_id is not None)
+            elif one.partition(":")[0] not in self._registry.resolvers:
+                self._people(one, team_id=team_id, name=where)
 
     def person_of(self, notice: Notice, *, team_id: str | None, now: datetime) -> Person:
         """Return who gets a notice now: the person it was meant for, or whoever stands there instead.

@@ -93,7 +93,7 @@ class Runtime:
         # Loaded with the first deadline.
         from scheduled_actions.deadlines import Deadlines  # noqa: PLC0415
 
-        return Deadlines(self.database, self.registry)
+        return Deadlines(self.database, self.registry, self.notifications)
 
     @cached_property
     def facts(self) -> Facts:
@@ -147,8 +147,9 @@ class Runtime:
     def sender(self) -> Sender:
         """Sends notices."""
         from scheduled_actions.notification_sending import Sender  # noqa: PLC0415 - as above
+        from scheduled_actions.store import deadlines  # noqa: PLC0415 - as above
 
-        return Sender(self.notifications, self.database)
+        return Sender(self.notifications, self.database, holding=deadlines.holding)
 
     @cached_property
     def refusals(self) -> Refusals:

@@ -88,6 +88,9 @@ def new_deadline(given: Mapping[str, Any]) -> NewDeadline:
         *stage_rules.own_stages(is_recurring=recurrence is not None),
     ]
     metadata = arguments.document_text("metadata", given.get("metadata"))
+    recipients = stage_rules.recipients_of("recipients", given.get("recipients")) or ()
+    if not recipients and any(stage.kind == "reminder" and not stage.to for stage in planned):
+        raise InvalidArgument("recipients", given.get("recipients"), "somebody: reminders are for those who are named")
     return NewDeadline(
         target_type=arguments.check_text("target.type", target["type"], longest=255) or "",
         target_id=arguments.check_text("target.id", target["id"], longest=255) or "",
@@ -95,7 +98,7 @@ def new_deadline(given: Mapping[str, Any]) -> NewDeadline:
         delay=delay,
         timezone=timezone,
         calendar=parse_calendar(given.get("calendar")).as_json(),
-        recipients=stage_rules.recipients_of("recipients", given.get("recipients")) or (),
+        recipients=recipients,
         stages=stage_rules.checked(planned),
         recurrence=recurrence,
         name=_name(given.get("name")),

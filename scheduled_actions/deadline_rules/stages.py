@@ -9,12 +9,14 @@ from scheduled_actions import action_row, arguments
 from scheduled_actions.deadline import Stage
 from scheduled_actions.deadline_rules.offsets import parse_offset
 from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.notices.severity import SEVERITIES
 from scheduled_actions.recurrence.phrases import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scheduled_actions.deadline_rules.offsets import Direction, Offset
+    from scheduled_actions.notices.severity import Severity
 
 #: The types of the actions that the package itself plans.
 REMINDER, ESCALATION, DUE, RENEWAL = "reminder:send", "escalation:send", "deadline:miss", "deadline:renew"
@@ -22,7 +24,6 @@ REMINDER, ESCALATION, DUE, RENEWAL = "reminder:send", "escalation:send", "deadli
 DUE_KEY, RENEWAL_KEY = "due", "renewal"
 #: The most stages of one deadline, recipients of one stage, and rounds of one ladder.
 STAGES_MOST, RECIPIENTS_MOST, ROUNDS_MOST = 100, 100, 100
-SEVERITIES = ("low", "medium", "high", "urgent")
 
 _REMINDER_KEYS = frozenset({"offset", "repeat", "times", "to", "severity", "message", "name"})
 _LEVEL_KEYS = frozenset({"offset", "to", "assign", "while", "severity", "message", "name"})
@@ -206,8 +207,8 @@ def _times(path: str, said: Mapping[str, Any]) -> int | None:
     return times
 
 
-def _severity(path: str, said: Mapping[str, Any]) -> str | None:
-    severity = said.get("severity")
+def _severity(path: str, said: Mapping[str, Any]) -> Severity | None:
+    severity: Severity | None = said.get("severity")
     if severity is not None and severity not in SEVERITIES:
         raise InvalidArgument(f"{path}.severity", severity, f"one of {', '.join(SEVERITIES)}")
     return severity

@@ -24,7 +24,7 @@ SENT: list[dict[str, Any]] = []
 STARTED: list[dict[str, Any]] = []
 
 
-@action("email:send")
+@action("notification:send")
 def send(payload: dict):
     """Keep what would have been sent."""
     SENT.append(payload)
@@ -42,7 +42,7 @@ def deadline_project(database_url: str, *handlers: Callable[..., Any], **setting
     SENT.clear()
     STARTED.clear()
     with projects(database_url) as make:
-        made = make(*OWN, *(handlers or (send, start)), **settings)
+        made = make(*OWN, *(handlers or (send, start)), notifications_gather_seconds=0, **settings)
         before = runtime.use(made)
         try:
             yield made

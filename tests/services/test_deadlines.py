@@ -142,6 +142,9 @@ def test_work_that_is_late_is_done_at_once_and_of_a_ladder_the_highest_level(set
             "payload",
         ),
         ({"recurrence": "now and then"}, RequestError, "recurrence"),
+        ({"recipients": "ann at example.org"}, InvalidArgument, r"recipients\[0\]"),
+        ({"recipients": "role:boss"}, InvalidArgument, "resolver"),
+        ({"recipients": []}, InvalidArgument, "somebody"),
         ({"recurrence": "every minute", "due_at": None}, InvalidArgument, "rarer"),
     ],
 )
@@ -198,7 +201,7 @@ def test_rolled_back_with_the_callers_transaction_it_never_was(runtime, database
 
 
 def test_many_are_set_at_once_or_none(deadlines, connection):
-    given = {"target": TARGET, "due_at": DUE, "reminders": ["7 days before"]}
+    given = {"target": TARGET, "due_at": DUE, "recipients": ANN, "reminders": ["7 days before"]}
 
     ids = deadlines.set_many([given | {"name": f"n{n}"} for n in range(5)])
     with pytest.raises(InvalidArgument) as refused:
@@ -518,6 +521,34 @@ def test_what_is_to_come_goes_to_whom_it_was_reassigned(set_one, tick_at, deadli
         deadlines.reassign(made.id, [])
 
 
+def test_a_level_whose_people_are_away_goes_to_the_next(set_one, tick_at, deadlines):
+    away = {"email": "boss@example.org", "name": "Boss", "away_until": (DUE + 30 * DAY).isoformat()}
+    made = set_one(
+        escalation=[{"offset": "1 day after", "to": away}, {"offset": "5 days after", "to": ["cfo@example.org"]}]
+    )
+
+    tick_at(DUE + DAY)
+
+    assert told()[-1] == "cfo@example.org"
+    climbed = deadlines.get(made.id).history[-1]
+    assert (climbed["what"], climbed["to"], climbed["passed_over"]) == ("escalated", ["cfo@example.org"], ["Boss"])
+
+
+def test_what_people_are_told_says_how_long_is_left_and_when_they_hear_again(set_one, tick_at):
+    set_one(name="trade licence", reminders=["60 days before", {"offset": "1 day before", "message": "Ask Bob."}])
+
+    tick_at(DUE - 60 * DAY)
+    tick_at(DUE - DAY)
+
+    first, second = SENT
+    assert (first["severity"], second["severity"]) == ("low", "urgent")
+    assert "trade licence" in first["subject"]
+    assert "60 days" in first["text"]
+    assert "The next reminder on Monday, 1 June 2026, 12:00 (UTC)" in first["text"]
+    assert "Ask Bob." in second["text"]
+    assert first["guard"]["stage"] == "reminder:60 days before#1"
+
+
 def test_a_ladder_is_climbed_so_many_times_and_the_way_up_is_recorded(set_one, tick_at, deadlines):
     made = set_one(
         reminders=[{"offset": "5 days after", "repeat": "daily"}],
@@ -585,7 +616,12 @@ def test_each_occurrence_of_a_series_is_a_deadline_of_its_own(deadlines, tick_at
 
 def test_where_reminders_reach_further_than_the_rule_several_are_open_at_once(deadlines, tick_at):
     made, _ = deadlines.set(
-        {"target": TARGET, "due_at": NOW + 70 * DAY, "recurrence": "every 30 days", "reminders": ["60 days before"]}
+        {
+            "target": TARGET,
+            "due_at": NOW + 70 * DAY,
+            "recurrence": "every 30 days",
+            "reminders": [{"offset": "60 days before", "to": ANN}],
+        }
     )
     tick_at(NOW)
     at_once = len(deadlines.find())
@@ -608,7 +644,13 @@ def test_a_series_can_begin_with_the_first_occurrence_of_its_rule(deadlines):
 
 def test_a_series_ends_where_it_is_cancelled(deadlines, tick_at):
     made, _ = deadlines.set(
-        {"target": TARGET, "due_at": NOW + DAY, "recurrence": "daily", "reminders": ["2 days before"]}
+        {
+            "target": TARGET,
+            "due_at": NOW + DAY,
+            "recurrence": "daily",
+            "recipients": ANN,
+            "reminders": ["2 days before"],
+        }
     )
     tick_at(NOW + HOUR)
 
