@@ -120,6 +120,14 @@ def check_text(name: str, value: str | None, *, longest: int | None = None) -> s
     return value
 
 
+def check_name(name: str, value: str, *, longest: int) -> str:
+    """Return the text, which there must be: 1 to `longest` characters."""
+    checked = check_text(name, value, longest=longest)
+    if checked is None:
+        raise InvalidArgument(name, value, f"a text of 1 to {longest} characters")
+    return checked
+
+
 def retry_text(value: RetryPolicy | Mapping[str, Any] | Sequence[float] | None) -> str | None:
     """Return the retry policy as JSON."""
     return None if value is None else json_text.encode("retry", retry.parse(value).as_json(), limit=RESULT_LIMIT)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scheduled_actions.endpoint_book import EndpointBook
     from scheduled_actions.endpoints import Endpoints
     from scheduled_actions.facts import Facts
+    from scheduled_actions.feeds import Feeds
     from scheduled_actions.local_postgres import LocalPostgres
     from scheduled_actions.notification_sending import Sender
     from scheduled_actions.notifications import Notifications
@@ -128,6 +129,13 @@ class Runtime:
         from scheduled_actions.deliveries import Deliveries  # noqa: PLC0415 - as above
 
         return Deliveries(self.database, self.endpoint_book)
+
+    @cached_property
+    def feeds(self) -> Feeds:
+        """What calendar programs read."""
+        from scheduled_actions.feeds import Feeds  # noqa: PLC0415 - only for those who ask
+
+        return Feeds(self.database, self.occurrences)
 
     @cached_property
     def simulator(self) -> Simulator:

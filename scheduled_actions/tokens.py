@@ -99,7 +99,7 @@ def create(
     secret = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
     row = store.create(
         connection,
-        name=_text("name", name, NAME_LENGTH),
+        name=arguments.check_name("name", name, longest=NAME_LENGTH),
         digest=digest_of(secret),
         hint=secret[:_HINT_LENGTH],
         role=check_role(role),
@@ -164,13 +164,6 @@ def check_role(value: str) -> Role:
         return Role(value)
     except ValueError:
         raise InvalidArgument("role", value, f"one of {', '.join(Role)}") from None
-
-
-def _text(name: str, value: str, longest: int) -> str:
-    checked = arguments.check_text(name, value, longest=longest)
-    if checked is None:
-        raise InvalidArgument(name, value, f"a text of 1 to {longest} characters")
-    return checked
 
 
 def _token(row: store.Row) -> Token:

@@ -14,6 +14,8 @@ from scheduled_actions.errors import NotConfigured
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from scheduled_actions.api.attempts import FailedAttempts
     from scheduled_actions.runtime import Runtime
 
@@ -29,6 +31,8 @@ class Caller:
     role: Role
     #: The one team that there is for it; None: all of them.
     team_id: str | None
+    #: Its token in the table; None for `ADMIN_TOKEN`.
+    token_id: UUID | None = None
 
     def must_be(self, role: Role) -> None:
         """Return if the caller may do what a role may.
@@ -152,4 +156,4 @@ def holder_of(runtime: Runtime, digest: bytes) -> Caller:
         raise NotAuthorised(f"the token {token.hint}… was revoked")
     if token.is_expired:
         raise NotAuthorised(f"the token {token.hint}… has expired")
-    return Caller(f"token:{token.name}", token.role, token.team_id)
+    return Caller(f"token:{token.name}", token.role, token.team_id, token.id)

@@ -84,8 +84,20 @@ def blueprint(runtime: Runtime) -> Blueprint:
 
         return described_for_people()
 
+    _add_feeds(routes, runtime)
     routes.add_url_rule("/openapi.json", view_func=openapi, strict_slashes=False)
     routes.add_url_rule("/docs", view_func=docs, strict_slashes=False)
     routes.add_url_rule("/healthz", view_func=healthz, strict_slashes=False)
     routes.add_url_rule("/readyz", view_func=readyz, strict_slashes=False)
     return routes
+
+
+def _add_feeds(routes: Blueprint, runtime: Runtime) -> None:
+    """Add the calendars behind private addresses."""
+
+    def calendar(secret: str) -> Response:
+        from scheduled_actions.api import feeds  # noqa: PLC0415 - a cold tick does without
+
+        return feeds.calendar(runtime, secret)
+
+    routes.add_url_rule("/calendar/<secret>.ics", view_func=calendar)

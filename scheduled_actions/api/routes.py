@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from scheduled_actions.api import actions, bulk, installation, schedules, tokens, webhooks
+from scheduled_actions.api import actions, bulk, feeds, installation, schedules, tokens, webhooks
 
-ROUTES = (*actions.ROUTES, *bulk.ROUTES, *installation.ROUTES, *schedules.ROUTES, *tokens.ROUTES, *webhooks.ROUTES)
+ROUTES = (
+    *actions.ROUTES,
+    *bulk.ROUTES,
+    *feeds.ROUTES,
+    *installation.ROUTES,
+    *schedules.ROUTES,
+    *tokens.ROUTES,
+    *webhooks.ROUTES,
+)

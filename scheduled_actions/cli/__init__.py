@@ -44,6 +44,7 @@ COMMANDS = {
         "Print what to paste, so that something pings once a minute.",
     ),
     "completion": ("scheduled_actions.cli.completion:completion", "Print what completes commands in your shell."),
+    "feeds": ("scheduled_actions.cli.feeds:feeds", "Make, list and revoke calendar feeds."),
     "token": ("scheduled_actions.cli.tokens:tokens", "Make, list and revoke tokens of the management API."),
     "doctor": ("scheduled_actions.cli.doctor:doctor", "Check the installation and say what to do."),
 }

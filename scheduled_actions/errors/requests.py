@@ -122,6 +122,16 @@ class UnknownToken(RequestError):
         super().__init__(f"no token has the id {short_text(str(token_id))}")
 
 
+class UnknownFeed(RequestError):
+    """No calendar feed has that id (or it is of another team, which answers the same)."""
+
+    code = "unknown_feed"
+
+    def __init__(self, feed_id: object) -> None:
+        self.feed_id = feed_id
+        super().__init__(f"no calendar feed has the id {short_text(str(feed_id))}")
+
+
 class TooLarge(RequestError):
     """A value is over its limit."""
 

@@ -1,0 +1,158 @@
+"""Calendar feeds over HTTP: make, list, revoke; and the calendar behind a private address."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from flask import Response, request
+from pydantic import Field
+
+from scheduled_actions.api.models import PAGE_MOST, Given, Id, Limit, ShortText, Shown, TokenName
+from scheduled_actions.api.problems import problem, problem_of
+from scheduled_actions.api.routing import Answer, Call, Route
+from scheduled_actions.errors import ScheduledActionsError, UnknownFeed
+from scheduled_actions.tokens import Role
+
+if TYPE_CHECKING:
+    from scheduled_actions import feeds
+    from scheduled_actions.runtime import Runtime
+
+#: For how long a calendar program may keep what it read, in seconds.
+_FRESH_SECONDS = 300
+
+
+class NewFeed(Given):
+    """A calendar feed to make."""
+
+    name: TokenName = Field(description="What calendar programs call it.")
+    team_id: ShortText | None = Field(None, description="Only what belongs to this team.")
+    user_id: ShortText | None = Field(None, description="Only what belongs to this user.")
+    action_type: ShortText | None = Field(None, description="Only of this action type.")
+
+
+class FeedsQuery(Given):
+    """Which feeds to list."""
+
+    limit: Limit = PAGE_MOST
+    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
+
+
+class Feed(Shown):
+    """A calendar feed, as far as it is known here."""
+
+    id: UUID
+    name: str
+    hint: str = Field(description="The first characters of the secret in its address.")
+    team_id: str | None
+    user_id: str | None
+    action_type: str | None
+    created_by: str | None
+    created_at: datetime
+    last_used_at: datetime | None = Field(description="To within an hour.")
+    revoked_at: datetime | None
+
+
+class MadeFeed(Feed):
+    """A feed that was just made."""
+
+    path: str = Field(description="Where its calendar is, below the application's own address. Shown this once.")
+
+
+class FeedsPage(Shown):
+    """Some of the feeds, the newest first."""
+
+    feeds: list[Feed]
+    next_cursor: UUID | None
+
+
+def make(call: Call) -> Answer:
+    """Make a feed, of the caller's team where it has one; it ends with the caller's token."""
+    given: NewFeed = call.body
+    feed, secret = call.runtime.feeds.create(
+        given.name,
+        team_id=call.caller.team_for(given.team_id),
+        user_id=given.user_id,
+        action_type=given.action_type,
+        token_id=call.caller.token_id,
+        created_by=call.caller.name,
+    )
+    return Answer(
+        MadeFeed(**_shown(feed).model_dump(), path=f"{call.base.removesuffix('/api/v1')}/calendar/{secret}.ics"),
+        HTTPStatus.CREATED,
+    )
+
+
+def list_feeds(call: Call) -> Answer:
+    """Answer the newest feeds, of the caller's team where it has one."""
+    query: FeedsQuery = call.query
+    # One more than is told: then it is known that there are more.
+    found = call.runtime.feeds.newest(team_id=call.caller.team_id, before=query.cursor, limit=query.limit + 1)
+    shown = found[: query.limit]
+    next_cursor = shown[-1].id if len(found) > query.limit else None
+    return Answer(FeedsPage(feeds=[_shown(one) for one in shown], next_cursor=next_cursor))
+
+
+def revoke(call: Call) -> Answer:
+    """Let the address of a feed answer nothing any more."""
+    return Answer(_shown(call.runtime.feeds.revoke(call.path["id"], team_id=call.caller.team_id)))
+
+
+def _shown(feed: feeds.Feed) -> Feed:
+    return Feed.model_validate(feed)
+
+
+def calendar(runtime: Runtime, secret: str) -> Response:
+    """Answer the calendar behind a private address, as iCalendar; 304 where the reader has it already."""
+    try:
+        text = runtime.feeds.text(secret)
+    except ScheduledActionsError as error:
+        return problem_of(error)
+    if text is None:
+        return problem(HTTPStatus.NOT_FOUND, "unknown_feed", "no calendar is here: it was revoked, or never was")
+    response = Response(text, content_type="text/calendar; charset=utf-8")
+    response.headers["Cache-Control"] = f"private, max-age={_FRESH_SECONDS}"
+    response.headers["Content-Disposition"] = 'inline; filename="scheduled-actions.ics"'
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.set_etag(hashlib.sha256(text).hexdigest()[:32])
+    response.make_conditional(request)
+    return response
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/calendar/feeds",
+        function=list_feeds,
+        role=Role.OPERATOR,
+        tag="Calendar",
+        summary="List the calendar feeds, the newest first",
+        query=FeedsQuery,
+        answers={HTTPStatus.OK: (FeedsPage, "A page.")},
+    ),
+    Route(
+        method="POST",
+        path="/calendar/feeds",
+        function=make,
+        role=Role.OPERATOR,
+        tag="Calendar",
+        summary="Make a calendar feed",
+        description="Its private address is shown once, in this answer. It ends with the token that made it.",
+        body=NewFeed,
+        answers={HTTPStatus.CREATED: (MadeFeed, "The feed.")},
+    ),
+    Route(
+        method="DELETE",
+        path="/calendar/feeds/{id}",
+        function=revoke,
+        role=Role.OPERATOR,
+        tag="Calendar",
+        summary="Revoke a calendar feed",
+        description="Its address answers nothing any more; one that was revoked before stays as it was.",
+        answers={HTTPStatus.OK: (Feed, "The feed as it is now.")},
+        refuses=(UnknownFeed,),
+    ),
+)

@@ -1,0 +1,103 @@
+"""Calendars as other programs read them: iCalendar text (RFC 5545) of events that recur, or happen once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from scheduled_actions.errors import ExtraMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from icalendar import Event
+
+    from scheduled_actions.recurrence.as_rrule import RRuleForm
+
+#: How often a calendar program should look again: the shortest that large ones honour.
+REFRESH = timedelta(hours=1)
+#: An instant is drawn as long as this: an event without length disappears in most programs.
+_DRAWN = timedelta(minutes=15)
+_PRODUCT = "-//Scheduled Actions//calendar feed//EN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What becomes one event."""
+
+    #: The same for ever, and nobody else's: `schedule-<id>`.
+    key: str
+    title: str
+    #: Plain text.
+    text: str
+    #: Aware; the first instant of one that recurs.
+    start: datetime
+    #: When it was made, so that what stays as it is reads the same each time; aware.
+    made_at: datetime
+    #: What kind of thing it is: `schedule`, `action`, `deadline`.
+    category: str
+    rule: RRuleForm | None = None
+    #: So long before its start a calendar rings.
+    alarms: tuple[timedelta, ...] = ()
+
+
+def calendar_text(name: str, description: str, entries: Iterable[Entry]) -> bytes:
+    """Return the calendar: folded lines that end in CRLF, with the VTIMEZONE of every zone named.
+
+    Args:
+        name: What programs call it.
+        description: In plain text.
+        entries: In their order.
+
+    Raises:
+        ExtraMissing: The extra `calendar` is not installed.
+
+    Source: RFC 5545; RFC 7986 for NAME, DESCRIPTION and REFRESH-INTERVAL of a calendar.
+    """
+    try:
+        from icalendar import Calendar, vDuration, vText  # noqa: PLC0415 - an extra, and slow to load
+    except ImportError as error:
+        raise ExtraMissing("icalendar", "calendar") from error
+
+    calendar = Calendar()
+    calendar.add("prodid", _PRODUCT)
+    calendar.add("version", "2.0")
+    calendar.add("method", "PUBLISH")
+    for property_name, value in (("name", name), ("x-wr-calname", name), ("description", description)):
+        calendar.add(property_name, vText(value))
+    interval = vDuration(REFRESH)
+    interval.params["VALUE"] = "DURATION"
+    calendar.add("refresh-interval", interval)
+    calendar.add("x-published-ttl", vDuration(REFRESH))
+    for entry in entries:
+        calendar.add_component(_event(entry))
+    calendar.add_missing_timezones()
+    text: bytes = calendar.to_ical()
+    return text
+
+
+def _event(entry: Entry) -> Event:
+    from icalendar import Alarm, Event, vRecur  # noqa: PLC0415 - as above
+
+    event = Event()
+    event.add("uid", f"{entry.key}@scheduled-actions")
+    event.add("dtstamp", entry.made_at.astimezone(UTC).replace(microsecond=0))
+    event.add("summary", entry.title)
+    event.add("description", entry.text)
+    event.add("categories", [entry.category])
+    # It takes nobody's time.
+    event.add("transp", "TRANSPARENT")
+    event.add("dtstart", entry.start.replace(microsecond=0) if entry.rule is None else entry.rule.start)
+    event.add("duration", _DRAWN)
+    if entry.rule is not None:
+        event.add("rrule", vRecur.from_ical(entry.rule.rule))
+        if entry.rule.exceptions:
+            event.add("exdate", list(entry.rule.exceptions))
+    for before in entry.alarms:
+        alarm = Alarm()
+        alarm.add("action", "DISPLAY")
+        alarm.add("description", entry.title)
+        alarm.add("trigger", -before)
+        event.add_component(alarm)
+    return event

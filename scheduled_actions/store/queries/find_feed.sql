@@ -1,0 +1,21 @@
+-- The feed of that digest, unless it or the token that made it was revoked or has ended. That it is read is noted, at most
+-- once an hour.
+with found as (
+  select f.*
+  from scheduled_action_feeds f
+  left join scheduled_action_tokens t on t.id = f.token_id
+  where f.digest = %(digest)s
+    and f.revoked_at is null
+    and t.revoked_at is null
+    and (t.expires_at is null or t.expires_at > scheduled_actions_now())
+),
+noted as (
+  update scheduled_action_feeds f
+  set last_used_at = scheduled_actions_now()
+  from found
+  where f.id = found.id
+    and (found.last_used_at is null or found.last_used_at < scheduled_actions_now() - interval '1 hour')
+)
+select
+  f.id, f.name, f.hint, f.team_id, f.user_id, f.action_type, f.created_by, f.created_at, f.last_used_at, f.revoked_at
+from found f
