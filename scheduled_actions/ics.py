@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from scheduled_actions.errors import ExtraMissing
+from scheduled_actions.ics_zones import zone_component
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,11 +72,27 @@ def calendar_text(name: str, description: str, entries: Iterable[Entry]) -> byte
     interval.params["VALUE"] = "DURATION"
     calendar.add("refresh-interval", interval)
     calendar.add("x-published-ttl", vDuration(REFRESH))
-    for entry in entries:
+    events = list(entries)
+    for zone, first in _zones(events).items():
+        calendar.add_component(zone_component(zone, first))
+    for entry in events:
         calendar.add_component(_event(entry))
-    calendar.add_missing_timezones()
     text: bytes = calendar.to_ical()
     return text
+
+
+def _zones(entries: list[Entry]) -> dict[ZoneInfo, datetime]:
+    """Return the zones that are named, each with the first instant that is told in it."""
+    found: dict[ZoneInfo, datetime] = {}
+    for entry in entries:
+        start = _start(entry)
+        if isinstance(start.tzinfo, ZoneInfo) and start.tzinfo.key != "UTC":
+            found[start.tzinfo] = min(start, found.get(start.tzinfo, start))
+    return found
+
+
+def _start(entry: Entry) -> datetime:
+    return entry.start.replace(microsecond=0) if entry.rule is None else entry.rule.start
 
 
 def _event(entry: Entry) -> Event:
@@ -88,7 +106,7 @@ def _event(entry: Entry) -> Event:
     event.add("categories", [entry.category])
     # It takes nobody's time.
     event.add("transp", "TRANSPARENT")
-    event.add("dtstart", entry.start.replace(microsecond=0) if entry.rule is None else entry.rule.start)
+    event.add("dtstart", _start(entry))
     event.add("duration", _DRAWN)
     if entry.rule is not None:
         event.add("rrule", vRecur.from_ical(entry.rule.rule))
