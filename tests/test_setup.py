@@ -214,8 +214,9 @@ def test_on_sigterm_a_tick_finishes_what_it_began_and_the_other_worker_does_the_
     service = served(workers=2, concurrency=1)
     first = threading.Thread(target=service.ping)
     first.start()
-    wait_until((tmp_path / "started-0").exists, within=10, what="the first action has started")
-    worker = int((tmp_path / "started-0").read_text())
+    began = tmp_path / "started-0"
+    wait_until(lambda: began.exists() and began.read_text(), within=10, what="the first action has started")
+    worker = int(began.read_text())
 
     os.kill(worker, signal.SIGTERM)
     first.join(timeout=20)
