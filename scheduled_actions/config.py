@@ -18,15 +18,14 @@ from typing import Any, Literal, TypeVar
 
 from scheduled_actions import setting_checks as checks
 from scheduled_actions.errors import ConfigInvalid, NotConfigured
+from scheduled_actions.secret import Secret
 
 PREFIX = "SCHEDULED_ACTIONS_"
 TOML_NAME = "scheduled_actions.toml"
 #: Environment variables with the prefix that are no settings of the file.
 _NOT_SETTINGS = frozenset({"PROJECT", "ENV", "ENV_COMMAND", "ENCRYPTION_KEY", "TEST_DATABASE_URL"})
 #: Tables with names of the user's own, which no variable overrides.
-_TABLES = frozenset({"channels", "endpoints", "events"})
-#: A secret shorter than this closes the endpoint.
-SECRET_MIN_LENGTH = 16
+_TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events"})
 
 Section = TypeVar("Section")
 
@@ -133,6 +132,16 @@ class Notifications:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Teams:
+    """How many handlers of one team are at work at once in a process; actions without a team have no such limit."""
+
+    #: Of each team; None: as many as there are threads.
+    concurrency: int | None = _setting(None, checks.whole_number(1, 256))
+    #: Of some, by their ids.
+    concurrency_of: dict[str, int] = field(default_factory=dict, metadata={"check": checks.team_limits})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All of `scheduled_actions.toml`, defaults filled in."""
 
@@ -156,36 +165,8 @@ class Settings:
     retry: Retry = Retry()
     webhooks: Webhooks = Webhooks()
     email: Email = Email()
+    teams: Teams = Teams()
     notifications: Notifications = Notifications()
-
-
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """A secret that never prints itself. During rotation it may hold two values, separated by a comma."""
-
-    name: str
-    _value: str
-
-    def __repr__(self) -> str:
-        """Return the name alone."""
-        return f"Secret({self.name})"
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether it is set, and long enough to protect anything."""
-        return bool(self.accepted)
-
-    @property
-    def accepted(self) -> tuple[bytes, ...]:
-        """Every value that opens the door: each half of a rotation, and the whole string as some callers send it."""
-        whole = self._value.strip()
-        halves = [half.strip() for half in whole.split(",")]
-        values = dict.fromkeys([whole, *halves])
-        return tuple(value.encode() for value in values if len(value) >= SECRET_MIN_LENGTH)
-
-    def reveal(self) -> str:
-        """Return the value itself."""
-        return self._value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from scheduled_actions.config import Config, Endpoint, Secret
+    from scheduled_actions.config import Config, Endpoint
     from scheduled_actions.processor import Processor
     from scheduled_actions.runtime import Runtime
+    from scheduled_actions.secret import Secret
     from scheduled_actions.store.connection import Connection
     from scheduled_actions.verdict import Fact
 

@@ -47,6 +47,19 @@ def whole_number(least: int, most: int) -> Check:
     return check
 
 
+def team_limits(value: Any) -> dict[str, int]:  # noqa: ANN401 - it is what is judged
+    """Return how many handlers at once some teams may have, by their ids."""
+    if not isinstance(value, dict):
+        message = 'should be a table such as "acme" = 8'
+        raise ValueError(message)  # noqa: TRY004 - every check raises the same
+    check = whole_number(1, 256)
+    try:
+        return {team: check(limit) for team, limit in value.items()}
+    except ValueError as error:
+        message = f"should hold a limit for each team, and each {error}"
+        raise ValueError(message) from None
+
+
 def flag(value: Any) -> bool:  # noqa: ANN401 - it is what is judged
     """Return the truth of a value."""
     words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from scheduled_actions.config import Settings
 
@@ -182,6 +182,7 @@ def next_wave(
     now: float,
     budget: Budget,
     pace: Pace,
+    has_room: Callable[[int], bool] | None = None,
 ) -> list[int]:
     """Return the positions of the candidates to start now, in their order.
 
@@ -193,13 +194,16 @@ def next_wave(
         now: On the monotonic clock of `budget`.
         budget: The tick's limits.
         pace: What has been measured.
+        has_room: Whether one more of the team of the candidate at a position may start, which is counted then; None:
+            everybody may.
     """
     if free <= 0 or one_runs_alone or not budget.may_start(now):
         return []
     if in_flight == 0:
         alone = (position for position, one in enumerate(candidates) if one.runs_alone)
         for position in alone:
-            if budget.fits(expected_seconds(candidates[position], pace), now):
+            fits = budget.fits(expected_seconds(candidates[position], pace), now)
+            if fits and (has_room is None or has_room(position)):
                 return [position]
     wave: list[int] = []
     threads_taken = 0
@@ -214,7 +218,7 @@ def next_wave(
             # A fast one needs no thread of its own, but a charged attempt that never started must not be the last one.
             judged[one] = (may_start, pace.is_fast(one.action_type) and not one.is_last_attempt)
         may_start, may_queue = judged[one]
-        if not may_start:
+        if not may_start or (has_room is not None and not has_room(position)):
             continue
         if not may_queue:
             threads_taken += 1

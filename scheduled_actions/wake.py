@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from uuid import UUID
 
-    from scheduled_actions.config import Secret
+    from scheduled_actions.secret import Secret
     from scheduled_actions.store.connection import Database
 
 log = logging.getLogger("scheduled_actions")

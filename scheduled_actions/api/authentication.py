@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from scheduled_actions import tokens
 from scheduled_actions.api.credentials import NotAuthorised, bearer, matches
 from scheduled_actions.api.refusals import Forbidden, TooManyAttempts
-from scheduled_actions.config import SECRET_MIN_LENGTH
 from scheduled_actions.errors import NotConfigured
+from scheduled_actions.secret import SECRET_MIN_LENGTH
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from scheduled_actions.webhooks import signing
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from scheduled_actions.config import Secret
+    from scheduled_actions.secret import Secret
 
 
 class NotAuthorised(RequestError):

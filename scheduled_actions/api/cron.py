@@ -16,8 +16,8 @@ from scheduled_actions import wake
 from scheduled_actions.api import hanging_up
 from scheduled_actions.api.credentials import NotAuthorised, check_cron_secret
 from scheduled_actions.api.problems import problem, problem_of
-from scheduled_actions.config import SECRET_MIN_LENGTH
 from scheduled_actions.errors import NotConfigured, ScheduledActionsError, TooLarge
+from scheduled_actions.secret import SECRET_MIN_LENGTH
 
 if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime

@@ -13,6 +13,7 @@ from scheduled_actions.local import server as local_server
 from scheduled_actions.registry import Registry
 from scheduled_actions.registry.importing import HANDLERS
 from scheduled_actions.runtime import Runtime
+from scheduled_actions.secret import SECRET_MIN_LENGTH
 from scheduled_actions.store.migrate import migrate
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
 
 def _check_cron_secret(configuration: Config) -> None:
     if not configuration.cron_secret.is_usable:
-        raise NotConfigured("CRON_SECRET", f"set it to {config.SECRET_MIN_LENGTH} random characters or more")
+        raise NotConfigured("CRON_SECRET", f"set it to {SECRET_MIN_LENGTH} random characters or more")
 
 
 def _stat(path: Path) -> os.stat_result | None:

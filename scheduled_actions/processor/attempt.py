@@ -97,6 +97,7 @@ class Attempts:
         self._registry = process.registry
         self._settings = process.settings
         self._prepare = process.prepare
+        self._stuck_by_team = process.stuck_by_team
         self._occurrences = process.occurrences
         self._monotonic = process.monotonic
         self._tick = tick
@@ -286,6 +287,7 @@ class Attempts:
     def _late(self, attempt: Attempt, ended: Ended) -> None:
         """Refuse the outcome of a handler that came back after it had been given up; its lock group is free again."""
         claimed = attempt.claimed
+        self._stuck_by_team.add(claimed.team_id, -1)
         log.warning(
             "action.stale id=%s action_type=%s attempt=%d outcome=%s",
             claimed.id, claimed.action_type, claimed.attempts + 1, type(ended.outcome).__name__.lower(),

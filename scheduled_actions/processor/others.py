@@ -42,6 +42,19 @@ class Others:
         self._free = _Look(others.claim_free_of_others)
         self._grouped = _Look(others.claim_grouped_of_others)
 
+    def may_step(self, left_out: frozenset[str]) -> bool:
+        """Whether a look for other teams than these is under way, or may begin."""
+        now = self._monotonic()
+        may_begin = self._allowance.may_begin(now)
+        return self._allowance.has_more() and any(
+            not look.is_over or (may_begin and look.is_wanted(left_out, now)) for look in (self._free, self._grouped)
+        )
+
+    def start_over(self) -> None:
+        """Begin the next looks from the front, as soon as they may."""
+        for look in (self._free, self._grouped):
+            look.is_over = look.has_claimed = True
+
     def step(
         self,
         connection: Connection,

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scheduled_actions.processor.team_limits import Stuck
 from scheduled_actions.tick_plan import Pace
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class Process:
     pace: Pace = field(default_factory=Pace)
     #: Set once nothing more is to be started.
     is_stopping: threading.Event = field(default_factory=threading.Event)
+    stuck_by_team: Stuck = field(default_factory=Stuck)
     had_first_tick: bool = False
     #: When this process looks for schedules without a planned occurrence again.
     next_sweep: float = float("-inf")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -14,6 +15,7 @@ from scheduled_actions.processor.attempt import Attempt, Attempts, Ended
 from scheduled_actions.processor.line import Line
 from scheduled_actions.processor.report import Report
 from scheduled_actions.processor.settling import Settling
+from scheduled_actions.processor.team_limits import TeamLimits
 from scheduled_actions.processor.tidying import Tidying
 from scheduled_actions.processor.walk import FRESH_SECONDS, Walk
 from scheduled_actions.processor.watch import Watch
@@ -86,6 +88,7 @@ class Tick:
         self._may_announce = True
         self._occurrences = process.occurrences
         self._walk = Walk(process, self._budget)
+        self._limits = TeamLimits(process)
         self._has_claimed = False
         window = self._budget.linger_until - started
         holder = watch_as or (str(uuid4()) if window > 0 else "")
@@ -219,6 +222,7 @@ class Tick:
             now=self._monotonic(),
             budget=self._budget,
             pace=self._pace,
+            has_room=self._limits.has_room(self._ready, self._in_flight.values()),
         )
 
     def _next_wave(self) -> list[Attempt]:
@@ -254,8 +258,10 @@ class Tick:
     # -- claiming --------------------------------------------------------------------------------------------------
 
     def _wants_more(self) -> bool:
-        if len(self._ready) > self._claim_size() // 2 or not self._may_start():
+        if self._limits.waiting(self._ready) > self._claim_size() // 2 or not self._may_start():
             return False
+        if left_out := self._limits.left_out(self._ready):
+            return self._walk.may_look_beyond(left_out)
         # Once all is claimed, new work is looked for as long as something runs; then the tick ends.
         return not self._walk.is_done or (bool(self._in_flight) and self._walk.is_stale(self._monotonic()))
 
@@ -266,11 +272,9 @@ class Tick:
 
     def _claim(self) -> None:
         """Claim a batch of one kind, the kinds taking turns; sort out what cannot be started at all."""
-        wanted = self._claim_size()
-        now = self._monotonic()
-        taking = self._line.do(
-            lambda connection: self._walk.step(connection, self._row, wanted=wanted, excluded=self._too_long, now=now)
-        )
+        left_out = self._limits.left_out(self._ready)
+        step = partial(self._walk.step, tick=self._row, wanted=self._limits.wanted(self._claim_size(), left_out))
+        taking = self._line.do(partial(step, excluded=self._too_long, now=self._monotonic(), left_out=left_out))
         types = self._process.registry.types
         self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped)
         for skipped, reason in taking.skipped:
@@ -280,18 +284,24 @@ class Tick:
         held = self._judge([one for one in taking.kept if one.condition_text is not None])
         for one in taking.kept:
             attempt = self._attempts.make(one, start_until=self._budget.run_until)
+            candidate = attempt.candidate
             if one.id in held:
                 self._ended.append((attempt, held[one.id]))
             elif one.action_type not in types:
                 reason = f'no handler of "{one.action_type}" is in this build'
                 self._ended.append((attempt, Ended(settlement.NoHandler(reason))))
-            elif attempt.candidate in fitting or self._could_ever_fit(attempt.candidate):
-                fitting.add(attempt.candidate)
+            elif candidate in fitting or self._budget.could_ever_fit(expected_seconds(candidate, self._pace)):
+                fitting.add(candidate)
                 self._ready.append(attempt)
             else:
                 self._set_aside(attempt)
         if taking.is_by_turns:
             self._ready = [self._ready[n] for n in by_turns([one.claimed.team_id for one in self._ready])]
+        if surplus := self._limits.surplus(self._ready):
+            # They go back before the next claim, which begins from the front: a team keeps its order.
+            self._ready = [one for one in self._ready if one not in surplus]
+            self._ended.extend(surplus.items())
+            self._walk.start_over()
 
     def _judge(self, conditional: list[Claimed]) -> dict[UUID, Ended]:
         """Return what is written of those whose conditions do not hold."""
@@ -305,9 +315,6 @@ class Tick:
             for action_id, one in judged.items()
             if isinstance(one, conditions.Held)
         }
-
-    def _could_ever_fit(self, candidate: Candidate) -> bool:
-        return self._budget.could_ever_fit(expected_seconds(candidate, self._pace))
 
     def _set_aside(self, attempt: Attempt) -> None:
         """Report a type that could never end within a tick; it is claimed no more by this one."""
@@ -376,6 +383,7 @@ class Tick:
         job.ended = self._monotonic()
         # Asked now that it can no longer start: a moment ago it might still have been waiting.
         outcome = settlement.Unstarted() if job.started is None else settlement.TimedOut(reason)
+        self._process.stuck_by_team.add(attempt.claimed.team_id, int(job.started is not None))
         self._ended.append((attempt, Ended(outcome)))
 
     def _poll_cancel_requests(self) -> None:

@@ -53,11 +53,33 @@ class Walk:
         for kind in self._kinds:
             kind.look_again()
 
+    def start_over(self) -> None:
+        """Go on from the front: something that was claimed went back."""
+        for kind in self._kinds:
+            kind.start_over()
+        if self._others is not None:
+            self._others.start_over()
+
+    def may_look_beyond(self, left_out: frozenset[str]) -> bool:
+        """Whether there may be something to claim now for other teams than these."""
+        return self._for_others().may_step(left_out)
+
     def step(
-        self, connection: Connection, tick: claims.TickRow, *, wanted: int, excluded: Collection[str], now: float
+        self,
+        connection: Connection,
+        tick: claims.TickRow,
+        *,
+        wanted: int,
+        excluded: Collection[str],
+        now: float,
+        left_out: frozenset[str] = frozenset(),
     ) -> Taking:
-        """Claim a batch of the kind whose turn it is."""
+        """Claim a batch of the kind whose turn it is, of any team but those left out."""
         self._turn = 1 - self._turn
+        if left_out:
+            return self._for_others().step(
+                connection, tick, is_grouped=bool(self._turn), left_out=left_out, wanted=wanted, excluded=excluded
+            )
         kind, other = self._kinds[self._turn], self._kinds[1 - self._turn]
         if kind.is_empty and not other.is_empty and now - kind.begun_at < FRESH_SECONDS:
             kind = other
@@ -116,6 +138,11 @@ class _Kind:
     def look_again(self) -> None:
         """Go on; a walk that is under way may have passed by what appeared, and is not the last one."""
         self.is_empty, self._has_claimed = False, True
+
+    def start_over(self) -> None:
+        """Go on from the front."""
+        self.look_again()
+        self._position = claims.START
 
     def crowd(self, wanted: int) -> frozenset[str]:
         """Return the teams that filled the last batch, '' for actions without one; none where it was not full."""

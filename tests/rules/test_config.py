@@ -6,8 +6,9 @@ from dataclasses import asdict
 import pytest
 
 from scheduled_actions import config
-from scheduled_actions.config import Endpoint, Secret, Settings
+from scheduled_actions.config import Endpoint, Settings
 from scheduled_actions.errors import ConfigInvalid, NotConfigured
+from scheduled_actions.secret import Secret
 
 LONG = "0123456789abcdef"
 OTHER = "fedcba9876543210"
@@ -43,6 +44,7 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
         "retention_failed_days": 90,
         "database_direct": False,
         "deduplication": {"window_seconds": 5},
+        "teams": {"concurrency": None, "concurrency_of": {}},
         "retry": {"base_seconds": 60, "cap_seconds": 3600},
         "webhooks": {
             "routing": "all",
