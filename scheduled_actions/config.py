@@ -23,7 +23,7 @@ from scheduled_actions.secret import Secret
 PREFIX = "SCHEDULED_ACTIONS_"
 TOML_NAME = "scheduled_actions.toml"
 #: Environment variables with the prefix that are no settings of the file.
-_NOT_SETTINGS = frozenset({"PROJECT", "ENV", "ENV_COMMAND", "ENCRYPTION_KEY", "TEST_DATABASE_URL"})
+_NOT_SETTINGS = frozenset({"PROJECT", "ENV", "ENV_COMMAND", "ENCRYPTION_KEY", "HEARTBEAT_URL", "TEST_DATABASE_URL"})
 #: Tables with names of the user's own, which no variable overrides.
 _TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events"})
 

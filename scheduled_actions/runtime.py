@@ -29,11 +29,17 @@ if TYPE_CHECKING:
     from scheduled_actions.endpoints import Endpoints
     from scheduled_actions.facts import Facts
     from scheduled_actions.feeds import Feeds
+    from scheduled_actions.heartbeat import Heartbeat
     from scheduled_actions.local_postgres import LocalPostgres
     from scheduled_actions.notification_sending import Sender
     from scheduled_actions.notifications import Notifications
     from scheduled_actions.refusals import Refusals
     from scheduled_actions.simulating import Simulator
+
+#: Where good ticks are told of; kept like a secret, for whoever has it can tell of ticks that never were.
+HEARTBEAT_URL = f"{configuration.PREFIX}HEARTBEAT_URL"
+#: Set by hosts that freeze a process between two requests.
+_FREEZING = ("VERCEL", "AWS_LAMBDA_FUNCTION_NAME", "K_SERVICE")
 
 
 class Runtime:
@@ -176,7 +182,25 @@ class Runtime:
             maintenance=self.maintenance,
             occurrences=self.occurrences,
             prepare=self.scheduler.prepare,
+            beat=self._beat if self.config.environ.get(HEARTBEAT_URL) else None,
         )
+
+    @cached_property
+    def heartbeat(self) -> Heartbeat:
+        """Tells somebody outside of each good tick."""
+        # With the first beat come HTTP and what else it needs.
+        from scheduled_actions.endpoint_book import reach_of  # noqa: PLC0415
+        from scheduled_actions.heartbeat import Heartbeat  # noqa: PLC0415
+
+        environ = self.config.environ
+        return Heartbeat(
+            environ.get(HEARTBEAT_URL, "").strip(),
+            reach=reach_of(self.config.settings.webhooks, is_tenants=False),
+            waits=any(environ.get(name) for name in _FREEZING),
+        )
+
+    def _beat(self, *, has_failed: bool) -> None:
+        self.heartbeat.beat(has_failed=has_failed)
 
     def find_dsn(self) -> str:
         """Return the data source name: `DATABASE_URL`, or the embedded Postgres, started when it does not run.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from scheduled_actions.processor.caller import Caller
 from scheduled_actions.processor.process import Process
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from scheduled_actions.store.connection import Database
 
 
+class Beat(Protocol):
+    """Hears that a tick has ended."""
+
+    def __call__(self, *, has_failed: bool) -> None:
+        """Take note of it, at once."""
+
+
 class Processor:
     """The ticks of one process; one is at work at a time.
 
@@ -34,6 +41,7 @@ class Processor:
         maintenance: Rescue and prune.
         occurrences: Plans what recurs.
         prepare: Validates follow-ups.
+        beat: Told how each tick ended; None tells nobody.
         monotonic: Seconds that never go back.
     """
 
@@ -46,6 +54,7 @@ class Processor:
         maintenance: Maintenance,
         occurrences: Occurrences,
         prepare: Prepare,
+        beat: Beat | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
@@ -62,6 +71,7 @@ class Processor:
             watchdog=Watchdog(monotonic),
         )
         self._monotonic = monotonic
+        self._beat = beat
 
     def stop(self) -> None:
         """Start nothing more: the present tick finishes or releases what it has, later ones do nothing."""
@@ -120,9 +130,15 @@ class Processor:
                 watch_as=watch_as,
             )
             report = tick.run(is_asked_again=lambda: turn.goes_on(holder))
+        except Exception:
+            if self._beat is not None:
+                self._beat(has_failed=True)
+            raise
         finally:
             turn.end(holder)
         report.duration_ms = self._since(started)
+        if self._beat is not None:
+            self._beat(has_failed=False)
         return report
 
     def _since(self, started: float) -> int:
