@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from psycopg.types.json import Jsonb
+
 from tests.factories import a_tick, database_now, insert
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ def cases() -> list[Case]:
         Case("waiting_for_retry", "attempt 1 of 2 timed out", waiting("timed_out")),
         Case("delivery_put_off", 'endpoint "crm" takes 2 a second at most', put_off_delivery),
         Case("snoozed", "its handler asked to go on later: in 59 minutes", waiting("snoozed")),
+        Case("condition_not_met", "its condition is not met: order:paid is not known;", waiting_for_a_fact),
         Case("not_due", "it comes due in 59 minutes", later),
         Case("not_due", "never", forever),
         Case("not_due", "it comes due in 59 minutes", moved_by_hand),
@@ -124,6 +127,13 @@ def waiting(outcome):
         )
 
     return arrange
+
+
+def waiting_for_a_fact(connection, action_type):
+    action_id = waiting("waited")(connection, action_type)
+    unmet = Jsonb({"unmet": "order:paid is not known", "checks": 2})
+    connection.execute("update scheduled_actions set waiting = %s where id = %s", [unmet, action_id])
+    return action_id
 
 
 def put_off_delivery(connection, action_type):

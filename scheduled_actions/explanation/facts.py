@@ -31,6 +31,7 @@ class Code(StrEnum):
     WAITING_FOR_RETRY = "waiting_for_retry"
     DELIVERY_PUT_OFF = "delivery_put_off"
     SNOOZED = "snoozed"
+    CONDITION_NOT_MET = "condition_not_met"
     NOT_DUE = "not_due"
     NO_HANDLER = "no_handler"
     DISABLED = "disabled"

@@ -73,6 +73,20 @@ def snoozed(facts: Facts) -> Explanation | None:
     )
 
 
+def condition_not_met(facts: Facts) -> Explanation | None:
+    """Say that what it waits for was not so when it was looked at last."""
+    waiting = facts.action.waiting or {}
+    if not _waits(facts) or not waiting.get("unmet") or _what_moved_it(facts).get("outcome") != "waited":
+        return None
+    return Explanation(
+        code=Code.CONDITION_NOT_MET,
+        sentence=f"its condition is not met: {waiting['unmet']}; a change wakes it, and it is looked at again "
+        f"{_when(facts)}",
+        remedy=f"see that what it waits for comes about; {_at_once(facts)}, and has it looked at again",
+        details={**_due(facts), **{name: waiting.get(name) for name in ("unmet", "unmet_since", "since", "checks")}},
+    )
+
+
 def not_due(facts: Facts) -> Explanation | None:
     """Say that its time has not come."""
     if not _waits(facts):
