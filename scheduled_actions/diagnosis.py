@@ -155,7 +155,7 @@ def _loaded_registry(runtime: Runtime) -> RegistryFound:
 
 
 def _handlers(runtime: Runtime) -> Iterator[HandlersFound]:
-    """Give what importing every handler shows; nothing where the registry that names them cannot be read."""
+    """Give what importing every handler and function shows; nothing where the registry cannot be read."""
     try:
         types = sorted(runtime.registry.types)
     except RegistryInvalid:
@@ -166,7 +166,9 @@ def _handlers(runtime: Runtime) -> Iterator[HandlersFound]:
             runtime.registry.resolve(action_type)
         except HandlerBroken as error:
             broken.append(str(error))
-    yield HandlersFound(count=len(types), broken=tuple(broken))
+    functions = runtime.registry.project_functions
+    broken += [str(error) for error in functions.load_all()]
+    yield HandlersFound(count=len(types), functions=len(functions), broken=tuple(broken))
 
 
 def _of_database(

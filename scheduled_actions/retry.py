@@ -121,10 +121,10 @@ def parse(value: RetryPolicy | Mapping[str, Any] | Sequence[float]) -> RetryPoli
         raise InvalidArgument("retry", value, 'a policy, a list of seconds, or {"kind": …}')
     fields = dict(value)
     kind = fields.pop("kind", None)
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise InvalidArgument("retry.kind", kind, f"one of {', '.join(_KINDS)}")
     policy = _KINDS[kind]
-    unknown = sorted(set(fields) - set(policy.__dataclass_fields__))
+    unknown = sorted(map(str, set(fields) - set(policy.__dataclass_fields__)))
     if unknown:
         raise InvalidArgument("retry", unknown[0], f"a field of {kind}: {', '.join(policy.__dataclass_fields__)}")
     if kind == "delays" and not isinstance(fields.get("seconds"), list | tuple):

@@ -169,15 +169,19 @@ class RegistryFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlersFound:
-    """The handlers, each of them imported."""
+    """The handlers and the functions that the package calls by name, each of them imported."""
 
     count: int
+    functions: int = 0
     #: Why one cannot be loaded, a sentence each.
     broken: tuple[str, ...]
 
     def judged(self) -> Check:
         """Return a fault where one cannot be loaded."""
         if self.broken:
-            remedy = "mend these modules: until then their actions fail"
+            remedy = "mend these modules: until then what needs them fails"
             return Check("handlers", Level.FAULT, "; ".join(self.broken), remedy)
-        return Check("handlers", Level.OK, f"{self.count} handler{'' if self.count == 1 else 's'} can be loaded")
+        found = f"{self.count} handler{'' if self.count == 1 else 's'}"
+        if self.functions:
+            found += f" and {self.functions} function{'' if self.functions == 1 else 's'}"
+        return Check("handlers", Level.OK, f"{found} can be loaded")

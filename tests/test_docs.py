@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import pkgutil
 import re
 import subprocess
 import sys
 from dataclasses import fields
+from functools import reduce
 from pathlib import Path
 
+import click
 import pytest
 from flask import Flask
 
 import scheduled_actions
 from scheduled_actions import config
+from scheduled_actions.api.problems import status_of
 from scheduled_actions.api.routes import ROUTES
 from scheduled_actions.cli import main
 from scheduled_actions.dashboard.site_map import PAGES
@@ -34,7 +38,33 @@ def test_every_setting_is_documented_with_its_default():
     page = _page("reference/settings.md")
 
     for dotted in config.setting_names().values():
-        assert f"| `{dotted}` |" in page, f"docs/reference/settings.md says nothing of {dotted}"
+        default = reduce(getattr, dotted.split("."), config.Settings())
+        told = "none" if default is None else f"`{_as_toml(default)}`"
+        assert f"| `{dotted}` | {told} |" in page, f"docs/reference/settings.md does not say that {dotted} is {told}"
+
+
+def _as_toml(value):
+    return json.dumps(list(value) if isinstance(value, tuple) else value)
+
+
+def test_every_setting_of_an_endpoint_is_documented():
+    shown = re.search(r"\[webhooks\.endpoints\.crm\]\n(.*?)```", _page("reference/settings.md"), re.DOTALL)[1]
+
+    for field in fields(config.Endpoint):
+        assert re.search(rf"^{field.name} = ", shown, re.MULTILINE), f"settings.md does not show {field.name}"
+
+
+def test_every_variable_that_the_package_reads_is_documented():
+    page = _page("reference/settings.md")
+    read = {
+        name
+        for path in (ROOT / "scheduled_actions").rglob("*.py")
+        for name in re.findall(r'"(SCHEDULED_ACTIONS_[A-Z_]+[A-Z])"', path.read_text(encoding="utf-8"))
+    }
+
+    assert "SCHEDULED_ACTIONS_ENV_COMMAND" in read
+    for name in read:
+        assert f"| `{name}` |" in page, f"docs/reference/settings.md says nothing of {name}"
 
 
 def test_every_error_code_is_documented_with_its_class():
@@ -50,6 +80,16 @@ def test_every_error_code_is_documented_with_its_class():
             assert row[1] == error.__name__
 
 
+def test_every_error_code_is_documented_with_the_status_that_it_is_answered_with():
+    page = _page("reference/errors.md")
+
+    for code, name, told in re.findall(r"\| `(\w+)` \| `(\w+)` \| ?(\d*) ?\|", page):
+        kinds = [kind for kind in _family(ScheduledActionsError) if kind.__name__ == name and kind.code == code]
+        assert kinds, f"docs/reference/errors.md tells of {name}, which is no error"
+        # Those without a status never leave a tick.
+        assert not told or int(told) == status_of(kinds[0]), f"{name} is answered with {status_of(kinds[0])}"
+
+
 def _family(error: type) -> set[type]:
     return {error}.union(*(_family(child) for child in error.__subclasses__()))
 
@@ -59,6 +99,27 @@ def test_every_command_is_documented():
 
     for command in main.commands:
         assert f"| `{command}" in page, f"docs/reference/cli.md says nothing of {command}"
+
+
+def test_every_command_of_a_group_is_documented_beside_the_others():
+    rows = [line for line in _page("reference/cli.md").splitlines() if line.startswith("| `")]
+
+    for *group, name in _commands(main, []):
+        if group:
+            beside = [row.split(" | ")[0] for row in rows if f"`{' '.join(group)} " in row]
+            words = re.findall(r"[a-z-]+", " ".join(beside))
+            assert name in words, f"docs/reference/cli.md says nothing of {' '.join(group)} {name}"
+
+
+def _commands(group, path):
+    """Yield the words of every command, those of groups left out."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from _commands(command, [*path, name])
+        else:
+            yield [*path, name]
 
 
 def test_every_route_is_documented():

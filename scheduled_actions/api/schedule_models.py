@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
 
 from scheduled_actions.api.models import (
     PAGE_MOST,
@@ -30,6 +30,7 @@ from scheduled_actions.api.models import (
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.new_schedule import RECURRENCE_LIMIT
 from scheduled_actions.recurrence.preview import COUNT_MOST
+from scheduled_actions.recurrence.skips import DATES_MOST, WINDOWS_MOST
 from scheduled_actions.schedule import Misfire, Overlap, RecurrenceType, ScheduleStatus
 
 #: How many of the next instants a schedule is answered with.
@@ -38,6 +39,53 @@ UPCOMING = 5
 _Rule = Annotated[LongText, Field(max_length=RECURRENCE_LIMIT)]
 _Count = Annotated[int, Field(ge=1, le=10_000), WholeNumber]
 _Seconds = Annotated[float, Field(ge=0, le=366 * 86400, strict=False, allow_inf_nan=False)]
+_DAY = {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
+_NAME = {"type": "string", "minLength": 1, "maxLength": 60}
+
+
+def _of(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    """Return the schema of an object that has these properties and no others."""
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+_SKIP = {
+    "weekends": {"type": "boolean"},
+    "holidays": {
+        "description": "`US`, `US-CA` or `NYSE`; or a country, perhaps with a subdivision; or a market.",
+        "anyOf": [
+            {"type": "string"},
+            _of({"country": _NAME, "subdivision": _NAME}, "country"),
+            _of({"market": _NAME}, "market"),
+        ],
+    },
+    "dates": {"type": "array", "items": _DAY, "maxItems": DATES_MOST},
+    "ranges": {"type": "array", "items": _of({"from": _DAY, "to": _DAY}, "from", "to"), "maxItems": DATES_MOST},
+    "windows": {
+        "description": "From one time of day to another (`22:00`, `24:00`), on some days; or between two instants.",
+        "type": "array",
+        "items": _of(
+            {
+                "from": {"type": "string"},
+                "to": {"type": "string"},
+                "days": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            },
+            "from",
+            "to",
+        ),
+        "maxItems": WINDOWS_MOST,
+    },
+    "function": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"},
+    "then": {
+        "description": "`drop` leaves it out; the others move it to the business day before or after.",
+        "enum": ["drop", "preceding", "following"],
+    },
+}
+#: What is left out of a recurrence; whether it can be is judged where it is used.
+Skip = Annotated[dict[str, Any], WithJsonSchema(_of({name: _or_null(schema) for name, schema in _SKIP.items()}))]
 _START = ConfigDict(json_schema_extra={"not": {"required": ["scheduled_at", "delay"]}})
 
 
@@ -58,7 +106,7 @@ class _Options(Given):
     catch_up_seconds: _Seconds | None = Field(None, description="How old those may be; seven days unless said.")
     overlap: Overlap | None = Field(None, description="What one does that comes due while the last still runs.")
     pause_after_failures: _Count | None = Field(None, description="Pause after so many final failures in a row.")
-    skip: JsonObject | None = Field(None, description="What is left out: weekends, holidays, dates, windows.")
+    skip: Skip | None = Field(None, description="What is left out: weekends, holidays, dates, windows.")
     jitter_seconds: _Seconds | None = Field(None, description="Each occurrence is put off by its own share of this.")
     until: Moment | None = Field(None, description="No occurrence after it.")
     remaining: Annotated[int, Field(ge=1, le=2**31 - 1), WholeNumber] | None = Field(
@@ -220,7 +268,7 @@ class PreviewOf(Given):
     start: Moment | None = Field(None, alias="from", description="Exclusive; anchors intervals. Left out: now.")
     count: Annotated[int, Field(ge=1, le=COUNT_MOST), WholeNumber] = 10
     until: Moment | None = None
-    skip: JsonObject | None = None
+    skip: Skip | None = None
 
 
 class PreviewedOccurrence(Shown):

@@ -127,9 +127,17 @@ class HandlerBroken(DeploymentError):
     """A handler is registered, but its module cannot be imported or holds no such function."""
 
     code = "handler_broken"
+    #: What is broken, before its name.
+    what = "handler of"
 
     def __init__(self, action_type: str, reference: str, problem: str) -> None:
         self.action_type = action_type
         self.reference = reference
         self.problem = problem
-        super().__init__(f'the handler of "{action_type}" ({reference}) cannot be loaded: {problem}')
+        super().__init__(f'the {self.what} "{action_type}" ({reference}) cannot be loaded: {problem}')
+
+
+class FunctionBroken(HandlerBroken):
+    """A function of the project is registered, but its module cannot be imported or holds no such function."""
+
+    what = "function"

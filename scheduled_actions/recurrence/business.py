@@ -113,6 +113,7 @@ class _BusinessDay:
     period: str
     warnings: tuple[str, ...]
     kind: Kind = "business_day"
+    ending: str = ""
 
     @property
     def description(self) -> str:

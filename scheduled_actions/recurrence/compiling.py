@@ -108,7 +108,8 @@ class Recurrence:
     @cached_property
     def description(self) -> str:
         """All of it in words: "Every day at 09:00 in Europe/Berlin, except weekends, until 2027-03-31 00:00"."""
-        said = f"{self._rule.description} in {self._rule.zone.key}"
+        ending = self._rule.ending
+        said = f"{self._rule.description.removesuffix(ending)} in {self._rule.zone.key}{ending}"
         if self._skipping is not None:
             said += f", {self._skips.description}"
         if self.until is not None:

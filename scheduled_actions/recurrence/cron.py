@@ -69,6 +69,7 @@ class CronRule:
     anchor: datetime
     fields: Fields
     times: WallTimes
+    ending: str = ""
 
     @property
     def kind(self) -> Kind:

@@ -98,6 +98,7 @@ class _CustomRule:
     name: str
     function: NextFunction
     kind: Kind = "custom"
+    ending: str = ""
     warnings: tuple[str, ...] = ()
 
     @property

@@ -86,6 +86,7 @@ class _ExactInterval:
     anchor: datetime
     step: timedelta
     kind: Kind = "interval"
+    ending: str = ""
 
     def next_after(self, moment: datetime) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`; None where the calendar ends."""
@@ -115,6 +116,7 @@ class _CalendarInterval:
     #: How long a step is on average.
     average: timedelta
     kind: Kind = "interval"
+    ending: str = ""
 
     def next_after(self, moment: datetime) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`; None where the calendar ends."""

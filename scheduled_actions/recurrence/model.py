@@ -44,6 +44,10 @@ class Rule(Protocol):
         """The rule in words, one sentence without a full stop: "At 09:00 on Monday"."""
 
     @property
+    def ending(self) -> str:
+        """What the description says last, after which no zone can stand: ", 10 times"; mostly nothing."""
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What people often get wrong with a rule like this one, each a sentence; mostly none."""
 

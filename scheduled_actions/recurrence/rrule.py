@@ -126,7 +126,12 @@ class RRule:
     @property
     def description(self) -> str:
         """The rule in words: "Every month on the last Friday at 09:00, 10 times"."""
-        return rrule_words.description(self)
+        return rrule_words.description(self) + self.ending
+
+    @property
+    def ending(self) -> str:
+        """What is told last: when it ends, what is added and left out."""
+        return rrule_words.ending(self)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ _DATES_LISTED_MOST = 2
 
 
 def description(rule: RRule) -> str:
-    """Return the rule in words, one sentence without a full stop."""
+    """Return the rule in words up to its ending, one sentence without a full stop."""
     parts = rule.parts
     unit = _UNITS[parts.frequency]
     every = f"Every {unit}" if parts.interval == 1 else f"Every {parts.interval:,} {unit}s"
@@ -54,7 +54,12 @@ def description(rule: RRule) -> str:
         told += _times_of_day(rule)
     elif rule.start.is_written:
         told.append(f"from {_day_and_time(rule.start.wall)}")
-    return " ".join(told) + "".join(_endings(rule))
+    return " ".join(told)
+
+
+def ending(rule: RRule) -> str:
+    """Return when the rule ends, what is added and what is left out, as goes on behind the words before."""
+    return "".join(_endings(rule))
 
 
 def _days(parts: Parts) -> Iterator[str]:

@@ -28,8 +28,8 @@ Then: TypeAlias = Literal["drop", "preceding", "following"]
 
 _SATURDAY = 5
 #: The longest lists taken.
-_DATES_MOST = 1000
-_WINDOWS_MOST = 100
+DATES_MOST = 1000
+WINDOWS_MOST = 100
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _FUNCTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,99}")
 #: More named dates than these are counted in a description.
@@ -168,11 +168,11 @@ def _holidays(value: Any, path: str) -> HolidayCalendar:  # noqa: ANN401 - any J
 
 
 def _dates(value: object, path: str) -> frozenset[date]:
-    return frozenset(_day(one, f"{path}[{n}]") for n, one in enumerate(_list(value, path, _DATES_MOST)))
+    return frozenset(_day(one, f"{path}[{n}]") for n, one in enumerate(_list(value, path, DATES_MOST)))
 
 
 def _ranges(value: object, path: str) -> tuple[DateRange, ...]:
-    return tuple(sorted(_range(one, f"{path}[{n}]") for n, one in enumerate(_list(value, path, _DATES_MOST))))
+    return tuple(sorted(_range(one, f"{path}[{n}]") for n, one in enumerate(_list(value, path, DATES_MOST))))
 
 
 def _range(value: object, path: str) -> DateRange:
@@ -185,7 +185,7 @@ def _range(value: object, path: str) -> DateRange:
 
 
 def _windows(value: object, path: str) -> tuple[Window, ...]:
-    given = _list(value, path, _WINDOWS_MOST)
+    given = _list(value, path, WINDOWS_MOST)
     return tuple(parse_window(one, path=f"{path}[{n}]") for n, one in enumerate(given))
 
 

@@ -126,6 +126,11 @@ class Registry:
             if given.get("recurrence") is not None
         }
 
+    @property
+    def project_functions(self) -> ProjectFunctions:
+        """Every function that the package calls by name, whatever calls it."""
+        return self._functions
+
     @cached_property
     def functions(self) -> Functions:
         """The functions that recurrences call, each imported when it is first called.

@@ -6,7 +6,7 @@ import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.errors import HandlerBroken
+from scheduled_actions.errors import FunctionBroken
 from scheduled_actions.project_functions import DECLARED_ATTRIBUTE, DeclaredFunction, FunctionKind
 
 if TYPE_CHECKING:
@@ -42,25 +42,44 @@ class ProjectFunctions:
         parts = ((key, *key.split(":")) for key in self._references)
         return {name: partial(self._call, key) for key, kind, name in parts if kind == wanted}
 
+    def load_all(self) -> list[FunctionBroken]:
+        """Import every one of them; return why those cannot be loaded that cannot."""
+        broken = []
+        for key in self._references:
+            try:
+                self._load(key)
+            except FunctionBroken as error:
+                broken.append(error)
+        return broken
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._references)
+
     def _call(self, key: str, *arguments: Any) -> Any:  # noqa: ANN401 - what the function answers is judged by whoever asks
+        return self._load(key)(*arguments)
+
+    def _load(self, key: str) -> Callable[..., Any]:
         function = self._loaded.get(key)
         if function is None:
             reference = self._references[key]
             made_ready = partial(_made_ready, key=key, reference=reference)
             given = self.given.get(key)
-            function = self._loader.load(key, reference, made_ready, loaded=self._loaded, given=given)
-        return function(*arguments)
+            function = self._loader.load(
+                key, reference, made_ready, loaded=self._loaded, given=given, broken=FunctionBroken
+            )
+        return function
 
 
 def _made_ready(function: Callable[..., Any] | None, *, key: str, reference: str) -> Callable[..., Any]:
     declared = getattr(function, DECLARED_ATTRIBUTE, None)
     build = "run `python registry_build.py`"
     if function is None:
-        raise HandlerBroken(key, reference, f"its module has no such function: {build}")
+        raise FunctionBroken(key, reference, f"its module has no such function: {build}")
     if not isinstance(declared, DeclaredFunction):
-        raise HandlerBroken(key, reference, f"it is not declared, or a decorator above that hides it: {build}")
+        raise FunctionBroken(key, reference, f"it is not declared, or a decorator above that hides it: {build}")
     if declared.key != key:
-        raise HandlerBroken(key, reference, f'it is declared as "{declared.key}": {build}')
+        raise FunctionBroken(key, reference, f'it is declared as "{declared.key}": {build}')
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        raise HandlerBroken(key, reference, "calling it would run nothing: write def, and return instead of yield")
+        raise FunctionBroken(key, reference, "calling it would run nothing: write def, and return instead of yield")
     return function

@@ -46,6 +46,7 @@ class Loader:
         *,
         loaded: dict[str, Loaded],
         given: Callable[..., Any] | None = None,
+        broken: type[HandlerBroken] = HandlerBroken,
     ) -> Loaded:
         """Return what `made_ready` makes of a function, made once and kept in `loaded`.
 
@@ -55,6 +56,7 @@ class Loader:
             made_ready: Takes the function, or None when its module holds none; raises `HandlerBroken`.
             loaded: What is ready, by name.
             given: The function itself, where there is nothing to import.
+            broken: What the error is called.
 
         Raises:
             HandlerBroken: Its module cannot be imported, or `made_ready` refused; tried again after ten seconds.
@@ -66,15 +68,15 @@ class Loader:
             for key in (module_name, reference):
                 until, problem = self._failed.get(key, (0.0, ""))
                 if problem and self._monotonic() < until:
-                    raise HandlerBroken(name, reference, problem)
+                    raise broken(name, reference, problem)
             try:
                 function = given or getattr(imported(module_name, project=self._project), attribute, None)
                 ready = made_ready(function)
             except ImportFailed as failure:
                 self._remember(module_name, str(failure))
-                raise HandlerBroken(name, reference, str(failure)) from failure.__cause__
-            except HandlerBroken as broken:
-                self._remember(reference, broken.problem)
+                raise broken(name, reference, str(failure)) from failure.__cause__
+            except HandlerBroken as error:
+                self._remember(reference, error.problem)
                 raise
             loaded[name] = ready
             return ready

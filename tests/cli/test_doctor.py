@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import sys
 from datetime import timedelta
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from scheduled_actions.registry import source as registry_source
 from scheduled_actions.store import diagnosis
 from scheduled_actions.store.connection import Database
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
@@ -323,3 +325,21 @@ def test_endpoints_in_the_database_need_the_key_that_encrypted_their_secrets(run
     assert (without["status"], wrong["status"], right["status"], code) == ("fault", "fault", "ok", 1)
     assert f"1 webhook endpoint in the database: {variable} is not configured" in without["detail"]
     assert "was encrypted with another key" in wrong["detail"]
+
+
+def test_functions_that_cannot_be_loaded_are_named_like_handlers(project, check):
+    calendar = project / "handlers" / "calendar.py"
+    calendar.write_text(
+        "from scheduled_actions import next_occurrence\n\n@next_occurrence('payday')\ndef payday(moment):\n    ...\n",
+        encoding="utf-8",
+    )
+    registry_source.write(project)
+
+    whole, _ = check("handlers")
+    calendar.write_text(f"import no_such_module\n{calendar.read_text()}", encoding="utf-8")
+    del sys.modules["handlers.calendar"]
+    broken, code = check("handlers")
+
+    assert (whole["status"], whole["detail"]) == ("ok", "1 handler and 1 function can be loaded")
+    assert (broken["status"], code) == ("fault", 1)
+    assert 'the function "next:payday" (handlers.calendar:payday) cannot be loaded' in broken["detail"]

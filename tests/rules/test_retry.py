@@ -68,6 +68,8 @@ def test_a_list_of_seconds_is_a_policy():
         ("soon", "a policy, a list of seconds"),
         (7, "a policy, a list of seconds"),
         ({}, "retry.kind: None"),
+        ({"kind": []}, "one of exponential, linear, delays"),
+        ({"kind": "linear", 1: 2, "step": 1}, "'1' is not a field of linear"),
         ({"kind": "fibonacci"}, "one of exponential, linear, delays"),
         ({"kind": "linear", "step": 1}, "'step' is not a field of linear: base_seconds, cap_seconds, jitter"),
         ({"kind": "linear", "base_seconds": -1}, "between 0 and a year"),

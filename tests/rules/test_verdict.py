@@ -75,6 +75,7 @@ def ticks(due=0, **ago):
         (RegistryFound(types=0, is_fresh=True), WARNING, "0 action types"),
         (RegistryFound(problem="is missing"), FAULT, "is missing"),
         (HandlersFound(count=1, broken=()), OK, "1 handler can be loaded"),
+        (HandlersFound(count=2, functions=1, broken=()), OK, "2 handlers and 1 function can be loaded"),
         (HandlersFound(count=3, broken=("a is broken", "b is")), FAULT, "a is broken; b is"),
         (DatabaseFound(None), OK, "answers"),
         (DatabaseFound("it was refused"), FAULT, "it was refused"),

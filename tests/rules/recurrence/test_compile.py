@@ -209,6 +209,21 @@ def test_the_description_tells_all():
     assert recurrence.warnings == ("Months without a day 30 have it on their last day",)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("FREQ=DAILY;COUNT=3", "Every day in America/New_York, 3 times"),
+        ("FREQ=DAILY;UNTIL=20270105", "Every day in America/New_York until 5 January 2027"),
+        (
+            "DTSTART:20261030T090000\nRRULE:FREQ=WEEKLY;COUNT=9\nEXDATE:20261106T090000",
+            "Every week on Friday at 09:00 in America/New_York, 9 times, except on 6 November 2026 at 09:00",
+        ),
+    ],
+)
+def test_the_zone_stands_with_the_times_and_the_ending_after_it(text, words):
+    assert compiled(text).description == words
+
+
 def test_skips_follow_the_schedules_zone_also_where_an_rrule_brings_its_own():
     rule = "DTSTART;TZID=Asia/Tokyo:20261030T220000\nRRULE:FREQ=DAILY"
     skips = Skips.parse({"windows": [{"from": "09:00", "to": "09:01"}], "then": "following"})
