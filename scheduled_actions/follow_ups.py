@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from scheduled_actions.errors import InvalidArgument, TooLarge
+from scheduled_actions.durations import parse_duration
+from scheduled_actions.errors import FollowUpInvalid, InvalidArgument, RequestError, TooLarge
 from scheduled_actions.json_text import Unquoted
 from scheduled_actions.store.actions import elements_text
 
@@ -37,7 +38,7 @@ def extras_of(
         depth: How many actions it follows itself.
 
     Raises:
-        RequestError: One cannot be what it is; its notes say which follow-up.
+        RequestError: One cannot be what it is; `FollowUpInvalid` says which follow-up.
     """
     columns: dict[str, Any] = {}
     if "condition" in given:
@@ -111,7 +112,30 @@ def _row(
         expected = "there: a follow-up belongs to the team of the action it follows"
         raise InvalidArgument(f"{name}.{number}.team_id", given["team_id"], expected)
     try:
-        return row_of({"payload": {}, **given}, depth + 1)
-    except Exception as error:
-        error.add_note(f"in {name}[{number}]")
-        raise
+        return row_of({"payload": {}, **_on_time(given)}, depth + 1)
+    except RequestError as error:
+        raise FollowUpInvalid(f"{name}.{number}", error) from error
+
+
+def _on_time(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with their time as Python says it; in JSON `delay` counts from the end that is followed."""
+    made = dict(given)
+    if "delay" in made:
+        delay = made.pop("delay")
+        seconds = parse_duration(delay, name="delay").total_seconds() if isinstance(delay, str) else delay
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or "scheduled_at" in made:
+            raise InvalidArgument("delay", delay, "seconds, or a duration such as PT5M, in place of scheduled_at")
+        made["scheduled_at"] = _delay(seconds)
+    elif isinstance(made.get("scheduled_at"), str):
+        try:
+            made["scheduled_at"] = datetime.fromisoformat(made["scheduled_at"])
+        except ValueError:
+            raise InvalidArgument("scheduled_at", made["scheduled_at"], "an ISO 8601 instant with its offset") from None
+    return made
+
+
+def _delay(seconds: float) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except (OverflowError, ValueError):
+        raise InvalidArgument("delay", seconds, "a time from now: between zero and a hundred years") from None

@@ -49,6 +49,7 @@ _OVERDUE_SECONDS = 300
 
 Priority = Annotated[int, Field(ge=_SMALLEST, le=_LARGEST, description="The lower number goes first."), WholeNumber]
 MaxAttempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT, description="The first included."), WholeNumber]
+FollowUps = JsonObject | Annotated[list[JsonObject], Field(max_length=20)]
 Window = Annotated[float, Field(ge=0, le=_YEAR_SECONDS, allow_inf_nan=False)]
 _ONE_INSTANT: JsonDict = {"not": {"required": ["scheduled_at", "delay"]}}
 
@@ -106,6 +107,14 @@ class NewAction(_When):
     user_id: ShortText | None = None
     metadata: JsonObject | None = Field(None, description="Your own notes.")
     created_by: ShortText | None = Field(None, description="Who asked for it. Left out: the token's name.")
+    condition: JsonObject | None = Field(
+        None, description='What must hold when it would run, else it is skipped; `{"wait": condition, …}` waits.'
+    )
+    after: Annotated[list[Id], Field(max_length=100)] | None = Field(
+        None, description="Ids of actions that must have completed."
+    )
+    on_success: FollowUps | None = Field(None, description="What to schedule when it completes: one action, or a list.")
+    on_failure: FollowUps | None = Field(None, description="What to schedule when it has failed for good.")
 
     def arguments(self) -> dict[str, Any]:
         """Return what is given, under the names of `schedule_action`."""

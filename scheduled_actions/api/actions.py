@@ -17,6 +17,7 @@ from scheduled_actions.api.refusals import FieldsInvalid, PreconditionFailed, Un
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import (
     ActionLocked,
+    FollowUpInvalid,
     HandlerBroken,
     InvalidArgument,
     PayloadInvalid,
@@ -213,7 +214,8 @@ def _as_it_was_seen(call: Call) -> Iterator[Connection | None]:
 
 
 _SCHEDULING = (
-    PayloadInvalid, InvalidArgument, RefusedByDatabase, UnknownActionType, TooLarge, HandlerBroken, RegistryInvalid
+    PayloadInvalid, InvalidArgument, FollowUpInvalid, RefusedByDatabase, UnknownActionType, TooLarge, HandlerBroken,
+    RegistryInvalid,
 )  # fmt: skip
 _ETAG = {"ETag": "For If-Match: names the action as it is answered here."}
 

@@ -16,6 +16,7 @@ from scheduled_actions.errors import (
     DatabaseUnavailable,
     DeploymentError,
     FieldProblem,
+    FollowUpInvalid,
     InvalidArgument,
     PayloadInvalid,
     RequestError,
@@ -186,6 +187,8 @@ def field_problems(error: RequestError, *, inside: str = "") -> list[FieldProble
             found = [(name, str(error).removeprefix(f"{name} "))]
         case UnknownActionType():
             found = [("action_type", str(error))]
+        case FollowUpInvalid(where=where, problem=problem):
+            found = [(one.where, one.message) for one in field_problems(problem, inside=where)]
         case _:
             found = []
     return [FieldProblem(".".join(part for part in (inside, where) if part), message) for where, message in found]

@@ -33,6 +33,7 @@ COMMANDS = {
     "bulk": ("scheduled_actions.cli.bulk:bulk", "Retry or cancel all actions that match."),
     "counts": ("scheduled_actions.cli.reading:counts", "Count actions by status, and those that are due."),
     "schedules": ("scheduled_actions.cli.schedules:schedules", "Look at recurring actions, make and operate them."),
+    "facts": ("scheduled_actions.cli.facts:facts", "Say what is so of a thing, for conditions; look at what was said."),
     "events": ("scheduled_actions.cli.events:events", "Emit events, and let a table's own triggers emit them."),
     "webhooks": ("scheduled_actions.cli.webhooks:webhooks", "See to endpoints and deliveries, and try a receiver."),
     "listen": ("scheduled_actions.cli.listen:listen", "Stay, and run each action at its instant."),

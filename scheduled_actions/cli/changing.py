@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scheduled_actions.cli.condition_options import condition_options
 from scheduled_actions.cli.output import as_document, local, print_json
 from scheduled_actions.cli.parameters import as_json_option, json_document, when, when_options
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
@@ -33,6 +34,7 @@ _force = click.option("--force", is_flag=True, help="Also when it is due too soo
 @click.option(
     "--dedup-window", type=float, metavar="SECONDS", help="For how long; 0 merges nothing. [default: the handler's]"
 )
+@condition_options
 @as_json_option
 @pass_project
 def schedule(

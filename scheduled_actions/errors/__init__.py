@@ -41,6 +41,7 @@ from scheduled_actions.errors.families import (
 )
 from scheduled_actions.errors.requests import (
     FieldProblem,
+    FollowUpInvalid,
     InvalidArgument,
     NeverOccurs,
     PayloadInvalid,
@@ -75,6 +76,7 @@ __all__ = [
     "EndpointOfTheFile",
     "ExtraMissing",
     "FieldProblem",
+    "FollowUpInvalid",
     "FunctionBroken",
     "HandlerBroken",
     "InvalidArgument",

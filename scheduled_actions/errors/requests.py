@@ -51,6 +51,17 @@ class PayloadInvalid(RequestError):
         super().__init__(f'payload of "{action_type}": {listed}')
 
 
+class FollowUpInvalid(RequestError):
+    """An action that is to follow the end of another cannot be scheduled as it stands."""
+
+    code = "follow_up_invalid"
+
+    def __init__(self, where: str, problem: RequestError) -> None:
+        self.where = where
+        self.problem = problem
+        super().__init__(f"{where}: {problem}")
+
+
 class UnknownActionType(RequestError):
     """No handler of that type is in this build's registry."""
 

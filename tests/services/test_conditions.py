@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from scheduled_actions import Fail, action
 from scheduled_actions.errors import RequestError
 from scheduled_actions.new_action import NewAction
-from tests.factories import insert, move_clock, projects, row, statuses
+from tests.factories import PATIENCE, insert, move_clock, projects, row, statuses, wait_until
 
 ORDER = {"type": "purchase_order", "id": "42"}
 APPROVED = {"kind": "document_state", "target": ORDER, "state": "approved"}
@@ -322,3 +323,102 @@ def test_after_and_a_condition_of_one_look_are_looked_at_in_that_order(project, 
     project.processor.tick()
 
     assert row(connection, second)["status"] == "skipped"
+
+
+# -- what follows an end -----------------------------------------------------------------------------------------------
+
+
+def follow(**payload):
+    return {"action_type": "order:submit", "payload": payload}
+
+
+def test_what_follows_a_success_is_scheduled_with_its_settlement(project, connection, ran):
+    first = schedule(project, on_success=[follow(then=1), {**follow(then=2), "delay": "PT1M"}], team_id="ours")
+
+    project.processor.tick()
+
+    assert ran == [{}, {"then": 1}]
+    found = connection.execute(
+        "select payload ->> 'then', status, team_id, created_by from scheduled_actions where id <> %s order by 1",
+        [first],
+    ).fetchall()
+    by = f"action:{first}"
+    assert found == [("1", "completed", "ours", by), ("2", "pending", "ours", by)]
+
+
+def test_what_follows_a_failure_is_scheduled_once_it_is_final(project, connection, ran):
+    schedule(project, "order:refuse", on_failure=follow(mended=True), on_success=follow(never=True))
+
+    project.processor.tick()
+
+    assert ran == [{"mended": True}]
+
+
+def test_what_follows_a_failure_is_scheduled_when_rescue_ends_the_action_as_failed(project, connection, ran):
+    action_id = schedule(project, on_failure=follow(rescued=True), max_attempts=1)
+    tick = connection.execute(
+        "insert into scheduled_action_ticks (id, started_at, lease_expires_at, running)"
+        " values (gen_random_uuid(), now() - interval '1 hour', now() - interval '1 minute', %s) returning id",
+        [[action_id]],
+    ).fetchone()
+    connection.execute(
+        "update scheduled_actions set status = 'processing', claim_token = gen_random_uuid(),"
+        " lease_expires_at = now() - interval '1 minute' where id = %s",
+        [action_id],
+    )
+    assert tick is not None
+
+    project.processor.tick()
+
+    assert row(connection, action_id)["status"] == "failed"
+    assert ran == [{"rescued": True}]
+
+
+def test_what_follows_is_followed_itself(project, ran):
+    schedule(project, on_success={**follow(n=1), "on_success": {**follow(n=2), "on_success": follow(n=3)}})
+
+    project.processor.tick()
+
+    assert ran == [{}, {"n": 1}, {"n": 2}, {"n": 3}]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"action_type": "order:sumbit"}, 'on_success.0: action type "order:sumbit" has no handler'),
+        ([follow(), {**follow(), "priority": "high"}], "on_success.1: priority: 'high' is not"),
+        ({**follow(), "delay": "soon"}, "on_success.0: delay: 'soon' is not a duration"),
+        ({**follow(), "team_id": "theirs"}, "on_success.0.team_id"),
+        ([follow()] * 21, "at most 20 actions"),
+        ({**follow(), "on_success": {**follow(), "on_failure": 7}}, "on_success.0: on_success.0: on_failure: a int"),
+    ],
+)
+def test_a_follow_up_that_cannot_be_is_refused_when_the_action_is_scheduled(project, connection, given, message):
+    with pytest.raises(RequestError, match="on_success") as refused:
+        schedule(project, on_success=given)
+
+    assert message in str(refused.value)
+    assert statuses(connection) == {}
+
+
+# -- a tick that lingers -----------------------------------------------------------------------------------------------
+
+
+def test_a_fact_reported_beside_a_lingering_tick_runs_its_action_at_once(a_project, connection):
+    ran = threading.Event()
+
+    @action("order:submit")
+    def submit(payload: dict):
+        ran.set()
+
+    project = a_project(submit, linger_seconds=30, max_duration_seconds=60, default_timeout_seconds=5)
+    action_id = schedule(project, condition=waiting(check_interval=3600))
+    tick = threading.Thread(target=project.processor.tick)
+    tick.start()
+    try:
+        wait_until(lambda: row(connection, action_id)["waiting"] and row(connection, action_id)["status"] == "pending")
+        project.facts.report(ORDER, "state", "approved")
+        assert ran.wait(PATIENCE)
+    finally:
+        project.processor.stop()
+        tick.join(PATIENCE)

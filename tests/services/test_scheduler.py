@@ -17,6 +17,7 @@ from scheduled_actions import Exponential, NewAction, action, runtime
 from scheduled_actions.errors import (
     ActionLocked,
     DatabaseUnavailable,
+    FollowUpInvalid,
     InvalidArgument,
     PayloadInvalid,
     RequestError,
@@ -179,7 +180,7 @@ REFUSED = [
     ({"condition": {}}, InvalidArgument, "an object without a kind"),
     ({"after": "7"}, InvalidArgument, "the id of an action"),
     ({"on_success": 7}, InvalidArgument, "an action to schedule"),
-    ({"on_failure": {"payload": {}}}, InvalidArgument, "action_type"),
+    ({"on_failure": {"payload": {}}}, FollowUpInvalid, "on_failure.0: action_type"),
 ]
 
 

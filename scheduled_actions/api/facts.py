@@ -1,0 +1,112 @@
+"""Facts over HTTP: report, list, show, remove."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from scheduled_actions.api import fact_models as models
+from scheduled_actions.api.routing import Answer, Call, Route
+from scheduled_actions.errors import InvalidArgument, TooLarge, UnknownFact
+from scheduled_actions.tokens import Role
+
+if TYPE_CHECKING:
+    from scheduled_actions.facts import Facts
+
+
+def list_facts(call: Call) -> Answer:
+    """Answer a page of the facts that match; of another team there are none."""
+    query: models.FactsQuery = call.query
+    if not call.caller.sees(query.team_id):
+        return Answer(models.FactsPage(facts=[], next_cursor=None))
+    found = _facts(call).find(
+        target_type=query.target_type,
+        target_id=query.target_id,
+        name=query.name,
+        team_id=call.caller.team_id or query.team_id,
+        cursor=query.cursor,
+        limit=query.limit,
+    )
+    next_cursor = found[-1].id if len(found) == query.limit else None
+    return Answer(models.FactsPage(facts=[models.Fact.model_validate(one) for one in found], next_cursor=next_cursor))
+
+
+def report(call: Call) -> Answer:
+    """Say what is so; answer the fact."""
+    given: models.NewFact = call.body
+    target, name = _meant(call)
+    team_id = call.caller.team_for(given.team_id)
+    reported = _facts(call).report(target, name, given.value, team_id=team_id, by=call.caller.name)
+    fact = models.Fact.model_validate(_facts(call).get(target, name, team_id=team_id))
+    return Answer(models.ReportedFact(**dict(fact), changed=reported.changed, awaited=reported.awaited))
+
+
+def show(call: Call) -> Answer:
+    """Answer one fact."""
+    target, name = _meant(call)
+    return Answer(models.Fact.model_validate(_facts(call).get(target, name, team_id=_team(call, target, name))))
+
+
+def history(call: Call) -> Answer:
+    """Answer the latest values of a fact; one that was never reported has none."""
+    target, name = _meant(call)
+    changes = _facts(call).history(target, name, team_id=_team(call, target, name), limit=call.query.limit)
+    if not changes:
+        raise UnknownFact(target["type"], target["id"], name)
+    return Answer(models.FactHistory(changes=[models.FactChange(**one._asdict()) for one in changes]))
+
+
+def delete(call: Call) -> Answer:
+    """Forget a fact; answer it as it was."""
+    target, name = _meant(call)
+    team_id = _team(call, target, name)
+    fact = _facts(call).get(target, name, team_id=team_id)
+    _facts(call).delete(target, name, team_id=team_id, by=call.caller.name)
+    return Answer(models.Fact.model_validate(fact))
+
+
+def _facts(call: Call) -> Facts:
+    return call.runtime.facts
+
+
+def _meant(call: Call) -> tuple[dict[str, str], str]:
+    return {"type": call.path["target_type"], "id": call.path["target_id"]}, call.path["name"]
+
+
+def _team(call: Call, target: dict[str, str], name: str) -> str | None:
+    """Return whose fact is asked for; another team's answers as one that was never reported."""
+    if not call.caller.sees(call.query.team_id):
+        raise UnknownFact(target["type"], target["id"], name)
+    return call.caller.team_id or call.query.team_id
+
+
+_ONE = "/facts/{target_type}/{target_id}/{name}"
+
+ROUTES = (
+    Route(
+        method="GET", path="/facts", function=list_facts, role=Role.VIEWER, tag="Facts",
+        summary="List facts, the newest first", query=models.FactsQuery,
+        answers={HTTPStatus.OK: (models.FactsPage, "A page.")},
+    ),
+    Route(
+        method="PUT", path=_ONE, function=report, role=Role.OPERATOR, tag="Facts", summary="Say what is so of a thing",
+        description="What waits for it is due at once. The same value again changes nothing.", body=models.NewFact,
+        answers={HTTPStatus.OK: (models.ReportedFact, "The fact as it is now.")}, refuses=(InvalidArgument, TooLarge),
+    ),
+    Route(
+        method="GET", path=_ONE, function=show, role=Role.VIEWER, tag="Facts", summary="Show a fact",
+        query=models.FactQuery, answers={HTTPStatus.OK: (models.Fact, "The fact.")},
+        refuses=(UnknownFact, InvalidArgument),
+    ),
+    Route(
+        method="DELETE", path=_ONE, function=delete, role=Role.OPERATOR, tag="Facts", summary="Forget a fact",
+        description="Its history stays.", query=models.FactQuery,
+        answers={HTTPStatus.OK: (models.Fact, "The fact as it was.")}, refuses=(UnknownFact, InvalidArgument),
+    ),
+    Route(
+        method="GET", path=f"{_ONE}/history", function=history, role=Role.VIEWER, tag="Facts",
+        summary="Show the latest values of a fact", query=models.HistoryQuery,
+        answers={HTTPStatus.OK: (models.FactHistory, "The values, the newest first.")},
+        refuses=(UnknownFact, InvalidArgument),
+    ),
+)  # fmt: skip
