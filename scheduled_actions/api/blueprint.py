@@ -44,16 +44,6 @@ def blueprint(runtime: Runtime) -> Blueprint:
             provide_automatic_options=False,
         )
 
-    def healthz() -> Response:
-        from scheduled_actions.api import health  # noqa: PLC0415 - a cold tick does without
-
-        return health.alive(runtime)
-
-    def readyz() -> Response:
-        from scheduled_actions.api import health  # noqa: PLC0415 - a cold tick does without
-
-        return health.ready(runtime)
-
     @cache
     def management() -> Api:
         from scheduled_actions.api.endpoint import Api  # noqa: PLC0415 - a cold tick does without its models
@@ -85,11 +75,30 @@ def blueprint(runtime: Runtime) -> Blueprint:
         return described_for_people()
 
     _add_feeds(routes, runtime)
+
+    def metrics() -> Response:
+        return management().metrics()
+
+    routes.add_url_rule("/metrics", view_func=metrics, strict_slashes=False)
     routes.add_url_rule("/openapi.json", view_func=openapi, strict_slashes=False)
     routes.add_url_rule("/docs", view_func=docs, strict_slashes=False)
+    _add_health(routes, runtime)
+    return routes
+
+
+def _add_health(routes: Blueprint, runtime: Runtime) -> None:
+    def healthz() -> Response:
+        from scheduled_actions.api import health  # noqa: PLC0415 - a cold tick does without
+
+        return health.alive(runtime)
+
+    def readyz() -> Response:
+        from scheduled_actions.api import health  # noqa: PLC0415 - a cold tick does without
+
+        return health.ready(runtime)
+
     routes.add_url_rule("/healthz", view_func=healthz, strict_slashes=False)
     routes.add_url_rule("/readyz", view_func=readyz, strict_slashes=False)
-    return routes
 
 
 def _add_feeds(routes: Blueprint, runtime: Runtime) -> None:

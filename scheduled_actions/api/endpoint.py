@@ -20,7 +20,7 @@ from scheduled_actions.api.validation import checked, checked_query
 from scheduled_actions.management import Management
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from werkzeug.routing import Rule
 
@@ -51,10 +51,26 @@ class Api:
         Args:
             path: What of its path stands below `/api/v1`.
         """
-        try:
-            return self._answer(path)
-        except Exception as error:  # noqa: BLE001 - told to the caller, and logged, there
-            return problem_of(error, path=request.path)
+        return _guarded(lambda: self._answer(path))
+
+    def metrics(self) -> Response:
+        """Answer a scrape of Prometheus."""
+        return _guarded(self._metrics)
+
+    def _metrics(self) -> Response:
+        caller = self._caller()
+        caller.must_have_no_team("metrics are of all teams")
+        from scheduled_actions.api import metrics  # noqa: PLC0415 - its library comes with an extra
+
+        return metrics.scraped(self._runtime, self._management, accept=request.headers.get("Accept", ""))
+
+    def _caller(self) -> Caller:
+        return authenticated(
+            self._runtime,
+            request.headers.get("Authorization"),
+            address=request.remote_addr or "",
+            attempts=self._attempts,
+        )
 
     def _answer(self, path: str) -> Response:
         found = self._router.find(path)
@@ -68,12 +84,7 @@ class Api:
         route = by_method.get("GET" if request.method == "HEAD" else request.method)
         if route is None:
             raise MethodNotAllowed(request.method, _allowed(by_method).split(", "))
-        caller = authenticated(
-            self._runtime,
-            request.headers.get("Authorization"),
-            address=request.remote_addr or "",
-            attempts=self._attempts,
-        )
+        caller = self._caller()
         caller.must_be(route.role)
         return self._carried_out(route, caller, named)
 
@@ -108,6 +119,14 @@ class Api:
         if is_kept:
             response.headers["Idempotent-Replayed"] = "true"
         return response
+
+
+def _guarded(answer: Callable[[], Response]) -> Response:
+    """Return an answer, or the problem document of what kept it from being made."""
+    try:
+        return answer()
+    except Exception as error:  # noqa: BLE001 - told to the caller, and logged, there
+        return problem_of(error, path=request.path)
 
 
 def mounted(rule: Rule | None) -> str:

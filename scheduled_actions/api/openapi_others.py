@@ -9,6 +9,9 @@ _COUNTED = ("processed", "succeeded", "failed", "retried", "snoozed", "skipped",
 _TEXT = {"type": ["string", "null"]}
 
 
+_METRICS = {media_type: {"schema": {"type": "string"}} for media_type in ("text/plain", "application/openmetrics-text")}
+
+
 def _problem(description: str) -> dict[str, Any]:
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {"description": description, "content": content}
@@ -57,6 +60,26 @@ OTHER_PATHS: dict[str, Any] = {
     "/api/v1/cron/process": {method: _tick(method, "_too") for method in ("get", "post")},
     "/healthz": _health("healthz", "Whether the process lives", "Health"),
     "/readyz": _health("readyz", "Whether a ping would be processed", "Readiness"),
+    "/metrics": {
+        "get": {
+            "operationId": "get_metrics",
+            "tags": ["Health"],
+            "summary": "Metrics for Prometheus",
+            "description": "Any token without a team. Prometheus's text, or OpenMetrics where it is preferred.",
+            "security": [{"token": []}],
+            "responses": {
+                "200": {"description": "The metrics.", "content": _METRICS},
+                "401": _problem("Unauthorized: `unauthorized`."),
+                "403": _problem("Forbidden: `forbidden`: the token is bound to a team."),
+                "429": _problem("Too Many Requests: `too_many_attempts`."),
+                "500": _problem("Internal Server Error: `internal_error`."),
+                "503": _problem(
+                    "Service Unavailable: `not_configured`, `extra_missing`, `database_unavailable`, `database_error`, "
+                    "`schema_outdated`, `registry_invalid`."
+                ),
+            },
+        }
+    },
     "/openapi.json": {
         "get": {
             "operationId": "get_openapi",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 from scheduled_actions.processor.caller import Caller
@@ -12,6 +13,7 @@ from scheduled_actions.processor.tick import Tick
 from scheduled_actions.processor.watchdog import Watchdog
 from scheduled_actions.runner import Runner
 from scheduled_actions.store import actions
+from scheduled_actions.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +71,7 @@ class Processor:
             monotonic=monotonic,
             runner=Runner(settings.concurrency, monotonic=monotonic),
             watchdog=Watchdog(monotonic),
+            tally=_tally(registry, settings),
         )
         self._monotonic = monotonic
         self._beat = beat
@@ -143,3 +146,10 @@ class Processor:
 
     def _since(self, started: float) -> int:
         return round((self._monotonic() - started) * 1000)
+
+
+def _tally(registry: Registry, settings: Settings) -> Tally | None:
+    """Return what counts for `/metrics`; None where the library that shows it is not installed."""
+    if find_spec("prometheus_client") is None:
+        return None
+    return Tally(registry.types, settings.webhooks.endpoints)

@@ -155,6 +155,12 @@ class Attempts:
         """Return the database's time for an instant of the monotonic clock."""
         return self._tick.started_at + timedelta(seconds=instant - self._begun)
 
+    def lateness(self, attempt: Attempt) -> float:
+        """Return for how many seconds an action had been due when its handler started."""
+        started = attempt.job.started
+        assert started is not None  # noqa: S101 - it has
+        return self._tick.started_at.timestamp() + started - self._begun - attempt.claimed.scheduled_epoch
+
     def completions(self, ended: Iterable[tuple[Attempt, Ended]]) -> list[claims.Completion] | None:
         """Return the outcomes as the completions that they are; None unless each is one that leaves only its times."""
         begun = self._begun

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scheduled_actions.registry import Registry
     from scheduled_actions.runner import Runner
     from scheduled_actions.store.connection import Database
+    from scheduled_actions.tally import Tally
 
 
 #: Pings beside one tick whose callers are told in its row.
@@ -128,6 +129,8 @@ class Process:
     #: Set once nothing more is to be started.
     is_stopping: threading.Event = field(default_factory=threading.Event)
     stuck_by_team: Stuck = field(default_factory=Stuck)
+    #: What is counted for `/metrics`; None where nobody could ask for it.
+    tally: Tally | None = None
     had_first_tick: bool = False
     #: When this process looks for schedules without a planned occurrence again.
     next_sweep: float = float("-inf")

@@ -16,12 +16,15 @@ from scheduled_actions.store import claims
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from scheduled_actions.action import Claimed
     from scheduled_actions.processor.line import Line
     from scheduled_actions.processor.process import Process
     from scheduled_actions.processor.report import Report
 
 log = logging.getLogger("scheduled_actions")
 
+#: What an action that is pending again is counted as, by whether it was snoozed.
+_AGAIN = ("retried", "snoozed")
 #: Refusals of a moment: the same outcome can be written a little later.
 _PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
@@ -48,6 +51,26 @@ class Settling:
         self._row = row
         self._attempts = attempts
         self._report = report
+        self._tally = process.tally
+        self._is_tick_tallied = False
+
+    def skipped(self, claimed: Claimed, reason: str) -> None:
+        """Count and log an action that was skipped as it was claimed."""
+        self._report.skipped += 1
+        if self._tally is not None:
+            self._tally.settled(claimed.action_type, "skipped", payload_text=claimed.payload_text)
+        log.info("action.skipped id=%s action_type=%s reason=%r", claimed.id, claimed.action_type, reason)
+
+    def tally_tick(self, seconds: float) -> None:
+        """Tally how long the tick took, the first time that it ends; one that is asked again goes on."""
+        if self._tally is not None and not self._is_tick_tallied:
+            self._tally.ticked(seconds)
+        self._is_tick_tallied = True
+
+    def tally_is_written(self) -> None:
+        """Begin a new tally."""
+        if self._tally is not None:
+            self._tally.clear()
 
     def settle(self, ended: list[tuple[Attempt, Ended]], *, running: list[UUID]) -> Written:
         """Write what has ended and announce what is in flight from now on, in one statement where that is possible."""
@@ -89,6 +112,7 @@ class Settling:
             else:
                 self._report.succeeded += 1
                 self._record(attempt)
+                self._count_settled(attempt, "completed")
         return Written(done.announced)
 
     def _settle_together(self, ended: list[tuple[Attempt, Ended]], running: list[UUID]) -> claims.Settled:
@@ -164,6 +188,8 @@ class Settling:
         if isinstance(outcome, settlement.Unstarted):
             return
         self._report.count(claimed, outcome, status)
+        is_snoozed = isinstance(outcome, settlement.Snoozed)
+        self._count_settled(attempt, str(status) if status is not Status.PENDING else _AGAIN[is_snoozed])
         level = logging.WARNING if isinstance(outcome, settlement.Failed | settlement.TimedOut) else logging.INFO
         if log.isEnabledFor(level):
             took = 0.0 if job.started is None or job.ended is None else (job.ended - job.started) * 1000
@@ -172,7 +198,15 @@ class Settling:
                 claimed.id, claimed.action_type, claimed.attempts + 1, name, status, took,
             )  # fmt: skip
 
+    def _count_settled(self, attempt: Attempt, outcome: str) -> None:
+        if self._tally is not None:
+            self._tally.settled(attempt.claimed.action_type, outcome, payload_text=attempt.claimed.payload_text)
+
     def _record(self, attempt: Attempt) -> None:
         job = attempt.job
         if job.started is not None and job.ended is not None:
-            self._pace.record(attempt.claimed.action_type, job.ended - job.started)
+            seconds = job.ended - job.started
+            self._pace.record(attempt.claimed.action_type, seconds)
+            if self._tally is not None:
+                lateness = self._attempts.lateness(attempt)
+                self._tally.ran(attempt.claimed.action_type, seconds=seconds, lateness_seconds=lateness)

@@ -278,8 +278,7 @@ class Tick:
         types = self._process.registry.types
         self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped)
         for skipped, reason in taking.skipped:
-            self._report.skipped += 1
-            log.info("action.skipped id=%s action_type=%s reason=%r", skipped.id, skipped.action_type, reason)
+            self._settling.skipped(skipped, reason)
         fitting: set[Candidate] = set()
         held = self._judge([one for one in taking.kept if one.condition_text is not None])
         for one in taking.kept:
@@ -416,7 +415,9 @@ class Tick:
             self._settle(ended, running=[])
         report = self._report
         report.processed = report.succeeded + report.failed + report.retried + report.snoozed + report.skipped
+        self._settling.tally_tick(self._monotonic() - self._budget.started)
         self._line.do(self._prune_and_count)
+        self._settling.tally_is_written()
         report.more = report.remaining > 0
 
     def _prune_and_count(self, connection: Connection) -> None:
@@ -426,4 +427,6 @@ class Tick:
         report.remaining = actions.due(connection)
         self._caller.look(self._monotonic())
         counts = report.counts() | self._caller.notes(self._process.turn.joined)
-        claims.finish_tick(connection, self._row, outcome=self._caller.outcome, counts=counts)
+        claims.finish_tick(
+            connection, self._row, outcome=self._caller.outcome, counts=counts, tally=self._process.tally
+        )

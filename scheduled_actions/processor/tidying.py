@@ -110,6 +110,8 @@ class Tidying:
         self._report.failed += len(rescued.failed)
         for action_id, action_type, error in rescued.failed:
             self._report.add_error(action_id, action_type, error)
+            if self._process.tally is not None:
+                self._process.tally.settled(action_type, "failed", payload_text="")
 
     def prune(self, connection: Connection) -> None:
         """Remove what is past its retention, where the look found any."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.settlement import Settlement
     from scheduled_actions.store.connection import Connection
+    from scheduled_actions.tally import Tally
 
 
 #: How long a settlement waits for a row that another transaction has locked.
@@ -365,9 +366,17 @@ def look_ahead(connection: Connection, holder: str, *, window_seconds: float) ->
     return row[0], row[1], row[2], row[3]
 
 
-def finish_tick(connection: Connection, tick: TickRow, *, outcome: str, counts: Mapping[str, Any]) -> None:
-    """Write how the tick ended."""
-    run(connection, "finish_tick", {"tick_id": tick.id, "outcome": outcome, "counts": json.dumps(counts)})
+def finish_tick(
+    connection: Connection, tick: TickRow, *, outcome: str, counts: Mapping[str, Any], tally: Tally | None = None
+) -> None:
+    """Write how the tick ended, and add what it tallied to what others did."""
+    ended = {"tick_id": tick.id, "outcome": outcome, "counts": json.dumps(counts)}
+    if tally is None:
+        run(connection, "finish_tick", ended)
+        return
+    metrics, subjects, parts, values = tally.rows()
+    counted = {"tally": tally.number, "metrics": metrics, "subjects": subjects, "parts": parts, "values": values}
+    run(connection, "finish_tick_counted", ended | counted)
 
 
 def copy_settings(connection: Connection, *, dedup_window: Mapping[str, Any]) -> None:

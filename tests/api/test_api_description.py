@@ -39,7 +39,7 @@ def test_every_route_is_described_with_its_role_and_its_problems(document):
         for kind in route.refuses:
             assert kind.code in str(operation["responses"][str(int(status_of(kind)))])
     assert {path for _, path in described} == {
-        "/cron/process", "/api/v1/cron/process", "/healthz", "/readyz", "/openapi.json", "/docs"
+        "/cron/process", "/api/v1/cron/process", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"
     }  # fmt: skip
 
 
