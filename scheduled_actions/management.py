@@ -46,6 +46,9 @@ class Bounds:
     bite: int = 100
     #: After so many seconds a change of many starts no further bite.
     seconds: float = 5.0
+    #: Lateness is measured on so many that completed, and as many that failed, within so many seconds.
+    measured: int = 5_000
+    measured_seconds: float = 3600.0
 
 
 _BOUNDS = Bounds()
@@ -267,6 +270,12 @@ class Management:
             )
 
         return self._change(filters, cancel, limit=limit, cursor=cursor)
+
+    def lateness(self, *, team_id: str | None = None) -> list[store.Lateness]:
+        """Return how late actions of each type (of a team) started in the last hour: start less due, in seconds."""
+        bounds = self._bounds
+        with self._database.connection() as connection:
+            return store.lateness(connection, team_id=team_id, seconds=bounds.measured_seconds, most=bounds.measured)
 
     def ticks(self, *, before: tuple[datetime, UUID] | None = None, limit: int = 100) -> list[Tick]:
         """Return the latest ticks before the one of that start and id, at most `limit`."""

@@ -341,6 +341,15 @@ class ScheduledActions(Shown):
     actions: list[Scheduled]
 
 
+class Lateness(Shown):
+    """How late the actions of one type started: their start less the instant that attempt came due, in seconds."""
+
+    measured: int = Field(description="On how many it was measured.")
+    p50_seconds: float
+    p95_seconds: float
+    max_seconds: float
+
+
 class Counts(Shown):
     """How many actions there are; each status is counted to 10,000."""
 
@@ -356,6 +365,9 @@ class Counts(Shown):
     oldest_due_seconds: float | None = Field(description="For how long the oldest has been due.")
     by_type: dict[str, dict[Status, int]] = Field(description="By action type and status.")
     capped: list[str] = Field(description="Which of the counts stopped at 10,000.")
+    lateness: dict[str, Lateness] = Field(
+        description="By action type, of the last hour: the latest 5,000 that completed and as many that failed."
+    )
 
 
 class Changed(Shown):

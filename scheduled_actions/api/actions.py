@@ -162,11 +162,11 @@ def count(call: Call) -> Answer:
     """Answer how many actions there are; of another team there are none."""
     query: models.CountsQuery = call.query
     if call.caller.sees(query.team_id):
-        counts = call.management.counts(
-            team_id=call.caller.team_id or query.team_id, overdue_seconds=query.overdue_seconds
-        )
+        team_id = call.caller.team_id or query.team_id
+        counts = call.management.counts(team_id=team_id, overdue_seconds=query.overdue_seconds)
+        lateness = call.management.lateness(team_id=team_id)
     else:
-        counts = Counts()
+        counts, lateness = Counts(), []
     return Answer(
         models.Counts(
             **{status.value: number for status, number in counts.by_status.items()},
@@ -175,6 +175,15 @@ def count(call: Call) -> Answer:
             oldest_due_seconds=counts.oldest_due_seconds,
             by_type=dict(sorted(counts.by_type.items())),
             capped=counts.capped,
+            lateness={
+                one.action_type: models.Lateness(
+                    measured=one.number,
+                    p50_seconds=one.p50_seconds,
+                    p95_seconds=one.p95_seconds,
+                    max_seconds=one.max_seconds,
+                )
+                for one in lateness
+            },
         )
     )
 

@@ -25,9 +25,11 @@ from scheduled_actions.cli.project import Project, pass_project
 from scheduled_actions.cli.signals import stopping_early
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scheduled_actions.action import Action
+    from scheduled_actions.runtime import Runtime
+    from scheduled_actions.store.management import Lateness
 
 _WATCH_SECONDS = 2
 _NONE_YET = "no actions yet: `scheduled-actions schedule TYPE --payload '{}'` puts one in the table"
@@ -139,17 +141,21 @@ def explain(project: Project, action_id: str, *, as_json: bool) -> None:
     metavar="[SECONDS]",
     help=f"Count again and again, every {_WATCH_SECONDS} seconds unless said, until Ctrl-C.",
 )
+@click.option("--lateness", "with_lateness", is_flag=True, help="Say it with --json, too; people are told anyway.")
 @as_json_option
 @pass_project
-def counts(project: Project, *, every_seconds: float | None, as_json: bool) -> None:
+def counts(project: Project, *, every_seconds: float | None, with_lateness: bool, as_json: bool) -> None:
     """Count actions by status; `due` are the pending ones whose time has come (counted to 10,000).
 
-    On a terminal, --watch shows what has changed since the last look; with --json it prints a line each time.
+    Below stands how late the actions of each type started in the last hour, of the latest 5,000. On a terminal, --watch
+    shows what has changed since the last look; with --json it prints a line each time.
     """
-    scheduler = project.open_without_handlers().scheduler
+    runtime = project.open_without_handlers()
+    scheduler = runtime.scheduler
     found = scheduler.counts()
     if every_seconds is None:
-        _print_counts(found, as_json=as_json)
+        late = _lateness(runtime) if with_lateness or not as_json else []
+        _print_counts(found, late, as_json=as_json, with_lateness=with_lateness)
         return
     is_over = threading.Event()
     with stopping_early(is_over.set):
@@ -161,13 +167,33 @@ def counts(project: Project, *, every_seconds: float | None, as_json: bool) -> N
             before, found = found, scheduler.counts()
 
 
-def _print_counts(found: Mapping[str, int], *, as_json: bool) -> None:
+def _lateness(runtime: Runtime) -> list[Lateness]:
+    from scheduled_actions.management import Management  # noqa: PLC0415 - help needs no database driver
+
+    return Management(runtime.database, lambda: runtime.scheduler).lateness()
+
+
+def _print_counts(found: Mapping[str, int], late: Sequence[Lateness], *, as_json: bool, with_lateness: bool) -> None:
     if as_json:
-        print_json(found)
+        by_type = {one.action_type: {"measured": one.number, **_of_seconds(one)} for one in late}
+        print_json({**found, "lateness": by_type} if with_lateness else found)
     elif not any(found.values()):
         click.echo(_NONE_YET)
     else:
         click.echo("\n".join(_lines(found, None)))
+        if late:
+            click.echo("\nseconds from due to start, in the last hour")
+            print_table(
+                ("TYPE", "ACTIONS", "MEDIAN", "95 %", "LATEST"),
+                [
+                    (one.action_type, f"{one.number:,}", *(f"{value:.2f}" for value in _of_seconds(one).values()))
+                    for one in late
+                ],
+            )
+
+
+def _of_seconds(one: Lateness) -> dict[str, float]:
+    return {"p50_seconds": one.p50_seconds, "p95_seconds": one.p95_seconds, "max_seconds": one.max_seconds}
 
 
 def _look_again(found: Mapping[str, int], before: Mapping[str, int] | None, *, as_json: bool) -> None:

@@ -111,6 +111,23 @@ def team_counts(
     return [Counted(*row) for row in run(connection, "count_team", parameters)]
 
 
+class Lateness(NamedTuple):
+    """How late the actions of one type started, in seconds."""
+
+    action_type: str
+    #: How many it was measured on.
+    number: int
+    p50_seconds: float
+    p95_seconds: float
+    max_seconds: float
+
+
+def lateness(connection: Connection, *, team_id: str | None, seconds: float, most: int) -> list[Lateness]:
+    """Return how late actions of each type started that ended of late (of a team), the latest `most` of each end."""
+    parameters = {"team_id": team_id, "seconds": seconds, "most": most}
+    return [Lateness(*row) for row in run(connection, "lateness", parameters)]
+
+
 def ticks(connection: Connection, *, before: tuple[datetime, UUID] | None, limit: int) -> list[tuple[Any, ...]]:
     """Return the latest ticks before one of that start and id, at most `limit`, as `list_ticks.sql` has them."""
     started_at, tick_id = before or (None, None)

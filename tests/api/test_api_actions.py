@@ -686,9 +686,21 @@ def test_actions_are_counted_by_status_and_type_with_what_is_due(api, connection
     }  # fmt: skip
     assert (counts["due"], counts["overdue"], counts["capped"]) == (3, 1, [])
     assert 1000 <= counts["oldest_due_seconds"] < 1100
+    assert counts["lateness"] == {}
     assert counts["by_type"]["test:welcome"]["pending"] == 1
     assert counts["by_type"]["gone:type"]["no_action"] == 1
     assert counts["by_type"]["test:run"]["failed"] == 1
+
+
+def test_counts_tell_how_late_actions_start(api, connection):
+    now = database_now(connection)
+    insert(connection, status="failed", scheduled_at=now - timedelta(seconds=8), started_at=now, completed_at=now)
+
+    counts = api("GET", "/actions/counts").json
+
+    measured = {"measured": 1, "p50_seconds": 8.0, "p95_seconds": 8.0, "max_seconds": 8.0}
+    assert counts["lateness"] == {"test:run": measured}
+    assert api("GET", "/actions/counts?team_id=another").json["lateness"] == {}
 
 
 def test_how_long_overdue_is_can_be_said(api, connection):

@@ -203,6 +203,19 @@ def test_counts_tells_people_in_columns(run, connection):
     assert ["due", "1"] in lines
 
 
+def test_counts_tells_how_late_actions_start_to_people_and_to_programs_that_ask(run, connection):
+    now = database_now(connection)
+    due = now - timedelta(seconds=12.5)
+    insert(connection, status="completed", scheduled_at=due, started_at=now, completed_at=now)
+
+    lines = [line.split() for line in run("counts").stdout.splitlines()]
+
+    assert lines[-2:] == [["TYPE", "ACTIONS", "MEDIAN", "95", "%", "LATEST"], ["test:run", "1", *["12.50"] * 3]]
+    measured = {"measured": 1, "p50_seconds": 12.5, "p95_seconds": 12.5, "max_seconds": 12.5}
+    assert run("counts", "--json", "--lateness").json["lateness"] == {"test:run": measured}
+    assert "lateness" not in run("counts", "--json").json
+
+
 @pytest.mark.parametrize("command", ["list", "counts"])
 def test_tables_that_are_not_there_are_named_with_what_to_do(run, connection, command):
     connection.execute("drop table scheduled_actions cascade")
