@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from scheduled_actions.dashboard import overview
+from scheduled_actions.dashboard import overview, schedule_pages
 
-PAGES = (*overview.PAGES,)
+PAGES = (*overview.PAGES, *schedule_pages.PAGES)

@@ -66,7 +66,5 @@ def registry() -> Registry:
 
 def paint(connection: psycopg.Connection[Any]) -> None:
     """Put a week of ticks and a day of actions in the tables."""
-    connection.execute(_SCENERY.read_text(encoding="utf-8"))
-
-
-_SCENERY = Path(__file__).with_suffix(".sql")
+    for name in ("scenery", "scenery_schedules"):
+        connection.execute(Path(__file__).with_name(f"{name}.sql").read_text(encoding="utf-8"))

@@ -1,0 +1,188 @@
+"""Making and changing a schedule: simple choices first, the rest by degrees; what a rule means shows as it is typed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions.dashboard.page import Moved, Page, View
+from scheduled_actions.dashboard.times import from_input
+from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.tokens import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from werkzeug.datastructures import MultiDict
+
+    from scheduled_actions.dashboard.page import Visit
+
+#: How a rule may be told; the last takes any.
+PATTERNS = {
+    "daily": "Every day",
+    "weekly": "Every week",
+    "monthly": "Every month",
+    "interval": "Every few minutes or hours",
+    "business": "Business days",
+    "own": "A rule of your own",
+}
+WEEKDAYS = {"MON": "Mon", "TUE": "Tue", "WED": "Wed", "THU": "Thu", "FRI": "Fri", "SAT": "Sat", "SUN": "Sun"}
+_BUSINESS = ("first business day of the month", "last business day of the month", "last business day of the quarter")
+_NOON = "09:00"
+#: Instants shown of a rule.
+_SHOWN = 6
+#: Taken as they are typed.
+_TEXTS = ("name", "team_id", "timezone", "misfire", "overlap")
+_NUMBERS = ("remaining", "jitter_seconds", "pause_after_failures", "max_attempts", "priority")
+
+
+def new(visit: Visit) -> View:
+    """Show the form of a new schedule; an address may fill in its type."""
+    return _form(visit, visit.query, None)
+
+
+def create(visit: Visit) -> View | Moved:
+    """Make a schedule, or show the form again with what is wrong."""
+    try:
+        body = _body(visit) | {"action_type": visit.form.get("action_type", "")}
+        made = visit.ask("POST", "/schedules", body={name: value for name, value in body.items() if value is not None})
+    except ScheduledActionsError as error:
+        return _form(visit, visit.form, error)
+    return Moved(f"/schedules/{made.id}", "It is scheduled.")
+
+
+def edit(visit: Visit) -> View:
+    """Show the form of a schedule that is there."""
+    schedule = visit.ask("GET", f"/schedules/{visit.path['id']}")
+    skip = schedule.skip or {}
+    given = {name: getattr(schedule, name) for name in (*_TEXTS, *_NUMBERS)}
+    given |= {
+        "pattern": "own",
+        "rule": schedule.recurrence,
+        "payload": json.dumps(schedule.payload, ensure_ascii=False, indent=2),
+        "weekends": "on" if skip.get("weekends") else "",
+        "holidays": skip.get("holidays") if isinstance(skip.get("holidays"), str) else "",
+        "until": "" if schedule.until is None else schedule.until.astimezone(visit.zone).strftime("%Y-%m-%dT%H:%M:%S"),
+    }
+    return _form(visit, {name: "" if value is None else str(value) for name, value in given.items()}, None, schedule)
+
+
+def change(visit: Visit) -> View | Moved:
+    """Change a schedule, or show the form again with what is wrong."""
+    schedule = visit.ask("GET", f"/schedules/{visit.path['id']}")
+    try:
+        body = _body(visit)
+        del body["team_id"]
+        kept = {name: value for name, value in (schedule.skip or {}).items() if name not in {"weekends", "holidays"}}
+        body["skip"] = kept | (body["skip"] or {}) or None
+        visit.ask("PATCH", f"/schedules/{schedule.id}", body=body)
+    except ScheduledActionsError as error:
+        return _form(visit, visit.form, error, schedule)
+    return Moved(f"/schedules/{schedule.id}", "Changed; what comes next is planned anew where it had to be.")
+
+
+def preview(visit: Visit) -> View:
+    """Show what the rule in a form means, and its next instants."""
+    found, problem = None, None
+    try:
+        body = {
+            "rule": rule_of(visit.form),
+            "timezone": visit.form.get("timezone") or None,
+            "skip": _skip(visit.form),
+            "count": _SHOWN,
+        }
+        found = visit.ask(
+            "POST", "/schedules/preview", body={name: value for name, value in body.items() if value is not None}
+        )
+    except ScheduledActionsError as error:
+        problem = str(error)
+    return View("schedule_preview.html", {"preview": found, "problem": problem})
+
+
+def rule_of(form: MultiDict[str, str]) -> str:
+    """Return the rule that a form tells.
+
+    Raises:
+        InvalidArgument: A choice lacks what it needs; it is named as the form names it.
+    """
+    at = form.get("at") or _NOON
+    hour, _, minute = at.partition(":")
+    if not (hour.isdigit() and minute[:2].isdigit()):
+        raise InvalidArgument("at", at, "a time of day, such as 09:00")
+    clock = f"{int(minute[:2])} {int(hour)}"
+    match form.get("pattern", "own"):
+        case "daily":
+            return f"{clock} * * *"
+        case "weekly":
+            days = [day for day in form.getlist("days") if day in WEEKDAYS]
+            if not days:
+                raise InvalidArgument("days", "", "at least one day of the week")
+            return f"{clock} * * {','.join(days)}"
+        case "monthly":
+            return f"{clock} {form.get('day') or '1'} * *"
+        case "interval":
+            return f"every {form.get('every') or '1'} {form.get('unit') or 'hours'}"
+        case "business":
+            return f"{form.get('which') or _BUSINESS[0]} at {at}"
+        case _:
+            return form.get("rule", "").strip()
+
+
+def _skip(form: MultiDict[str, str]) -> dict[str, Any] | None:
+    skip: dict[str, Any] = {}
+    if form.get("weekends"):
+        skip["weekends"] = True
+    if form.get("holidays", "").strip():
+        skip["holidays"] = form["holidays"].strip()
+    return skip or None
+
+
+def _body(visit: Visit) -> dict[str, Any]:
+    """Return what a form asks for, as the API takes it; what is empty is None."""
+    form = visit.form
+    body: dict[str, Any] = {name: form.get(name, "").strip() or None for name in _TEXTS}
+    body |= {name: _number(name, form.get(name, "")) for name in _NUMBERS}
+    body["payload"] = visit.json("payload") if form.get("payload", "").strip() else {}
+    body["recurrence"] = rule_of(form)
+    body["skip"] = _skip(form)
+    body["until"] = from_input(form["until"], visit.zone) if form.get("until", "").strip() else None
+    return body
+
+
+def _number(name: str, text: str) -> int | None:
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        return int(float(text))
+    except ValueError:
+        raise InvalidArgument(name, text, "a whole number") from None
+
+
+def _form(
+    visit: Visit,
+    given: Mapping[str, str],
+    error: ScheduledActionsError | None,
+    schedule: Any = None,  # noqa: ANN401 - as the API tells it
+) -> View:
+    days = visit.form.getlist("days") if visit.form else ["MON"]
+    values = {
+        "schedule": schedule,
+        "given": {"pattern": "daily", "timezone": visit.zone.key, "at": _NOON} | dict(given.items()),
+        "days": days,
+        "patterns": PATTERNS,
+        "weekdays": WEEKDAYS,
+        "business": _BUSINESS,
+        "types": visit.ask("GET", "/action-types").action_types if schedule is None else [],
+        "problem": None if error is None else str(error),
+    }
+    return View("schedule_form.html", values, status=200 if error is None else 400)
+
+
+PAGES = (
+    Page("GET", "/schedules/new", new, role=Role.OPERATOR),
+    Page("POST", "/schedules/new", create, role=Role.OPERATOR),
+    Page("POST", "/schedules/preview", preview, role=Role.OPERATOR),
+    Page("GET", "/schedules/{id}/edit", edit, role=Role.OPERATOR),
+    Page("POST", "/schedules/{id}/edit", change, role=Role.OPERATOR),
+)
