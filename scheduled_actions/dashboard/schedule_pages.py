@@ -66,7 +66,9 @@ def _strips(visit: Visit, ids: Collection[UUID], limit: int) -> dict[UUID, list[
 def show(visit: Visit) -> View:
     """Show one schedule."""
     schedule = visit.ask("GET", f"/schedules/{visit.path['id']}")
-    return View("schedule_page.html", {"schedule": schedule, "strip": _strips(visit, [schedule.id], _LATEST)[schedule.id]})
+    return View(
+        "schedule_page.html", {"schedule": schedule, "strip": _strips(visit, [schedule.id], _LATEST)[schedule.id]}
+    )
 
 
 def pause(visit: Visit) -> Moved:
