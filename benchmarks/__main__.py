@@ -24,6 +24,7 @@ from benchmarks import (
     fairness,
     imports,
     lateness,
+    management,
     memory,
     recurrence,
     schedule_bulk,
@@ -58,6 +59,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
     "series": series.run,
     "lateness": lateness.run,
     "fairness": fairness.run,
+    "management": management.run,
     "waking": waking.run,
     "deliveries": deliveries.run,
 }

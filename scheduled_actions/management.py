@@ -38,6 +38,8 @@ class Bounds:
     counted: int = 10_000
     #: So many actions a page walks over in search of those that match.
     walked: int = 50_000
+    #: So many of them before it looks whether there are but few of the statuses it wants.
+    near: int = 2_000
     #: So many candidates of a team a page looks at; they are gathered from each status.
     candidates: int = 5_000
     #: For so many seconds a page that has found nothing yet walks on.
@@ -321,16 +323,17 @@ def _find(
     }
     if filters.team_id is not None:
         return _find_in_team(connection, parameters, filters.team_id, bounds, before=before, limit=limit)
-    ids, end = store.walk(connection, parameters, before=before, examined=bounds.walked, limit=limit + 1)
-    if len(ids) > limit:
-        return ids[:limit], ids[limit - 1]
-    if end is not None and filters.statuses is not None:
+    is_narrowed = filters.statuses is not None
+    examined = min(bounds.near, bounds.walked) if is_narrowed else bounds.walked
+    ids, end = store.walk(connection, parameters, before=before, examined=examined, limit=limit + 1)
+    if is_narrowed and end is not None and len(ids) <= limit:
         # Rare ones far back: few enough, they are all looked at, whatever their place.
         wanted = parameters | {"team_id": None}
         few = store.search(connection, wanted, before=before, examined=bounds.counted + 1, limit=limit + 1)
         if few.examined <= bounds.counted:
             return few.ids[:limit], few.ids[limit - 1] if len(few.ids) > limit else None
-    return ids, end
+        ids, end = store.walk(connection, parameters, before=before, examined=bounds.walked, limit=limit + 1)
+    return (ids[:limit], ids[limit - 1]) if len(ids) > limit else (ids, end)
 
 
 def _find_in_team(

@@ -1,0 +1,114 @@
+"""What the management API reads, in a table of many finished actions, beside the same in one of a hundred."""
+
+from __future__ import annotations
+
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import plain_sql
+from benchmarks.comparison import Comparison, Wanted
+from benchmarks.databases import connected
+from benchmarks.harness import Bench, WrongResultError, seconds_of
+from benchmarks.noop import ACTION_TYPE
+from benchmarks.serving import runtime_on
+from scheduled_actions import explaining
+from scheduled_actions.action import Status
+from scheduled_actions.management import Filters, Management
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduled_actions.runtime import Runtime
+    from scheduled_actions.store.connection import Connection
+
+_FEW = 100
+#: Of each kind in each table, whatever its size; the failed ones are its oldest rows.
+_RARE = 20
+_CALLS = 10
+
+_FILL = """
+insert into scheduled_actions (
+  action_type, payload, team_id, status, scheduled_at, started_at, completed_at, attempts, max_attempts, error_message
+)
+select
+  %(action_type)s, jsonb_build_object('n', n), 'team-' || n %% 100,
+  case when n <= %(rare)s then 'failed' else 'completed' end, at.ended, at.ended, at.ended, 1, 3,
+  case when n <= %(rare)s then 'no' end
+from generate_series(1, %(count)s) n
+cross join lateral (select now() - interval '1 day' * n / %(count)s as ended) at
+"""
+_FILL_WAITING = """
+insert into scheduled_actions (action_type, team_id, scheduled_at)
+select %(action_type)s, 'team-' || n %% 100, now() + n * interval '1 minute' - %(due)s * interval '1 minute'
+from generate_series(1, %(count)s) n
+"""
+
+
+def run(bench: Bench) -> list[Comparison]:
+    """Return a line for each reading."""
+    count = bench.scale.completed
+    with (
+        bench.databases.fresh() as many,
+        bench.databases.fresh() as few,
+        runtime_on(bench.project, many) as large,
+        runtime_on(bench.project, few) as small,
+    ):
+        bench.say("filling")
+        for dsn, finished, waiting in ((many, count, count // 100), (few, _FEW, _FEW)):
+            with connected(dsn) as connection:
+                _fill(connection, finished=finished, waiting=waiting)
+        measures: dict[str, Callable[[], float]] = {
+            f"{name} {size}": partial(_median_ms, reading)
+            for size, runtime in (("many", large), ("few", small))
+            for name, reading in _readings(runtime).items()
+        }
+        names = list(_readings(small))
+        took = bench.take_turns(measures)
+    return [
+        Comparison(
+            name=f"{name}, {count:,} finished beside",
+            beside_name=f"{_FEW} beside",
+            unit="ms",
+            measured=took[f"{name} many"],
+            beside=took[f"{name} few"],
+            # What is counted to ten thousand takes longer than to a hundred.
+            wanted=Wanted("measured", "at most", 100) if "counts" in name else Wanted("ratio", "at most", 3),
+        )
+        for name in names
+    ]
+
+
+def _readings(runtime: Runtime) -> dict[str, Callable[[], Any]]:
+    management = Management(runtime.database, lambda: runtime.scheduler)
+    (waiting,) = management.page(Filters(statuses=(Status.PENDING,)), limit=1).actions
+    return {
+        "list page": partial(_page, management, Filters(), 100),
+        "list page of the failed, the oldest": partial(_page, management, Filters(statuses=(Status.FAILED,)), _RARE),
+        "list page of a team": partial(_page, management, Filters(team_id="team-1"), 2),
+        "bulk retry, dry run": partial(management.count_matching, Filters(statuses=(Status.FAILED,))),
+        "counts": management.counts,
+        "counts of a team": partial(management.counts, team_id="team-1"),
+        "show": partial(management.get, waiting.id, team_id=None),
+        "explain": partial(explaining.explain, runtime, waiting.id),
+    }
+
+
+def _page(management: Management, filters: Filters, least: int) -> None:
+    """Read pages until there are as many as there must be."""
+    found, cursor = 0, None
+    while found < least:
+        page = management.page(filters, cursor=cursor)
+        found, cursor = found + len(page.actions), page.next_cursor
+        if cursor is None and found < least:
+            raise WrongResultError("actions listed", found=found, expected=least)
+
+
+def _median_ms(reading: Callable[[], Any]) -> float:
+    return median(seconds_of(reading) for _ in range(_CALLS)) * 1000
+
+
+def _fill(connection: Connection, *, finished: int, waiting: int) -> None:
+    connection.execute(_FILL, {"action_type": ACTION_TYPE, "count": finished, "rare": _RARE})
+    connection.execute(_FILL_WAITING, {"action_type": ACTION_TYPE, "count": waiting, "due": waiting // 10})
+    plain_sql.settle_down(connection)

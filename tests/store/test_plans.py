@@ -1,0 +1,85 @@
+"""What reads a table of any size goes by an index, whatever it is asked for; the plans say so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from scheduled_actions.action import Status
+from scheduled_actions.store.statements import statement
+from tests.factories import insert
+
+_ALL = [status.value for status in Status]
+_AN_ID = UUID("0197a000-0000-7000-8000-000000000001")
+_FILTERS = {
+    "statuses": None, "action_type": None, "lock_group": None, "scheduled_from": None, "scheduled_to": None, "q": None,
+    "unlocked_for_seconds": None, "team_id": None, "before": None, "examined": 500, "limit": 100,
+}  # fmt: skip
+_GIVEN = {
+    "nothing": {},
+    "a cursor": {"before": _AN_ID},
+    "statuses": {"statuses": ["failed"]},
+    "a type": {"action_type": "rare:run"},
+    "a lock group": {"lock_group": "rare"},
+    "a time": {"scheduled_from": datetime(2020, 1, 1, tzinfo=UTC), "scheduled_to": datetime(2020, 1, 2, tzinfo=UTC)},
+    "a text": {"q": "needle"},
+    "what a bulk cancel takes": {"statuses": ["pending"], "unlocked_for_seconds": 120},
+    "what a bulk retry takes": {"statuses": ["failed", "cancelled", "skipped"], "action_type": "rare:run"},
+}
+_BY_AN_INDEX = {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}
+_A_WALK = {"after_priority": None, "after_at": None, "after_id": None, "excluded": [], "wanted": 100, "window": 500}
+_READINGS = {
+    "walk_actions": {f"with {name}": _FILTERS | given for name, given in _GIVEN.items()},
+    "search_actions": {
+        f"of {whose}, with {name}": _FILTERS | {"statuses": _ALL} | given | {"team_id": team_id}
+        for whose, team_id in (("a team", "team-1"), ("all", None))
+        for name, given in _GIVEN.items()
+    },
+    "get_actions": {"": {"ids": [_AN_ID]}},
+    "get_action": {"": {"id": _AN_ID, "team_id": None}},
+    "count_actions": {"": {"most": 500}},
+    "count_team": {"": {"team_id": "team-1", "statuses": _ALL, "most": 500, "overdue_seconds": 300}},
+    "due_actions": {"": {"most": 500, "overdue_seconds": 300}},
+    "remaining": {"": {}},
+    "find_others": {"": _A_WALK | {"left_out": ["team-1"]}},
+    "retry_action": {"": {"id": _AN_ID, "team_id": None, "by": None}},
+    "run_now": {"": {"id": _AN_ID, "team_id": None, "by": None}},
+}
+
+
+def fill(connection):
+    """Leave twenty thousand actions in the table, of which the planner knows everything."""
+    connection.execute(
+        "insert into scheduled_actions (action_type, status, team_id, lock_group, scheduled_at, completed_at)"
+        " select 'test:run', s.status, 'team-' || n % 10, case when n % 5 = 0 then 'g-' || n % 50 end,"
+        " now() + (n - 10000) * interval '1 second', case when s.status = 'completed' then now() end"
+        " from generate_series(1, 20000) n"
+        " cross join lateral (select case when n % 3 = 0 then 'pending' else 'completed' end as status) s"
+    )
+    insert(connection, action_type="rare:run", status="failed", completed_at=datetime(2020, 1, 1, tzinfo=UTC))
+    connection.execute("vacuum (analyze) scheduled_actions")
+
+
+def scanned(plan, found=None):
+    """Return how each node of a plan reads the table of actions."""
+    found = [] if found is None else found
+    if plan.get("Relation Name") == "scheduled_actions" and "Scan" in plan["Node Type"]:
+        found.append(plan["Node Type"])
+    for below in plan.get("Plans", ()):
+        scanned(below, found)
+    return found
+
+
+def test_what_the_management_reads_goes_by_an_index_whatever_it_is_asked_for(connection):
+    fill(connection)
+
+    ways = {
+        f"{name} {case}".strip(): scanned(
+            connection.execute("explain (format json) " + statement(name), parameters).fetchone()[0][0]["Plan"]
+        )
+        for name, cases in _READINGS.items()
+        for case, parameters in cases.items()
+    }
+
+    assert all(ways.values()), "each reads the table"
+    assert {name: used for name, used in ways.items() if not set(used) <= _BY_AN_INDEX} == {}
