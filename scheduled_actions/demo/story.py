@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from scheduled_actions import get_action, retry_action, schedule_action, schedule_actions
+from scheduled_actions import explain_action, get_action, list_actions, retry_action, schedule_action, schedule_actions
 from scheduled_actions.demo.series import Series
 from scheduled_actions.local import cron as local_cron
 from scheduled_actions.local import server as local_server
@@ -33,6 +33,12 @@ WAREHOUSE, ACCOUNTS = "warehouse", "accounts"
 _PATIENCE_SECONDS = 15.0
 _BETWEEN_PINGS_SECONDS = 0.25
 _LAMP = "desk lamp"
+_NEXT = """\
+make run                      the same on your machine, to stay: http://127.0.0.1:8000/dashboard, /docs for the API
+docs/tutorial.md              the first handler of your own
+docs/how-to/                  deploy it, set up its cron, recur, wait, remind, send webhooks
+docs/reference/               every setting, command, route, error, and why an action has not run
+scheduled-actions doctor      whether all is well, and what to do where it is not"""
 
 
 class Story:
@@ -51,6 +57,7 @@ class Story:
         self._directory: Path = project.config.project
         self._orders = _read_orders()
         self._invoices: list[UUID] = []
+        self._tomorrows: UUID | None = None
 
     def tell(self) -> None:
         """Go through all of it.
@@ -68,6 +75,7 @@ class Story:
         self._fail_and_mend()
         self._go_round()
         self._count()
+        self._look_on()
 
     def _begin(self) -> None:
         status, body = _get(f"{self._project.server.url}/readyz")
@@ -82,7 +90,7 @@ class Story:
         self._invoices = [one.id for one in scheduled]
         report.check("each has an id of its own", len({one.id for one in scheduled}), len(self._orders) - 1)
         report.does(f'schedule_action("invoice:write", order {last["number"]}, scheduled_at=timedelta(days=1))')
-        schedule_action("invoice:write", last, scheduled_at=timedelta(days=1))
+        self._tomorrows = schedule_action("invoice:write", last, scheduled_at=timedelta(days=1)).id
         counts = self._counts()
         report.check("all of them wait", counts["pending"], len(self._orders))
         report.check("all but tomorrow's are due", counts["due"], len(self._orders) - 1)
@@ -201,6 +209,7 @@ class Story:
     def _count(self) -> None:
         report = self._report
         report.step("In the end")
+        report.does("scheduled-actions counts")
         counts = {status: count for status, count in self._counts().items() if count}
         report.shows(json.dumps(counts))
         lamps = sum(order["article"] == _LAMP for order in self._orders)
@@ -210,6 +219,20 @@ class Story:
         report.check(
             "everything is done but tomorrow's invoice, and the count that nobody could make", counts, expected
         )
+
+    def _look_on(self) -> None:
+        report = self._report
+        for action_id, code in ((self._tomorrows, "not_due"), (self._failed_count(), "failed")):
+            report.does(f"scheduled-actions explain {action_id}")
+            found = explain_action(str(action_id))
+            report.shows(f"{found.code}: {found.sentence}\n  {found.remedy}")
+            report.check(f"it says why: {code}", found.code, code)
+        report.step("Where to look next")
+        report.shows(_NEXT)
+
+    def _failed_count(self) -> UUID:
+        (failed,) = list_actions(status="failed")
+        return failed.id
 
     def _counts(self) -> dict[str, int]:
         return self._project.runtime.scheduler.counts()

@@ -60,8 +60,11 @@ def test_the_demo_holds_and_leaves_nothing_behind(tmp_path):
         "the failure ended nothing",
         "one catch-up, six were missed",
         "everything is done but tomorrow's invoice",
+        "it says why: not_due",
+        "it says why: failed",
     ):
         assert f"✓ {claim}" in told.stdout
+    assert "docs/tutorial.md" in told.stdout
     assert "checks hold" in told.stdout.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []
 
