@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from scheduled_actions import new_schedule
 from scheduled_actions.deadline_rules import planning
-from scheduled_actions.deadline_rules import stages as stage_rules
 from scheduled_actions.deadline_rules.working_calendar import parse_calendar
 from scheduled_actions.errors import ScheduledActionsError, UnknownDeadline
 from scheduled_actions.store import deadlines as store
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
 
     from scheduled_actions.deadline import Deadline, Stage
     from scheduled_actions.store.connection import Connection
-
-#: What fails for want of a handler or a table is tried for six weeks before a person is needed.
-_OWN_ATTEMPTS = {stage_rules.DUE: 1000, stage_rules.RENEWAL: 1000}
 
 
 def locked(connection: Connection, reference: UUID | str, team_id: str | None) -> store.Found:
@@ -53,27 +48,6 @@ def read(connection: Connection, deadline_id: UUID) -> Deadline:
 def entry(what: str, at: datetime, **facts: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
     """Return an entry of a deadline's history; facts that are None are left out."""
     return {"what": what, "at": at, **{name: fact for name, fact in facts.items() if fact is not None}}
-
-
-def planned_of(deadline_id: UUID, stages: Iterable[Stage]) -> list[store.Planned]:
-    """Return the actions of what is planned."""
-    return [
-        store.Planned(
-            deadline_id,
-            planning.occurrence_name(stage.key, stage.occurrence),
-            stage.action_type,
-            _payload(deadline_id, stage),
-            stage.at,
-            stage.options or {"max_attempts": _OWN_ATTEMPTS.get(stage.action_type)},
-        )
-        for stage in stages
-        if stage.state == "planned" and stage.at is not None
-    ]
-
-
-def names_of(deadline_id: UUID, stages: Iterable[Stage]) -> set[tuple[UUID, str]]:
-    """Return which occurrences are planned, as the table names them."""
-    return {(one.deadline_id, one.stage) for one in planned_of(deadline_id, stages)}
 
 
 def counted(
@@ -165,7 +139,7 @@ def _make_next(connection: Connection, before: Deadline, due_at: datetime, now: 
     )
     if new_id not in made:
         return store.find_occurrence(connection, before.series_id or new_id, due_at)
-    store.plan(connection, planned_of(new_id, values["stages"]))
+    store.plan(connection, new_id, values["stages"])
     return new_id
 
 
@@ -201,9 +175,3 @@ def row_values(
 def clock_of(timezone: str, calendar: Mapping[str, Any] | None) -> planning.Clock:
     """Return the clock that a zone and a calendar make."""
     return planning.Clock(ZoneInfo(timezone), parse_calendar(calendar))
-
-
-def _payload(deadline_id: UUID, stage: Stage) -> str:
-    if stage.kind == "action":
-        return json.dumps(stage.payload)
-    return json.dumps({"deadline_id": str(deadline_id), "stage": stage.key, "occurrence": stage.occurrence})

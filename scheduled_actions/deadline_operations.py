@@ -267,8 +267,8 @@ class DeadlineOperations:
     ) -> None:
         """Give deadlines, as they were and as they are to be, their due instants, and plan what is still to come."""
         written: dict[UUID, Mapping[str, Any]] = {}
-        planned: list[store.Planned] = []
-        gone: set[tuple[UUID, str]] = set()
+        planned: dict[UUID, Sequence[Stage]] = {}
+        gone: set[store.Name] = set()
         for before, deadline, due_at in moves:
             is_again = before.status == "missed" if again is None else again
             stages = [
@@ -280,12 +280,11 @@ class DeadlineOperations:
                 **(changes or {}), **_NOT_ACKNOWLEDGED,
                 "due_at": due_at, "status": "open", "missed_at": None, "stages": stages, "revisions": 1, "entry": entry,
             }  # fmt: skip
-            now_planned = book.planned_of(before.id, stages) if before.paused_at is None else []
-            planned += now_planned
-            gone |= book.names_of(before.id, before.stages) - {(one.deadline_id, one.stage) for one in now_planned}
+            planned[before.id] = stages if before.paused_at is None else []
+            gone |= store.names_of(before.id, before.stages) - store.names_of(before.id, planned[before.id])
         store.write(connection, written)
         store.drop(connection, gone)
-        store.plan(connection, planned)
+        store.plan_many(connection, planned)
 
     # -- the clock -----------------------------------------------------------------------------------------------------
 
@@ -315,7 +314,7 @@ class DeadlineOperations:
             store.write(borrowed, {deadline.id: changes})
             # The next of a series is made all the same.
             stages = [stage for stage in deadline.stages if stage.kind != "renewal"]
-            store.drop(borrowed, book.names_of(deadline.id, stages))
+            store.drop(borrowed, store.names_of(deadline.id, stages))
             return book.read(borrowed, deadline.id)
 
     def resume(
@@ -347,7 +346,7 @@ class DeadlineOperations:
             entry = book.entry("resumed", now, by=by, note=note, due_at=due_at, before=deadline.due_at)
             changes = {"paused_at": None, "due_at": due_at, "stages": stages, "revisions": 1, "entry": entry}
             store.write(borrowed, {deadline.id: changes})
-            store.plan(borrowed, book.planned_of(deadline.id, stages))
+            store.plan(borrowed, deadline.id, stages)
             return book.read(borrowed, deadline.id)
 
     # -- people --------------------------------------------------------------------------------------------------------

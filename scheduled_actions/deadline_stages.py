@@ -64,12 +64,15 @@ def _begin(connection: Connection, claimed: Claimed) -> Guard | Outcome | None:
         refused = planning.not_holding(deadline)
         return Guard(deadline.id, "", deadline.revision) if refused is None else settlement.Skipped(refused)
     key, occurrence = planning.parse_occurrence(name)
-    verdict = planning.judge(deadline, key, occurrence, now=now)
+    verdict = planning.judge(deadline, key, occurrence, now=now, is_first=claimed.attempts == 0)
     match verdict:
         case planning.Go(stage):
             _note(connection, deadline, stage)
             return None if stage.kind == "renewal" else Guard(deadline.id, name, deadline.revision)
-        case planning.Later(delay):
+        case planning.Later(delay, stage):
+            if stage is not None:
+                # Its own action waits for the new instant: nothing is to be planned beside it.
+                store.write(connection, {deadline.id: {"stages": _with(deadline, stage)}})
             return settlement.Snoozed(delay)
         case planning.Gone(reason, stage):
             if stage is not None:
@@ -85,9 +88,13 @@ def _note(
     """Write how far a stage has come, and plan what follows of it."""
     if stage == deadline.stage(stage.key):
         return
-    stages = [stage if one.key == stage.key else one for one in deadline.stages]
-    changes: dict[str, object] = {"stages": stages}
+    changes: dict[str, object] = {"stages": _with(deadline, stage)}
     if now is not None:
         changes["entry"] = book.entry("held_back", now, stage=stage.key, reason=reason)
     store.write(connection, {deadline.id: changes})
-    store.plan(connection, book.planned_of(deadline.id, [stage]))
+    store.plan(connection, deadline.id, [stage])
+
+
+def _with(deadline: Deadline, stage: Stage) -> list[Stage]:
+    """Return a deadline's stages, one of them as it is from now on."""
+    return [stage if one.key == stage.key else one for one in deadline.stages]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ class Deadlines(DeadlineOperations):
             RequestError: An argument cannot be, a type has no handler, or a payload is refused; nothing was changed.
             DatabaseUnavailable: The database cannot be reached; nothing was changed.
         """
-        new = self._checked(given)
+        new = self._checked(given, builtins.set())
         with self._borrowed(connection) as borrowed, whole(borrowed):
             found = self._of_that_name(borrowed, new)
             if found is not None:
@@ -88,10 +89,10 @@ class Deadlines(DeadlineOperations):
         """
         if len(given) > MANY_MOST:
             raise InvalidArgument("deadlines", len(given), f"at most {MANY_MOST:,} at once")
-        checked = []
+        checked, known = [], builtins.set[str]()
         for position, one in enumerate(given):
             try:
-                checked.append(self._checked(one))
+                checked.append(self._checked(one, known))
             except Exception as error:
                 error.add_note(f"in deadlines[{position}]")
                 raise
@@ -103,17 +104,24 @@ class Deadlines(DeadlineOperations):
                 raise InvalidArgument("name", "one of the names", "free: an unresolved deadline of the team has it")
             return made
 
-    def _checked(self, given: Mapping[str, Any]) -> NewDeadline:
-        """Return what was asked for; every type has a handler, every payload is one that it takes."""
+    def _checked(self, given: Mapping[str, Any], known: builtins.set[str]) -> NewDeadline:
+        """Return what was asked for; every type has a handler, every payload is one that it takes.
+
+        Recipients that are `known` already are not looked at once more, and those of this one are known from then on.
+        """
         new = new_deadline(given)
-        self._check_recipients(new)
+        self._check_recipients(new, known)
         return replace(new, stages=tuple(map(self._validated, new.stages)))
 
-    def _check_recipients(self, new: NewDeadline) -> None:
-        self._notifications.check(new.recipients, name="recipients", team_id=new.team_id)
-        for stage in new.stages:
-            for name in ("to", "assign"):
-                self._notifications.check(getattr(stage, name) or (), name=f"{stage.key}.{name}", team_id=new.team_id)
+    def _check_recipients(self, new: NewDeadline, known: builtins.set[str]) -> None:
+        told = {"recipients": new.recipients}
+        told |= {f"{stage.key}.to": stage.to for stage in new.stages if stage.to}
+        told |= {f"{stage.key}.assign": stage.assign for stage in new.stages if stage.assign}
+        for name, recipients in told.items():
+            text = f"{new.team_id is None} {recipients!r}"
+            if text not in known:
+                self._notifications.check(recipients, name=name, team_id=new.team_id)
+                known.add(text)
 
     def _validated(self, stage: Stage) -> Stage:
         handler = self._registry.resolve(stage.action_type)
@@ -126,9 +134,9 @@ class Deadlines(DeadlineOperations):
         ids, now = store.new_ids(connection, len(checked))
         rows = [_row(new_id, new, now) for new_id, new in zip(ids, checked, strict=True)]
         made = store.create(connection, rows)
-        there = [row for row in rows if row["id"] in made]
-        store.plan(connection, [one for row in there for one in book.planned_of(row["id"], row["stages"])])
-        return [row["id"] for row in there]
+        there = {row["id"]: row["stages"] for row in rows if row["id"] in made}
+        store.plan_many(connection, there)
+        return list(there)
 
     def _of_that_name(self, connection: Connection, new: NewDeadline) -> store.Found | None:
         if new.name is None:

@@ -126,9 +126,10 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Not yet: it was moved, or its clock stands still."""
+    """Not yet: it was moved, or its clock stands still; `stage` is what it is from now on, where that changes."""
 
     delay: timedelta
+    stage: Stage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ Verdict: TypeAlias = Go | Later | Gone
 
 
 def judge(  # noqa: PLR0911 - a return per verdict
-    deadline: Deadline, key: str, occurrence: int, *, now: datetime
+    deadline: Deadline, key: str, occurrence: int, *, now: datetime, is_first: bool = True
 ) -> Verdict:
     """Decide whether an occurrence of a stage begins, at the moment it would.
 
@@ -152,6 +153,7 @@ def judge(  # noqa: PLR0911 - a return per verdict
         key: Of the stage.
         occurrence: Which of its occurrences is about to begin.
         now: The database's.
+        is_first: Whether its action has not been attempted yet.
     """
     stage = deadline.stage(key)
     if stage is not None and stage.kind == "renewal":
@@ -161,11 +163,10 @@ def judge(  # noqa: PLR0911 - a return per verdict
         return Gone(refused)
     if stage is None:
         return Gone("the deadline has no such stage any more")
-    if occurrence <= stage.begun:
-        # Another attempt of what has begun.
-        return Later(WHILE_PAUSED) if deadline.paused_at is not None else Go(stage)
     if deadline.paused_at is not None:
         return Later(WHILE_PAUSED)
+    if occurrence <= stage.begun:
+        return _judged_again(deadline, stage, occurrence, now=now, is_first=is_first)
     if stage.state != "planned" or occurrence != stage.occurrence or stage.at is None:
         return Gone(f"the stage is not planned any more: it was {stage.state.replace('_', ' ')}")
     if stage.at > now:
@@ -177,6 +178,20 @@ def judge(  # noqa: PLR0911 - a return per verdict
         )
         return Gone(reason, _after_this(deadline, stage, now=until or now))
     return Go(_after_this(deadline, replace(stage, last_at=now), now=now))
+
+
+def _judged_again(deadline: Deadline, stage: Stage, occurrence: int, *, now: datetime, is_first: bool) -> Verdict:
+    """Decide about another attempt of what has begun; or about the first, where a move came between look and start."""
+    is_work = stage.kind == "action" and not is_first
+    if stage.revision == deadline.revision or is_work:
+        return Go(stage)
+    if stage.repeat is not None:
+        return Gone("the deadline was moved since; what repeats comes again as it says now")
+    at = Clock.of(deadline).instant(stage, deadline.due_at)
+    planned = replace(stage, state="planned", occurrence=occurrence, begun=occurrence - 1, at=at)
+    if at > now:
+        return Later(at - now, planned)
+    return Go(_after_this(deadline, replace(planned, last_at=now), now=now))
 
 
 def not_holding(deadline: Deadline) -> str | None:
@@ -203,7 +218,7 @@ def holds(deadline: Deadline, key: str, revision: int | None, *, now: datetime) 
 
 def _after_this(deadline: Deadline, stage: Stage, *, now: datetime) -> Stage:
     """Return the stage after its planned occurrence has begun: with the next one, where it comes again."""
-    begun = replace(stage, begun=stage.occurrence)
+    begun = replace(stage, begun=stage.occurrence, revision=deadline.revision)
     if stage.repeat is None or (stage.times is not None and stage.occurrence >= stage.times):
         return replace(begun, state="begun")
     clock = Clock.of(deadline)

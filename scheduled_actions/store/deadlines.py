@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -31,18 +31,12 @@ class Found(NamedTuple):
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """One occurrence of a stage on its way to the table."""
+class Name(NamedTuple):
+    """Which occurrence of which stage of which deadline."""
 
     deadline_id: UUID
-    #: The key of the stage and the number of the occurrence.
-    stage: str
-    action_type: str
-    #: As JSON text.
-    payload: str
-    at: datetime
-    options: Mapping[str, Any]
+    key: str
+    occurrence: int
 
 
 class Bound(NamedTuple):
@@ -128,31 +122,45 @@ def write(connection: Connection, changes: Mapping[UUID, Mapping[str, Any]]) -> 
         run(connection, "write_deadlines", {"changes": _json(elements)})
 
 
-def plan(connection: Connection, planned: Sequence[Planned]) -> None:
-    """Plan occurrences of stages, or move those that wait."""
-    if not planned:
-        return
-    run(
-        connection,
-        "plan_stages",
+def plan(connection: Connection, deadline_id: UUID, stages: Iterable[Stage]) -> None:
+    """Plan what is planned of a deadline's stages, or move what waits of them."""
+    plan_many(connection, {deadline_id: stages})
+
+
+def plan_many(connection: Connection, stages: Mapping[UUID, Iterable[Stage]]) -> None:
+    """Plan what is planned of many deadlines' stages, or move what waits of them."""
+    planned = [
         {
-            "deadline_ids": [one.deadline_id for one in planned],
-            "stages": [one.stage for one in planned],
-            "action_types": [one.action_type for one in planned],
-            "payloads": [one.payload for one in planned],
-            "instants": [one.at for one in planned],
-            "priorities": [one.options.get("priority") for one in planned],
-            "max_attempts": [one.options.get("max_attempts") for one in planned],
-            "lock_groups": [one.options.get("lock_group") for one in planned],
-        },
-    )
+            "deadline_id": deadline_id,
+            "key": one.key,
+            "occurrence": one.occurrence,
+            "action_type": one.action_type,
+            "payload": one.payload,
+            "at": one.at,
+            **(one.options or _OWN_OPTIONS.get(one.kind, {})),
+        }
+        for deadline_id, some in stages.items()
+        for one in some
+        if one.is_planned
+    ]
+    if planned:
+        run(connection, "plan_stages", {"planned": _json(planned)})
 
 
-def drop(connection: Connection, stages: Iterable[tuple[UUID, str]]) -> None:
+#: What fails for want of a handler or a table is tried for six weeks before a person is needed.
+_OWN_OPTIONS: dict[str, dict[str, int]] = {"due": {"max_attempts": 1000}, "renewal": {"max_attempts": 1000}}
+
+
+def names_of(deadline_id: UUID, stages: Iterable[Stage]) -> set[Name]:
+    """Return which occurrences are planned."""
+    return {Name(deadline_id, one.key, one.occurrence) for one in stages if one.is_planned}
+
+
+def drop(connection: Connection, names: Iterable[Name]) -> None:
     """Remove planned occurrences that had not begun."""
-    gone = list(stages)
+    gone = [name._asdict() for name in names]
     if gone:
-        run(connection, "drop_stages", {"deadline_ids": [one[0] for one in gone], "stages": [one[1] for one in gone]})
+        run(connection, "drop_stages", {"gone": _json(gone)})
 
 
 def withdraw(connection: Connection, ids: Collection[UUID], *, reason: str, by: str | None = None) -> None:
@@ -198,12 +206,10 @@ def _found(row: Sequence[Any]) -> Found:
 
 
 def _json(document: object) -> str:
-    return json.dumps(document, default=_plain)
+    return json.dumps(document, default=_plain, check_circular=False)
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, datetime):
-        return value.isoformat()
     if isinstance(value, Stage):
         return value.as_json()
-    return str(value)
+    return value.isoformat() if isinstance(value, datetime) else str(value)

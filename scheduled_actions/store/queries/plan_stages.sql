@@ -1,16 +1,18 @@
 -- Each occurrence of a stage is planned for its instant; one that waits already is moved there, and one that is at work,
--- or has ended, is left as it is.
+-- or has ended, is left as it is. Without a payload of its own the action gets the name of what it is for.
 insert into scheduled_actions as a (
   action_type, payload, team_id, priority, scheduled_at, max_attempts, lock_group, target_type, target_id, created_by,
   deadline_id, deadline_stage
 )
 select
-  p.action_type, p.payload::jsonb, d.team_id, coalesce(p.priority, 0), p.scheduled_at, p.max_attempts, p.lock_group,
-  d.target_type, d.target_id, d.created_by, p.deadline_id, p.stage
-from unnest(
-  %(deadline_ids)s::uuid[], %(stages)s::text[], %(action_types)s::text[], %(payloads)s::text[],
-  %(instants)s::timestamptz[], %(priorities)s::smallint[], %(max_attempts)s::int[], %(lock_groups)s::text[]
-) as p (deadline_id, stage, action_type, payload, scheduled_at, priority, max_attempts, lock_group)
+  p.action_type,
+  coalesce(p.payload, jsonb_build_object('deadline_id', p.deadline_id, 'stage', p.key, 'occurrence', p.occurrence)),
+  d.team_id, coalesce(p.priority, 0), p.at, p.max_attempts, p.lock_group, d.target_type, d.target_id, d.created_by,
+  d.id, p.key || '#' || p.occurrence
+from jsonb_to_recordset(%(planned)s::jsonb) as p (
+  deadline_id uuid, key text, occurrence integer, action_type text, payload jsonb, at timestamptz, priority smallint,
+  max_attempts integer, lock_group text
+)
 join scheduled_action_deadlines d on d.id = p.deadline_id
 on conflict (deadline_id, deadline_stage) where deadline_id is not null do update
 set scheduled_at = excluded.scheduled_at, payload = excluded.payload, updated_at = scheduled_actions_now()
