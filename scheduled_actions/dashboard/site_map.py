@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from scheduled_actions.dashboard import overview, schedule_pages
+from scheduled_actions.dashboard import overview, schedule_pages, simulation_page
 
-PAGES = (*overview.PAGES, *schedule_pages.PAGES)
+PAGES = (*overview.PAGES, *schedule_pages.PAGES, *simulation_page.PAGES)
