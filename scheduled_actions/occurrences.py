@@ -347,12 +347,13 @@ class Occurrences:
             step,
             missed=found.missed,
             occurrence_at=found.at,
-            scheduled_at=self._put_off(schedule, found.at),
+            scheduled_at=self.put_off(schedule, found.at),
             previous_at=step.last_occurrence_at or schedule.last_occurrence_at,
         )
 
     @staticmethod
-    def _put_off(schedule: Schedule, at: datetime) -> datetime:
+    def put_off(schedule: Schedule, at: datetime) -> datetime:
+        """Return when an occurrence comes due: its instant and its own share of the jitter."""
         if not schedule.jitter_seconds:
             return at
         from scheduled_actions.recurrence import jittered  # noqa: PLC0415 - a cold tick does without

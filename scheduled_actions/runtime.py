@@ -22,6 +22,7 @@ from scheduled_actions.wake import Wake
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scheduled_actions.calendar_reading import Calendar
     from scheduled_actions.config import Config
     from scheduled_actions.deadlines import Deadlines
     from scheduled_actions.deliveries import Deliveries
@@ -171,6 +172,13 @@ class Runtime:
         from scheduled_actions.refusals import Refusals  # noqa: PLC0415 - a tick does without
 
         return Refusals(self.database)
+
+    @cached_property
+    def calendar(self) -> Calendar:
+        """Shows what is to come."""
+        from scheduled_actions.calendar_reading import Calendar  # noqa: PLC0415 - only for those who ask
+
+        return Calendar(self.database, self.occurrences)
 
     @cached_property
     def processor(self) -> Processor:

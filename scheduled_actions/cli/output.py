@@ -14,9 +14,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scheduled_actions.action import Action
-    from scheduled_actions.explanation import Explanation
-    from scheduled_actions.schedule import Schedule
+    from _typeshed import DataclassInstance
 
 
 #: The colours of what stands under STATUS, for those who see them.
@@ -35,8 +33,8 @@ def print_json(document: object) -> None:
     click.echo(json.dumps(document, ensure_ascii=False, default=_plain))
 
 
-def as_document(row: Action | Schedule | Explanation) -> dict[str, Any]:
-    """Return an action or a schedule by its column names, its instants in UTC; an explanation by its fields."""
+def as_document(row: DataclassInstance) -> dict[str, Any]:
+    """Return an action or a schedule by its column names, its instants in UTC; other values by their fields."""
     return {field.name: getattr(row, field.name) for field in fields(row)}
 
 

@@ -121,7 +121,7 @@ def get(
         "lock_schedule" if locked else "get_schedule",
         {"id": schedule_id, "name": name, "name_team_id": name_team_id, "team_id": team_id},
     ).fetchall()
-    return _found(rows[0]) if rows else None
+    return found(rows[0]) if rows else None
 
 
 def find(
@@ -135,18 +135,18 @@ def find(
 ) -> list[Schedule]:
     """Return the newest schedules that match every filter given, at most `limit`, those with ids below `before`."""
     parameters = {"status": status, "action_type": action_type, "team_id": team_id, "before": before, "limit": limit}
-    return [_found(row).schedule for row in read_leniently(connection, "list_schedules", parameters)]
+    return [found(row).schedule for row in read_leniently(connection, "list_schedules", parameters)]
 
 
 def lock(connection: Connection, ids: Collection[UUID]) -> list[Found]:
     """Return schedules by id, locked for the rest of the transaction."""
-    return [_found(row) for row in read_leniently(connection, "lock_schedules", {"ids": list(ids)})]
+    return [found(row) for row in read_leniently(connection, "lock_schedules", {"ids": list(ids)})]
 
 
 def lock_those_that_watch(connection: Connection, ids: Collection[UUID], action_ids: Collection[UUID]) -> list[Found]:
     """Return the schedules whose next step depends on how these actions end, locked for the rest of the transaction."""
     parameters = {"ids": list(ids), "action_ids": list(action_ids), "patience_ms": PATIENCE_MS}
-    return [_found(row) for row in read_leniently(connection, "lock_schedules_that_watch", parameters)]
+    return [found(row) for row in read_leniently(connection, "lock_schedules_that_watch", parameters)]
 
 
 def lock_schedule_of(connection: Connection, action_id: UUID) -> UUID | None:
@@ -168,7 +168,7 @@ def take(connection: Connection, action_ids: Collection[UUID]) -> list[Taken]:
 
 def broken(connection: Connection, *, limit: int) -> list[Found]:
     """Return live schedules that have nothing planned, locked for the rest of the transaction."""
-    return [_found(row) for row in read_leniently(connection, "broken_schedules", {"limit": limit})]
+    return [found(row) for row in read_leniently(connection, "broken_schedules", {"limit": limit})]
 
 
 def advance(connection: Connection, steps: Sequence[Step]) -> set[UUID]:
@@ -271,6 +271,7 @@ def write_setting(connection: Connection, name: str, value: object) -> None:
     run(connection, "write_setting", {"name": name, "value": json.dumps(value)})
 
 
-def _found(row: Sequence[Any]) -> Found:
+def found(row: Sequence[Any]) -> Found:
+    """Return a row of one of the statements that read whole schedules."""
     *values, now = row
     return Found(Schedule(**dict(zip(_FIELDS, values, strict=True))), now.astimezone(UTC))

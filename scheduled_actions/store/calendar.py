@@ -1,0 +1,77 @@
+"""What a calendar shows, read from the tables in the order of its instants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions.calendar_entries import Entry, EntryKind
+from scheduled_actions.store.actions import read_leniently
+from scheduled_actions.store.schedules import found
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from scheduled_actions.calendar_entries import Place
+    from scheduled_actions.schedule import Schedule
+    from scheduled_actions.store.connection import Connection
+
+_KINDS: Mapping[str, EntryKind] = {"reminder:send": "reminder", "escalation:send": "escalation"}
+
+
+def actions(connection: Connection, after: Place, to: datetime, *, limit: int, **filters: str | None) -> list[Entry]:
+    """Return the actions that wait before `to`, the first `limit` after a place; `filters`: `team_id` and `user`."""
+    at, action_id = after.after("actions")
+    parameters = {**filters, "after_at": at, "after_id": action_id, "to": to, "limit": limit}
+    return [_action(*row) for row in read_leniently(connection, "calendar_actions", parameters)]
+
+
+def _action(*row: Any) -> Entry:  # noqa: ANN401 - the columns of calendar_actions.sql
+    at, action_id, title, action_type, status, team_id, user_id, target_type, target_id, deadline_id, schedule_id = row
+    return Entry(
+        kind=_KINDS.get(action_type, "action") if deadline_id is not None else "action",
+        at=at,
+        id=action_id,
+        title=title,
+        action_type=action_type,
+        status=status,
+        team_id=team_id,
+        user_id=user_id,
+        target_type=target_type,
+        target_id=target_id,
+        action_id=action_id,
+        deadline_id=deadline_id,
+        schedule_id=schedule_id,
+    )
+
+
+def deadlines(connection: Connection, after: Place, to: datetime, *, limit: int, **filters: str | None) -> list[Entry]:
+    """Return the unresolved deadlines due before `to`, the first `limit` after a place; `filters` as for `actions`."""
+    at, deadline_id = after.after("deadlines")
+    parameters = {**filters, "after_at": at, "after_id": deadline_id, "to": to, "limit": limit}
+    return [_deadline(*row) for row in read_leniently(connection, "calendar_deadlines", parameters)]
+
+
+def _deadline(*row: Any) -> Entry:  # noqa: ANN401 - the columns of calendar_deadlines.sql
+    at, deadline_id, title, status, team_id, target_type, target_id = row
+    return Entry(
+        kind="deadline",
+        at=at,
+        id=deadline_id,
+        title=title,
+        action_type=None,
+        status=status,
+        team_id=team_id,
+        user_id=None,
+        target_type=target_type,
+        target_id=target_id,
+        action_id=None,
+        deadline_id=deadline_id,
+        schedule_id=None,
+    )
+
+
+def schedules(connection: Connection, to: datetime, *, limit: int, **filters: str | None) -> list[Schedule]:
+    """Return the live schedules of which occurrences may come before `to`; `filters` as for `actions`."""
+    rows = read_leniently(connection, "calendar_schedules", {**filters, "to": to, "limit": limit})
+    return [found(row).schedule for row in rows]

@@ -1,0 +1,92 @@
+-- The actions that wait between two instants, in the order of their instants; at most `limit`, those after a place.
+-- Each priority of the two claiming indexes is walked from there on, so that what lies before costs nothing.
+-- The due instant of a deadline is the deadline's own entry: what marks it missed, and what makes the next, is none.
+with recursive free (priority) as (
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null
+    order by a.priority
+    limit 1
+  )
+  union all
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.priority > p.priority
+    order by a.priority
+    limit 1
+  )
+  from free p
+  where p.priority is not null
+),
+grouped (priority) as (
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is not null
+    order by a.priority
+    limit 1
+  )
+  union all
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is not null and a.priority > p.priority
+    order by a.priority
+    limit 1
+  )
+  from grouped p
+  where p.priority is not null
+),
+waiting as (
+  select w.*
+  from free p
+  cross join lateral (
+    select
+      a.id, a.scheduled_at, a.action_type, a.status, a.team_id, a.user_id, a.target_type, a.target_id, a.deadline_id,
+      a.schedule_id, d.name, d.target_type as deadline_target_type, d.target_id as deadline_target_id
+    from scheduled_actions a
+    left join scheduled_action_deadlines d on d.id = a.deadline_id
+    where a.status = 'pending'
+      and a.lock_group is null
+      and a.priority = p.priority
+      and (a.scheduled_at, a.id) > (%(after_at)s::timestamptz, %(after_id)s::uuid)
+      and a.scheduled_at < %(to)s::timestamptz
+      and a.action_type not in ('deadline:miss', 'deadline:renew')
+      and (%(team_id)s::text is null or a.team_id = %(team_id)s)
+      and (%(user)s::text is null or a.user_id = %(user)s
+        or d.recipients @> jsonb_build_array(%(user)s::text)
+        or d.recipients @> jsonb_build_array(jsonb_build_object('id', %(user)s::text)))
+    order by a.scheduled_at, a.id
+    limit %(limit)s
+  ) w
+  union all
+  select w.*
+  from grouped p
+  cross join lateral (
+    select
+      a.id, a.scheduled_at, a.action_type, a.status, a.team_id, a.user_id, a.target_type, a.target_id, a.deadline_id,
+      a.schedule_id, d.name, d.target_type as deadline_target_type, d.target_id as deadline_target_id
+    from scheduled_actions a
+    left join scheduled_action_deadlines d on d.id = a.deadline_id
+    where a.status = 'pending'
+      and a.lock_group is not null
+      and a.priority = p.priority
+      and (a.scheduled_at, a.id) > (%(after_at)s::timestamptz, %(after_id)s::uuid)
+      and a.scheduled_at < %(to)s::timestamptz
+      and a.action_type not in ('deadline:miss', 'deadline:renew')
+      and (%(team_id)s::text is null or a.team_id = %(team_id)s)
+      and (%(user)s::text is null or a.user_id = %(user)s
+        or d.recipients @> jsonb_build_array(%(user)s::text)
+        or d.recipients @> jsonb_build_array(jsonb_build_object('id', %(user)s::text)))
+    order by a.scheduled_at, a.id
+    limit %(limit)s
+  ) w
+)
+select
+  w.scheduled_at, w.id, coalesce(w.name, s.name, w.action_type), w.action_type, w.status, w.team_id, w.user_id,
+  coalesce(w.target_type, w.deadline_target_type), coalesce(w.target_id, w.deadline_target_id), w.deadline_id, w.schedule_id
+from (select * from waiting order by scheduled_at, id limit %(limit)s) w
+left join scheduled_action_schedules s on s.id = w.schedule_id
+order by w.scheduled_at, w.id

@@ -1,0 +1,15 @@
+-- The due instants of unresolved deadlines between two instants, in their order; at most `limit`, those after a place.
+select
+  d.due_at, d.id, coalesce(d.name, d.target_type || ' ' || d.target_id),
+  case when d.paused_at is null then d.status else 'paused' end, d.team_id, d.target_type, d.target_id
+from scheduled_action_deadlines d
+where d.status in ('open', 'missed')
+  and d.due_at >= %(after_at)s::timestamptz
+  and (d.due_at, d.id) > (%(after_at)s::timestamptz, %(after_id)s::uuid)
+  and d.due_at < %(to)s::timestamptz
+  and (%(team_id)s::text is null or d.team_id = %(team_id)s)
+  and (%(user)s::text is null
+    or d.recipients @> jsonb_build_array(%(user)s::text)
+    or d.recipients @> jsonb_build_array(jsonb_build_object('id', %(user)s::text)))
+order by d.due_at, d.id
+limit %(limit)s
