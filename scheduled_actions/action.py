@@ -69,7 +69,7 @@ class Action:
     result: Any
     #: What the last snooze left for the next start.
     state: Any
-    #: The caller's own notes; never read by this package.
+    #: The caller's own notes, and `traceparent`: the trace that its attempts go on with.
     metadata: Mapping[str, Any] | None
     #: An entry per attempt and per change by a person, oldest first.
     history: tuple[Mapping[str, Any], ...]

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from scheduled_actions import delivery
+from scheduled_actions import delivery, tracing
 from scheduled_actions.endpoint_book import EndpointBook, id_of
 from scheduled_actions.endpoint_health import DISABLED_EVENT, FAILING_EVENT
 from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
@@ -219,7 +219,10 @@ def _deliver(event: WebhookEvent, name: str, context: Context, book: EndpointBoo
     with book.gate.through(name, patience=GATE_PATIENCE_SECONDS) as put_off:
         if put_off is not None:
             return Snooze(put_off.seconds)
-        answer = _post(target, _request(event, context, target, sent_at=int(time.time())), context)
+        request = _request(event, context, target, sent_at=int(time.time()))
+        with tracing.delivery(name, event.event) as delivering:
+            answer = _post(target, request, context)
+            delivering.answered(answer.status)
     context.log.info(
         "webhook.answered endpoint=%s status=%s duration_ms=%d", name, answer.status, answer.duration_seconds * 1000
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from scheduled_actions import action_row, arguments, follow_ups, json_text
+from scheduled_actions import action_row, arguments, follow_ups, json_text, tracing
 from scheduled_actions.action import RESULT_LIMIT, Action, Scheduled, Status
 from scheduled_actions.errors import (
     ActionLocked,
@@ -336,7 +336,7 @@ class Scheduler:
 
     def _row(self, new: NewAction | Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
         """Return the arguments given of the SQL function: each checked, documents as JSON text."""
-        given = arguments_of(new)
+        given = tracing.with_trace(arguments_of(new))
         extras = {name: given.pop(name) for name in given.keys() & follow_ups.NAMES}
         action_type, payload = given.pop("action_type"), given.pop("payload")
         handler = self._registry.resolve(action_type)

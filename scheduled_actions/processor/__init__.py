@@ -6,6 +6,7 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
+from scheduled_actions import tracing
 from scheduled_actions.processor.caller import Caller
 from scheduled_actions.processor.process import Process
 from scheduled_actions.processor.report import Report
@@ -132,7 +133,7 @@ class Processor:
                 lingers=lingers,
                 watch_as=watch_as,
             )
-            report = tick.run(is_asked_again=lambda: turn.goes_on(holder))
+            report = _traced(tick, caller, is_asked_again=lambda: turn.goes_on(holder))
         except Exception:
             if self._beat is not None:
                 self._beat(has_failed=True)
@@ -146,6 +147,17 @@ class Processor:
 
     def _since(self, started: float) -> int:
         return round((self._monotonic() - started) * 1000)
+
+
+def _traced(tick: Tick, caller: str, *, is_asked_again: Callable[[], bool]) -> Report:
+    """Run a tick, in a span of its own where the process traces."""
+    tracer = tracing.tracer()
+    if tracer is None:
+        return tick.run(is_asked_again=is_asked_again)
+    with tracing.tick(tracer, caller) as span:
+        report = tick.run(is_asked_again=is_asked_again)
+        tracing.tell(span, report.counts() | {"tick_id": report.tick_id or ""})
+    return report
 
 
 def _tally(registry: Registry, settings: Settings) -> Tally | None:

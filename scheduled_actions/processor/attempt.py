@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from scheduled_actions import json_text, retry, settlement
+from scheduled_actions import json_text, retry, settlement, tracing
 from scheduled_actions.action import RESULT_LIMIT
 from scheduled_actions.errors import (
     ClaimLost,
@@ -103,6 +103,8 @@ class Attempts:
         self._tick = tick
         self._begun = begun
         self._answer_by = answer_by
+        tracer = tracing.tracer()
+        self._dispatches = None if tracer is None else tracing.Dispatches(tracer)
         self._usual_policy = retry.Exponential(self._settings.retry.base_seconds, self._settings.retry.cap_seconds)
         # At most half of the threads hold a connection for their handler.
         self._transactions = threading.BoundedSemaphore(max(1, self._settings.concurrency // 2))
@@ -117,8 +119,9 @@ class Attempts:
             is_last_attempt=claimed.attempts + 1 >= attempt.max_attempts,
             runs_alone=claimed.last_outcome == "crashed",
         )
+        run = self._run if self._dispatches is None else self._run_traced
         attempt.job = Job(
-            lambda job: self._run(attempt, job),
+            lambda job: run(attempt, job),
             start_until=start_until,
             on_late=lambda ended: self._late(attempt, ended),
         )
@@ -218,6 +221,17 @@ class Attempts:
         except (psycopg.Error, ScheduledActionsError, ValueError, TypeError, KeyError) as error:
             return Ended(settlement.Failed(f"its deadline cannot be looked at: {describe(error)}"))
         return begun if begun is None or isinstance(begun, deadline_stages.Guard) else Ended(begun)
+
+    def _run_traced(self, attempt: Attempt, job: Job) -> Ended:
+        claimed, dispatches = attempt.claimed, self._dispatches
+        assert dispatches is not None  # noqa: S101 - chosen for it
+        number = claimed.attempts + 1
+        told = {"action_id": str(claimed.id), "action_type": claimed.action_type, "attempt": number}
+        with dispatches.dispatch(claimed.action_type, claimed.metadata_text, told) as span:
+            ended = self._run(attempt, job)
+            has_failed = isinstance(ended.outcome, settlement.Failed)
+            dispatches.ended(span, type(ended.outcome).__name__.lower(), has_failed=has_failed)
+            return ended
 
     def _context(self, attempt: Attempt, job: Job) -> Context:
         claimed = attempt.claimed
