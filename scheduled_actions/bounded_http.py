@@ -84,10 +84,19 @@ class _Way(NamedTuple):
     port: int
 
 
+class _Connections(OrderedDict[_Way, tuple[socket.socket, float]]):
+    """Each with when it was used last; the latest at the end. They are closed when their thread ends."""
+
+    def close(self) -> None:
+        while self:
+            self.popitem()[1][0].close()
+
+    __del__ = close
+
+
 class _Kept(threading.local):
     def __init__(self) -> None:
-        #: Each with when it was used last; the latest at the end.
-        self.connections: OrderedDict[_Way, tuple[socket.socket, float]] = OrderedDict()
+        self.connections = _Connections()
 
 
 _kept = _Kept()
@@ -95,8 +104,7 @@ _kept = _Kept()
 
 def close() -> None:
     """Close the connections that this thread keeps."""
-    while _kept.connections:
-        _kept.connections.popitem()[1][0].close()
+    _kept.connections.close()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import gzip
 import logging
 import socket
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 import tracemalloc
+import warnings
 import zlib
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -651,3 +653,18 @@ def test_certificates_are_not_loaded_before_the_first_post():
     code = "import sys, scheduled_actions.delivery; sys.exit('certifi' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_thread_that_ends_closes_the_connections_it_kept(receive):
+    receiver = receive(answering("200 OK", b""))
+    answers = []
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        thread = threading.Thread(target=lambda: answers.append(send(receiver)))
+        thread.start()
+        thread.join()
+        gc.collect()
+
+    assert answers[0].status == 200
+    assert [str(one.message) for one in told if issubclass(one.category, ResourceWarning)] == []
