@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.action import Action, Scheduled, Status
+from scheduled_actions.condition_functions import ConditionCheck, condition
 from scheduled_actions.handler import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
 from scheduled_actions.occurrence_functions import next_occurrence, skip_occurrence
 from scheduled_actions.recipient_functions import resolve_recipients
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Action",
     "Cancel",
+    "ConditionCheck",
     "Context",
     "Deadline",
     "Delays",
@@ -89,6 +91,7 @@ __all__ = [
     "cancel_action",
     "cancel_deadline",
     "complete_deadline",
+    "condition",
     "delete_fact",
     "delete_schedule",
     "emit_event",

@@ -1,4 +1,4 @@
-"""One HTTP post that ends on time and goes no further than it may.
+"""One HTTP exchange that ends on time and goes no further than it may.
 
 On `http.client` rather than `requests`: the timeouts of `requests` hold for one receive each, so that a receiver that
 sends a byte a second is never too slow for them; and it spends twice the time on a post that everything else here does.
@@ -33,6 +33,7 @@ from scheduled_actions.webhooks.addresses import may_reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from urllib.parse import SplitResult
 
 #: A connection that waited longer than this for its next post is not trusted: hosts that freeze a process
@@ -107,10 +108,16 @@ def close() -> None:
     _kept.connections.close()
 
 
-@contextmanager
+def got(
+    url: SplitResult, *, headers: Mapping[str, str], limits: Limits
+) -> AbstractContextManager[http.client.HTTPResponse]:
+    """Get a URL as `posted` posts to one."""
+    return _exchanged("GET", url, body=b"", headers=headers, limits=limits)
+
+
 def posted(
     url: SplitResult, *, body: bytes, headers: Mapping[str, str], limits: Limits
-) -> Iterator[http.client.HTTPResponse]:
+) -> AbstractContextManager[http.client.HTTPResponse]:
     """Post to a URL; give the answer, its body still to be read, for as long as the block lasts.
 
     Read to its end, the answer leaves a connection that this thread's next post to the host uses.
@@ -120,14 +127,21 @@ def posted(
         http.client.HTTPException: The answer is no HTTP.
         ValueError: The host is no name, or a header no header.
     """
+    return _exchanged("POST", url, body=body, headers=headers, limits=limits)
+
+
+@contextmanager
+def _exchanged(
+    method: str, url: SplitResult, *, body: bytes, headers: Mapping[str, str], limits: Limits
+) -> Iterator[http.client.HTTPResponse]:
     is_tls = url.scheme == "https"
     host = (url.hostname or "").encode("idna").decode() if ":" not in (url.hostname or "") else url.hostname or ""
     way = _Way(limits.reach, is_tls, host, url.port or (443 if is_tls else 80))
-    message = _head(url, way, headers, len(body)) + body
+    message = _head(method, url, way, headers, len(body)) + body
     sock = _taken(way) or _dialled(way, limits)
     try:
         _send(sock, message, limits)
-        response = _TimedResponse(sock, limits)
+        response = _TimedResponse(sock, limits, method)
         response.begin()
         yield response
     except BaseException:
@@ -139,7 +153,7 @@ def posted(
         sock.close()
 
 
-def _head(url: SplitResult, way: _Way, headers: Mapping[str, str], length: int) -> bytes:
+def _head(method: str, url: SplitResult, way: _Way, headers: Mapping[str, str], length: int) -> bytes:
     host = f"[{way.host}]" if ":" in way.host else way.host
     query = f"?{quote(url.query, safe=_UNQUOTED)}" if url.query else ""
     target = quote(url.path or "/", safe=_UNQUOTED) + query
@@ -157,7 +171,7 @@ def _head(url: SplitResult, way: _Way, headers: Mapping[str, str], length: int) 
     if any(not value.isprintable() or not name.isprintable() for name, value in lines.items()):
         message = "a header has a character that would end it"
         raise ValueError(message)
-    head = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "", ""]
+    head = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "", ""]
     return "\r\n".join(head).encode("latin-1")
 
 
@@ -189,8 +203,8 @@ class _TimedFile(io.RawIOBase):
 
 
 class _TimedResponse(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, limits: Limits) -> None:
-        super().__init__(sock, method="POST")
+    def __init__(self, sock: socket.socket, limits: Limits, method: str) -> None:
+        super().__init__(sock, method=method)
         self.fp = io.BufferedReader(_TimedFile(self.fp.detach(), sock, limits))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.action import Claimed
-    from scheduled_actions.conditions import Plan
+    from scheduled_actions.conditions import Checked, Outside, Plan
     from scheduled_actions.settlement import Outcome
     from scheduled_actions.store.connection import Connection
 
@@ -91,6 +91,32 @@ def judge(claimed: Sequence[Claimed], do: Do) -> dict[UUID, Held | Asking]:
 def _judged(plan: Plan, known: Known, progress: Progress) -> Held | Asking | None:
     ruled = conditions.rule(plan, known, progress)
     return Asking(plan, known, progress) if ruled.ruling is Ruling.ASK else held_of(plan, ruled)
+
+
+def ask(asking: Asking, claimed: Claimed, question: Callable[[Outside, Claimed], Checked], do: Do) -> Held | None:
+    """Ask the world; return what is written of the action, None where its handler is to start.
+
+    Args:
+        asking: What only the world can answer.
+        claimed: The action.
+        question: Asks one thing.
+        do: As `judge` takes it.
+    """
+    answers: dict[Outside, Checked] = {}
+    known = asking.known
+    while True:
+        # One at a time: what is answered may settle it, or leave only a part of the rest to be asked.
+        ruled = conditions.rule(asking.plan, replace(known, answers=answers), asking.progress)
+        if ruled.ruling is not Ruling.ASK:
+            break
+        wanted = asking.plan.condition.outsides() if asking.plan.condition is not None else ()
+        left = next((one for one in wanted if one not in answers), None)
+        if left is None:
+            break
+        answers[left] = question(left, claimed)
+    if ruled.ruling is not Ruling.WAIT and _is_waiting(asking.plan):
+        do(lambda connection: waits.end(connection, [claimed.id]))
+    return held_of(asking.plan, ruled)
 
 
 def held_of(plan: Plan, ruled: Ruled) -> Held | None:

@@ -25,7 +25,7 @@ TOML_NAME = "scheduled_actions.toml"
 #: Environment variables with the prefix that are no settings of the file.
 _NOT_SETTINGS = frozenset({"PROJECT", "ENV", "ENV_COMMAND", "ENCRYPTION_KEY", "HEARTBEAT_URL", "TEST_DATABASE_URL"})
 #: Tables with names of the user's own, which no variable overrides.
-_TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events"})
+_TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events", "queries"})
 
 Section = TypeVar("Section")
 
@@ -68,14 +68,19 @@ class Endpoint:
 
 
 def _endpoints(value: Any) -> dict[str, Endpoint]:  # noqa: ANN401 - it is what is judged
+    return _named(Endpoint, value, "endpoints")
+
+
+def _named(kind: type[Section], value: Any, noun: str) -> dict[str, Section]:  # noqa: ANN401 - it is what is judged
+    """Return sections by names of the user's own."""
     if not isinstance(value, dict):
-        message = "should be a table of endpoints"
+        message = f"should be a table of {noun}"
         raise ValueError(message)  # noqa: TRY004 - every check raises the same
     for name in value:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}", name):
             message = f"should hold names of letters, digits and _ . -, which {name!r} is not"
             raise ValueError(message)
-    return {name: _section(Endpoint, given, name) for name, given in value.items()}
+    return {name: _section(kind, given, name) for name, given in value.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +102,28 @@ class Webhooks:
     #: The event types that there are, with what they tell; for people who choose patterns.
     events: dict[str, str] = field(default_factory=dict, metadata={"check": checks.descriptions})
     endpoints: dict[str, Endpoint] = field(default_factory=dict, metadata={"check": _endpoints})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A read-only query that conditions ask by its name."""
+
+    #: One select; what callers give stands there as %(name)s, their team as %(team_id)s.
+    sql: str = field(metadata={"check": checks.select})
+    description: str = _setting("", checks.text)
+    timeout_seconds: float = _setting(5, checks.number(0, 60, above=True))
+
+
+def _queries(value: Any) -> dict[str, Query]:  # noqa: ANN401 - it is what is judged
+    return _named(Query, value, "queries")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """How far conditions reach."""
+
+    #: Networks beside the public internet that conditions of kind `http` may ask, over plain HTTP, too.
+    private_networks: tuple[str, ...] = _setting((), checks.networks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +194,9 @@ class Settings:
     email: Email = Email()
     teams: Teams = Teams()
     notifications: Notifications = Notifications()
+    conditions: Conditions = Conditions()
+    #: The queries of conditions and of `for_each`, by name.
+    queries: dict[str, Query] = field(default_factory=dict, metadata={"check": _queries})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +299,8 @@ def setting_names() -> dict[str, str]:
     """Return every overridable setting's dotted name by its environment variable."""
     names: dict[str, str] = {}
     for one in fields(Settings):
+        if one.name in _TABLES:
+            continue
         inner = (
             [f"{one.name}.{name.name}" for name in fields(one.default) if name.name not in _TABLES]
             if (is_dataclass(one.default))

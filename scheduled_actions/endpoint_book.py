@@ -324,8 +324,14 @@ def _reach(networks: tuple[str, ...], proxy: str | None, ca_file: str | None) ->
     )
 
 
-def reach_of(settings: Webhooks, *, is_tenants: bool) -> Reach:
-    """Return how far posts may go: those of tenants to the public internet alone, as public authorities vouch for."""
+def reach_of(settings: Webhooks, *, is_tenants: bool = True, networks: tuple[str, ...] = ()) -> Reach:
+    """Return how far an exchange may go: a tenant's to the public internet alone, as public authorities vouch for.
+
+    Args:
+        settings: The proxy and the rest.
+        is_tenants: Whether its address is of a tenant's choosing.
+        networks: Those beside the public internet that a tenant's may be in all the same.
+    """
     if is_tenants:
-        return _reach((), settings.egress_proxy, None)
+        return _reach(networks, settings.egress_proxy, None)
     return _reach(settings.private_networks, settings.egress_proxy, settings.ca_file)

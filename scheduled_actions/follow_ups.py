@@ -16,6 +16,8 @@ from scheduled_actions.store.actions import elements_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduled_actions.conditions import Outside
+
 #: The arguments of `schedule_action` that are looked at here.
 NAMES = frozenset({"condition", "after", "on_success", "on_failure"})
 #: Actions that follow one end.
@@ -64,6 +66,15 @@ def _condition(given: Any, row_of: Callable[[Mapping[str, Any], int], dict[str, 
             text = _follow_ups("on_timeout", given["on_timeout"], row_of, depth)
             given["on_timeout"] = json.loads(text or "[]")
     return conditions.stored_plan(given)
+
+
+def check_outsides(condition: str, check: Callable[[Outside], None]) -> None:
+    """Refuse what could not be asked: a query or a function that is not there, an address out of reach."""
+    from scheduled_actions import conditions  # noqa: PLC0415 - as above
+
+    asked = conditions.plan_of(condition).condition
+    for outside in asked.outsides() if asked is not None else ():
+        check(outside)
 
 
 def _after(given: Any) -> list[str] | None:  # noqa: ANN401 - it is what is judged

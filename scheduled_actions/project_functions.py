@@ -16,8 +16,9 @@ DECLARED_ATTRIBUTE = "__scheduled_actions_function__"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,99}")
 
-#: `next`: answers the next instant; `skip`: whether an occurrence is left out; `recipients`: whom a notice reaches.
-FunctionKind: TypeAlias = Literal["next", "skip", "recipients"]
+#: `next`: answers the next instant; `skip`: whether an occurrence is left out; `recipients`: whom a notice reaches;
+#: `condition`: whether a condition holds.
+FunctionKind: TypeAlias = Literal["next", "skip", "recipients", "condition"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 

@@ -22,6 +22,7 @@ from scheduled_actions.wake import Wake
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scheduled_actions.asking import Asker
     from scheduled_actions.calendar_reading import Calendar
     from scheduled_actions.config import Config
     from scheduled_actions.deadlines import Deadlines
@@ -111,6 +112,13 @@ class Runtime:
         return Facts(self.database, self.wake)
 
     @cached_property
+    def asker(self) -> Asker:
+        """Asks the world for conditions."""
+        from scheduled_actions.asking import Asker  # noqa: PLC0415 - as above
+
+        return Asker(self.database, self.registry, self.config.settings)
+
+    @cached_property
     def maintenance(self) -> Maintenance:
         """Rescues and prunes."""
         return Maintenance(self.database, self.registry, self.config.settings, self.occurrences, self.schedules)
@@ -190,6 +198,7 @@ class Runtime:
             maintenance=self.maintenance,
             occurrences=self.occurrences,
             prepare=self.scheduler.prepare,
+            ask=lambda outside, claimed: self.asker.ask(outside, claimed),  # noqa: PLW0108 - made when it is asked
             beat=self._beat if self.config.environ.get(HEARTBEAT_URL) else None,
         )
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
+    from scheduled_actions.conditions import Outside
     from scheduled_actions.config import Settings
     from scheduled_actions.handler import RetryPolicy
     from scheduled_actions.new_action import NewAction
@@ -345,11 +346,18 @@ class Scheduler:
         row |= action_row.columns_of(given)
         if extras:
             row |= follow_ups.extras_of(extras, self._row, depth=depth)
+            if "condition" in row:
+                follow_ups.check_outsides(row["condition"], self._check_outside)
         # Said here, the window need not be looked up by the SQL function; without a key none matters.
         if "dedup_window" not in given and ("dedup_key" in given or '"entity_id"' in row["payload"]):
             window = handler.options.dedup_window
             row["dedup_window"] = self._settings.deduplication.window_seconds if window is None else window
         return row
+
+    def _check_outside(self, outside: Outside) -> None:
+        from scheduled_actions.asking import Asker  # noqa: PLC0415 - most projects ask nothing
+
+        Asker(self._database, self._registry, self._settings).check(outside)
 
     def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:
         return borrowed_connection(self._database, connection)

@@ -193,3 +193,15 @@ def descriptions(value: Any) -> dict[str, str]:  # noqa: ANN401 - it is what is 
         raise ValueError(message)
     event_patterns(list(value) or ["*:*"])
     return dict(value)
+
+
+def select(value: Any) -> str:  # noqa: ANN401 - it is what is judged
+    """Return a query: one select, its parameters as %(name)s."""
+    is_text = isinstance(value, str) and re.match(r"\s*(select|with|values|table)\b", value, re.IGNORECASE)
+    if not is_text or ";" in value.strip().removesuffix(";"):
+        message = "should be one SQL select, its parameters as %(name)s"
+        raise ValueError(message)
+    if re.search(r"%(?!%|\([A-Za-z_][A-Za-z0-9_]*\)s)", value.replace("%%", "")):
+        message = "should write its parameters as %(name)s, and any other percent sign twice"
+        raise ValueError(message)
+    return str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -13,12 +14,13 @@ from scheduled_actions.conditions.kinds import (
     OPERATORS,
     ActionStatus,
     ApprovalComplete,
+    AskOutside,
     DeadlineOpen,
     FieldValue,
     TimeElapsed,
     UserAction,
 )
-from scheduled_actions.conditions.model import FactKey
+from scheduled_actions.conditions.model import FactKey, Outside
 from scheduled_actions.conditions.pointer import is_pointer
 from scheduled_actions.durations import parse_duration
 from scheduled_actions.errors import InvalidArgument
@@ -199,11 +201,16 @@ def _document_state(fields: _Fields) -> Condition:
 def _field_value(fields: _Fields) -> Condition:
     key = FactKey(*fields.target(), fields.name("field"))
     pointer = fields.pointer()
+    return FieldValue(fields.where, key, pointer, *_comparison(fields))
+
+
+def _comparison(fields: _Fields) -> tuple[str, Any]:
+    """Return how to compare, and with what."""
     operator = fields.take("op", "eq")
     if operator not in OPERATORS:
         raise fields.refuse("op", operator, f"one of {', '.join(OPERATORS)}")
     if operator != "exists" and "value" not in fields.given:
-        raise fields.refuse("value", None, "there: what the field is compared with")
+        raise fields.refuse("value", None, "there: what is to be compared with")
     wanted = fields.take("value", True)  # noqa: FBT003 - any JSON
     if operator in {"in", "not_in"} and (not isinstance(wanted, list) or not 1 <= len(wanted) <= MAX_VALUES):
         raise fields.refuse("value", wanted, f"a list of 1 to {MAX_VALUES} values")
@@ -213,7 +220,7 @@ def _field_value(fields: _Fields) -> Condition:
         raise fields.refuse("value", wanted, "a number or a text")
     if operator == "exists" and not isinstance(wanted, bool):
         raise fields.refuse("value", wanted, "true or false")
-    return FieldValue(fields.where, key, pointer, operator, wanted)
+    return operator, wanted
 
 
 def _approval_complete(fields: _Fields) -> Condition:
@@ -270,6 +277,49 @@ def _deadline_open(fields: _Fields) -> Condition:
     return DeadlineOpen(fields.where, fields.uuid("deadline_id"))
 
 
+def _query(fields: _Fields) -> Condition:
+    name, parameters = fields.text("name"), _parameters(fields)
+    if not any(isinstance(one, dict | list) for one in parameters.values()):
+        operator, wanted = _comparison(fields) if {"op", "value"} & fields.given.keys() else (None, None)
+        return _outside(fields, "query", {"name": name, "parameters": parameters, "op": operator, "value": wanted})
+    raise fields.refuse("parameters", parameters, "texts, numbers, truth values and nulls")
+
+
+def _http(fields: _Fields) -> Condition:
+    url = fields.take("url")
+    if not isinstance(url, str) or not 1 <= len(url) <= _LONGEST_URL:
+        raise fields.refuse("url", Unquoted("what is given"), "an address such as https://api.example.com/orders/42")
+    given = fields.take("status", 200)
+    statuses = [given] if isinstance(given, int) else given
+    is_list = isinstance(statuses, list) and 1 <= len(statuses) <= MAX_VALUES
+    if not is_list or not all(type(one) is int and 100 <= one <= 599 for one in statuses):  # noqa: PLR2004 - statuses
+        raise fields.refuse("status", given, "an HTTP status, or a list of them")
+    pointer = fields.pointer()
+    is_judged = bool({"op", "value", "pointer"} & fields.given.keys())
+    operator, wanted = _comparison(fields) if is_judged else (None, None)
+    return _outside(
+        fields, "http", {"url": url, "status": statuses, "pointer": pointer, "op": operator, "value": wanted}
+    )
+
+
+_LONGEST_URL = 2048
+
+
+def _custom(fields: _Fields) -> Condition:
+    return _outside(fields, "custom", {"name": fields.text("name"), "parameters": _parameters(fields)})
+
+
+def _parameters(fields: _Fields) -> dict[str, Any]:
+    parameters = fields.take("parameters", {})
+    if not isinstance(parameters, dict):
+        raise fields.refuse("parameters", parameters, "a JSON object")
+    return parameters
+
+
+def _outside(fields: _Fields, kind: str, given: dict[str, Any]) -> AskOutside:
+    return AskOutside(fields.where, Outside(kind, json.dumps(given, sort_keys=True)))
+
+
 _KINDS: dict[str, Callable[[_Fields], Condition]] = {
     "document_state": _document_state,
     "field_value": _field_value,
@@ -278,5 +328,8 @@ _KINDS: dict[str, Callable[[_Fields], Condition]] = {
     "time_elapsed": _time_elapsed,
     "action_status": _action_status,
     "deadline_open": _deadline_open,
+    "query": _query,
+    "http": _http,
+    "custom": _custom,
 }
 KINDS = tuple(_KINDS)

@@ -19,6 +19,8 @@ from scheduled_actions.tally import Tally
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduled_actions.action import Claimed
+    from scheduled_actions.conditions import Checked, Outside
     from scheduled_actions.config import Settings
     from scheduled_actions.handler import Prepare
     from scheduled_actions.maintenance import Maintenance
@@ -44,6 +46,7 @@ class Processor:
         maintenance: Rescue and prune.
         occurrences: Plans what recurs.
         prepare: Validates follow-ups.
+        ask: Asks the world for a condition.
         beat: Told how each tick ended; None tells nobody.
         monotonic: Seconds that never go back.
     """
@@ -57,6 +60,7 @@ class Processor:
         maintenance: Maintenance,
         occurrences: Occurrences,
         prepare: Prepare,
+        ask: Callable[[Outside, Claimed], Checked],
         beat: Beat | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -69,6 +73,7 @@ class Processor:
             maintenance=maintenance,
             occurrences=occurrences,
             prepare=prepare,
+            ask=ask,
             monotonic=monotonic,
             runner=Runner(settings.concurrency, monotonic=monotonic),
             watchdog=Watchdog(monotonic),

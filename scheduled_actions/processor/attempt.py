@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from scheduled_actions.action import Claimed
+    from scheduled_actions.conditional import Asking
     from scheduled_actions.deadline_stages import Guard
     from scheduled_actions.processor.process import Process
     from scheduled_actions.registry.resolution import Handler
@@ -73,6 +74,14 @@ class Attempt:
     job: Job = field(init=False)
     #: Of a transactional handler, while it runs.
     connection: Connection | None = None
+    #: What its condition has to ask the world before its handler starts; None once that is done.
+    asking: Asking | None = None
+
+    def over_its_time(self, reason: str) -> Outcome:
+        """Return what it is to be given up: an attempt, or a check of its condition that is made again."""
+        if self.asking is None or not self.asking.plan.waits:
+            return settlement.TimedOut(reason)
+        return settlement.Waited(f"the check of its condition {reason}", self.asking.plan.check_seconds)
 
 
 class Attempts:
@@ -97,6 +106,7 @@ class Attempts:
         self._registry = process.registry
         self._settings = process.settings
         self._prepare = process.prepare
+        self._ask = process.ask
         self._stuck_by_team = process.stuck_by_team
         self._occurrences = process.occurrences
         self._monotonic = process.monotonic
@@ -137,7 +147,7 @@ class Attempts:
         """Return the outcome as it is written."""
         job = attempt.job
         decided = self._decide(attempt, ended.outcome)
-        has_started = job.started is not None and not isinstance(ended.outcome, settlement.Unstarted)
+        has_started = job.started is not None and not isinstance(ended.outcome, settlement.Unstarted | settlement.Unmet)
         started_at = self._at(job.started) if has_started and job.started is not None else None
         ended_at = self._at(job.ended if job.ended is not None else self._monotonic()) if has_started else None
         return claims.Outcome(
@@ -188,6 +198,10 @@ class Attempts:
 
     def _run(self, attempt: Attempt, job: Job) -> Ended:  # noqa: PLR0911 - a return per way to end early
         """Run the handler; whatever it does, an outcome comes of it."""
+        if attempt.asking is not None:
+            held = self._held_by_its_condition(attempt)
+            if held is not None or job.is_stopped:
+                return held or Ended(settlement.Unstarted())
         try:
             handler = self._registry.resolve(attempt.claimed.action_type)
             self._learn(attempt, handler.options)
@@ -232,6 +246,19 @@ class Attempts:
             has_failed = isinstance(ended.outcome, settlement.Failed)
             dispatches.ended(span, type(ended.outcome).__name__.lower(), has_failed=has_failed)
             return ended
+
+    def _held_by_its_condition(self, attempt: Attempt) -> Ended | None:
+        """Ask the world for the condition; None where the handler is to start."""
+        from scheduled_actions import conditional  # noqa: PLC0415 - most projects have no conditions
+
+        assert attempt.asking is not None  # noqa: S101 - asked for
+        try:
+            with self._database.connection() as connection:
+                held = conditional.ask(attempt.asking, attempt.claimed, self._ask, lambda step: step(connection))
+        except (psycopg.Error, ScheduledActionsError) as error:
+            return Ended(settlement.Failed(f"its condition cannot be judged: {describe(error)}"))
+        attempt.asking = None
+        return None if held is None else Ended(held.outcome, held.follow_ups)
 
     def _context(self, attempt: Attempt, job: Job) -> Context:
         claimed = attempt.claimed

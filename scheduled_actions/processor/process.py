@@ -12,6 +12,8 @@ from scheduled_actions.tick_plan import Pace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduled_actions.action import Claimed
+    from scheduled_actions.conditions import Checked, Outside
     from scheduled_actions.config import Settings
     from scheduled_actions.handler import Prepare
     from scheduled_actions.maintenance import Maintenance
@@ -120,6 +122,8 @@ class Process:
     occurrences: Occurrences
     #: Validates follow-ups.
     prepare: Prepare
+    #: Asks the world for a condition.
+    ask: Callable[[Outside, Claimed], Checked]
     #: Seconds that never go back.
     monotonic: Callable[[], float]
     runner: Runner

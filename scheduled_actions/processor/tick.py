@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from scheduled_actions import settlement
 from scheduled_actions.fairness import by_turns
 from scheduled_actions.processor.attempt import Attempt, Attempts, Ended
+from scheduled_actions.processor.judging import judged
 from scheduled_actions.processor.line import Line
 from scheduled_actions.processor.report import Report
 from scheduled_actions.processor.settling import Settling
@@ -36,7 +37,6 @@ from scheduled_actions.tick_plan import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduled_actions.action import Claimed
     from scheduled_actions.processor.caller import Caller
     from scheduled_actions.processor.process import Process
     from scheduled_actions.runner import Job
@@ -280,13 +280,16 @@ class Tick:
         for skipped, reason in taking.skipped:
             self._settling.skipped(skipped, reason)
         fitting: set[Candidate] = set()
-        held = self._judge([one for one in taking.kept if one.condition_text is not None])
+        held = judged(taking.kept, self._line)
         for one in taking.kept:
             attempt = self._attempts.make(one, start_until=self._budget.run_until)
             candidate = attempt.candidate
-            if one.id in held:
-                self._ended.append((attempt, held[one.id]))
-            elif one.action_type not in types:
+            found = held.get(one.id)
+            if isinstance(found, Ended):
+                self._ended.append((attempt, found))
+                continue
+            attempt.asking = found
+            if one.action_type not in types:
                 reason = f'no handler of "{one.action_type}" is in this build'
                 self._ended.append((attempt, Ended(settlement.NoHandler(reason))))
             elif candidate in fitting or self._budget.could_ever_fit(expected_seconds(candidate, self._pace)):
@@ -301,19 +304,6 @@ class Tick:
             self._ready = [one for one in self._ready if one not in surplus]
             self._ended.extend(surplus.items())
             self._walk.start_over()
-
-    def _judge(self, conditional: list[Claimed]) -> dict[UUID, Ended]:
-        """Return what is written of those whose conditions do not hold."""
-        if not conditional:
-            return {}
-        from scheduled_actions import conditional as conditions  # noqa: PLC0415 - most projects have none
-
-        judged = conditions.judge(conditional, self._line.do)
-        return {
-            action_id: Ended(one.outcome, one.follow_ups)
-            for action_id, one in judged.items()
-            if isinstance(one, conditions.Held)
-        }
 
     def _set_aside(self, attempt: Attempt) -> None:
         """Report a type that could never end within a tick; it is claimed no more by this one."""
@@ -381,7 +371,7 @@ class Tick:
         del self._in_flight[job]
         job.ended = self._monotonic()
         # Asked now that it can no longer start: a moment ago it might still have been waiting.
-        outcome = settlement.Unstarted() if job.started is None else settlement.TimedOut(reason)
+        outcome = settlement.Unstarted() if job.started is None else attempt.over_its_time(reason)
         self._process.stuck_by_team.add(attempt.claimed.team_id, int(job.started is not None))
         self._ended.append((attempt, Ended(outcome)))
 

@@ -147,6 +147,11 @@ class Registry:
         """
         return self._functions.of_kind("recipients")
 
+    @cached_property
+    def conditions(self) -> Mapping[str, Callable[..., Any]]:
+        """The functions that conditions ask, each imported when it is first called, as those of `functions` are."""
+        return self._functions.of_kind("condition")
+
     def declared(self, action_type: str) -> Mapping[str, Any]:
         """Return the options that the handler declares as literals, by name; nothing is imported.
 

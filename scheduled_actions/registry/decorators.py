@@ -67,11 +67,20 @@ RESOLVE_RECIPIENTS = Decorator(
     example='@resolve_recipients("role")',
 )
 
+CONDITION = Decorator(
+    name="condition",
+    home="scheduled_actions.condition_functions",
+    parameter="name",
+    called="the name",
+    example='@condition("stock-is-there")',
+)
+
 #: By the kind of function that each declares.
 OF_FUNCTIONS: Mapping[FunctionKind, Decorator] = {
     "next": NEXT_OCCURRENCE,
     "skip": SKIP_OCCURRENCE,
     "recipients": RESOLVE_RECIPIENTS,
+    "condition": CONDITION,
 }
 _DECORATORS = (ACTION, *OF_FUNCTIONS.values())
 _BY_DOTTED_NAME = {dotted: decorator for decorator in _DECORATORS for dotted in decorator.dotted_names}

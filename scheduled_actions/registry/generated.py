@@ -23,7 +23,7 @@ REGISTRY_NAME = "_registry.py"
 _REMEDY = "run `python registry_build.py`"
 
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-_FUNCTION = re.compile(r"(next|skip|recipients):[A-Za-z0-9][A-Za-z0-9._\-]{0,99}")
+_FUNCTION = re.compile(r"(next|skip|recipients|condition):[A-Za-z0-9][A-Za-z0-9._\-]{0,99}")
 _OPTIONS = frozenset(field.name for field in fields(HandlerOptions)) - {"action_type"}
 
 

@@ -1,0 +1,29 @@
+"""The conditions of what a tick has just claimed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduled_actions.processor.attempt import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from scheduled_actions.action import Claimed
+    from scheduled_actions.conditional import Asking
+    from scheduled_actions.processor.line import Line
+
+
+def judged(claimed: Sequence[Claimed], line: Line) -> Mapping[UUID, Ended | Asking]:
+    """Return, by id, what is written of those whose conditions do not hold, and what others have to ask the world."""
+    having = [one for one in claimed if one.condition_text is not None]
+    if not having:
+        return {}
+    from scheduled_actions import conditional  # noqa: PLC0415 - most projects have no conditions
+
+    found = conditional.judge(having, line.do)
+    return {
+        action_id: Ended(one.outcome, one.follow_ups) if isinstance(one, conditional.Held) else one
+        for action_id, one in found.items()
+    }
