@@ -50,7 +50,7 @@ def _tick(runtime: Runtime) -> Response:
         _authorise(runtime)
         report = runtime.processor.tick(
             caller=_caller(),
-            host_seconds=_host_seconds(),
+            host_seconds=host_seconds(),
             lingers=wake.HEADER not in request.headers,
             is_gone=hanging_up.watch(request.environ),
         )
@@ -107,7 +107,7 @@ def _caller() -> str:
     return (request.headers.get("user-agent") or "")[:200]
 
 
-def _host_seconds() -> float | None:
+def host_seconds() -> float | None:
     """Return what the host leaves this call, in seconds; None where it sets no limit that we know of."""
     if not os.environ.get("VERCEL"):
         return None

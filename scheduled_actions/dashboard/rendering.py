@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from markupsafe import Markup, escape
 
 from scheduled_actions.dashboard import times
 from scheduled_actions.dashboard.assets import assets
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from jinja2.runtime import Context
-    from markupsafe import Markup
 
     from scheduled_actions.dashboard.page import View, Visit
     from scheduled_actions.dashboard.site import Frame
@@ -70,8 +71,10 @@ def _environment() -> Environment:
         "instant": _instant,
         "ago": _ago,
         "seconds": times.seconds,
+        "capitalize_first": lambda text: text[:1].upper() + text[1:],
         "clock": _clock,
         "count": _count,
+        "marked": _marked,
         "when_input": _when_input,
         "tree": tree,
     }
@@ -102,6 +105,21 @@ def _clock(context: Context, moment: datetime, window: str) -> str:
     visit: Visit = context["visit"]
     shown = moment.astimezone(visit.zone)
     return f"{shown:%a} {shown.day}" if window == "week" else f"{shown:%H:%M}"
+
+
+_MARKS = re.compile(r"`([^`\n]+)`|\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?Z)")
+
+
+@pass_context
+def _marked(context: Context, text: str) -> Markup:
+    """Return a sentence of ours as a page shows it: what stands in backticks as code, instants where the viewer is."""
+    made, last = Markup(), 0
+    for found in _MARKS.finditer(text):
+        made += escape(text[last : found.start()])
+        code, moment = found.groups()
+        made += Markup("<code>{}</code>").format(code) if code else _instant(context, times.parsed(moment))
+        last = found.end()
+    return made + escape(text[last:])
 
 
 def _count(number: int | None, capped: bool | Mapping[str, Any] | None = None) -> str:  # noqa: FBT001 - a filter

@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
-from scheduled_actions.dashboard import overview, schedule_pages, simulation_page
+from scheduled_actions.dashboard import (
+    action_list,
+    action_page,
+    bulk,
+    overview,
+    schedule_pages,
+    scheduling,
+    simulation_page,
+    ticks,
+)
 
-PAGES = (*overview.PAGES, *schedule_pages.PAGES, *simulation_page.PAGES)
+PAGES = (
+    *overview.PAGES,
+    *action_list.PAGES,
+    *action_page.PAGES,
+    *bulk.PAGES,
+    *schedule_pages.PAGES,
+    *simulation_page.PAGES,
+    *ticks.PAGES,
+    *scheduling.PAGES,
+)

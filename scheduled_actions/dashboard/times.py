@@ -101,6 +101,15 @@ def from_input(text: str, zone: ZoneInfo) -> str:
         return text
 
 
+def parsed(value: object) -> datetime | None:
+    """Return the aware instant of an ISO 8601 text; None for what is none."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return moment if moment is not None and moment.tzinfo is not None else None
+
+
 def is_endless(moment: datetime) -> bool:
     """Whether an instant stands for one that no calendar shows."""
     return moment - _FIRST < _EDGE or _LAST - moment < _EDGE

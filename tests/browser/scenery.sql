@@ -1,3 +1,10 @@
+-- An id as one made then has it: lists go by it.
+create function pg_temp.id_at(at timestamptz) returns uuid language sql volatile as $$
+  select (
+    lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7' || substr(md5(random()::text), 1, 3)
+    || '8' || substr(md5(random()::text), 1, 15))::uuid
+$$;
+
 -- A tick a minute for a week, and one night in which nobody pinged.
 insert into scheduled_action_ticks (id, started_at, finished_at, lease_expires_at, caller, outcome, counts, budget)
 select
@@ -17,9 +24,10 @@ from (
 
 -- What was done in a day.
 insert into scheduled_actions (
-  action_type, status, payload, team_id, scheduled_at, started_at, completed_at, attempts, max_attempts, created_by, created_at,
-  result)
+  id, action_type, status, payload, team_id, scheduled_at, started_at, completed_at, attempts, max_attempts, created_by,
+  created_at, result)
 select
+  pg_temp.id_at(s.at - interval '10 minutes'),
   (array['email:welcome', 'invoice:send', 'search:index', 'search:index', 'payment:charge', 'report:build'])[1 + n % 6],
   'completed', jsonb_build_object('document', n), (array['north', 'south', null])[1 + n % 3],
   s.at, s.at + s.late, s.at + s.late + make_interval(secs => 0.05 + random()), 1, 3, 'token:shop', s.at - interval '10 minutes',
@@ -34,9 +42,10 @@ order by n;
 
 -- What failed in the last hour.
 insert into scheduled_actions (
-  action_type, status, payload, team_id, scheduled_at, started_at, completed_at, attempts, max_attempts, error_message,
+  id, action_type, status, payload, team_id, scheduled_at, started_at, completed_at, attempts, max_attempts, error_message,
   created_by, created_at, history)
 select
+  pg_temp.id_at(f.at - interval '20 minutes'),
   f.type, 'failed', jsonb_build_object('order', 7000 + n), (array['north', 'south'])[1 + n % 2], f.at, f.at + interval '9 seconds',
   f.at + interval '11 seconds', 3, 3, f.error, 'token:shop', f.at - interval '20 minutes',
   jsonb_build_array(
@@ -55,12 +64,14 @@ from (
 order by n;
 
 -- What waits.
-insert into scheduled_actions (action_type, status, payload, team_id, scheduled_at, priority, created_by, lock_group)
+insert into scheduled_actions (
+  id, action_type, status, payload, team_id, scheduled_at, priority, created_by, lock_group, created_at)
 select
+  pg_temp.id_at(now() - make_interval(secs => (141 - n) * 31)),
   (array['invoice:send', 'email:welcome', 'search:index', 'report:build'])[1 + n % 4], 'pending',
   jsonb_build_object('document', n), (array['north', 'south', null])[1 + n % 3],
   now() + make_interval(secs => n * 97 + 20 * power(1.05, n / 4.0)), case when n % 9 = 0 then -5 else 0 end,
-  (array['token:shop', 'api:admin'])[1 + n % 2], case when n % 4 = 3 then 'reports' end
+  (array['token:shop', 'api:admin'])[1 + n % 2], case when n % 4 = 3 then 'reports' end, now() - make_interval(secs => (141 - n) * 31)
 from generate_series(1, 140) n;
 
 -- One invoice with a history.

@@ -1,0 +1,225 @@
+"""Forms that schedule an action of a type, or change one that waits."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions import json_text
+from scheduled_actions.api.problems import field_problems, tell
+from scheduled_actions.dashboard import schema_forms
+from scheduled_actions.dashboard.page import Moved, Nav, Page, View
+from scheduled_actions.dashboard.times import from_input, when_input
+from scheduled_actions.errors import (
+    ActionLocked,
+    InvalidArgument,
+    RequestError,
+    ScheduledActionsError,
+    UnknownActionType,
+)
+from scheduled_actions.tokens import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduled_actions.dashboard.page import Visit
+    from scheduled_actions.dashboard.schema_forms import Field
+
+#: The units that a delay can be given in, in seconds.
+DELAYS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
+_TEXTS = ("team_id", "lock_group", "dedup_key", "user_id")
+_NUMBERS = ("priority", "max_attempts")
+#: Which of the form's own fields a refusal of the API's is about.
+_RENAMED = {"scheduled_at": "at", "delay": "delay"}
+
+
+def list_types(visit: Visit) -> View:
+    """Show the action types of this build."""
+    return View("action_types.html", {"types": visit.ask("GET", "/action-types").action_types})
+
+
+def new(visit: Visit) -> View:
+    """Show the form of a type, as another action has it where one is to be cloned."""
+    described = _described(visit, visit.path["type"])
+    model = visit.query.get("from")
+    action = None if model is None else visit.ask("GET", f"/actions/{model}")
+    shown: dict[str, str] = {"when": "now", "unit": "minutes"}
+    payload = None
+    if action is not None:
+        payload = action.payload
+        shown |= {name: str(value) for name in (*_TEXTS, *_NUMBERS) if (value := getattr(action, name)) is not None}
+        shown |= {} if action.metadata is None else {"metadata": _pretty(action.metadata)}
+        # The same intent would be merged into the one it is a copy of.
+        shown.pop("dedup_key", None)
+    return View("schedule.html", _form(visit, described, payload, shown))
+
+
+def schedule(visit: Visit) -> View | Moved:
+    """Schedule the action that the form describes, or show what is wrong with it."""
+    described = _described(visit, visit.path["type"])
+    fields = _fields(visit, described, None)
+    try:
+        made = visit.ask("POST", "/actions", body=_new(visit, described.action_type, fields))
+    except ScheduledActionsError as error:
+        values = _form(visit, described, None, visit.form)
+        return View("schedule.html", values | _refused(visit, error, values["fields"]), status=_status(error))
+    said = "Merged into this one, which already waited under the same key." if made.deduplicated else "Scheduled."
+    return Moved(f"/actions/{made.id}", said)
+
+
+def edit(visit: Visit) -> View:
+    """Show an action that waits as a form."""
+    answer = visit.asked("GET", f"/actions/{visit.path['id']}")
+    return View("edit.html", _edit_form(visit, answer.document, answer.headers["ETag"], None))
+
+
+def change(visit: Visit) -> View | Moved:
+    """Change what is different in the form, or show what is wrong with it."""
+    action = visit.ask("GET", f"/actions/{visit.path['id']}")
+    try:
+        visit.ask(
+            "PATCH",
+            f"/actions/{action.id}",
+            body=_changes(visit, action),
+            query={"force": "true"} if visit.form.get("force") else {},
+            if_match=visit.form.get("etag") or None,
+        )
+    except ScheduledActionsError as error:
+        values = _edit_form(visit, action, visit.form.get("etag", ""), visit.form)
+        refused = _refused(visit, error, values["fields"])
+        return View(
+            "edit.html", values | refused | {"is_locked": isinstance(error, ActionLocked)}, status=_status(error)
+        )
+    return Moved(f"/actions/{action.id}", "Changed.")
+
+
+def _described(visit: Visit, action_type: str) -> Any:  # noqa: ANN401 - the API's own document
+    types = visit.ask("GET", "/action-types").action_types
+    found = next((one for one in types if one.action_type == action_type), None)
+    if found is None:
+        raise UnknownActionType(action_type, [one.action_type for one in types])
+    return found
+
+
+def _fields(visit: Visit, described: Any, payload: Any) -> list[Field] | None:  # noqa: ANN401 - the API's own, and JSON
+    """Return the inputs of a payload; None where it is to be written as JSON."""
+    if (visit.form.get("as") or visit.query.get("as")) == "json":
+        return None
+    return schema_forms.form_of(described.payload_schema, payload, zone=visit.zone)
+
+
+def _form(visit: Visit, described: Any, payload: Any, shown: Mapping[str, str]) -> dict[str, Any]:  # noqa: ANN401
+    return {
+        "described": described,
+        "fields": _fields(visit, described, payload),
+        "has_form": schema_forms.form_of(described.payload_schema, payload, zone=visit.zone) is not None,
+        "payload": shown.get("payload") or _pretty({} if payload is None else payload),
+        "shown": shown,
+        "units": list(DELAYS),
+        "problems": [],
+        "wrong": {},
+    }
+
+
+def _edit_form(visit: Visit, action: Any, etag: str, sent: Mapping[str, str] | None) -> dict[str, Any]:  # noqa: ANN401
+    try:
+        described = _described(visit, action.action_type)
+    except UnknownActionType:
+        described = None
+    is_object = isinstance(action.payload, dict)
+    shown: Mapping[str, str] = sent or {
+        "at": when_input(action.scheduled_at, visit.zone),
+        "priority": str(action.priority),
+        "max_attempts": "" if action.max_attempts is None else str(action.max_attempts),
+        "metadata": "" if action.metadata is None else _pretty(action.metadata),
+    }
+    fields = None if described is None or not is_object else _fields(visit, described, action.payload)
+    return {
+        "action": action,
+        "etag": etag,
+        "fields": fields,
+        "has_form": described is not None
+        and schema_forms.form_of(described.payload_schema, action.payload, zone=visit.zone) is not None,
+        "is_object": is_object,
+        "payload": shown.get("payload") or _pretty(action.payload),
+        "shown": shown,
+        "problems": [],
+        "wrong": {},
+        "is_locked": False,
+    }
+
+
+def _new(visit: Visit, action_type: str, fields: list[Field] | None) -> dict[str, Any]:
+    given: dict[str, Any] = {"action_type": action_type, "payload": _payload(visit, fields)}
+    when = visit.form.get("when", "now")
+    if when == "delay":
+        amount = _whole(visit.form.get("delay", "").strip())
+        seconds = DELAYS.get(visit.form.get("unit", ""), 1)
+        given["delay"] = amount * seconds if isinstance(amount, int) else amount
+    elif when == "at":
+        given["scheduled_at"] = from_input(visit.form.get("at", ""), visit.zone)
+    return given | visit.given(*_TEXTS) | _beside(visit)
+
+
+def _changes(visit: Visit, action: Any) -> dict[str, Any]:  # noqa: ANN401 - the API's own document
+    changes: dict[str, Any] = _beside(visit)
+    if isinstance(action.payload, dict):
+        described = _edit_form(visit, action, "", None)
+        payload = _payload(visit, described["fields"])
+        if payload != action.payload:
+            changes["payload"] = payload
+    at = visit.form.get("at", "")
+    if at.strip() and at != when_input(action.scheduled_at, visit.zone):
+        changes["scheduled_at"] = from_input(at, visit.zone)
+    return {name: value for name, value in changes.items() if value != getattr(action, name) or name == "scheduled_at"}
+
+
+def _beside(visit: Visit) -> dict[str, Any]:
+    """Return the numbers and the notes that were sent."""
+    given: dict[str, Any] = {name: _whole(text) for name, text in visit.given(*_NUMBERS).items()}
+    if visit.form.get("metadata", "").strip():
+        given["metadata"] = visit.json("metadata")
+    return given
+
+
+def _payload(visit: Visit, fields: list[Field] | None) -> Any:  # noqa: ANN401 - any JSON
+    if fields is None:
+        return json_text.decode(visit.form.get("payload", "").strip() or "{}", name="payload")
+    return schema_forms.payload_of(fields, visit.form, visit.zone)
+
+
+def _refused(visit: Visit, error: ScheduledActionsError, fields: list[Field] | None) -> dict[str, Any]:
+    """Return what is wrong, beside each input that it is about, and above the form what is about none."""
+    found = field_problems(error) if isinstance(error, RequestError) else []
+    if isinstance(error, InvalidArgument) and not found:
+        found = []
+    wrong = {_RENAMED.get(one.where, one.where): one.message for one in found}
+    beside = set(visit.form) if fields is None else set(visit.form) | schema_forms.names(fields)
+    if fields is not None:
+        schema_forms.refilled(fields, visit.form, wrong)
+    above = [str(one) for one in found if _RENAMED.get(one.where, one.where) not in beside]
+    if not found:
+        above = [str(error)]
+    return {"problems": above, "wrong": wrong}
+
+
+def _status(error: ScheduledActionsError) -> int:
+    return int(tell(error, path="").status)
+
+
+def _whole(text: str) -> int | str:
+    is_one = text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 16  # noqa: PLR2004 - no number is so long
+    return int(text) if is_one else text
+
+
+def _pretty(value: Any) -> str:  # noqa: ANN401 - any JSON
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+PAGES = (
+    Page("GET", "/action-types", list_types, nav=Nav("Action types", "types")),
+    Page("GET", "/action-types/{type}", new),
+    Page("POST", "/action-types/{type}", schedule, role=Role.OPERATOR),
+    Page("GET", "/actions/{id}/edit", edit, role=Role.OPERATOR),
+    Page("POST", "/actions/{id}/edit", change, role=Role.OPERATOR),
+)
