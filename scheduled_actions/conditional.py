@@ -157,9 +157,11 @@ def _known(waiter: waits.Waiter, claimed: Claimed, seen: waits.Seen) -> Known:
     things = {(team, key.target_type, key.target_id) for key in waiter.needs.facts}
     facts = {key: fact for thing in things for key, fact in seen.facts.get(thing, {}).items()}
     pairs = ((one, seen.actions.get((team, one))) for one in waiter.needs.actions)
+    dated = ((one, seen.deadlines.get((team, one))) for one in waiter.needs.deadlines)
     return Known(
         now=seen.now,
         created_at=datetime.fromtimestamp(claimed.created_epoch, UTC),
         facts=facts,
         actions={action_id: state for action_id, state in pairs if state is not None},
+        deadlines={deadline_id: state for deadline_id, state in dated if state is not None},
     )

@@ -150,6 +150,7 @@ class Maintenance:
                 break
         upkeep.prune_ticks(connection, retention_days=self._settings.retention_days, limit=BITE)
         upkeep.prune_waits(connection, limit=BITE)
+        upkeep.prune_rows(connection, limit=BITE)
         return pruned
 
     def first_tick(self, connection: Connection) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg.rows import dict_row, tuple_row
 
 from scheduled_actions.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from scheduled_actions.config import Query
     from scheduled_actions.store.connection import Database
@@ -44,50 +43,74 @@ def first_row(
         TimeoutError: Its time is up.
         psycopg.Error: The database refuses it, or it would change something.
     """
+    found = _run(database, query, f"select * from ({_own(query)}) query limit 1", given, team_id=team_id)  # noqa: S608
+    return found[0] if found else None
+
+
+def unknown_rows(
+    database: Database, query: Query, given: Mapping[str, Any], key: str, name: str, *, team_id: str | None, limit: int
+) -> list[dict[str, Any]]:
+    """Return rows of a query that have become no action yet, as JSON has them, by column; at most `limit`.
+
+    Args:
+        database: Where it is asked.
+        query: Which.
+        given: Its parameters.
+        key: The column that tells the rows apart.
+        name: Under which those that have become actions are known.
+        team_id: Bound as `team_id`.
+        limit: Of the rows.
+
+    Raises:
+        InvalidArgument: The parameters are not those of the query.
+        TimeoutError: Its time is up.
+        psycopg.Error: The database refuses it, or it would change something.
+    """
+    text = f"select to_jsonb(query) from ({_own(query)}) query {_UNKNOWN}"  # noqa: S608 - the operator's own text
+    ours = {"sa_key": key, "sa_name": name, "sa_team": team_id or "", "sa_limit": limit}
+    return [row[0] for row in _run(database, query, text, given, team_id=team_id, ours=ours)]
+
+
+_UNKNOWN = """
+where not exists (
+  select
+  from scheduled_action_for_each known
+  where known.team_id = %(sa_team)s
+    and known.name = %(sa_name)s
+    and known.key = to_jsonb(query) ->> %(sa_key)s
+    and known.until > scheduled_actions_now()
+)
+limit %(sa_limit)s
+"""
+
+
+def _own(query: Query) -> str:
+    return f"\n{query.sql.strip().removesuffix(';')}\n"
+
+
+def _run(
+    database: Database,
+    query: Query,
+    text: str,
+    given: Mapping[str, Any],
+    *,
+    team_id: str | None,
+    ours: Mapping[str, Any] | None = None,
+) -> list[Sequence[Any]]:
+    """Return the rows of a statement made of the operator's own text; what callers give is bound.
+
+    With parameters it goes the extended way, on which a second statement behind a semicolon is refused.
+    """
     parameters_of(query, given)
+    milliseconds = max(1, round(query.timeout_seconds * 1000))
     with database.connection() as connection:
         try:
             with connection.transaction():
-                found = list(_rows(connection, query, given, team_id=team_id, limit=1, factory=tuple_row))
+                connection.execute("set transaction read only")
+                connection.execute("select set_config('statement_timeout', %s, true)", [str(milliseconds)])
+                found: list[Sequence[Any]] = list(connection.execute(text, {**given, **(ours or {}), TEAM: team_id}))
         except psycopg.errors.QueryCanceled:
             # Told apart here from a connection that an operator ended.
             message = f"took longer than {query.timeout_seconds:g} s"
             raise TimeoutError(message) from None
-    return cast("Sequence[Any]", found[0]) if found else None
-
-
-def rows(
-    connection: psycopg.Connection[Any], query: Query, given: Mapping[str, Any], *, team_id: str | None, limit: int
-) -> list[dict[str, Any]]:
-    """Return at most `limit` rows of a query, by column.
-
-    Args:
-        connection: In a transaction that changes nothing: it becomes read only.
-        query: Which.
-        given: Its parameters.
-        team_id: Bound as `team_id`.
-        limit: Of the rows.
-    """
-    parameters_of(query, given)
-    return list(_rows(connection, query, given, team_id=team_id, limit=limit, factory=dict_row))
-
-
-def _rows(
-    connection: psycopg.Connection[Any],
-    query: Query,
-    given: Mapping[str, Any],
-    *,
-    team_id: str | None,
-    limit: int,
-    factory: Any,  # noqa: ANN401 - one of psycopg's row factories
-) -> Iterator[Any]:
-    connection.execute("set transaction read only")
-    connection.execute(
-        "select set_config('statement_timeout', %s, true)", [str(max(1, round(query.timeout_seconds * 1000)))]
-    )
-    # The statement is the operator's own text; what callers give is bound. With parameters it goes the extended way,
-    # on which a second statement behind a semicolon is refused.
-    text = f"select * from (\n{query.sql.strip().removesuffix(';')}\n) query limit {limit:d}"  # noqa: S608 - as said
-    with connection.cursor(row_factory=factory) as cursor:
-        cursor.execute(text, {**given, TEAM: team_id})
-        yield from cursor.fetchall()
+    return found

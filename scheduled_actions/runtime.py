@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scheduled_actions.endpoints import Endpoints
     from scheduled_actions.facts import Facts
     from scheduled_actions.feeds import Feeds
+    from scheduled_actions.for_each import ForEach
     from scheduled_actions.heartbeat import Heartbeat
     from scheduled_actions.local_postgres import LocalPostgres
     from scheduled_actions.notification_sending import Sender
@@ -117,6 +118,13 @@ class Runtime:
         from scheduled_actions.asking import Asker  # noqa: PLC0415 - as above
 
         return Asker(self.database, self.registry, self.config.settings)
+
+    @cached_property
+    def for_each(self) -> ForEach:
+        """Makes actions of the rows of queries."""
+        from scheduled_actions.for_each import ForEach  # noqa: PLC0415 - as above
+
+        return ForEach(self.database, self.scheduler, self.config.settings)
 
     @cached_property
     def maintenance(self) -> Maintenance:

@@ -248,9 +248,10 @@ class ActionStatus(_Inside):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineOpen(_Inside):
-    """Holds while a deadline of the same team is open."""
+    """Holds while a deadline of the same team is open; also once it is missed, where that counts."""
 
     deadline_id: UUID
+    or_missed: bool
 
     def add_needs(self, needs: Needs) -> None:
         """Add the deadline."""
@@ -261,10 +262,8 @@ class DeadlineOpen(_Inside):
         state = known.deadlines.get(self.deadline_id)
         if state is None:
             return Verdict(Truth.BROKEN, f"{self.where}: no deadline has the id {self.deadline_id}")
-        return MET if state.status in _OPEN else self.unmet(f"deadline {self.deadline_id} is {state.status}")
-
-
-_OPEN = ("open", "paused", "acknowledged")
+        is_open = state.status == "open" or (self.or_missed and state.status == "missed")
+        return MET if is_open else self.unmet(f"deadline {self.deadline_id} is {state.status}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,7 +274,10 @@ def _action_status(fields: _Fields) -> Condition:
 
 
 def _deadline_open(fields: _Fields) -> Condition:
-    return DeadlineOpen(fields.where, fields.uuid("deadline_id"))
+    deadline_id, or_missed = fields.uuid("deadline_id"), fields.take("or_missed", default=False)
+    if not isinstance(or_missed, bool):
+        raise fields.refuse("or_missed", or_missed, "true or false")
+    return DeadlineOpen(fields.where, deadline_id, or_missed)
 
 
 def _query(fields: _Fields) -> Condition:

@@ -132,3 +132,8 @@ def prune_ticks(connection: Connection, *, retention_days: int, limit: int) -> i
 def prune_waits(connection: Connection, *, limit: int) -> int:
     """Forget what actions waited for that have ended without it, at most `limit`; return how many rows."""
     return run(connection, "prune_waits", {"limit": limit}).rowcount
+
+
+def prune_rows(connection: Connection, *, limit: int) -> int:
+    """Forget rows of queries that may become actions again, at most `limit`; return how many."""
+    return run(connection, "prune_rows", {"limit": limit}).rowcount

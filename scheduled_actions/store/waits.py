@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from scheduled_actions.action import Status
-from scheduled_actions.conditions import ActionState, Fact, FactKey, Needs, Progress
+from scheduled_actions.conditions import ActionState, DeadlineState, Fact, FactKey, Needs, Progress
 from scheduled_actions.store.claims import PATIENCE_MS
 from scheduled_actions.store.statements import run
 
@@ -36,6 +36,7 @@ class Seen:
     facts: Mapping[tuple[str, str, str], Mapping[FactKey, Fact]] = field(default_factory=dict)
     actions: Mapping[tuple[str, UUID], ActionState] = field(default_factory=dict)
     progress: Mapping[UUID, Progress] = field(default_factory=dict)
+    deadlines: Mapping[tuple[str, UUID], DeadlineState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +88,11 @@ def look(connection: Connection, waiters: Sequence[Waiter]) -> Seen:
             **dict(zip(("teams", "target_types", "target_ids", "names"), columns, strict=True)),
             "awaited": list({one for waiter in waiters for one in waiter.needs.actions}),
             "action_ids": [waiter.action_id for waiter in waiters],
+            "deadlines": list({one for waiter in waiters for one in waiter.needs.deadlines}),
         },
     ).fetchone()
     assert row is not None  # noqa: S101 - a select of one row
-    now, facts, actions, progress = row
+    now, facts, actions, progress, deadlines = row
     return Seen(
         datetime.fromtimestamp(now, UTC),
         _facts(json.loads(facts or "[]")),
@@ -102,6 +104,7 @@ def look(connection: Connection, waiters: Sequence[Waiter]) -> Seen:
             UUID(id_): Progress(None if since is None else datetime.fromisoformat(since), checks or 0)
             for id_, since, checks in json.loads(progress or "[]")
         },
+        {(team, UUID(id_)): DeadlineState(status) for id_, team, status in json.loads(deadlines or "[]")},
     )
 
 

@@ -325,6 +325,28 @@ def test_after_and_a_condition_of_one_look_are_looked_at_in_that_order(project, 
     assert row(connection, second)["status"] == "skipped"
 
 
+# -- deadlines ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_action_waits_until_a_deadline_is_not_open_any_more_and_is_woken_then(project, connection):
+    (deadline_id,) = connection.execute(
+        "insert into scheduled_action_deadlines (target_type, target_id, due_at)"
+        " values ('licence', '7', now() + interval '1 day') returning id"
+    ).fetchone()
+    is_open = {"kind": "deadline_open", "deadline_id": str(deadline_id)}
+    once = schedule(project, condition=is_open)
+    after = schedule(project, condition=waiting({"not": is_open}, check_interval=3600))
+    theirs = schedule(project, condition=waiting(is_open), team_id="theirs")
+    project.processor.tick()
+    assert [row(connection, one)["status"] for one in (once, after, theirs)] == ["completed", "pending", "pending"]
+    assert "no deadline has the id" in row(connection, theirs)["waiting"]["unmet"]
+
+    connection.execute("update scheduled_action_deadlines set status = 'missed'")
+    project.processor.tick()
+
+    assert row(connection, after)["status"] == "completed"
+
+
 # -- what follows an end -----------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
--- What conditions need to be known: the facts, where other actions stand, and how far each wait has come. As JSON texts.
+-- What conditions need to be known: the facts, where other actions and deadlines stand, and how far each wait has come. As JSON texts.
 select
   extract(epoch from scheduled_actions_now())::float8,
   (
@@ -33,4 +33,9 @@ select
     select jsonb_agg(jsonb_build_array(a.id, a.waiting -> 'since', a.waiting -> 'checks'))::text
     from scheduled_actions a
     where a.id = any (%(action_ids)s::uuid[]) and a.waiting is not null
+  ),
+  (
+    select jsonb_agg(jsonb_build_array(d.id, coalesce(d.team_id, ''), d.status))::text
+    from scheduled_action_deadlines d
+    where d.id = any (%(deadlines)s::uuid[])
   )

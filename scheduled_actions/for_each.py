@@ -1,0 +1,120 @@
+"""Actions made of the rows of a query, one of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions import queries
+from scheduled_actions.errors import InvalidArgument, RequestError
+from scheduled_actions.store.statements import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import psycopg
+
+    from scheduled_actions.config import Settings
+    from scheduled_actions.scheduler import Scheduler
+    from scheduled_actions.store.connection import Database
+
+#: Rows of one run.
+LIMIT_MOST = 10_000
+_KEY_LENGTH = 255
+#: Refusals that the result tells.
+_TOLD = 5
+
+
+class ForEach:
+    """Makes actions of rows, for one project.
+
+    Args:
+        database: For the query.
+        scheduler: Validates and schedules.
+        settings: The queries.
+    """
+
+    def __init__(self, database: Database, scheduler: Scheduler, settings: Settings) -> None:
+        self._database = database
+        self._scheduler = scheduler
+        self._settings = settings
+
+    def schedule(
+        self,
+        query: str,
+        action_type: str,
+        *,
+        key: str,
+        parameters: Mapping[str, Any],
+        limit: int,
+        again_after_seconds: float | None,
+        name: str | None,
+        options: Mapping[str, Any],
+        team_id: str | None,
+        connection: psycopg.Connection[Any],
+    ) -> dict[str, Any]:
+        """Schedule an action for each row that has not become one yet; its payload is the row, by column.
+
+        Args:
+            query: A name of `[queries]`.
+            action_type: Of the actions.
+            key: The column that tells the rows apart.
+            parameters: Of the query.
+            limit: At most so many; the others wait for the next run.
+            again_after_seconds: When a row of the same key may become an action again; None: never.
+            name: Whose rows they are: the same key of another name is another row. None: the query's and the type's.
+            options: Arguments of `schedule_action` for each of them.
+            team_id: The tenant of the actions, bound in the query, too.
+            connection: In the transaction that decides over all of it.
+
+        Returns:
+            `scheduled`, how many; `refused`, how many rows are no payload of that type, with the first of the reasons;
+            `more`, whether rows may have been left for the next run.
+
+        Raises:
+            RequestError: There is no such query, it has no such column, or an option cannot be.
+            TimeoutError: The time of the query is up.
+            psycopg.Error: The database refuses it.
+        """
+        found = self._settings.queries.get(query)
+        if found is None:
+            known = ", ".join(sorted(self._settings.queries)) or "none"
+            raise InvalidArgument("query", query, f"a query of [queries]; there are: {known}")
+        whose = {"team_id": team_id or "", "name": name or f"{query} {action_type}"}
+        rows = queries.unknown_rows(self._database, found, parameters, key, whose["name"], team_id=team_id, limit=limit)
+        if rows and key not in rows[0]:
+            raise InvalidArgument("key", key, f"a column of the query; it has {', '.join(rows[0])}")
+        prepared, refused = self._prepared(rows, action_type, key, {**options, "team_id": team_id})
+        taken = _noted(connection, list(prepared), again_after_seconds, whose)
+        scheduled = self._scheduler.schedule_prepared(
+            [row for row_key, row in prepared.items() if row_key in taken], connection=connection
+        )
+        result: dict[str, Any] = {"scheduled": len(scheduled), "refused": len(refused), "more": len(rows) == limit}
+        return result | ({"reasons": refused[:_TOLD]} if refused else {})
+
+    def _prepared(
+        self, rows: list[dict[str, Any]], action_type: str, key: str, options: Mapping[str, Any]
+    ) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        """Return what SQL takes for each row, by key, and why the others are refused."""
+        given = {name: value for name, value in options.items() if value is not None}
+        prepared: dict[str, dict[str, Any]] = {}
+        refused: list[str] = []
+        for row in rows:
+            row_key = str(row[key]) if row[key] is not None else ""
+            if not 1 <= len(row_key) <= _KEY_LENGTH:
+                refused.append(f"{key} is not between 1 and {_KEY_LENGTH} characters")
+                continue
+            try:
+                # The row is told apart by its key: nothing else merges what it has become.
+                prepared[row_key] = self._scheduler.prepare(action_type, row, **{"dedup_window": 0, **given})
+            except RequestError as error:
+                refused.append(str(error))
+        return prepared, refused
+
+
+def _noted(
+    connection: psycopg.Connection[Any], keys: list[str], again_after_seconds: float | None, whose: Mapping[str, str]
+) -> set[str]:
+    if not keys:
+        return set()
+    parameters = {**whose, "keys": keys, "seconds": again_after_seconds}
+    return {row[0] for row in run(connection, "note_rows", parameters)}
