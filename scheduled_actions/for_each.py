@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import queries
 from scheduled_actions.errors import InvalidArgument, RequestError
-from scheduled_actions.store.statements import run
+from scheduled_actions.store import rows as store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,12 +79,14 @@ class ForEach:
         if found is None:
             known = ", ".join(sorted(self._settings.queries)) or "none"
             raise InvalidArgument("query", query, f"a query of [queries]; there are: {known}")
-        whose = {"team_id": team_id or "", "name": name or f"{query} {action_type}"}
-        rows = queries.unknown_rows(self._database, found, parameters, key, whose["name"], team_id=team_id, limit=limit)
+        name = name or f"{query} {action_type}"
+        rows = queries.unknown_rows(self._database, found, parameters, key, name, team_id=team_id, limit=limit)
         if rows and key not in rows[0]:
             raise InvalidArgument("key", key, f"a column of the query; it has {', '.join(rows[0])}")
         prepared, refused = self._prepared(rows, action_type, key, {**options, "team_id": team_id})
-        taken = _noted(connection, list(prepared), again_after_seconds, whose)
+        taken = store.note(
+            connection, list(prepared), name=name, team_id=team_id, again_after_seconds=again_after_seconds
+        )
         scheduled = self._scheduler.schedule_prepared(
             [row for row_key, row in prepared.items() if row_key in taken], connection=connection
         )
@@ -109,12 +111,3 @@ class ForEach:
             except RequestError as error:
                 refused.append(str(error))
         return prepared, refused
-
-
-def _noted(
-    connection: psycopg.Connection[Any], keys: list[str], again_after_seconds: float | None, whose: Mapping[str, str]
-) -> set[str]:
-    if not keys:
-        return set()
-    parameters = {**whose, "keys": keys, "seconds": again_after_seconds}
-    return {row[0] for row in run(connection, "note_rows", parameters)}
