@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from scheduled_actions.api import actions, bulk, calendar, facts, feeds, installation, schedules, tokens, webhooks
+from scheduled_actions.api import (
+    actions,
+    bulk,
+    calendar,
+    deadlines,
+    facts,
+    feeds,
+    installation,
+    schedules,
+    tokens,
+    webhooks,
+)
 
 ROUTES = (
     *actions.ROUTES,
     *bulk.ROUTES,
     *calendar.ROUTES,
+    *deadlines.ROUTES,
     *facts.ROUTES,
     *feeds.ROUTES,
     *installation.ROUTES,

@@ -65,9 +65,11 @@ def address(a_runtime, caplog):
         ("/webhooks/", {}),
         # A rule is a text, and what may stand in it is more than a schema can say.
         ("/schedules", {"checks": {"positive_data_acceptance": {"enabled": False}}}),
-        ("^(?!.*((/actions|/actions/batch|/api/v1/cron/process)$|/webhooks/|/schedules))", {}),
+        # So is a distance from a due instant.
+        ("/deadlines", {"checks": {"positive_data_acceptance": {"enabled": False}}}),
+        ("^(?!.*((/actions|/actions/batch|/api/v1/cron/process)$|/webhooks/|/schedules|/deadlines))", {}),
     ],
-    ids=["actions", "batch", "webhooks", "schedules", "the others"],
+    ids=["actions", "batch", "webhooks", "schedules", "deadlines", "the others"],
 )
 def test_requests_made_of_the_document_find_nothing_that_it_does_not_say(address, paths, settings):
     config = SchemathesisConfig.from_dict(SETTINGS | {"phases": PHASES} | settings)

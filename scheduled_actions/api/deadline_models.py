@@ -1,0 +1,287 @@
+"""Deadlines as the management API takes and answers them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from scheduled_actions.api.models import (
+    PAGE_MOST,
+    ActionTypeName,
+    Delay,
+    Flag,
+    Given,
+    Id,
+    Instant,
+    JsonObject,
+    Limit,
+    LongText,
+    Moment,
+    ShortText,
+    Shown,
+    Target,
+    TimeZone,
+    WholeNumber,
+    about,
+)
+from scheduled_actions.deadline import DeadlineStatus, StageKind, StageState
+from scheduled_actions.deadline_rules.stages import RECIPIENTS_MOST, ROUNDS_MOST, STAGES_MOST
+from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
+from scheduled_actions.new_schedule import RECURRENCE_LIMIT
+from scheduled_actions.notices.severity import Severity
+
+#: Deadlines that one request may move.
+MOVED_MOST = 10_000
+
+_Recipient = ShortText | JsonObject
+_Recipients = _Recipient | Annotated[list[_Recipient], Field(max_length=RECIPIENTS_MOST)]
+_Rule = Annotated[LongText, Field(max_length=RECURRENCE_LIMIT)]
+_Offset = Annotated[ShortText, Field(max_length=100, description='A distance: "60 days before", "PT12H after".')]
+_Name = Annotated[ShortText, Field(max_length=200)]
+_DUE = ConfigDict(json_schema_extra={"not": {"required": ["due_at", "delay"]}})
+
+
+class Reminder(Given):
+    """A reminder; without a direction it comes before the due instant."""
+
+    offset: _Offset
+    repeat: _Rule | None = Field(None, description="The rule by which it comes again until the deadline is resolved.")
+    times: Annotated[int, Field(ge=1, le=10_000), WholeNumber] | None = Field(None, description="How often at most.")
+    to: _Recipients | None = Field(None, description="Null: the deadline's own recipients.")
+    severity: Severity | None = Field(None, description="Null: from the distance.")
+    message: LongText | None = Field(None, description="A sentence of your own in its notices.")
+    name: _Name | None = None
+
+
+class Level(Given):
+    """A level of a ladder; without a direction it comes after the due instant."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    offset: _Offset
+    to: _Recipients | None = None
+    assign: _Recipients | None = Field(None, description="Who takes the deadline over.")
+    holds_while: Literal["unresolved", "unacknowledged"] | None = Field(None, alias="while")
+    severity: Severity | None = None
+    message: LongText | None = None
+    name: _Name | None = None
+
+
+class Ladder(Given):
+    """A ladder that is climbed more than once."""
+
+    levels: Annotated[list[Level], Field(max_length=STAGES_MOST)]
+    rounds: Annotated[int, Field(ge=1, le=ROUNDS_MOST), WholeNumber] | None = None
+    every: Annotated[ShortText, Field(max_length=200)] | None = Field(None, description="From round to round: a rule.")
+
+
+class AutoAction(Given):
+    """An action that is scheduled for a distance from the due instant, while the deadline is unresolved."""
+
+    offset: _Offset
+    action_type: ActionTypeName
+    payload: JsonObject = Field({}, description="Checked against the handler's model.")
+    name: _Name | None = None
+    priority: Annotated[int, Field(ge=-32768, le=32767), WholeNumber] | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT), WholeNumber] | None = None
+    lock_group: ShortText | None = None
+
+
+class _Due(Given):
+    """When something is due."""
+
+    model_config = _DUE
+
+    due_at: Moment | None = Field(None, description="With an offset, or a wall time in `timezone`.")
+    delay: Delay | None = Field(None, description="In place of `due_at`: seconds from now, or a duration.")
+
+    @model_validator(mode="after")
+    def _is_due_once(self) -> Self:
+        if self.due_at is not None and self.delay is not None:
+            raise about("delay", "says the same as due_at: give one of them")
+        return self
+
+
+class NewDeadline(_Due):
+    """A deadline to set, or to bring up to date when its name is there; names as in `set_deadline`."""
+
+    target: Target
+    reminders: Annotated[list[_Offset | Reminder], Field(max_length=STAGES_MOST)] | None = None
+    escalation: Annotated[list[Level], Field(max_length=STAGES_MOST)] | Ladder | None = None
+    auto_actions: Annotated[list[AutoAction], Field(max_length=STAGES_MOST)] | None = None
+    recipients: _Recipients | None = Field(None, description="Who is responsible, and gets the reminders.")
+    recurrence: _Rule | None = Field(None, description="Each occurrence is a deadline of its own.")
+    timezone: TimeZone | None = Field(None, description="On whose wall clock days are counted; UTC unless said.")
+    calendar: JsonObject | None = Field(None, description="Holidays, dates, ranges, hours of work, then.")
+    team_id: ShortText | None = Field(None, description="The tenant.")
+    name: _Name | None = Field(None, description="Names it within its team while it is unresolved.")
+    metadata: JsonObject | None = None
+    created_by: ShortText | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what is given, under the names of `set_deadline`."""
+        given = self.model_dump(by_alias=True, exclude_none=True)
+        if "delay" in given:
+            given["due_at"] = given.pop("delay")
+        return given
+
+
+class DeadlinesQuery(Given):
+    """Which deadlines to list."""
+
+    status: DeadlineStatus | None = None
+    overdue: Flag = Field(False, description="Only those unresolved after their due instant.")  # noqa: FBT003 - the default of a field
+    team_id: ShortText | None = None
+    target_type: ShortText | None = None
+    target_id: ShortText | None = Field(None, description="Of a `target_type`.")
+    name: ShortText | None = None
+    series_id: Id | None = None
+    due_from: Instant | None = None
+    due_to: Instant | None = Field(None, description="Exclusive.")
+    limit: Limit = PAGE_MOST
+    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
+
+    @model_validator(mode="after")
+    def _names_a_type(self) -> Self:
+        if (self.target_type is None) != (self.target_id is None):
+            raise about("target_id", "goes with target_type: give both")
+        return self
+
+
+class Note(Given):
+    """Why."""
+
+    note: LongText | None = Field(None, description="For its history.")
+
+
+class Completing(Note):
+    """A deadline that is met."""
+
+    at: Instant | None = Field(None, description="When it was done; left out: now.")
+
+
+class Cancelling(Note):
+    """A deadline that need not be met."""
+
+    series: bool = Field(False, description="With it the series ends.")  # noqa: FBT003 - the default of a field
+
+
+class Moving(_Due, Note):
+    """Another due instant."""
+
+    again: bool | None = Field(None, description="Whether what was sent is planned again; null: where it was missed.")
+
+
+class Acknowledging(Note):
+    """Somebody works on it."""
+
+    until: Moment | None = Field(None, description="Until when nagging is silent; null: until it is resolved or moved.")
+
+
+class Reassigning(Note):
+    """Other people."""
+
+    recipients: _Recipients
+
+
+class MovingMany(Note):
+    """Other due instants for many deadlines, in one transaction."""
+
+    moves: Annotated[dict[str, Instant], Field(min_length=1, max_length=MOVED_MOST)] = Field(
+        description="The new due instant of each, by id."
+    )
+    again: bool | None = None
+
+    @field_validator("moves")
+    @classmethod
+    def _are_ids(cls, value: dict[str, datetime]) -> dict[str, datetime]:
+        for one in value:
+            try:
+                UUID(one)
+            except ValueError:
+                raise about("", "should have ids of deadlines as its keys") from None
+        return value
+
+
+class Stage(Shown):
+    """One thing that happens at a distance from the due instant."""
+
+    key: str
+    kind: StageKind
+    offset: str
+    action_type: str
+    repeat: str | None
+    times: int | None
+    state: StageState
+    at: datetime | None = Field(description="The instant of what is planned.")
+    occurrence: int
+    begun: int = Field(description="How many of its occurrences have begun.")
+    last_at: datetime | None
+
+
+class Deadline(Shown):
+    """A deadline."""
+
+    id: UUID
+    name: str | None
+    team_id: str | None
+    target_type: str
+    target_id: str
+    status: DeadlineStatus
+    due_at: datetime
+    timezone: str
+    calendar: Any
+    recipients: list[Any]
+    stages: list[Stage]
+    recurrence: str | None
+    series_id: UUID | None
+    occurrence_at: datetime | None
+    next_id: UUID | None = Field(description="The deadline that follows in its series, once it is made.")
+    revision: int
+    paused_at: datetime | None
+    missed_at: datetime | None
+    closed_at: datetime | None
+    closed_by: str | None
+    note: str | None
+    days_late: int | None = Field(description="Of a completed one: days begun after the due instant; 0: on time.")
+    acknowledged_at: datetime | None
+    acknowledged_by: str | None
+    acknowledged_until: datetime | None
+    metadata: Any
+    created_by: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class Step(Shown):
+    """One line of a timeline."""
+
+    at: datetime | None
+    stage: str
+    occurrence: int
+    state: str = Field(description="`sent done begun failed held_back planned left_out withdrawn`, or a status.")
+    note: str | None = Field(description="To whom, or why not.")
+    action_id: UUID | None
+
+
+class DeadlineWithTimeline(Deadline):
+    """A deadline, what was sent and done of it, and what will be."""
+
+    timeline: list[Step]
+    history: list[Any]
+
+
+class DeadlinesPage(Shown):
+    """Some of the deadlines, the newest first."""
+
+    deadlines: list[Deadline]
+    next_cursor: UUID | None
+
+
+class Moved(Shown):
+    """How many were moved."""
+
+    moved: int

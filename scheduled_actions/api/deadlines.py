@@ -1,0 +1,179 @@
+"""Deadlines over HTTP: set, list, show, complete, move, cancel, pause, resume, acknowledge, reassign."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from scheduled_actions.api import deadline_models as models
+from scheduled_actions.api.routing import Answer, Call, Route
+from scheduled_actions.errors import (
+    HandlerBroken,
+    InvalidArgument,
+    NeverOccurs,
+    PayloadInvalid,
+    RecurrenceInvalid,
+    RegistryInvalid,
+    TooLarge,
+    UnknownActionType,
+    UnknownDeadline,
+    WrongDeadlineStatus,
+)
+from scheduled_actions.tokens import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from scheduled_actions.deadline import Deadline
+
+
+def list_deadlines(call: Call) -> Answer:
+    """Answer a page of the deadlines that match; of another team there are none."""
+    query: models.DeadlinesQuery = call.query
+    if not call.caller.sees(query.team_id):
+        return Answer(models.DeadlinesPage(deadlines=[], next_cursor=None))
+    given = query.model_dump(exclude={"overdue", "team_id", "target_type", "target_id"})
+    target = None if query.target_type is None else {"type": query.target_type, "id": query.target_id or ""}
+    team_id = call.caller.team_id or query.team_id
+    found = call.runtime.deadlines.find(**given, is_overdue=query.overdue, target=target, team_id=team_id)
+    next_cursor = found[-1].id if len(found) == query.limit else None
+    return Answer(
+        models.DeadlinesPage(deadlines=[models.Deadline.model_validate(one) for one in found], next_cursor=next_cursor)
+    )
+
+
+def set_one(call: Call) -> Answer:
+    """Set a deadline, or bring the unresolved one of the same name up to date."""
+    given: models.NewDeadline = call.body
+    arguments = {"created_by": call.caller.name, **given.arguments(), "team_id": call.caller.team_for(given.team_id)}
+    with call.borrowed() as connection:
+        made, is_new = call.runtime.deadlines.set(arguments, connection=connection)
+    return Answer(
+        models.Deadline.model_validate(made),
+        HTTPStatus.CREATED if is_new else HTTPStatus.OK,
+        {"Location": f"{call.base}/deadlines/{made.id}"},
+    )
+
+
+def show(call: Call) -> Answer:
+    """Answer one deadline with its timeline."""
+    deadlines = call.runtime.deadlines
+    deadline = deadlines.get(call.path["id"], team_id=call.caller.team_id)
+    steps = [models.Step.model_validate(one) for one in deadlines.timeline(deadline)]
+    shown = models.Deadline.model_validate(deadline)
+    return Answer(models.DeadlineWithTimeline(**dict(shown), timeline=steps, history=list(deadline.history)))
+
+
+def complete(call: Call) -> Answer:
+    """Complete it."""
+    return _told(call, call.runtime.deadlines.complete, at=call.body.at, note=call.body.note)
+
+
+def cancel(call: Call) -> Answer:
+    """Cancel it, or its series from it on."""
+    return _told(call, call.runtime.deadlines.cancel, reason=call.body.note, series=call.body.series)
+
+
+def move(call: Call) -> Answer:
+    """Give it another due instant."""
+    given: models.Moving = call.body
+    due_at = given.due_at if given.due_at is not None else given.delay
+    return _told(call, call.runtime.deadlines.move, due_at=due_at, again=given.again, note=given.note)
+
+
+def move_many(call: Call) -> Answer:
+    """Give many other due instants."""
+    given: models.MovingMany = call.body
+    moved = call.runtime.deadlines.move_many(
+        {UUID(one): at for one, at in given.moves.items()},
+        again=given.again,
+        note=given.note,
+        by=call.caller.name,
+        team_id=call.caller.team_id,
+    )
+    return Answer(models.Moved(moved=moved))
+
+
+def pause(call: Call) -> Answer:
+    """Let its clock stand still."""
+    return _told(call, call.runtime.deadlines.pause, note=call.body.note)
+
+
+def resume(call: Call) -> Answer:
+    """Let its clock go on."""
+    return _told(call, call.runtime.deadlines.resume, note=call.body.note)
+
+
+def acknowledge(call: Call) -> Answer:
+    """Silence its nagging."""
+    return _told(call, call.runtime.deadlines.acknowledge, until=call.body.until, note=call.body.note)
+
+
+def reassign(call: Call) -> Answer:
+    """Make other people responsible."""
+    return _told(call, call.runtime.deadlines.reassign, recipients=call.body.recipients, note=call.body.note)
+
+
+def _told(call: Call, change: Callable[..., Deadline], **arguments: Any) -> Answer:  # noqa: ANN401 - of the change
+    changed = change(call.path["id"], **arguments, by=call.caller.name, team_id=call.caller.team_id)
+    return Answer(models.Deadline.model_validate(changed))
+
+
+_MAKING = (
+    InvalidArgument, RecurrenceInvalid, NeverOccurs, PayloadInvalid, UnknownActionType, TooLarge, HandlerBroken,
+    RegistryInvalid,
+)  # fmt: skip
+_CHANGING = (UnknownDeadline, WrongDeadlineStatus, InvalidArgument)
+_ONE = {HTTPStatus.OK: (models.Deadline, "The deadline as it is now.")}
+
+
+def _route(method: str, path: str, function: object, summary: str, **more: object) -> Route:
+    usual: dict[str, object] = {"role": Role.OPERATOR, "answers": _ONE, "tag": "Deadlines", "refuses": _CHANGING}
+    return Route(method=method, path=f"/deadlines{path}", function=function, summary=summary, **usual | more)  # type: ignore[arg-type]
+
+
+ROUTES = (
+    _route(
+        "GET", "", list_deadlines, "List deadlines, the newest first", role=Role.VIEWER, query=models.DeadlinesQuery,
+        answers={HTTPStatus.OK: (models.DeadlinesPage, "A page.")}, refuses=(),
+    ),
+    _route(
+        "POST", "", set_one, "Set a deadline, or bring the unresolved one of that name up to date",
+        body=models.NewDeadline,
+        description="All that is planned is an action of the deadline's. Asking again for the same changes nothing.",
+        answers={
+            HTTPStatus.CREATED: (models.Deadline, "It was set."),
+            HTTPStatus.OK: (models.Deadline, "One of that name was there: it is as asked for."),
+        },
+        headers={"Location": "Where the deadline is."}, refuses=_MAKING, creates=True,
+    ),
+    _route(
+        "POST", "/move", move_many, "Move many, in one transaction", body=models.MovingMany,
+        description="All of them, or none.", answers={HTTPStatus.OK: (models.Moved, "They were moved.")},
+    ),
+    _route(
+        "GET", "/{id}", show, "Show a deadline, by id or name, with its timeline", role=Role.VIEWER,
+        answers={HTTPStatus.OK: (models.DeadlineWithTimeline, "The deadline.")}, refuses=(UnknownDeadline,),
+    ),
+    _route(
+        "POST", "/{id}/complete", complete, "Complete a deadline", body=models.Completing, is_body_optional=True,
+        description="Once this has been answered, nothing of it begins to be sent.",
+    ),
+    _route(
+        "POST", "/{id}/cancel", cancel, "Cancel a deadline, or its series from it on", body=models.Cancelling,
+        is_body_optional=True,
+    ),
+    _route(
+        "POST", "/{id}/move", move, "Give a deadline another due instant", body=models.Moving,
+        description="What is still to come is planned anew; what was sent stays sent.",
+    ),
+    _route("POST", "/{id}/pause", pause, "Let its clock stand still", body=models.Note, is_body_optional=True),
+    _route("POST", "/{id}/resume", resume, "Let its clock go on", body=models.Note, is_body_optional=True),
+    _route(
+        "POST", "/{id}/acknowledge", acknowledge, "Silence its nagging, not its escalation", body=models.Acknowledging,
+        is_body_optional=True,
+    ),
+    _route("POST", "/{id}/reassign", reassign, "Make other people responsible", body=models.Reassigning),
+)  # fmt: skip
