@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo test test-faults test-browser screenshots bench bench-smoke bench-peers proof-on-time proof-pgbouncer proof-vercel format lint types registry docs ci
+.PHONY: help install run demo demo-license test test-faults test-browser screenshots bench bench-smoke bench-peers proof-on-time proof-pgbouncer proof-vercel format lint types registry docs ci
 
 # The first Python that is new enough; `make install PYTHON=/path/to/python` takes another.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -40,6 +40,9 @@ run: install ## Start the app with Postgres and a minute cron at http://127.0.0.
 
 demo: install ## Tell a whole story on a project of its own, and check each step
 	@$(BIN)/scheduled-actions demo
+
+demo-license: install ## Play the licence that almost expired, with the mails it sends, on a simulated calendar
+	@$(BIN)/python -m proofs.license
 
 test: install ## Run the tests; ARGS="-k dedup" picks some
 	$(BIN)/pytest -n 2 -m "not slow and not browser" $(ARGS)

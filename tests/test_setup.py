@@ -32,6 +32,7 @@ TARGETS = [
     "install",
     "run",
     "demo",
+    "demo-license",
     "test",
     "test-faults",
     "test-browser",
@@ -40,7 +41,17 @@ TARGETS = [
     "bench-smoke",
     "bench-peers",
 ]
-TARGETS += ["proof-on-time", "proof-pgbouncer", "proof-vercel", "format", "lint", "types", "registry", "docs", "ci"]
+TARGETS += [
+    "proof-on-time",
+    "proof-pgbouncer",
+    "proof-vercel",
+    "format",
+    "lint",
+    "types",
+    "registry",
+    "docs",
+    "ci",
+]
 
 
 def test_the_settings_file_as_it_is_changes_nothing():

@@ -1,0 +1,1 @@
+"""The licence that almost expired, and what would have saved it."""

@@ -1,0 +1,82 @@
+"""The licence that almost expired: every mail on its day, and none once it is completed, whenever that is."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from proofs.license.post import open_post_office
+from proofs.license.story import BERLIN, HANDLERS, NAME, play
+from scheduled_actions import config, get_deadline, runtime
+from scheduled_actions.registry import Registry
+
+FIRST = [("16 November", "ann")]
+APPROVAL = [("16 December", name) for name in ("dora", "emil", "fay")]
+ESCALATION = [("1 January", "carl")]
+
+
+def daily(last):
+    return [(f"{day} January", "ann") for day in range(8, last + 1)]
+
+
+@pytest.fixture
+def told(tmp_path, database_url):
+    """Play the story; answers who got a letter on which day, and how the deadline ended."""
+
+    def told(completed_at):
+        with open_post_office() as (office, port):
+            environ = {
+                "DATABASE_URL": database_url,
+                "SCHEDULED_ACTIONS_EMAIL_PORT": str(port),
+                "SCHEDULED_ACTIONS_RETENTION_DAYS": "36500",
+            }
+            made = runtime.Runtime(config.load(tmp_path, environ), registry=Registry.of(*HANDLERS))
+            before = runtime.use(made)
+            try:
+                letters = play(made, office, completed_at=completed_at)
+                return letters, get_deadline(NAME).status
+            finally:
+                runtime.use(before)
+                made.close()
+
+    return told
+
+
+def days(letters):
+    return [(letter.day(BERLIN), letter.to.partition("@")[0]) for letter in letters]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("completed_on", "expected"),
+    [
+        ((2026, 11, 10), []),
+        ((2026, 12, 1), FIRST),
+        ((2026, 12, 20), FIRST + APPROVAL),
+        ((2027, 1, 5), FIRST + APPROVAL + ESCALATION),
+        ((2027, 1, 12, 15), FIRST + APPROVAL + ESCALATION + daily(12)),
+    ],
+    ids=["before the first mail", "after it", "approved", "after the escalation", "while nagging"],
+)
+def test_from_the_moment_of_completion_there_is_silence(told, completed_on, expected):
+    letters, status = told(datetime(*completed_on, tzinfo=BERLIN))
+
+    assert sorted(days(letters)) == sorted(expected)
+    assert status == "completed"
+
+
+@pytest.mark.slow
+def test_a_licence_that_nobody_renews_is_missed_and_nagging_goes_on(told):
+    letters, status = told(None)
+
+    assert sorted(days(letters)) == sorted(FIRST + APPROVAL + ESCALATION + daily(20))
+    assert status == "missed"
+    overdue = [letter for letter in letters if "overdue" in letter.subject]
+    assert [letter.day(BERLIN) for letter in overdue] == [f"{day} January" for day in range(16, 21)]
+    assert [letter.subject for letter in letters if "Escalation" in letter.subject] == [
+        "Escalation (level 1): trade licence 42 is due in 14 days"
+    ]
+    # The CFO reads it on a clock in New York, the owner on one in Berlin.
+    assert any("Due: Friday, 15 January 2027, 11:00 (America/New_York)" in letter.text for letter in letters)
+    assert "Due: Friday, 15 January 2027, 17:00 (Europe/Berlin)" in letters[0].text
