@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         update_schedule,
     )
     from scheduled_actions.schedule import Schedule
-    from scheduled_actions.telling import notify
+    from scheduled_actions.telling import notify, schedule_local
 
 __all__ = [
     "Action",
@@ -120,6 +120,7 @@ __all__ = [
     "run_schedule",
     "schedule_action",
     "schedule_actions",
+    "schedule_local",
     "schedule_recurring_action",
     "schedule_when",
     "set_deadline",
@@ -140,7 +141,7 @@ _LATER = {
     "Person": "scheduled_actions.notices.people",
     "Schedule": "scheduled_actions.schedule",
     "ScheduledActions": "scheduled_actions.flask_extension",
-    "notify": "scheduled_actions.telling",
+    **dict.fromkeys(("notify", "schedule_local"), "scheduled_actions.telling"),
     **dict.fromkeys(
         (
             "cancel_action",

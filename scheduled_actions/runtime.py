@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from scheduled_actions.for_each import ForEach
     from scheduled_actions.heartbeat import Heartbeat
     from scheduled_actions.local_postgres import LocalPostgres
+    from scheduled_actions.local_scheduling import LocalScheduling
     from scheduled_actions.notification_sending import Sender
     from scheduled_actions.notifications import Notifications
     from scheduled_actions.refusals import Refusals
@@ -195,6 +196,14 @@ class Runtime:
         from scheduled_actions.calendar_reading import Calendar  # noqa: PLC0415 - only for those who ask
 
         return Calendar(self.database, self.occurrences)
+
+    @cached_property
+    def local_scheduling(self) -> LocalScheduling:
+        """Schedules for users at a time of day on each one's own clock."""
+        from scheduled_actions.local_scheduling import LocalScheduling  # noqa: PLC0415 - only for those who ask
+
+        usual_zone = self.config.settings.notifications.timezone
+        return LocalScheduling(self.database, self.scheduler, self.schedules, self.occurrences, usual_zone)
 
     @cached_property
     def processor(self) -> Processor:

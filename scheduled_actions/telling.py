@@ -1,4 +1,4 @@
-"""The functions that tell people something, on the process's own runtime."""
+"""The functions about people and their local time, on the process's own runtime."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from scheduled_actions.action import Scheduled
+    from scheduled_actions.local_scheduling import LocallyScheduled
     from scheduled_actions.notices.people import Person
     from scheduled_actions.notices.severity import Severity
 
@@ -65,4 +66,47 @@ def notify(
         html=html,
         at=scheduled_at,
         connection=connection,
+    )
+
+
+def schedule_local(
+    action_type: str,
+    payload: Any,  # noqa: ANN401 - any model
+    local_time: str,
+    users: Mapping[str, str | None] | Sequence[Person | Mapping[str, str]],
+    *,
+    recurrence: str | None = None,
+    name: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+    **options: Any,  # noqa: ANN401 - checked by name
+) -> list[LocallyScheduled]:
+    """Schedule for each user at the next such time of day on the clock on their wall: all of them, or nobody.
+
+    Args:
+        action_type: Names the handler.
+        payload: The same for all; `context.action.user_id` says for whom.
+        local_time: "09:00". Where the clocks skip it, it comes later by the gap; where they show it twice, once.
+        users: Zones by user id; or a list of `Person`s with an id, and of objects of `user_id` and `timezone`. Those
+            without a zone live in that of the setting `notifications.timezone`.
+        recurrence: A rule that begins then ("daily", "weekly", an RRULE): one series per user. None: one action.
+        name: Of the series, with the user's id behind it ("greeting:ann"): asking again brings them up to date.
+        team_id: The tenant.
+        connection: Your own psycopg connection: roll its transaction back, and nothing was scheduled.
+        options: More arguments of `schedule_action`, or with a recurrence of `schedule_recurring_action`.
+
+    Raises:
+        RequestError: An argument cannot be what it is, or the rule has another time of day; nothing was scheduled.
+        DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
+    """
+    return runtime.current().local_scheduling.schedule_local(
+        action_type,
+        payload,
+        local_time,
+        users,
+        recurrence=recurrence,
+        name=name,
+        team_id=team_id,
+        connection=connection,
+        **options,
     )
