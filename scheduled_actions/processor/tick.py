@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import queue
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from scheduled_actions import settlement
 from scheduled_actions.fairness import by_turns
 from scheduled_actions.processor.attempt import Attempt, Attempts, Ended
+from scheduled_actions.processor.flight import Flight
 from scheduled_actions.processor.judging import judged
 from scheduled_actions.processor.line import Line
 from scheduled_actions.processor.report import Report
@@ -20,9 +19,7 @@ from scheduled_actions.processor.team_limits import TeamLimits
 from scheduled_actions.processor.tidying import Tidying
 from scheduled_actions.processor.walk import FRESH_SECONDS, Walk
 from scheduled_actions.processor.watch import Watch
-from scheduled_actions.runner import UNSTARTED
 from scheduled_actions.store import actions, claims
-from scheduled_actions.store.connection import cut_off
 from scheduled_actions.tick_plan import (
     ANSWER_MARGIN_SECONDS,
     Budget,
@@ -39,17 +36,12 @@ if TYPE_CHECKING:
 
     from scheduled_actions.processor.caller import Caller
     from scheduled_actions.processor.process import Process
-    from scheduled_actions.runner import Job
     from scheduled_actions.store.connection import Connection
 
 log = logging.getLogger("scheduled_actions")
 
 #: How much longer than the tick its leases live: time to settle after a slow commit.
 LEASE_MARGIN_SECONDS = 15.0
-#: An outcome waits no longer than this for others to be settled with.
-_GATHER_SECONDS = 0.005
-#: As many outcomes are settled without waiting for more.
-_GATHER_MOST = 100
 #: How often a tick asks whether somebody wants a running action to stop.
 _CANCEL_POLL_SECONDS = 1.0
 
@@ -80,10 +72,9 @@ class Tick:
         self._report = Report()
         self._tidying = Tidying(process, self._report)
         self._ready: list[Attempt] = []
-        self._in_flight: dict[Job, Attempt] = {}
-        #: What has ended; a pair of None where another ping asks to look for work.
-        self._results: queue.SimpleQueue[tuple[Job | None, Any]] = queue.SimpleQueue()
+        #: What has ended and is not written yet.
         self._ended: list[tuple[Attempt, Ended]] = []
+        self._flight = Flight(process, self._budget, self._ended)
         self._too_long: set[str] = set()
         self._may_announce = True
         self._occurrences = process.occurrences
@@ -121,7 +112,8 @@ class Tick:
             while self._work_once():
                 pass
         finally:
-            self._give_up()
+            # Whatever happened: no handler of this tick starts any more.
+            self._flight.give_up()
         self._finish()
 
     # -- the beginning ---------------------------------------------------------------------------------------------
@@ -161,7 +153,7 @@ class Tick:
         self._settling = Settling(self._process, self._line, row, self._attempts, self._report)
         self._line.do(self._tidying.begin)
         self._line.do(self._watch.begin)
-        self._process.turn.hears(lambda: self._results.put((None, None)))
+        self._process.turn.hears(self._flight.nudge)
 
     # -- the middle ------------------------------------------------------------------------------------------------
 
@@ -172,14 +164,14 @@ class Tick:
             self._settle_and_start(wave)
         if self._wants_more():
             self._claim()
-        if self._in_flight:
+        if self._flight:
             self._collect()
             if self._watch.wants_a_look():
                 self._look()
                 self._walk.look_again()
-        if self._ended and not self._in_flight:
+        if self._ended and not self._flight:
             return self._monotonic() < self._budget.answer_by
-        return bool(self._in_flight or self._wants_more() or self._startable()) or self._keeps_watch()
+        return bool(self._flight or self._wants_more() or self._startable()) or self._keeps_watch()
 
     def _keeps_watch(self) -> bool:
         """Wait for what comes due next; False when the watch has ended."""
@@ -190,8 +182,7 @@ class Tick:
         was_futile, self._has_claimed = not self._has_claimed, False
         wait = self._watch.seconds_to_wait(was_futile=was_futile)
         if wait > 0:
-            with contextlib.suppress(queue.Empty):
-                self._take(*self._results.get(timeout=wait))
+            self._flight.wait(wait)
         self._walk.look_again()
         return self._watch.is_kept
 
@@ -216,13 +207,13 @@ class Tick:
             return []
         return next_wave(
             [attempt.candidate for attempt in self._ready],
-            free=self._runner.capacity - sum(1 for job in self._in_flight if job.ended is None),
-            in_flight=len(self._in_flight),
-            one_runs_alone=any(attempt.candidate.runs_alone for attempt in self._in_flight.values()),
+            free=self._runner.capacity - self._flight.busy_threads,
+            in_flight=len(self._flight),
+            one_runs_alone=any(attempt.candidate.runs_alone for attempt in self._flight.attempts),
             now=self._monotonic(),
             budget=self._budget,
             pace=self._pace,
-            has_room=self._limits.has_room(self._ready, self._in_flight.values()),
+            has_room=self._limits.has_room(self._ready, self._flight.attempts),
         )
 
     def _next_wave(self) -> list[Attempt]:
@@ -235,20 +226,18 @@ class Tick:
 
     def _settle_and_start(self, wave: list[Attempt]) -> None:
         """Write what has ended and announce what starts, in one statement; then start it."""
-        for attempt in wave:
-            self._in_flight[attempt.job] = attempt
-        ended, self._ended = self._ended, []
-        if not self._settle(ended, running=[one.claimed.id for one in self._in_flight.values()]):
+        self._flight.announce(wave)
+        if self._settle(running=self._flight.ids):
+            self._flight.start(wave)
+        else:
             # The leases have ended under a process that was frozen: what is not yet started must not start.
             self._may_announce = False
-            for attempt in wave:
-                del self._in_flight[attempt.job]
-                self._ended.append((attempt, Ended(settlement.Unstarted())))
-            return
-        self._runner.submit([attempt.job for attempt in wave], self._results)
+            self._flight.put_back(wave)
 
-    def _settle(self, ended: list[tuple[Attempt, Ended]], *, running: list[UUID]) -> bool:
+    def _settle(self, *, running: list[UUID]) -> bool:
         """Write what has ended; return whether what was announced may start."""
+        ended = list(self._ended)
+        self._ended.clear()
         written = self._settling.settle(ended, running=running)
         self._ended.extend(written.kept_back)
         if written.may_have_freed_more:
@@ -263,7 +252,7 @@ class Tick:
         if left_out := self._limits.left_out(self._ready):
             return self._walk.may_look_beyond(left_out)
         # Once all is claimed, new work is looked for as long as something runs; then the tick ends.
-        return not self._walk.is_done or (bool(self._in_flight) and self._walk.is_stale(self._monotonic()))
+        return not self._walk.is_done or (bool(self._flight) and self._walk.is_stale(self._monotonic()))
 
     def _claim_size(self) -> int:
         return claim_size(
@@ -319,90 +308,36 @@ class Tick:
 
     def _collect(self) -> None:
         """Wait for the next outcome, gather its companions, give up what is over its time."""
-        try:
-            self._take(*self._results.get(timeout=self._patience()))
-        except queue.Empty:
-            pass
-        else:
-            gather_until = self._monotonic() + _GATHER_SECONDS
-            while self._in_flight and len(self._ended) < _GATHER_MOST:
-                try:
-                    self._take(*self._results.get(timeout=max(0.0, gather_until - self._monotonic())))
-                except queue.Empty:
-                    break
-        self._time_out()
+        if self._flight.collect(self._patience()):
+            self._walk.look_again()
         self._poll_cancel_requests()
 
     def _patience(self) -> float:
         """Return how long to wait for an outcome, in seconds."""
         now = self._monotonic()
-        limits = [job.started + one.timeout_seconds for job, one in self._in_flight.items() if job.started is not None]
-        if self._watch.next_due is not None and self._watch.is_kept:
-            limits.append(self._watch.next_due)
-        wake = min([*limits, self._budget.answer_by, self._next_cancel_poll, now + FRESH_SECONDS])
-        return max(0.001, wake - now)
-
-    def _take(self, job: Job | None, outcome: Any) -> None:  # noqa: ANN401 - an Ended, or the runner's UNSTARTED
-        if job is None:
-            self._walk.look_again()
-            return
-        attempt = self._in_flight.pop(job, None)
-        if attempt is not None:
-            self._ended.append((attempt, Ended(settlement.Unstarted()) if outcome is UNSTARTED else outcome))
-
-    def _time_out(self) -> None:
-        now = self._monotonic()
-        is_over = now >= self._budget.answer_by
-        for job, attempt in list(self._in_flight.items()):
-            if job.started is not None and now >= job.started + attempt.timeout_seconds:
-                self._abandon(job, attempt, f"timed out after {attempt.timeout_seconds:g} s")
-            elif is_over:
-                self._abandon(
-                    job, attempt, f"given up after {now - (job.started or now):.1f} s: the tick's time was up"
-                )
-
-    def _abandon(self, job: Job, attempt: Attempt, reason: str) -> None:
-        if not self._runner.abandon(job):
-            if attempt.connection is not None and self._monotonic() >= self._budget.answer_by:
-                cut_off(attempt.connection)
-            return
-        if attempt.connection is not None:
-            cut_off(attempt.connection)
-        del self._in_flight[job]
-        job.ended = self._monotonic()
-        # Asked now that it can no longer start: a moment ago it might still have been waiting.
-        outcome = settlement.Unstarted() if job.started is None else attempt.over_its_time(reason)
-        self._process.stuck_by_team.add(attempt.claimed.team_id, int(job.started is not None))
-        self._ended.append((attempt, Ended(outcome)))
+        limits = [self._budget.answer_by, self._next_cancel_poll, now + FRESH_SECONDS]
+        if self._watch.is_kept:
+            limits.append(self._watch.next_due or now + FRESH_SECONDS)
+        return max(0.001, min([*limits, self._flight.next_timeout() or now + FRESH_SECONDS]) - now)
 
     def _poll_cancel_requests(self) -> None:
         now = self._monotonic()
         if self._process.is_stopping.is_set():
-            for job in self._in_flight:
-                job.stop()
-        if now < self._next_cancel_poll or not self._in_flight:
+            self._flight.stop()
+        if now < self._next_cancel_poll or not self._flight:
             return
         self._next_cancel_poll = now + _CANCEL_POLL_SECONDS
         self._caller.look(now)
-        ids = [one.claimed.id for one in self._in_flight.values()]
-        wanted = self._line.do(lambda connection: claims.cancel_requests(connection, ids))
-        for job, attempt in self._in_flight.items():
-            if attempt.claimed.id in wanted:
-                job.stop()
+        ids = self._flight.ids
+        self._flight.stop(self._line.do(lambda connection: claims.cancel_requests(connection, ids)))
 
     # -- the end ---------------------------------------------------------------------------------------------------
-
-    def _give_up(self) -> None:
-        """Whatever happened: no handler of this tick starts any more, and none is left without somebody who knows."""
-        for job, attempt in list(self._in_flight.items()):
-            self._abandon(job, attempt, "given up: the tick ended early")
 
     def _finish(self) -> None:
         self._ended.extend((attempt, Ended(settlement.Unstarted())) for attempt in self._ready)
         self._ready.clear()
         if self._ended:
-            ended, self._ended = self._ended, []
-            self._settle(ended, running=[])
+            self._settle(running=[])
         report = self._report
         report.processed = report.succeeded + report.failed + report.retried + report.snoozed + report.skipped
         self._settling.tally_tick(self._monotonic() - self._budget.started)

@@ -173,7 +173,7 @@ def test_a_delay_counts_from_the_databases_now(api, connection, delay, seconds):
         ({"max_attempts": 0}, "max_attempts"),
         ({"max_attempts": 1001}, "max_attempts"),
         ({"retry": []}, "retry.seconds"),
-        ({"retry": {"kind": []}}, "retry"),
+        ({"retry": {"kind": []}}, "retry.kind"),
         ({"retry": {"kind": "linear", "base_seconds": "60"}}, "retry.base_seconds"),
         ({"retry": 60}, "retry"),
         ({"lock_group": "x" * 256}, "lock_group"),
