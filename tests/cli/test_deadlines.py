@@ -1,0 +1,126 @@
+"""`deadlines`: set, list, show, complete, move, cancel, pause, resume, acknowledge, reassign."""
+
+from __future__ import annotations
+
+import getpass
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from scheduled_actions.registry import source as registry_source
+from tests.factories import NOW, set_clock
+
+DAY = timedelta(days=1)
+DUE = "2026-06-02T14:00:00"
+NOBODY = "00000000-0000-0000-0000-000000000000"
+HANDLERS = Path(__file__).parents[2] / "handlers"
+
+
+@pytest.fixture(autouse=True)
+def with_handlers(project, connection):
+    """Give the project the handlers that deadlines need."""
+    set_clock(connection, NOW)
+    shutil.copy(HANDLERS / "deadline.py", project / "handlers" / "deadline.py")
+    registry_source.write(project)
+
+
+@pytest.fixture
+def set_one(run):
+    """Return a function that sets a deadline and answers its document."""
+
+    def make(*options, name="renewal"):
+        usual = ("--due", DUE, "--timezone", "Europe/Berlin", "--to", "ann@example.org", "--name", name)
+        ran = run("deadlines", "set", "licence", "42", *usual, "--reminder", "60 days before", *options, "--json")
+        assert ran.exit_code == 0, ran.stderr
+        return ran.json
+
+    return make
+
+
+def test_a_deadline_is_set_and_shown_as_a_timeline(run, set_one):
+    made = set_one(
+        "--reminder", '{"offset": "7 days before at 09:00", "repeat": "daily"}',
+        "--escalate", "2 days after: cfo@example.org, ceo@example.org",
+        "--action", '{"offset": "30 days before", "action_type": "greeting:say", "payload": {"name": "Ann"}}',
+    )  # fmt: skip
+
+    shown = run("deadlines", "show", "renewal")
+    document = run("deadlines", "show", made["id"], "--json").json
+    listed = run("deadlines", "list")
+
+    assert made["due_at"] == "2026-06-02T12:00:00+00:00"
+    timeline = shown.stdout[shown.stdout.index("timeline") :].splitlines()
+    assert "2026-04-03 14:00:00+02:00  planned    reminder:60 days before" in timeline[1]
+    assert "2026-06-04 14:00:00+02:00  planned    escalation:1" in timeline[5]
+    assert [step["stage"] for step in document["timeline"]] == [
+        "reminder:60 days before",
+        "action:greeting:say 30 days before",
+        "reminder:7 days before at 09:00",
+        "due",
+        "escalation:1",
+    ]
+    assert "renewal" in listed.stdout
+    assert "2026-04-03 14:00:00+02:00 reminder:60 days before" in listed.stdout
+
+
+def test_it_is_moved_paused_resumed_acknowledged_reassigned_and_completed(run, set_one, connection):
+    set_one()
+
+    moved = run("deadlines", "move", "renewal", "--due", "2026-06-03T14:00:00", "--note", "agreed")
+    paused = run("deadlines", "pause", "renewal")
+    set_clock(connection, NOW + DAY)
+    resumed = run("deadlines", "resume", "renewal")
+    known = run("deadlines", "acknowledge", "renewal", "--for", "P2D", "--json").json
+    other = run("deadlines", "reassign", "renewal", "bob@example.org")
+    done = run("deadlines", "complete", "renewal", "--note", "signed", "--json").json
+    shown = run("deadlines", "show", "renewal").stdout
+
+    assert moved.stdout == "renewal moved: due 2026-06-03 14:00:00+02:00\n"
+    assert paused.stdout == "renewal stands still\n"
+    assert resumed.stdout == "renewal goes on: due 2026-06-04 14:00:00+02:00\n"
+    assert known["acknowledged_until"] == "2026-03-07T12:00:00+00:00"
+    assert other.stdout == "renewal goes to bob@example.org\n"
+    assert (done["status"], done["days_late"], done["closed_by"]) == ("completed", 0, f"cli:{getpass.getuser()}")
+    assert "completed on time" in shown
+    assert "withdrawn" in shown
+
+
+def test_a_series_is_set_and_cancelled(run):
+    rule = "last business day of the quarter at 17:00"
+    made = run("deadlines", "set", "report", "vat", "--recurrence", rule, "--name", "vat", "--json").json
+
+    cancelled = run("deadlines", "cancel", "vat", "--series", "--json").json
+
+    assert made["due_at"] == "2026-03-31T17:00:00+00:00"
+    assert cancelled["status"] == "cancelled"
+
+
+def test_an_empty_list_says_how_to_begin(run):
+    assert "deadlines set" in run("deadlines", "list").stdout
+    assert run("deadlines", "list", "--overdue").stdout == "no deadline matches\n"
+    assert run("deadlines", "list", "--json").json == {"deadlines": [], "next_cursor": None}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("set", "licence", "42"), 1, "due_at"),
+        (("set", "licence", "42", "--due", "soon"), 2, "ISO 8601"),
+        (
+            ("set", "licence", "42", "--in", "P9D", "--to", "a@b.example", "--reminder", "9 dogs before"),
+            1,
+            "reminders[0]",
+        ),
+        (("set", "licence", "42", "--in", "P9D", "--reminder", "{"), 2, "JSON"),
+        (("set", "licence", "42", "--in", "P9D", "--escalate", "2 days after"), 2, "cfo@example.org"),
+        (("show", "nothing"), 1, "no deadline"),
+        (("complete", NOBODY), 1, "no deadline"),
+        (("move", NOBODY), 2, "--due"),
+    ],
+)
+def test_what_cannot_be_is_refused(run, arguments, code, said):
+    ran = run("deadlines", *arguments)
+
+    assert (ran.exit_code, said in ran.stderr) == (code, True), ran.stderr
