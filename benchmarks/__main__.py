@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from benchmarks import (
     claim,
     cold_start,
+    conditions,
     deliveries,
     drain,
     empty_tick,
@@ -61,6 +62,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
     "fairness": fairness.run,
     "management": management.run,
     "waking": waking.run,
+    "conditions": conditions.run,
     "deliveries": deliveries.run,
 }
 

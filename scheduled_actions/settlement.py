@@ -153,17 +153,17 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - one case an outcome, each a line o
         case Failed(reason, is_final=False, retry_after=wait) if attempt < max_attempts:
             delay = policy.delay(attempt, draw=draw) if wait is None else wait
             return Settlement(
-                status=Status.PENDING, entry="failed", charge=1, delay=delay, error=_clean(reason), hold=waits
+                status=Status.PENDING, entry="failed", charge=1, delay=delay, error=clean(reason), hold=waits
             )
         case Failed(reason):
-            return Settlement(status=Status.FAILED, entry="failed", charge=1, error=_clean(reason))
+            return Settlement(status=Status.FAILED, entry="failed", charge=1, error=clean(reason))
         case TimedOut(reason) if attempt < max_attempts:
             delay = policy.delay(attempt, draw=draw)
             return Settlement(
-                status=Status.PENDING, entry="timed_out", charge=1, delay=delay, error=_clean(reason), hold=late
+                status=Status.PENDING, entry="timed_out", charge=1, delay=delay, error=clean(reason), hold=late
             )
         case TimedOut(reason):
-            return Settlement(status=Status.FAILED, entry="timed_out", charge=1, error=_clean(reason), hold=late)
+            return Settlement(status=Status.FAILED, entry="timed_out", charge=1, error=clean(reason), hold=late)
         case Crashed(neighbours) if attempt < max_attempts or neighbours:
             # On its last attempt, but not alone: which of them ended the process cannot be known, so none of them is
             # failed for it. Uncharged, it runs again with nothing beside it, and then there is no doubt.
@@ -179,13 +179,13 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - one case an outcome, each a line o
         case Snoozed(delay, state):
             return Settlement(status=Status.PENDING, entry="snoozed", delay=delay, state=state, hold=waits)
         case Skipped(reason):
-            return Settlement(status=Status.SKIPPED, entry="skipped", charge=1, error=_clean(reason))
+            return Settlement(status=Status.SKIPPED, entry="skipped", charge=1, error=clean(reason))
         case Cancelled(reason):
-            return Settlement(status=Status.CANCELLED, entry="cancelled", charge=1, error=_clean(reason))
+            return Settlement(status=Status.CANCELLED, entry="cancelled", charge=1, error=clean(reason))
         case NoHandler(reason):
-            return Settlement(status=Status.NO_ACTION, entry=None, error=_clean(reason))
+            return Settlement(status=Status.NO_ACTION, entry=None, error=clean(reason))
         case Unmet(reason):
-            return Settlement(status=Status.SKIPPED, entry="skipped", error=_clean(reason))
+            return Settlement(status=Status.SKIPPED, entry="skipped", error=clean(reason))
         case Waited(_, check_seconds):
             return Settlement(status=Status.PENDING, entry="waited", delay=timedelta(seconds=check_seconds), hold=waits)
     assert_never(outcome)
@@ -233,7 +233,7 @@ def history_entry(
 _CRASHED = "the process ended while the handler ran (killed, out of memory, or the host's time limit)"
 
 
-def _clean(reason: str) -> str:
+def clean(reason: str) -> str:
     """Return the reason as Postgres can keep it: no NUL, no lone surrogate, no longer than the limit."""
     kept = reason.replace("\0", "�").encode("utf-8", "replace").decode("utf-8")
     return kept if len(kept) <= ERROR_LIMIT else f"{kept[: ERROR_LIMIT - 1]}…"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scheduled_actions.processor.line import Line
     from scheduled_actions.processor.process import Process
     from scheduled_actions.processor.report import Report
+    from scheduled_actions.store import waits
 
 log = logging.getLogger("scheduled_actions")
 
@@ -53,6 +54,8 @@ class Settling:
         self._report = report
         self._tally = process.tally
         self._is_tick_tallied = False
+        #: What was announced last; None: nothing stands announced.
+        self._announced: list[UUID] | None = None
 
     def skipped(self, claimed: Claimed, reason: str) -> None:
         """Count and log an action that was skipped as it was claimed."""
@@ -75,18 +78,18 @@ class Settling:
     def settle(self, ended: list[tuple[Attempt, Ended]], *, running: list[UUID]) -> Written:
         """Write what has ended and announce what is in flight from now on, in one statement where that is possible."""
         completions = self._attempts.completions(ended)
+        if completions is None and any(one.waits for _, one in ended):
+            return self._settle_apart(ended, running)
         kept_back: list[tuple[Attempt, Ended]] = []
         try:
             if completions:
                 return self._complete(ended, completions, running)
-            waited = self._settle_waiting(ended) if completions is None else {}
             settled = self._settle_together(ended, running)
-            settled.statuses.update(waited)
         except psycopg.Error as error:
             if all(one.is_settled for _, one in ended):
                 raise
             settled, kept_back = self._settle_one_by_one(ended, running, error)
-        written = Written(settled.announced, kept_back)
+        written = self._written(Written(settled.announced, kept_back), running)
         for attempt, one in ended:
             if (attempt, one) in kept_back:
                 continue
@@ -113,7 +116,7 @@ class Settling:
                 self._report.succeeded += 1
                 self._record(attempt)
                 self._count_settled(attempt, "completed")
-        return Written(done.announced)
+        return self._written(Written(done.announced), running)
 
     def _settle_together(self, ended: list[tuple[Attempt, Ended]], running: list[UUID]) -> claims.Settled:
         outcomes = [
@@ -123,23 +126,41 @@ class Settling:
             lambda connection: self._occurrences.settle(connection, self._row, outcomes, running=running)
         )
 
-    def _settle_waiting(self, ended: list[tuple[Attempt, Ended]]) -> dict[UUID, Status]:
-        """Write those whose conditions do not hold yet, by the statement that minds what has changed meanwhile."""
-        found = [(attempt.claimed, one.outcome) for attempt, one in ended if isinstance(one.outcome, settlement.Waited)]
-        if not found:
-            return {}
+    def _written(self, written: Written, running: list[UUID]) -> Written:
+        self._announced = running if written.is_announced else None
+        return written
+
+    def _settle_apart(self, ended: list[tuple[Attempt, Ended]], running: list[UUID]) -> Written:
+        """Write those whose conditions do not hold yet by a statement that minds what has changed meanwhile."""
+        others = [(attempt, one) for attempt, one in ended if not one.waits]
+        waiting = [(attempt, one) for attempt, one in ended if one.waits]
+        # Most looks are of nothing but waiting ones: then there is nothing else to be written.
+        is_same = not others and running == self._announced
+        written = Written(is_announced=True) if is_same else self.settle(others, running=running)
+        try:
+            settled = self._settle_waiting(waiting)
+        except _PASSING:
+            written.kept_back += waiting
+            return written
+        for attempt, one in waiting:
+            self._count(attempt, one, settled.statuses.get(attempt.claimed.id))
+        written.may_have_freed_more |= settled.has_woken or any(one.claimed.lock_group for one, _ in waiting)
+        return written
+
+    def _settle_waiting(self, waiting: list[tuple[Attempt, Ended]]) -> waits.Settled:
         from scheduled_actions.store import waits  # noqa: PLC0415 - most projects have no conditions
 
         unmet = [
             waits.Unmet(
-                action_id=claimed.id,
-                token=claimed.token,
-                check_seconds=outcome.check_seconds,
-                changes_at=outcome.changes_at,
-                reason=outcome.reason,
-                hold="keep" if claimed.lock_group_blocks else "free",
+                action_id=attempt.claimed.id,
+                token=attempt.claimed.token,
+                check_seconds=one.outcome.check_seconds,
+                changes_at=one.outcome.changes_at,
+                reason=settlement.clean(one.outcome.reason),
+                hold="keep" if attempt.claimed.lock_group_blocks else "free",
             )
-            for claimed, outcome in found
+            for attempt, one in waiting
+            if isinstance(one.outcome, settlement.Waited)
         ]
         return self._line.do(lambda connection: waits.settle(connection, self._row.id, unmet))
 
@@ -168,8 +189,6 @@ class Settling:
         return claims.Settled(statuses, announced), kept_back
 
     def _settle_one(self, attempt: Attempt, ended: Ended) -> dict[UUID, Status]:
-        if ended.waits:
-            return self._settle_waiting([(attempt, ended)])
         outcome = self._attempts.settle_as(attempt, ended)
         return self._line.do(
             lambda connection: self._occurrences.settle(connection, self._row, [outcome], running=None)
@@ -188,7 +207,7 @@ class Settling:
         if isinstance(outcome, settlement.Unstarted):
             return
         self._report.count(claimed, outcome, status)
-        is_snoozed = isinstance(outcome, settlement.Snoozed)
+        is_snoozed = isinstance(outcome, settlement.Snoozed | settlement.Waited)
         self._count_settled(attempt, str(status) if status is not Status.PENDING else _AGAIN[is_snoozed])
         level = logging.WARNING if isinstance(outcome, settlement.Failed | settlement.TimedOut) else logging.INFO
         if log.isEnabledFor(level):

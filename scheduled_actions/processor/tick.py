@@ -192,6 +192,8 @@ class Tick:
         if self._watch.has_wakes:
             self._line.do(self._tidying.wake)
             self._line.do(self._watch.look)
+            # What is due now was not when the last claim got nothing.
+            self._has_claimed = True
 
     def _may_start(self) -> bool:
         return (

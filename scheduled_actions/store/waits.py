@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -52,29 +53,44 @@ class Unmet:
     hold: str = "free"
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What settling waiting actions did."""
+
+    #: Of each whose claim still stood.
+    statuses: dict[UUID, Status]
+    #: Whether one is due now: something has changed since it was looked at.
+    has_woken: bool
+
+
 def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
     """Have these actions woken by what changes from now on; in no transaction, before what they need is looked at."""
-    rows: list[tuple[Any, ...]] = []
+    waiters_of: list[UUID] = []
+    topics: list[UUID] = []
     awaited: set[UUID] = set()
     for waiter in waiters:
-        rows.extend((waiter.action_id, None, waiter.team_id, *key) for key in waiter.needs.facts)
-        rows.extend((waiter.action_id, topic, *_NO_FACT) for topic in waiter.needs.actions | waiter.needs.deadlines)
+        wanted = [topic_of(waiter.team_id, key) for key in waiter.needs.facts]
+        wanted += waiter.needs.actions | waiter.needs.deadlines
+        topics += wanted
+        waiters_of += [waiter.action_id] * len(wanted)
         awaited |= waiter.needs.actions
-    if not rows:
+    if not topics:
         return
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    names = ("waiters", "topics", "teams", "target_types", "target_ids", "names")
     run(
         connection,
         "register_waits",
-        {"action_ids": [waiter.action_id for waiter in waiters], **dict(zip(names, columns, strict=True))},
+        {"action_ids": [waiter.action_id for waiter in waiters], "waiters": waiters_of, "topics": topics},
     )
     if awaited:
         # In a statement of its own: whoever holds marks waits for no action, and the other way round.
         run(connection, "watch_awaited", {"ids": list(awaited)})
 
 
-_NO_FACT = (None, None, None, None)
+def topic_of(team_id: str, key: FactKey) -> UUID:
+    """Return what is waited for where a fact is, as the SQL function `scheduled_actions_fact_topic` says it."""
+    # As jsonb writes it; in SQL it would take longer than all the rest of the statement.
+    text = json.dumps([team_id, *key], ensure_ascii=False)
+    return UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest())
 
 
 def look(connection: Connection, waiters: Sequence[Waiter]) -> Seen:
@@ -117,8 +133,8 @@ def _facts(rows: Sequence[Sequence[Any]]) -> dict[tuple[str, str, str], dict[Fac
     return found
 
 
-def settle(connection: Connection, tick_id: UUID, unmet: Sequence[Unmet]) -> dict[UUID, Status]:
-    """Make waiting actions pending until their next check; return the status of each whose claim still stood.
+def settle(connection: Connection, tick_id: UUID, unmet: Sequence[Unmet]) -> Settled:
+    """Make waiting actions pending until their next check.
 
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
@@ -139,7 +155,7 @@ def settle(connection: Connection, tick_id: UUID, unmet: Sequence[Unmet]) -> dic
         "settle_waiting",
         {"outcomes": json.dumps(outcomes), "tick_id": tick_id, "patience_ms": PATIENCE_MS},
     ).fetchall()
-    return {action_id: Status(status) for action_id, status in rows}
+    return Settled({one[0]: Status(one[1]) for one in rows}, any(one[2] for one in rows))
 
 
 def end(connection: Connection, action_ids: Collection[UUID]) -> None:

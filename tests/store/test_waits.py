@@ -132,7 +132,7 @@ def test_a_settlement_waits_for_a_wake_that_is_under_way_and_heeds_its_mark(conn
             waits.wake(other, most=10)
             settled = pool.submit(check.settle)
             wait_until(lambda: is_waiting(other))
-        assert settled.result(PATIENCE) == {action_id: "pending"}
+        assert settled.result(PATIENCE).statuses == {action_id: "pending"}
 
     assert is_due(connection, action_id)
 
@@ -146,7 +146,7 @@ def test_an_application_that_keeps_its_transaction_open_keeps_no_check_waiting(c
         connection.execute("set lock_timeout = '100ms'")
         check.register()
         check.look()
-        assert check.settle() == {action_id: "pending"}
+        assert check.settle().statuses == {action_id: "pending"}
         assert waits.wake(connection, most=10) == 0
 
 
@@ -155,7 +155,7 @@ def test_a_settlement_whose_claim_was_lost_changes_nothing(connection):
     check = Check(connection, action_id)
     connection.execute("update scheduled_actions set claim_token = gen_random_uuid() where id = %s", [action_id])
 
-    assert check.settle() == {}
+    assert check.settle().statuses == {}
     assert row(connection, action_id)["status"] == "processing"
 
 
@@ -198,6 +198,17 @@ def race(connection, reporter, waker, *, rounds):
         assert seen == number or is_due(connection, action_id), f"round {number}: the wake was lost"
         connection.execute("delete from scheduled_actions")
         connection.execute("delete from scheduled_action_waits")
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "é", '"', "\\", "/", "\n", "\t", "\b", "\x1f", "\x7f", "\u2028", "😀", "", "a:b"]
+)
+def test_a_topic_is_the_same_in_python_and_in_sql(connection, text):
+    key = FactKey(text, f"id {text}", f"{text} name")
+
+    found = connection.execute("select scheduled_actions_fact_topic(%s, %s, %s, %s)", [text, *key]).fetchone()
+
+    assert found == (waits.topic_of(text, key),)
 
 
 # -- the ends of actions ----------------------------------------------------------------------------------------------

@@ -13,8 +13,6 @@ calmed as (
   where w.topic = k.topic and w.action_id = k.action_id
 )
 insert into scheduled_action_waits (topic, action_id)
-select coalesce(t.topic, scheduled_actions_fact_topic(t.team_id, t.target_type, t.target_id, t.name)), t.action_id
-from unnest(
-  %(waiters)s::uuid[], %(topics)s::uuid[], %(teams)s::text[], %(target_types)s::text[], %(target_ids)s::text[], %(names)s::text[]
-) t (action_id, topic, team_id, target_type, target_id, name)
+select t.topic, t.action_id
+from unnest(%(waiters)s::uuid[], %(topics)s::uuid[]) t (action_id, topic)
 on conflict (topic, action_id) do nothing

@@ -42,7 +42,7 @@ settled as (
     updated_at = scheduled_actions_now()
   from (
     select
-      o.id, o.token, o.reason, o.hold,
+      o.id, o.token, o.reason, o.hold, k.id is not null as is_woken,
       case when k.id is not null then scheduled_actions_now()
         else greatest(
           least(
@@ -58,11 +58,11 @@ settled as (
     left join woken k on k.id = o.id
   ) n
   where a.id = n.id and a.claim_token = n.token
-  returning a.id, a.status, a.lock_group, n.hold
+  returning a.id, a.status, a.lock_group, n.hold, n.is_woken
 ),
 freed as (
   delete from scheduled_action_holds h
   using settled s
   where s.lock_group is not null and h.action_id = s.id and (s.hold = 'free' or s.status <> 'pending')
 )
-select s.id, s.status from settled s
+select s.id, s.status, s.is_woken from settled s
