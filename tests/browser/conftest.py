@@ -104,7 +104,7 @@ class Viewer:
     def opens(self, path: str = "") -> Response:
         """Open a page of the dashboard and wait until all of it is there."""
         self.fetched.clear()
-        response = self.page.goto(f"{self.site.url}/dashboard{path}", wait_until="networkidle")
+        response = self.page.goto(f"{self.site.url}/dashboard{path}")
         assert response is not None
         return response
 
@@ -115,8 +115,20 @@ class Viewer:
         self.page.keyboard.press("Enter")
         self.page.wait_for_url(f"{self.site.url}/dashboard")
 
+    def presses(self, name: str) -> None:
+        """Press a button and wait for the page that it leads to."""
+        with self.page.expect_navigation():
+            self.page.get_by_role("button", name=name, exact=True).click()
+
+    def refreshes(self, part: str) -> None:
+        """Have a live part fetched now rather than in some seconds."""
+        with self.page.expect_response(lambda response: "hx-request" in response.request.headers):
+            self.page.evaluate("id => htmx.trigger('#' + id, 'refresh')", part)
+        self.page.wait_for_function("!document.querySelector('.htmx-request, .htmx-swapping, .htmx-settling')")
+
     def cost(self) -> tuple[int, int]:
         """Return the bytes and the requests of the page that was opened last."""
+        self.page.wait_for_load_state("networkidle")
         sizes = [one.request.sizes() for one in self.fetched]
         return sum(one["responseBodySize"] + one["responseHeadersSize"] for one in sizes), len(sizes)
 

@@ -14,6 +14,9 @@ from scheduled_actions.registry import Registry
 if TYPE_CHECKING:
     import psycopg
 
+#: The invoice that has a history.
+STORY = "0197a000-0000-7000-8000-0000000004d2"
+
 
 class Line(BaseModel):
     article: str

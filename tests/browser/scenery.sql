@@ -18,7 +18,7 @@ from (
   select
     s.at,
     greatest(0, (6 + 5 * sin(extract(epoch from s.at) / 13750.99) + 3 * sin(extract(epoch from s.at) / 1100) + 6 * random() - 2))::int as load
-  from generate_series(now() - interval '7 days', now() - interval '9 seconds', interval '1 minute') s (at)
+  from generate_series(now() - interval '7 days' - interval '14 seconds', now() - interval '9 seconds', interval '1 minute') s (at)
   where not (s.at between now() - interval '31 hours' and now() - interval '30 hours 10 minutes')
 ) t;
 
@@ -27,10 +27,10 @@ insert into scheduled_actions (
   id, action_type, status, payload, team_id, scheduled_at, started_at, completed_at, attempts, max_attempts, created_by,
   created_at, result)
 select
-  pg_temp.id_at(s.at - interval '10 minutes'),
+  pg_temp.id_at(s.at - interval '30 seconds'),
   (array['email:welcome', 'invoice:send', 'search:index', 'search:index', 'payment:charge', 'report:build'])[1 + n % 6],
   'completed', jsonb_build_object('document', n), (array['north', 'south', null])[1 + n % 3],
-  s.at, s.at + s.late, s.at + s.late + make_interval(secs => 0.05 + random()), 1, 3, 'token:shop', s.at - interval '10 minutes',
+  s.at, s.at + s.late, s.at + s.late + make_interval(secs => 0.05 + random()), 1, 3, 'token:shop', s.at - interval '30 seconds',
   jsonb_build_object('done', true)
 from (
   select
@@ -45,9 +45,9 @@ insert into scheduled_actions (
   id, action_type, status, payload, team_id, scheduled_at, started_at, completed_at, attempts, max_attempts, error_message,
   created_by, created_at, history)
 select
-  pg_temp.id_at(f.at - interval '20 minutes'),
+  pg_temp.id_at(f.at - interval '12 minutes'),
   f.type, 'failed', jsonb_build_object('order', 7000 + n), (array['north', 'south'])[1 + n % 2], f.at, f.at + interval '9 seconds',
-  f.at + interval '11 seconds', 3, 3, f.error, 'token:shop', f.at - interval '20 minutes',
+  f.at + interval '11 seconds', 3, 3, f.error, 'token:shop', f.at - interval '12 minutes',
   jsonb_build_array(
     jsonb_build_object('attempt', 1, 'outcome', 'failed', 'started_at', f.at - interval '9 minutes', 'ended_at', f.at - interval '8 minutes', 'error', f.error),
     jsonb_build_object('attempt', 2, 'outcome', 'failed', 'started_at', f.at - interval '5 minutes', 'ended_at', f.at - interval '4 minutes', 'error', f.error),
@@ -73,6 +73,25 @@ select
   now() + make_interval(secs => n * 97 + 20 * power(1.05, n / 4.0)), case when n % 9 = 0 then -5 else 0 end,
   (array['token:shop', 'api:admin'])[1 + n % 2], case when n % 4 = 3 then 'reports' end, now() - make_interval(secs => (141 - n) * 31)
 from generate_series(1, 140) n;
+
+-- What is at work, what was left out, what waits for another build.
+insert into scheduled_actions (
+  id, action_type, status, payload, team_id, scheduled_at, created_at, started_at, completed_at, claim_token, lease_expires_at,
+  error_message, attempts, max_attempts, target_type, target_id)
+select
+  pg_temp.id_at(now() - o.ago), o.action_type, o.status, '{}', o.team_id, now() - o.ago, now() - o.ago, now() - interval '4 seconds',
+  case when o.status in ('cancelled', 'skipped', 'failed') then now() - interval '3 seconds' end,
+  case when o.status = 'processing' then gen_random_uuid() end,
+  case when o.status = 'processing' then now() + interval '70 seconds' end, o.error, o.attempts, 4, o.target_type, o.target_id
+from (
+  values
+    ('report:build', 'processing', 'north', interval '20 seconds', null, 0, 'team', 'north'),
+    ('payment:charge', 'processing', 'south', interval '41 seconds', null, 1, 'order', '7213'),
+    ('payment:charge', 'failed', 'north', interval '75 seconds', 'CardDeclined: the issuer answered do_not_honor (code 05)', 4, 'order', '7198'),
+    ('email:digest', 'no_action', 'south', interval '118 seconds', 'no handler of "email:digest" in this build', 0, null, null),
+    ('email:welcome', 'skipped', 'north', interval '160 seconds', 'the user has left', 1, 'user', 'grace'),
+    ('invoice:send', 'cancelled', 'south', interval '211 seconds', 'the order was withdrawn', 0, 'invoice', '2026-0399')
+) o (action_type, status, team_id, ago, error, attempts, target_type, target_id);
 
 -- One invoice with a history.
 insert into scheduled_actions (

@@ -22,17 +22,17 @@ with made as (
   returning *
 ),
 planned as (
-  insert into scheduled_actions (action_type, payload, team_id, scheduled_at, occurrence_at, schedule_id, created_by)
-  select m.action_type, m.payload, m.team_id, m.next_occurrence_at, m.next_occurrence_at, m.id, m.created_by
+  insert into scheduled_actions (id, action_type, payload, team_id, scheduled_at, occurrence_at, schedule_id, created_by)
+  select pg_temp.id_at(now() - interval '3 hours'), m.action_type, m.payload, m.team_id, m.next_occurrence_at, m.next_occurrence_at, m.id, m.created_by
   from made m
   where m.status = 'active'
   returning id, schedule_id
 )
 insert into scheduled_actions (
-  action_type, status, payload, team_id, scheduled_at, occurrence_at, started_at, completed_at, attempts, schedule_id,
+  id, action_type, status, payload, team_id, scheduled_at, occurrence_at, started_at, completed_at, attempts, schedule_id,
   created_by, error_message)
 select
-  m.action_type, o.status, m.payload, m.team_id, o.at, o.at,
+  pg_temp.id_at(o.at - interval '1 hour'), m.action_type, o.status, m.payload, m.team_id, o.at, o.at,
   case when o.status <> 'skipped' then o.at + interval '2 seconds' end, o.at + interval '5 seconds',
   (o.status <> 'skipped')::int, m.id, m.created_by,
   case o.status when 'failed' then 'TimeoutError: the bank did not answer' end

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 #: What is drawn: the file's name, the page, and how high the window is.
-PAGES = (("overview", "", 920),)
+PAGES = (
+    ("overview", "", 920),
+    ("actions", "/actions", 760),
+    ("action", f"/actions/{scenery.STORY}", 900),
+    ("schedule-an-action", "/action-types/invoice:send", 820),
+)
 _WIDTH = 1280
 #: A README is no place for more, in bytes.
 _LARGEST = 150 * 1024
