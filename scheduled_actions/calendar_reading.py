@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from scheduled_actions import arguments, calendar_entries
+from scheduled_actions import arguments, calendar_entries, calendar_forecast
 from scheduled_actions.calendar_entries import LONGEST, Entry, Place
-from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.errors import InvalidArgument
 from scheduled_actions.store import calendar as store
 from scheduled_actions.store.schedules import now
 
@@ -134,11 +134,7 @@ class Calendar:
         self, schedule: Schedule, start: datetime, end: datetime, after: Place, *, cut_short: list[UUID]
     ) -> Iterator[Entry]:
         """Yield what a schedule will bring between two instants and after a place; note it where there is yet more."""
-        instants = self._instants(schedule, start, end)
-        if schedule.jitter_seconds:
-            # Put off, they may come in another order.
-            put_off = (self._occurrences.put_off(schedule, at) for at in instants)
-            instants = iter(sorted(at for at in put_off if at < end))
+        instants = calendar_forecast.instants(self._occurrences, schedule, start, end, most=FORECAST_MOST)
         for number, at in enumerate(instants, start=1):
             if number > FORECAST_MOST:
                 cut_short.append(schedule.id)
@@ -146,32 +142,6 @@ class Calendar:
             entry = _foreseen(schedule, at)
             if entry.place > after:
                 yield entry
-
-    def _instants(self, schedule: Schedule, start: datetime, end: datetime) -> Iterator[datetime]:
-        """Yield the instants of a schedule beyond the one it has planned, in order, and one more than are forecast."""
-        planned, last = schedule.next_occurrence_at, end - timedelta(microseconds=1)
-        if planned is None:
-            return
-        try:
-            rule = self._occurrences.rule_of(schedule)
-            if schedule.remaining is not None:
-                # Its executions are counted from the planned one on.
-                counted = rule.between(planned, last, limit=min(schedule.remaining - 1, _COUNTED_MOST))
-                yield from [one.at for one in counted if one.at >= start][: FORECAST_MOST + 1]
-                return
-            found = rule.next_after(max(planned, start - timedelta(microseconds=1)))
-            for _ in range(FORECAST_MOST + 1):
-                if found is None or found.at > last:
-                    return
-                yield found.at
-                found = rule.next_after(found.at)
-        except ScheduledActionsError:
-            # Its rule names a function that this build does not have, say: `schedules show` tells.
-            return
-
-
-#: Executions counted to find where a schedule with a number of them ends.
-_COUNTED_MOST = 5000
 
 
 def _span(start: datetime, end: datetime | None) -> tuple[datetime, datetime]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduled_actions.asking import Asker
+    from scheduled_actions.calendar_days import CalendarDays
     from scheduled_actions.calendar_reading import Calendar
     from scheduled_actions.config import Config
     from scheduled_actions.deadlines import Deadlines
@@ -204,6 +205,13 @@ class Runtime:
 
         usual_zone = self.config.settings.notifications.timezone
         return LocalScheduling(self.database, self.scheduler, self.schedules, self.occurrences, usual_zone)
+
+    @cached_property
+    def calendar_days(self) -> CalendarDays:
+        """Counts what the days of a calendar hold."""
+        from scheduled_actions.calendar_days import CalendarDays  # noqa: PLC0415 - only for those who ask
+
+        return CalendarDays(self.database, self.occurrences)
 
     @cached_property
     def processor(self) -> Processor:

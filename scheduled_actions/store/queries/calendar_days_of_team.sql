@@ -1,0 +1,37 @@
+-- What waits for, or ended in, each of several days of one team: of the newest `most` in each status.
+with days as (
+  select %(starts)s::timestamptz[] as starts, (%(ends)s::timestamptz[])[cardinality(%(ends)s::timestamptz[])] as ends_at
+),
+told as (
+  select
+    width_bucket(a.at, days.starts) as day, a.*, coalesce(d.name, n.name, a.action_type) as title,
+    a.action_type not in ('deadline:miss', 'deadline:renew')
+      and (%(user)s::text is null or a.user_id is not distinct from %(user)s
+        or coalesce(d.recipients @> jsonb_build_array(%(user)s::text), false)
+        or coalesce(d.recipients @> jsonb_build_array(jsonb_build_object('id', %(user)s::text)), false)) as is_wanted
+  from days
+  cross join unnest(array['pending', 'completed', 'failed', 'cancelled', 'skipped']) s (status)
+  cross join lateral (
+    select
+      m.id, m.status, m.action_type, m.user_id,
+      case when m.status = 'pending' then m.scheduled_at else m.completed_at end as at,
+      case when m.status = 'pending' then m.schedule_id end as schedule_id,
+      case when m.status = 'pending' then m.deadline_id end as deadline_id,
+      row_number() over (order by m.id desc nulls last) as place
+    from scheduled_actions m
+    where m.team_id = %(team_id)s and m.status = s.status
+    order by m.id desc nulls last
+    limit %(most)s
+  ) a
+  left join scheduled_action_deadlines d on d.id = a.deadline_id
+  left join scheduled_action_schedules n on n.id = a.schedule_id
+  where a.at < days.ends_at or a.place >= %(most)s
+)
+select
+  t.day, t.status, t.action_type, t.schedule_id, t.deadline_id, t.title,
+  count(*) filter (where t.is_wanted),
+  min(t.at) filter (where t.is_wanted),
+  (array_agg(t.id order by t.at, t.id) filter (where t.is_wanted))[1],
+  bool_or(t.place >= %(most)s)
+from told t
+group by t.day, t.status, t.action_type, t.schedule_id, t.deadline_id, t.title

@@ -1,0 +1,98 @@
+-- What waits for each of several days, by type, schedule and deadline: of each day and priority the first `most`, with a lock
+-- group and without. What marks a deadline missed, and what makes the next of a series, is no entry of its own.
+with recursive free (priority) as (
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null
+    order by a.priority
+    limit 1
+  )
+  union all
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is null and a.priority > p.priority
+    order by a.priority
+    limit 1
+  )
+  from free p
+  where p.priority is not null
+),
+grouped (priority) as (
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is not null
+    order by a.priority
+    limit 1
+  )
+  union all
+  select (
+    select a.priority
+    from scheduled_actions a
+    where a.status = 'pending' and a.lock_group is not null and a.priority > p.priority
+    order by a.priority
+    limit 1
+  )
+  from grouped p
+  where p.priority is not null
+),
+days as (
+  select *
+  from unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) with ordinality d (starts_at, ends_at, day)
+),
+waiting as (
+  select d.day, w.*
+  from days d
+  cross join (select f.priority from free f where f.priority is not null) p
+  cross join lateral (
+    select
+      a.id, a.scheduled_at, a.action_type, a.user_id, a.deadline_id, a.schedule_id,
+      row_number() over (order by a.scheduled_at, a.id) as place
+    from scheduled_actions a
+    where a.status = 'pending'
+      and a.lock_group is null
+      and a.priority = p.priority
+      and a.scheduled_at >= d.starts_at
+      and a.scheduled_at < d.ends_at
+    order by a.scheduled_at, a.id
+    limit %(most)s
+  ) w
+  union all
+  select d.day, w.*
+  from days d
+  cross join (select g.priority from grouped g where g.priority is not null) p
+  cross join lateral (
+    select
+      a.id, a.scheduled_at, a.action_type, a.user_id, a.deadline_id, a.schedule_id,
+      row_number() over (order by a.scheduled_at, a.id) as place
+    from scheduled_actions a
+    where a.status = 'pending'
+      and a.lock_group is not null
+      and a.priority = p.priority
+      and a.scheduled_at >= d.starts_at
+      and a.scheduled_at < d.ends_at
+    order by a.scheduled_at, a.id
+    limit %(most)s
+  ) w
+),
+told as (
+  select
+    w.*, coalesce(d.name, s.name, w.action_type) as title,
+    w.action_type not in ('deadline:miss', 'deadline:renew')
+      and (%(user)s::text is null or w.user_id is not distinct from %(user)s
+        or coalesce(d.recipients @> jsonb_build_array(%(user)s::text), false)
+        or coalesce(d.recipients @> jsonb_build_array(jsonb_build_object('id', %(user)s::text)), false)) as is_wanted
+  from waiting w
+  left join scheduled_action_deadlines d on d.id = w.deadline_id
+  left join scheduled_action_schedules s on s.id = w.schedule_id
+)
+select
+  t.day, 'pending', t.action_type, t.schedule_id, t.deadline_id, t.title,
+  count(*) filter (where t.is_wanted),
+  min(t.scheduled_at) filter (where t.is_wanted),
+  (array_agg(t.id order by t.scheduled_at, t.id) filter (where t.is_wanted))[1],
+  bool_or(t.place >= %(most)s)
+from told t
+group by t.day, t.action_type, t.schedule_id, t.deadline_id, t.title
