@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
 from scheduled_actions import arguments, delivery, mail, notice_templates
-from scheduled_actions.errors import InvalidArgument, UrlInvalid
+from scheduled_actions.errors import HandlerBroken, InvalidArgument, ScheduledActionsError, UrlInvalid
 from scheduled_actions.notices import severity as severities
 from scheduled_actions.notices.message import Message, one_line
 from scheduled_actions.notices.people import Person, as_json, parse_person, present
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 ACTION_TYPE = "notification:send"
 #: People that one call may tell.
 PEOPLE_MOST = 1000
+#: Characters of a text.
+TEXT_MOST = 100_000
 #: A resolver may answer with what another one knows, and so on.
 _RESOLVED_MOST = 4
 #: What waits for longer than this was not gathered, but left behind.
@@ -55,8 +57,8 @@ class Notice(BaseModel):
     #: Which of the people that a resolver answers: `Person.key`; None: the first.
     person: str | None = None
     subject: Annotated[str, Field(min_length=1, max_length=998)]
-    text: Annotated[str, Field(max_length=100_000)]
-    html: Annotated[str, Field(max_length=100_000)] | None = None
+    text: Annotated[str, Field(max_length=TEXT_MOST)]
+    html: Annotated[str, Field(max_length=TEXT_MOST)] | None = None
     severity: Severity | None = None
     #: `{"deadline_id", "stage"}`: it is only sent while that holds.
     guard: dict[str, Any] | None = None
@@ -211,16 +213,25 @@ class Notifications:
             known = ", ".join(sorted(self._registry.resolvers)) or "none is registered"
             hint = f'did you mean "{near}:{match[2]}"? ' if near else ""
             raise InvalidArgument(name, given, f"known to a resolver: {hint}write @resolve_recipients; known: {known}")
-        answered = resolver(match[2], team_id)
-        single = isinstance(answered, str | Person | dict)
         people = [
             person
-            for one in ([answered] if single else answered or ())
+            for one in self._answered(resolver, match[1], match[2], team_id)
             for person in self._people(one, team_id=team_id, name=name, steps=steps - 1)
         ]
         if not people:
             raise InvalidArgument(name, given, f'somebody: the resolver "{match[1]}" answers no people for it')
         return people
+
+    @staticmethod
+    def _answered(resolver: Callable[..., Any], kind: str, name: str, team_id: str | None) -> list[Any]:
+        try:
+            answered = resolver(name, team_id)
+            return [answered] if isinstance(answered, str | Person | dict) else list(answered or ())
+        except ScheduledActionsError:
+            raise
+        except Exception as error:
+            # What it raises may be anything, and may tell anything.
+            raise HandlerBroken(f"recipients:{kind}", kind, f"the resolver raised {type(error).__name__}") from error
 
     def _present(self, people: list[Person], *, team_id: str | None, now: datetime, name: str) -> list[Person]:
         def deputies(person: Person) -> list[Person]:

@@ -32,6 +32,11 @@ COMMANDS = {
     "retry": ("scheduled_actions.cli.changing:retry", "Make a failed, cancelled or skipped action pending again."),
     "bulk": ("scheduled_actions.cli.bulk:bulk", "Retry or cancel all actions that match."),
     "counts": ("scheduled_actions.cli.reading:counts", "Count actions by status, and those that are due."),
+    "schedule-local": (
+        "scheduled_actions.cli.people:schedule_local",
+        "Schedule at a time of day on each user's clock.",
+    ),
+    "notify": ("scheduled_actions.cli.people:notify", "Tell people something."),
     "calendar": ("scheduled_actions.cli.calendar:calendar", "Show what is to come, in one order."),
     "schedules": ("scheduled_actions.cli.schedules:schedules", "Look at recurring actions, make and operate them."),
     "facts": ("scheduled_actions.cli.facts:facts", "Say what is so of a thing, for conditions; look at what was said."),

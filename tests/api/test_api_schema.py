@@ -14,6 +14,7 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 from werkzeug.serving import make_server
 
+from handlers import notification
 from scheduled_actions import action
 from scheduled_actions.registry import Registry
 from tests.api.conftest import ADMIN_TOKEN, application
@@ -25,6 +26,8 @@ SETTINGS = {
 }
 #: The rules of the stateful phase do not know that an action that was cancelled by DELETE stays to be seen.
 PHASES = {"stateful": {"enabled": False}}
+#: Paths that are asked with settings of their own.
+ALONE = ("/actions", "/actions/batch", "/api/v1/cron/process", "/calendar", "/notifications", "/local-actions")
 
 
 @action("test:take")
@@ -37,7 +40,7 @@ def address(a_runtime, caplog):
     """Give the address of a server with the routes."""
     caplog.set_level(logging.ERROR, "werkzeug")
     key = Fernet.generate_key().decode()
-    app = application(a_runtime(registry=Registry.of(take), SCHEDULED_ACTIONS_ENCRYPTION_KEY=key))
+    app = application(a_runtime(registry=Registry.of(take, notification.send), SCHEDULED_ACTIONS_ENCRYPTION_KEY=key))
     numbers = itertools.count()
 
     def from_everywhere(environ, start_response):
@@ -67,9 +70,17 @@ def address(a_runtime, caplog):
         ("/schedules", {"checks": {"positive_data_acceptance": {"enabled": False}}}),
         # So is a distance from a due instant.
         ("/deadlines", {"checks": {"positive_data_acceptance": {"enabled": False}}}),
-        ("^(?!.*((/actions|/actions/batch|/api/v1/cron/process)$|/webhooks/|/schedules|/deadlines))", {}),
+        # So are a recipient, a time of day, and where a page ended.
+        (
+            "/api/v1/(calendar|notifications|local-actions)$",
+            {
+                "checks": {"positive_data_acceptance": {"enabled": False}},
+                "phases": PHASES | {"coverage": {"enabled": False}},
+            },
+        ),
+        (f"^(?!.*(({'|'.join(ALONE)})$|/webhooks/|/schedules|/deadlines))", {}),
     ],
-    ids=["actions", "batch", "webhooks", "schedules", "deadlines", "the others"],
+    ids=["actions", "batch", "webhooks", "schedules", "deadlines", "people", "the others"],
 )
 def test_requests_made_of_the_document_find_nothing_that_it_does_not_say(address, paths, settings):
     config = SchemathesisConfig.from_dict(SETTINGS | {"phases": PHASES} | settings)

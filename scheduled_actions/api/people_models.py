@@ -1,0 +1,116 @@
+"""What is told to people, and scheduled on their own clocks, as the management API takes it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+from uuid import UUID
+
+from pydantic import Field, model_validator
+
+from scheduled_actions.api.models import (
+    ActionTypeName,
+    Delay,
+    Given,
+    Instant,
+    JsonObject,
+    LongText,
+    RetryPolicy,
+    ShortText,
+    Shown,
+    Target,
+    TimeZone,
+    WholeNumber,
+    about,
+)
+from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
+from scheduled_actions.local_times import USERS_MOST
+from scheduled_actions.new_schedule import RECURRENCE_LIMIT
+from scheduled_actions.notices.severity import Severity
+from scheduled_actions.notifications import PEOPLE_MOST, TEXT_MOST
+
+_Text = Annotated[ShortText, Field(max_length=TEXT_MOST)]
+_Address = Annotated[ShortText, Field(max_length=2048)]
+
+
+class NewNotice(Given):
+    """Something to tell people."""
+
+    recipients: Annotated[list[_Address | JsonObject], Field(min_length=1, max_length=PEOPLE_MOST)] = Field(
+        description="Addresses, `resolver:name`, or objects with `channels` or `email`."
+    )
+    text: _Text = Field(description="The words.")
+    subject: ShortText | None = Field(None, description="One line. Left out: the text's first.")
+    html: _Text | None = Field(None, description="The same words for channels that can show them.")
+    severity: Severity | None = Field(None, description="Urgent ones pass quiet hours.")
+    gather: bool | None = Field(None, description="Let notices to one person that come together become one message.")
+    scheduled_at: Instant | None = Field(None, description="When, if not at once; quiet hours put it off further.")
+    delay: Delay | None = Field(None, description="In place of `scheduled_at`.")
+    team_id: ShortText | None = None
+    target: Target | None = None
+    metadata: JsonObject | None = None
+    created_by: ShortText | None = None
+
+    @model_validator(mode="after")
+    def _is_one_instant(self) -> Self:
+        if self.scheduled_at is not None and self.delay is not None:
+            raise about("delay", "says the same as scheduled_at: give one of them")
+        return self
+
+
+class Noticed(Shown):
+    """What was scheduled."""
+
+    action_ids: list[UUID] = Field(description="One for each person.")
+
+
+class LocalUser(Given):
+    """A user, and whose wall clock they live by."""
+
+    user_id: ShortText
+    timezone: TimeZone | None = Field(None, description="Left out: the setting `notifications.timezone`.")
+
+
+class NewLocalActions(Given):
+    """What to schedule for many users; names as in `schedule_local`."""
+
+    action_type: ActionTypeName
+    payload: JsonObject = Field(description="The same for all.")
+    local_time: ShortText = Field(description="A time of day, `09:00`.")
+    users: Annotated[list[LocalUser], Field(min_length=1, max_length=USERS_MOST)]
+    recurrence: Annotated[LongText, Field(max_length=RECURRENCE_LIMIT)] | None = Field(
+        None, description="A rule that leaves the time of day out: `daily`. Left out: one action each."
+    )
+    name: Annotated[ShortText, Field(max_length=100)] | None = Field(
+        None, description="Of the series, with the user's id behind it: asking again brings them up to date."
+    )
+    team_id: ShortText | None = None
+    created_by: ShortText | None = None
+    priority: Annotated[int, Field(ge=-32768, le=32767), WholeNumber] | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT), WholeNumber] | None = None
+    retry: RetryPolicy | None = None
+    lock_group: ShortText | None = None
+    target: Target | None = None
+    metadata: JsonObject | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments that single actions and series share, as far as they are given."""
+        names = ("priority", "max_attempts", "retry", "lock_group", "metadata")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return given if self.target is None else {**given, "target": self.target.model_dump()}
+
+
+class LocalAction(Shown):
+    """What was scheduled for one user."""
+
+    user_id: str
+    timezone: str
+    at: datetime = Field(description="The first time, with the offset of that zone.")
+    action_id: UUID | None
+    schedule_id: UUID | None = Field(description="Of a series.")
+
+
+class LocalActions(Shown):
+    """What was scheduled, in the order of the users."""
+
+    scheduled: list[LocalAction]
