@@ -19,6 +19,7 @@ from benchmarks import (
     claim,
     cold_start,
     conditions,
+    deadlines,
     deliveries,
     drain,
     empty_tick,
@@ -64,6 +65,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
     "waking": waking.run,
     "conditions": conditions.run,
     "deliveries": deliveries.run,
+    "deadlines": deadlines.run,
 }
 
 
