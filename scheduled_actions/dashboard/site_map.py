@@ -12,6 +12,7 @@ from scheduled_actions.dashboard import (
     scheduling,
     simulation_page,
     ticks,
+    webhook_pages,
 )
 
 PAGES = (
@@ -21,6 +22,7 @@ PAGES = (
     *bulk.PAGES,
     *schedule_pages.PAGES,
     *calendar_page.PAGES,
+    *webhook_pages.PAGES,
     *simulation_page.PAGES,
     *ticks.PAGES,
     *scheduling.PAGES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from scheduled_actions.registry import Registry
 
 ADMIN_TOKEN = "an-admin-token-of-tests"
+ENCRYPTION_KEY = base64.b64encode(b"of tests, 32 bytes and no secret").decode()
 
 
 class _Quiet(WSGIRequestHandler):
@@ -32,7 +34,13 @@ class _Quiet(WSGIRequestHandler):
 @contextmanager
 def served(database_url: str, registry: Registry, **environ: str) -> Iterator[tuple[str, Runtime]]:
     """Give the address of a project that is being served, and its parts."""
-    values = {"DATABASE_URL": database_url, "CRON_SECRET": CRON_SECRET, "ADMIN_TOKEN": ADMIN_TOKEN} | environ
+    values = {
+        "DATABASE_URL": database_url,
+        "CRON_SECRET": CRON_SECRET,
+        "ADMIN_TOKEN": ADMIN_TOKEN,
+        "SCHEDULED_ACTIONS_ENCRYPTION_KEY": ENCRYPTION_KEY,
+    }
+    values |= environ
     runtime = Runtime(config.load(Path(__file__).parent, values), registry=registry)
     app = Flask("scheduled_actions", static_folder=None)
     app.url_map.merge_slashes = False

@@ -1,0 +1,136 @@
+"""Making and changing an endpoint, and giving it a new secret, which is shown this once."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from scheduled_actions.dashboard.endpoint_words import name_of
+from scheduled_actions.dashboard.page import Moved, Page, View
+from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.tokens import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduled_actions.dashboard.page import Visit
+
+_JSON = ("filter", "retry")
+#: For how long the secret before may sign beside a new one, in seconds, and how it is told.
+OVERLAPS = {"86400": "for a day", "604800": "for a week", "0": "no longer: it was stolen"}
+
+
+def new(visit: Visit) -> View:
+    """Show the form of a new endpoint."""
+    return _form(visit, {"patterns": "*:*"} | dict(visit.query.items()), None)
+
+
+def create(visit: Visit) -> View:
+    """Make an endpoint and show its secret, or the form again with what is wrong."""
+    try:
+        body = {name: value for name, value in _body(visit).items() if value is not None}
+        made = visit.ask("POST", "/webhooks/endpoints", body=body | visit.given("team_id", "secret"))
+    except ScheduledActionsError as error:
+        return _form(visit, visit.form, error)
+    return View("webhook_secret.html", {"endpoint": made, "name": name_of(made), "is_new": True})
+
+
+def edit(visit: Visit) -> View:
+    """Show the form of an endpoint that is there."""
+    endpoint = visit.ask("GET", f"/webhooks/endpoints/{visit.path['id']}")
+    given = {
+        "url": endpoint.url or "",
+        "description": endpoint.description,
+        "patterns": "\n".join(endpoint.patterns),
+        "ordering": endpoint.ordering,
+        "rate_limit": "" if endpoint.rate_limit is None else f"{endpoint.rate_limit:g}",
+    }
+    for name in _JSON:
+        value = getattr(endpoint, name)
+        given[name] = "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
+    return _form(visit, given, None, endpoint)
+
+
+def change(visit: Visit) -> View | Moved:
+    """Change an endpoint, or show the form again with what is wrong."""
+    endpoint = visit.ask("GET", f"/webhooks/endpoints/{visit.path['id']}")
+    try:
+        body = _body(visit)
+        body["description"] = body["description"] or ""
+        if body["headers"] is None:
+            del body["headers"]
+        if visit.form.get("no_headers"):
+            body["headers"] = {}
+        visit.ask("PATCH", f"/webhooks/endpoints/{endpoint.id}", body=body)
+    except ScheduledActionsError as error:
+        return _form(visit, visit.form, error, endpoint)
+    return Moved(f"/webhooks/endpoints/{quote(endpoint.id, safe='')}", "Changed: the next delivery goes by it.")
+
+
+def rotate(visit: Visit) -> View:
+    """Give an endpoint a new secret and show it."""
+    beside = visit.form.get("beside", "86400")
+    if beside not in OVERLAPS:
+        raise InvalidArgument("beside", beside, f"one of {', '.join(OVERLAPS)} seconds")
+    body = {"beside": int(beside)} | visit.given("secret")
+    made = visit.ask("POST", f"/webhooks/endpoints/{visit.path['id']}/rotate", body=body)
+    return View("webhook_secret.html", {"endpoint": made, "name": name_of(made), "is_new": False})
+
+
+def _body(visit: Visit) -> dict[str, Any]:
+    """Return what a form asks for, as the API takes it; what is empty is None."""
+    form = visit.form
+    given = visit.given("url", "description", "patterns", "ordering", "rate_limit", "headers")
+    body: dict[str, Any] = {
+        "url": given.get("url", ""),
+        "description": given.get("description"),
+        "patterns": re.split(r"[\s,]+", given.get("patterns", "*:*")),
+        "ordering": given.get("ordering", "none"),
+        "rate_limit": _rate(given.get("rate_limit")),
+        "headers": _headers(given.get("headers")),
+    }
+    return body | {name: visit.json(name) if form.get(name, "").strip() else None for name in _JSON}
+
+
+def _rate(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise InvalidArgument("rate_limit", text, "a number of deliveries a second, such as 5") from None
+
+
+def _headers(text: str | None) -> dict[str, str] | None:
+    """Return the headers of lines such as `X-Key: value`; a refusal does not repeat a value, which may be a secret."""
+    if text is None:
+        return None
+    headers = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        name, colon, value = line.partition(":")
+        if line.strip() and not colon:
+            raise InvalidArgument("headers", f"line {number}", "a name, a colon and a value on each line")
+        if line.strip():
+            headers[name.strip()] = value.strip()
+    return headers
+
+
+def _form(
+    visit: Visit,
+    given: Mapping[str, str],
+    error: ScheduledActionsError | None,
+    endpoint: Any = None,  # noqa: ANN401 - as the API tells it
+) -> View:
+    values: dict[str, Any] = {"given": given, "endpoint": endpoint, "problem": None if error is None else str(error)}
+    values["name"] = None if endpoint is None else name_of(endpoint)
+    values["events"] = visit.ask("GET", "/webhooks/events").events
+    return View("webhook_form.html", values, status=200 if error is None else 400)
+
+
+PAGES = (
+    Page("GET", "/webhooks/endpoints/new", new, role=Role.OPERATOR),
+    Page("POST", "/webhooks/endpoints/new", create, role=Role.OPERATOR),
+    Page("GET", "/webhooks/endpoints/{id}/edit", edit, role=Role.OPERATOR),
+    Page("POST", "/webhooks/endpoints/{id}/edit", change, role=Role.OPERATOR),
+    Page("POST", "/webhooks/endpoints/{id}/rotate", rotate, role=Role.OPERATOR),
+)

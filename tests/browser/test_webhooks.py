@@ -1,0 +1,62 @@
+"""Webhooks in the browser: an endpoint from its making to its removal, an outage mended, nothing of theirs executed."""
+
+from __future__ import annotations
+
+from tests.browser.test_pages import does_not_spill, looks_right
+
+FAILING = "/webhooks/endpoints/0197a000-0000-7000-8000-00000000e002"
+DELIVERY = "/webhooks/deliveries/01b00000-0000-7000-8000-00000000d001"
+XSS = "<img src=x onerror=alert(1)>'\"</script><script>alert(2)</script>"
+
+
+def test_an_endpoint_is_made_tested_given_a_new_secret_and_removed(site, admin_viewer):
+    page = admin_viewer.page
+    admin_viewer.opens("/webhooks")
+    page.get_by_role("link", name="New endpoint").first.click()
+    page.get_by_label("URL").fill("https://receiver.example/hook")
+    page.get_by_label("Description").fill(XSS)
+    page.keyboard.press("Enter")
+
+    secret = page.get_by_label("The secret").inner_text()
+    assert secret.startswith("whsec_")
+    assert admin_viewer.faults() == []
+    page.get_by_role("link", name="I have kept it").click()
+    assert XSS in page.locator("main").inner_text()
+    page.get_by_role("button", name="Send a test event").click()
+    assert "the next tick delivers it" in page.get_by_role("status").inner_text()
+    assert page.locator("h1").inner_text() == "webhook:test"
+    page.get_by_role("link", name="receiver.example").first.click()
+    page.get_by_text("New secret", exact=True).click()
+    page.get_by_role("button", name="Make a new secret").click()
+    assert page.get_by_label("The secret").inner_text() not in {"", secret}
+    page.get_by_role("link", name="I have kept it").click()
+    page.get_by_text("Remove it", exact=True).click()
+    page.get_by_role("button", name="Remove this endpoint").click()
+    assert "is removed" in page.get_by_role("status").inner_text()
+
+
+def test_after_an_outage_what_was_lost_is_found_and_sent_again(painted, a_holder):
+    viewer = a_holder("operator")
+    viewer.opens()
+    viewer.page.get_by_role("link", name="books.nordlicht.example").click()
+    viewer.page.get_by_role("link", name="Send again what was lost").click()
+
+    assert "2 deliveries were lost" in viewer.page.locator("main").inner_text()
+    viewer.page.get_by_role("button", name="Send them again").click()
+
+    assert "2 deliveries are on their way again" in viewer.page.get_by_role("status").inner_text()
+
+
+def test_an_endpoint_and_a_delivery_are_usable_by_everybody(painted, a_holder):
+    for scheme in ("light", "dark"):
+        viewer = a_holder("operator", color_scheme=scheme)
+        for path in (FAILING, DELIVERY, f"{FAILING}/edit", "/webhooks/recover?since=2026-01-01T00:00"):
+            looks_right(viewer, path)
+
+
+def test_an_endpoint_and_a_delivery_fit_on_a_phone(painted, a_holder):
+    viewer = a_holder("viewer", viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+
+    for path in (FAILING, DELIVERY):
+        viewer.opens(path)
+        does_not_spill(viewer, path)
