@@ -210,7 +210,7 @@ def test_who_was_let_in_before_is_let_in_while_a_neighbour_guesses(client, api, 
 
 def test_a_guess_is_not_looked_up(client, api, connection):
     api("GET", "/actions")
-    connection.execute("drop table scheduled_action_tokens")
+    connection.execute("drop table scheduled_action_tokens cascade")
 
     assert Api(client, "wrong")("GET", "/actions").status_code == 401
     assert Api(client, "sat_short")("GET", "/actions").status_code == 401

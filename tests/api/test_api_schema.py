@@ -58,6 +58,7 @@ def address(a_runtime, caplog):
     server.server_close()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
 @pytest.mark.parametrize(
     ("paths", "settings"),
