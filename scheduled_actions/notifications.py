@@ -47,6 +47,13 @@ _GATHERED_SECONDS = 2 * 86400.0
 _REFERENCE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._\-]{0,99}):(?!//)(.{1,500})")
 
 
+#: What becomes of an apprise URL that a caller gives.
+_KEPT = (
+    "one to be kept with an action, where people can read it: give it a name in [notifications.channels], or let a "
+    "resolver answer it"
+)
+
+
 class Notice(BaseModel):
     """The payload of `notification:send`: one notice to one person."""
 
@@ -66,12 +73,21 @@ class Notice(BaseModel):
     @field_validator("to")
     @classmethod
     def _is_a_person(cls, value: Any) -> Any:  # noqa: ANN401 - any JSON
-        if isinstance(value, dict):
-            try:
-                parse_person(value, name="to")
-            except InvalidArgument as error:
-                message = f"{error.name} should be {error.expected}"
-                raise ValueError(message) from None
+        if isinstance(value, str) and _REFERENCE.fullmatch(value):
+            return value
+        try:
+            person: Person | str | None = parse_person(value, name="to")
+        except InvalidArgument as error:
+            message = f"{error.name} should be {error.expected}"
+            raise ValueError(message) from None
+        while isinstance(person, Person):
+            # Whoever may schedule an action could reach with it whatever this machine reaches.
+            if any(channel.kind == "apprise" for channel in person.ways):
+                message = f"to should not be {_KEPT}"
+                raise ValueError(message)
+            person = person.deputy
+        if person is not None and not _REFERENCE.fullmatch(person):
+            cls._is_a_person(person)
         return value
 
 
@@ -269,10 +285,7 @@ class Notifications:
                 hint = f'; did you mean "{near}"?' if near else ""
                 return f"an address, or a name of [notifications.channels]{hint}"
             case "apprise":
-                return (
-                    "one to be kept with an action, where people can read it: give it a name in "
-                    "[notifications.channels], or let a resolver answer it"
-                )
+                return _KEPT
             case _:
                 pass
         return None

@@ -175,6 +175,15 @@ def test_a_tenants_webhook_must_be_on_the_public_internet(project):
     [
         ({"to": "ann@example.org", "subject": "Hi"}, "notice.text: Field required"),
         ({"to": {"name": "Ann"}, "subject": "Hi", "text": ""}, "to.channels should be there"),
+        *[
+            ({"to": to, "subject": "Hi", "text": "x"}, "to should not be one to be kept with an action")
+            for to in (
+                "json://10.0.0.1/secret-token",
+                {"channels": ["ann@example.org", "json://10.0.0.1/secret-token"]},
+                {"channels": "ann@example.org", "deputy": {"channels": ["json://10.0.0.1/secret-token"]}},
+                {"channels": "ann@example.org", "deputy": "json://10.0.0.1/secret-token"},
+            )
+        ],
         ({"to": "x", "subject": "", "text": ""}, "notice.subject: String should have at least 1 character"),
     ],
 )
@@ -183,6 +192,7 @@ def test_a_payload_by_hand_is_checked(project, payload, expected):
         schedule_action("notification:send", payload)
 
     assert expected in str(refusal.value)
+    assert "secret-token" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(
