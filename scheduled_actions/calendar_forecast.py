@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.recurrence import Recurrence
     from scheduled_actions.schedule import Schedule
 
 #: Executions counted to find where a schedule with a number of them ends.
@@ -72,7 +73,11 @@ def is_frequent(occurrences: Occurrences, schedule: Schedule) -> bool:
     if planned is None:
         return False
     try:
-        rule = occurrences.rule_of(schedule)
-        return len(rule.between(planned, planned + timedelta(days=1), limit=A_DAY_MOST)) == A_DAY_MOST
+        return fills_a_day(occurrences.rule_of(schedule), planned)
     except ScheduledActionsError:
         return False
+
+
+def fills_a_day(rule: Recurrence, start: datetime) -> bool:
+    """Whether a rule names so many instants in the day after one that a calendar would show nothing else."""
+    return len(rule.between(start, start + timedelta(days=1), limit=A_DAY_MOST)) == A_DAY_MOST

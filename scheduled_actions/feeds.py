@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from scheduled_actions import arguments
+from scheduled_actions import arguments, calendar_forecast, feed_entries
 from scheduled_actions.errors import ScheduledActionsError, UnknownFeed
 from scheduled_actions.ics import Entry, calendar_text
 from scheduled_actions.scheduler import borrowed_connection
@@ -37,8 +37,6 @@ _PAGE = 500
 #: Of a schedule that no RRULE says: how far ahead, and how many.
 _AHEAD = timedelta(days=90)
 _SINGLE_MOST = 100
-#: A schedule that occurs more often than this in a day is no entry in a calendar.
-_A_DAY_MOST = 24
 _MOMENT = timedelta(microseconds=1)
 
 
@@ -148,7 +146,7 @@ class Feeds:
                 return None
             feed = _feed(row)
             left_out: list[str] = []
-            entries = list(self._of_schedules(connection, feed, left_out))
+            entries = [*self._of_schedules(connection, feed, left_out), *feed_entries.to_come(connection, feed)]
         return calendar_text(feed.name, _described(left_out), entries)
 
     def _of_schedules(self, connection: Connection, feed: Feed, left_out: list[str]) -> Iterator[Entry]:
@@ -191,7 +189,7 @@ def _entries(schedule: Schedule, rule: Recurrence, now: datetime) -> Iterator[En
     planned = schedule.next_occurrence_at
     if planned is None:
         return
-    if len(rule.between(planned, planned + timedelta(days=1), limit=_A_DAY_MOST)) == _A_DAY_MOST:
+    if calendar_forecast.fills_a_day(rule, planned):
         raise _TooOften
     # From the very first, so that the event stays the same from reading to reading; what is counted down begins now.
     first = None if schedule.remaining is not None else rule.next_after(schedule.anchor_at - _MOMENT)

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 import icalendar
 import pytest
 
+from scheduled_actions import set_deadline
 from tests.api.conftest import Api
-from tests.factories import set_clock
+from tests.factories import insert, set_clock
+from tests.services.deadline_project import deadline_project
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
 
@@ -194,3 +196,62 @@ def test_feeds_are_listed_without_their_addresses(api):
 
     assert [one["id"] for one in first["feeds"] + second["feeds"]] == [one["id"] for one in made[::-1]]
     assert {"path", "digest"}.isdisjoint(first["feeds"][0])
+
+
+# -- what stands beside the schedules ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def deadline(connection, database_url):
+    set_clock(connection, NOW)
+    with deadline_project(database_url):
+        return set_deadline(
+            {"type": "licence", "id": "7"}, NOW + timedelta(days=8), name="renewal", team_id="red",
+            reminders=["4 days before", "1 day before"], recipients=["ann@example.org"],
+        )  # fmt: skip
+
+
+def test_a_deadline_rings_when_it_reminds(feed, deadline):
+    response = feed()
+
+    (event,) = events(response).values()
+    assert (str(event["summary"]), event.start) == ("renewal", NOW + timedelta(days=8))
+    assert event["uid"] == f"deadline-{deadline.id}@scheduled-actions"
+    alarms = [one["trigger"].dt for one in event.walk("VALARM")]
+    assert alarms == [timedelta(days=-4), timedelta(days=-1)]
+    other = independently(response)
+    assert [one.trigger.value for one in other.vevent.valarm_list] == alarms
+    assert str(other.vevent.uid.value) == str(event["uid"])
+
+
+def test_an_action_of_no_schedule_is_an_event_of_its_own(feed, schedule, connection):
+    made = insert(connection, action_type="email:send", scheduled_at=NOW + timedelta(days=1), user_id="ann")
+    schedule("0 9 * * 1", name="standup")
+    insert(connection, scheduled_at=NOW - timedelta(days=40))
+    insert(connection, status="completed", scheduled_at=NOW, completed_at=NOW)
+
+    found = events(feed())
+
+    assert set(found) == {"email:send", "standup"}
+    assert found["email:send"]["uid"] == f"action-{made}@scheduled-actions"
+    assert found["email:send"].start == NOW + timedelta(days=1)
+
+
+def test_filters_hold_for_actions_and_deadlines(feed, deadline, connection):
+    for team, user in (("red", "ann"), ("blue", "bob")):
+        insert(connection, action_type=f"{team}:send", scheduled_at=NOW + timedelta(days=1), team_id=team, user_id=user)
+
+    assert set(events(feed(team_id="red"))) == {"renewal", "red:send"}
+    assert set(events(feed(team_id="blue"))) == {"blue:send"}
+    assert set(events(feed(user_id="ann@example.org"))) == {"renewal"}
+    assert set(events(feed(user_id="bob"))) == {"blue:send"}
+    assert set(events(feed(action_type="red:send"))) == {"red:send"}
+
+
+def test_what_stays_as_it_is_reads_the_same(api, client, deadline, connection):
+    insert(connection, action_type="email:send", scheduled_at=NOW + timedelta(days=1))
+    path = api("POST", "/calendar/feeds", {"name": "Work"}).json["path"]
+    first = client.get(path)
+    set_clock(connection, NOW + timedelta(hours=2))
+
+    assert client.get(path, headers={"If-None-Match": first.headers["ETag"]}).status_code == 304
