@@ -1,4 +1,4 @@
-"""What is done to deadlines that are there: complete, move, cancel, pause, resume, acknowledge, reassign.
+"""What is done to deadlines that are there: complete, cancel, acknowledge, reassign; and what moves them.
 
 Each locks the deadline first. Whatever is about to begin to be sent holds the same lock the other way round, so that a
 change returns only when nothing that no longer holds can begin.
@@ -12,46 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import arguments
 from scheduled_actions import deadline_book as book
+from scheduled_actions.deadline_moves import NOT_ACKNOWLEDGED, DeadlineMoves, refuse_closed
 from scheduled_actions.deadline_rules import planning
 from scheduled_actions.deadline_rules import stages as stage_rules
 from scheduled_actions.deadline_rules.definition import due_instant
-from scheduled_actions.errors import InvalidArgument, UnknownDeadline, WrongDeadlineStatus
-from scheduled_actions.scheduler import borrowed_connection
+from scheduled_actions.errors import InvalidArgument, WrongDeadlineStatus
 from scheduled_actions.store import deadlines as store
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Collection, Mapping
     from datetime import timedelta
     from uuid import UUID
 
     import psycopg
 
     from scheduled_actions.deadline import Deadline, Stage
-    from scheduled_actions.notifications import Notifications
-    from scheduled_actions.registry import Registry
-    from scheduled_actions.store.connection import Connection, Database
-
-_NOT_ACKNOWLEDGED: dict[str, Any] = dict.fromkeys(("acknowledged_at", "acknowledged_by", "acknowledged_until"))
+    from scheduled_actions.store.connection import Connection
 
 
-class DeadlineOperations:
-    """Deadlines of one project, as those who keep them see them.
-
-    Args:
-        database: Where the tables are.
-        registry: Validates the payloads of auto-actions.
-        notifications: Knows who can be told.
-    """
-
-    def __init__(self, database: Database, registry: Registry, notifications: Notifications) -> None:
-        self._database = database
-        self._registry = registry
-        self._notifications = notifications
-
-    def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:
-        return borrowed_connection(self._database, connection)
+class DeadlineOperations(DeadlineMoves):
+    """Deadlines of one project, as those who keep them see them."""
 
     # -- ending --------------------------------------------------------------------------------------------------------
 
@@ -181,174 +162,6 @@ class DeadlineOperations:
         )
         store.withdraw(connection, ids, reason="the series is cancelled", by=by)
 
-    # -- moving --------------------------------------------------------------------------------------------------------
-
-    def move(
-        self,
-        reference: UUID | str,
-        due_at: datetime | timedelta,
-        *,
-        again: bool | None = None,
-        by: str | None = None,
-        note: str | None = None,
-        team_id: str | None = None,
-        connection: psycopg.Connection[Any] | None = None,
-    ) -> Deadline:
-        """Give a deadline another due instant; all that is still to come is planned anew. Return it.
-
-        Args:
-            reference: Id or name.
-            due_at: Aware, or naive on the deadline's own clock; a timedelta counts from now.
-            again: Whether what was sent is planned again, too, where it lies ahead. None: only where the deadline had
-                been missed: it begins anew.
-            by: Who moves it, for the history.
-            note: Why.
-            team_id: Only within this team.
-            connection: Joins the caller's own transaction.
-
-        Raises:
-            UnknownDeadline: There is none of that id or name (in that team).
-            WrongDeadlineStatus: It was completed or cancelled.
-            InvalidArgument: The due instant cannot be.
-        """
-        by, note = arguments.check_text("by", by), arguments.check_text("note", note)
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            deadline, now = book.locked(borrowed, reference, team_id)
-            _refuse_closed(reference, deadline)
-            moved_to = due_instant(due_at, deadline.timezone, now=now)
-            self._move(borrowed, [(deadline, deadline, moved_to)], now=now, what="moved", by=by, note=note, again=again)
-            return book.read(borrowed, deadline.id)
-
-    def move_many(
-        self,
-        moves: Mapping[UUID, datetime | timedelta],
-        *,
-        again: bool | None = None,
-        by: str | None = None,
-        note: str | None = None,
-        team_id: str | None = None,
-        connection: psycopg.Connection[Any] | None = None,
-    ) -> int:
-        """Give many deadlines other due instants in one transaction; return how many. All of them, or none.
-
-        Raises:
-            UnknownDeadline: One is not there (in that team).
-            WrongDeadlineStatus: One was completed or cancelled.
-            InvalidArgument: A due instant cannot be, or they are more than 20,000.
-        """
-        if len(moves) > MOVED_MOST:
-            raise InvalidArgument("moves", len(moves), f"at most {MOVED_MOST:,} at once")
-        by, note = arguments.check_text("by", by), arguments.check_text("note", note)
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            rows = store.lock(borrowed, moves, team_id=team_id)
-            found = {one.deadline.id: one.deadline for one in rows}
-            moved = []
-            for deadline_id, due_at in moves.items():
-                if deadline_id not in found:
-                    raise UnknownDeadline(deadline_id)
-                deadline, now = found[deadline_id], rows[0].now
-                _refuse_closed(deadline_id, deadline)
-                moved.append((deadline, deadline, due_instant(due_at, deadline.timezone, now=now)))
-            if moved:
-                self._move(borrowed, moved, now=rows[0].now, what="moved", by=by, note=note, again=again)
-            return len(moved)
-
-    def _move(
-        self,
-        connection: Connection,
-        moves: Sequence[tuple[Deadline, Deadline, datetime]],
-        *,
-        now: datetime,
-        what: str,
-        by: str | None = None,
-        note: str | None = None,
-        again: bool | None = None,
-        changes: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Give deadlines, as they were and as they are to be, their due instants, and plan what is still to come."""
-        written: dict[UUID, Mapping[str, Any]] = {}
-        planned: dict[UUID, Sequence[Stage]] = {}
-        gone: set[store.Name] = set()
-        for before, deadline, due_at in moves:
-            is_again = before.status == "missed" if again is None else again
-            stages = [
-                _once_more(deadline, one) if _comes_again(before, one, is_again) else one for one in deadline.stages
-            ]
-            stages = list(_counted(replace(deadline, stages=tuple(stages), due_at=due_at), now))
-            entry = book.entry(what, now, by=by, note=note, due_at=due_at, before=before.due_at)
-            written[before.id] = {
-                **(changes or {}), **_NOT_ACKNOWLEDGED,
-                "due_at": due_at, "status": "open", "missed_at": None, "stages": stages, "revisions": 1, "entry": entry,
-            }  # fmt: skip
-            planned[before.id] = stages if before.paused_at is None else []
-            gone |= store.names_of(before.id, before.stages) - store.names_of(before.id, planned[before.id])
-        store.write(connection, written)
-        store.drop(connection, gone)
-        store.plan_many(connection, planned)
-
-    # -- the clock -----------------------------------------------------------------------------------------------------
-
-    def pause(
-        self,
-        reference: UUID | str,
-        *,
-        by: str | None = None,
-        note: str | None = None,
-        team_id: str | None = None,
-        connection: psycopg.Connection[Any] | None = None,
-    ) -> Deadline:
-        """Let a deadline's clock stand still: nothing of it comes until it is resumed. Return it.
-
-        Raises:
-            UnknownDeadline: There is none of that id or name (in that team).
-            WrongDeadlineStatus: It is not open.
-        """
-        by, note = arguments.check_text("by", by), arguments.check_text("note", note)
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            deadline, now = book.locked(borrowed, reference, team_id)
-            if deadline.status != "open":
-                raise WrongDeadlineStatus(reference, deadline.status, "open")
-            if deadline.paused_at is not None:
-                return deadline
-            changes = {"paused_at": now, "revisions": 1, "entry": book.entry("paused", now, by=by, note=note)}
-            store.write(borrowed, {deadline.id: changes})
-            # The next of a series is made all the same.
-            stages = [stage for stage in deadline.stages if stage.kind != "renewal"]
-            store.drop(borrowed, store.names_of(deadline.id, stages))
-            return book.read(borrowed, deadline.id)
-
-    def resume(
-        self,
-        reference: UUID | str,
-        *,
-        by: str | None = None,
-        note: str | None = None,
-        team_id: str | None = None,
-        connection: psycopg.Connection[Any] | None = None,
-    ) -> Deadline:
-        """Let a deadline's clock go on: as much working time lies ahead as when it was paused. Return it.
-
-        In a calendar working time is that of its business days and hours; without one it is all time.
-
-        Raises:
-            UnknownDeadline: There is none of that id or name (in that team).
-            WrongDeadlineStatus: It was completed, cancelled or missed.
-        """
-        by, note = arguments.check_text("by", by), arguments.check_text("note", note)
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            deadline, now = book.locked(borrowed, reference, team_id)
-            if deadline.status != "open":
-                raise WrongDeadlineStatus(reference, deadline.status, "open")
-            if deadline.paused_at is None:
-                return deadline
-            due_at = planning.resumed_due(deadline, now)
-            stages = _counted(replace(deadline, due_at=due_at), now)
-            entry = book.entry("resumed", now, by=by, note=note, due_at=due_at, before=deadline.due_at)
-            changes = {"paused_at": None, "due_at": due_at, "stages": stages, "revisions": 1, "entry": entry}
-            store.write(borrowed, {deadline.id: changes})
-            store.plan(borrowed, deadline.id, stages)
-            return book.read(borrowed, deadline.id)
-
     # -- people --------------------------------------------------------------------------------------------------------
 
     def acknowledge(
@@ -380,7 +193,7 @@ class DeadlineOperations:
         by, note = arguments.check_text("by", by), arguments.check_text("note", note)
         with self._borrowed(connection) as borrowed, whole(borrowed):
             deadline, now = book.locked(borrowed, reference, team_id)
-            _refuse_closed(reference, deadline)
+            refuse_closed(reference, deadline)
             end = None
             if until is not None:
                 end = _end(until, deadline.timezone, now)
@@ -416,20 +229,11 @@ class DeadlineOperations:
         by, note = arguments.check_text("by", by), arguments.check_text("note", note)
         with self._borrowed(connection) as borrowed, whole(borrowed):
             deadline, now = book.locked(borrowed, reference, team_id)
-            _refuse_closed(reference, deadline)
+            refuse_closed(reference, deadline)
             self._notifications.check(to, name="recipients", team_id=deadline.team_id)
             entry = book.entry("reassigned", now, by=by, note=note, to=list(to), before=list(deadline.recipients))
-            store.write(borrowed, {deadline.id: {"recipients": list(to), "entry": entry, **_NOT_ACKNOWLEDGED}})
+            store.write(borrowed, {deadline.id: {"recipients": list(to), "entry": entry, **NOT_ACKNOWLEDGED}})
             return book.read(borrowed, deadline.id)
-
-
-#: Deadlines that one call may move.
-MOVED_MOST = 20_000
-
-
-def _refuse_closed(reference: object, deadline: Deadline) -> None:
-    if not deadline.is_unresolved:
-        raise WrongDeadlineStatus(reference, deadline.status, "open and missed")
 
 
 def _end(until: datetime | timedelta, timezone: str, now: datetime) -> datetime:
@@ -442,31 +246,5 @@ def _end(until: datetime | timedelta, timezone: str, now: datetime) -> datetime:
     return at
 
 
-def _counted(deadline: Deadline, now: datetime) -> tuple[Stage, ...]:
-    return book.counted(
-        deadline.stages,
-        due_at=deadline.due_at,
-        clock=planning.Clock.of(deadline),
-        now=now,
-        following=book.following_of(deadline) if deadline.next_id is None else None,
-    )
-
-
 def _withdrawn(stages: Collection[Stage]) -> list[Stage]:
     return [replace(stage, state="withdrawn") if stage.state in {"planned", "left_out"} else stage for stage in stages]
-
-
-def _comes_again(before: Deadline, stage: Stage, is_again: bool) -> bool:  # noqa: FBT001 - what a move asks of each stage
-    if stage.state != "begun" or stage.kind == "renewal":
-        return False
-    # A deadline that was missed can be missed again.
-    return is_again or (stage.kind == "due" and before.status == "missed")
-
-
-def _once_more(deadline: Deadline, stage: Stage) -> Stage:
-    """Return a stage of which all had begun, as it was before: its occurrences are counted on."""
-    asked = {one["key"]: one for one in deadline.definition.get("stages", ())}.get(stage.key, {})
-    times = asked.get("times")
-    return replace(
-        stage, state="planned", occurrence=stage.begun + 1, times=None if times is None else stage.begun + times
-    )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduled_actions.deadline import Deadline, Stage
     from scheduled_actions.store.connection import Connection
 
-#: Deadlines that one call may set or move.
+#: Deadlines that one call may set.
 MANY_MOST = 20_000
 
 
