@@ -165,10 +165,11 @@ class Management:
                 if ids or cursor is None or self._monotonic() > ends_at:
                     return Page(store.read(connection, ids), cursor)
 
-    def counts(self, *, team_id: str | None = None, overdue_seconds: float = 300) -> Counts:
-        """Return how many actions there are (of a team), each status counted to the bound."""
+    def counts(self, *, team_id: str | None = None, overdue_seconds: float = 300, counted: int | None = None) -> Counts:
+        """Return how many actions there are (of a team), each status counted to `counted`; None: to the bound."""
+        told = self._bounds.counted if counted is None else counted
         # One more than is told: then it is known that there are more.
-        most = self._bounds.counted + 1
+        most = told + 1
         with self._database.connection() as connection:
             if team_id is None:
                 found = store.counts(connection, most=most)
@@ -181,7 +182,7 @@ class Management:
                 oldest = max(
                     (one.oldest_due_seconds for one in found if one.oldest_due_seconds is not None), default=None
                 )
-        return _counts(found, self._bounds.counted, due=due, overdue=overdue, oldest_due_seconds=oldest)
+        return _counts(found, told, due=due, overdue=overdue, oldest_due_seconds=oldest)
 
     def get(self, action_id: UUID | str, *, team_id: str | None, connection: Connection | None = None) -> Action:
         """Return one action.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from scheduled_actions.store.connection import Connection, Database
-    from scheduled_actions.store.pulse import Failing
+    from scheduled_actions.store.pulse import Failing, Near
 
 #: The windows that can be looked at: how long each is, and of how many steps.
 WINDOWS = {
@@ -22,6 +22,8 @@ WINDOWS = {
     "week": (timedelta(days=7), 84),
 }
 _TYPES_MOST = 8
+_NEAR = timedelta(days=7)
+_DEADLINES_MOST = 5
 
 
 @dataclass(slots=True)
@@ -50,6 +52,8 @@ class Pulse:
     #: All of them, the oldest first.
     steps: list[Step]
     failing: list[Failing]
+    #: Deadlines that are due within a week, or were.
+    near: list[Near]
 
 
 def pulse(database: Database, *, window: str, team_id: str | None) -> Pulse:
@@ -71,7 +75,10 @@ def pulse(database: Database, *, window: str, team_id: str | None) -> Pulse:
         else:
             _add_team(connection, steps, since, step.total_seconds(), team_id)
         failing = store.failures(connection, team_id=team_id, since=since, limit=_TYPES_MOST)
-    return Pulse(since, now, steps, failing)
+        near = store.near_deadlines(
+            connection, team_id=team_id, within_seconds=_NEAR.total_seconds(), limit=_DEADLINES_MOST
+        )
+    return Pulse(since, now, steps, failing, near)
 
 
 def minutes(database: Database) -> list[int]:

@@ -98,6 +98,7 @@ Scheduled Actions runs at {project.server.url} and is pinged once a minute. Ctrl
   database  {database}
   secrets   {secrets}{made}
   logs      {logs}
+  dashboard {project.server.url}/dashboard (sign in with ADMIN_TOKEN, which is among the secrets)
 
 Schedule something, and have it run at once:
 

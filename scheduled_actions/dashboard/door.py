@@ -104,8 +104,6 @@ class Door:
         """Answer somebody who leaves."""
         response = moved(f"{base}/login")
         forget(response, sessions.SESSION_COOKIE, base)
-        # What the pages left in this browser goes, too, where it knows how.
-        response.headers["Clear-Site-Data"] = '"cache"'
         return response
 
 

@@ -50,6 +50,7 @@ def _shared(base: str, frame: Frame) -> dict[str, Any]:
         "link": lambda path, **query: address(base + path, query),
         "asset": partial(_asset, base),
         "frame": frame,
+        "has_page": lambda path: any(one.path == path for one, _ in frame.pages),
         "csrf": frame.csrf,
     }
 

@@ -24,6 +24,18 @@ class Failing(NamedTuple):
     latest_error: str | None
 
 
+class Near(NamedTuple):
+    """An unresolved deadline whose due instant is near, or has passed."""
+
+    id: UUID
+    name: str | None
+    target_type: str
+    target_id: str
+    status: str
+    due_at: datetime
+    paused_at: datetime | None
+
+
 def of_ticks(connection: Connection, *, since: datetime, step_seconds: float) -> list[tuple[int, int, int, int, int]]:
     """Return of each step how many ticks there were, and how many actions succeeded, are retried, and failed."""
     return run(connection, "pulse_of_ticks", {"since": since, "step_seconds": step_seconds}).fetchall()
@@ -49,3 +61,9 @@ def failures(connection: Connection, *, team_id: str | None, since: datetime, li
     """Return the types that failed since then, the most frequent first, at most `limit`."""
     parameters: dict[str, Any] = {"team_id": team_id, "since": since, "limit": limit}
     return [Failing(*row) for row in read_leniently(connection, "pulse_failures", parameters)]
+
+
+def near_deadlines(connection: Connection, *, team_id: str | None, within_seconds: float, limit: int) -> list[Near]:
+    """Return the unresolved deadlines that are due within the time, or were, the earliest first, at most `limit`."""
+    parameters = {"team_id": team_id, "within_seconds": within_seconds, "limit": limit}
+    return [Near(*row) for row in read_leniently(connection, "near_deadlines", parameters)]

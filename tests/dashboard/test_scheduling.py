@@ -240,6 +240,21 @@ def test_the_overview_says_what_is_wrong_and_what_waits(a_person, connection):
     assert "550 no such user" in a_person("viewer", "red").opens("").text
 
 
+def test_the_overview_tells_of_deadlines_that_are_near_to_those_who_may_know(a_person, connection):
+    for name, team, away in (("renewal", "red", "2 days"), ("audit", "blue", "-1 hour"), ("far", "red", "30 days")):
+        connection.execute(
+            "insert into scheduled_action_deadlines (name, team_id, target_type, target_id, status, due_at, timezone,"
+            " anchor_at) values (%s, %s, 'contract', '17', 'open', now() + %s::interval, 'UTC', now())",
+            [name, team, away],
+        )
+
+    everything, red = a_person("viewer").opens("").text, a_person("viewer", "red").opens("").text
+
+    assert [name in everything for name in ("renewal", "audit", ">far<")] == [True, True, False]
+    assert [name in red for name in ("renewal", "audit")] == [True, False]
+    assert everything.index("audit") < everything.index("renewal")
+
+
 # -- forms from schemas, and times -------------------------------------------------------------------------------------
 
 parcels = st.builds(

@@ -1,4 +1,4 @@
--- Which types failed since then, the most frequent first, each with its latest failure: of the newest 5,000 failures (of
+-- Which types failed since then, the most frequent first, each with its latest failure: of the newest 1,000 failures (of
 -- the team, where one is given).
 with failed as materialized (
   (
@@ -6,7 +6,7 @@ with failed as materialized (
     from scheduled_actions f
     where %(team_id)s::text is null and f.status = 'failed' and f.completed_at >= %(since)s
     order by f.completed_at desc
-    limit 5000
+    limit 1000
   )
   union all
   (
@@ -14,7 +14,7 @@ with failed as materialized (
     from scheduled_actions m
     where m.team_id = %(team_id)s and m.status = 'failed'
     order by m.id desc nulls last
-    limit 5000
+    limit 1000
   )
 )
 select

@@ -1,4 +1,4 @@
--- By how many seconds the actions of each step of a window began late, half of them and 95 of 100, seen from the first 200
+-- By how many seconds the actions of each step of a window began late, half of them and 95 of 100, seen from the first 60
 -- that completed in it.
 select
   b.step,
@@ -13,7 +13,7 @@ cross join lateral (
     and a.completed_at < %(since)s::timestamptz + make_interval(secs => (b.step + 1) * %(step_seconds)s)
     and isfinite(a.scheduled_at)
   order by a.completed_at
-  limit 200
+  limit 60
 ) s
 group by b.step
 order by b.step

@@ -1,4 +1,4 @@
--- What became of a team's actions in the steps of a window, and how late they began: of the newest 5,000 that completed, and
+-- What became of a team's actions in the steps of a window, and how late they began: of the newest 1,000 that completed, and
 -- as many that failed.
 select
   floor(extract(epoch from a.completed_at - %(since)s) / %(step_seconds)s)::int,
@@ -14,7 +14,7 @@ cross join lateral (
   from scheduled_actions m
   where m.team_id = %(team_id)s and m.status = s.status
   order by m.id desc nulls last
-  limit 5000
+  limit 1000
 ) a
 where a.completed_at >= %(since)s
 group by 1
