@@ -39,7 +39,7 @@ COMMANDS = {
     "notify": ("scheduled_actions.cli.people:notify", "Tell people something."),
     "calendar": ("scheduled_actions.cli.calendar:calendar", "Show what is to come, in one order."),
     "schedules": ("scheduled_actions.cli.schedules:schedules", "Look at recurring actions, make and operate them."),
-    "facts": ("scheduled_actions.cli.facts:facts", "Say what is so of a thing, for conditions; look at what was said."),
+    "facts": ("scheduled_actions.cli.facts:facts", "Say what is so of a thing, for conditions, and look at it."),
     "deadlines": ("scheduled_actions.cli.deadlines:deadlines", "Set deadlines, look at them, see them through."),
     "events": ("scheduled_actions.cli.events:events", "Emit events, and let a table's own triggers emit them."),
     "webhooks": ("scheduled_actions.cli.webhooks:webhooks", "See to endpoints and deliveries, and try a receiver."),
