@@ -69,10 +69,16 @@ def environment(project: Path, dsn: str, settings: Mapping[str, object] | None =
 
 
 @contextmanager
-def runtime_on(project: Path, dsn: str, *, settings: Mapping[str, object] | None = None) -> Iterator[Runtime]:
+def runtime_on(
+    project: Path,
+    dsn: str,
+    *,
+    settings: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[Runtime]:
     """Give the package put together in this process, on the project's settings and the database."""
-    environ = environment(project, dsn, settings)
-    runtime = Runtime(config.load(project, environ), registry=Registry.of(noop.run))
+    values = environment(project, dsn, settings) | dict(environ or {})
+    runtime = Runtime(config.load(project, values), registry=Registry.of(noop.run))
     try:
         yield runtime
     finally:
