@@ -65,6 +65,7 @@ def test_the_example_of_the_documentation_passes_as_shown_and_leaves_nothing_beh
     admin.execute("drop role kit_of_the_example")
 
 
+@pytest.mark.slow
 def test_a_pytest_that_uses_no_fixture_of_ours_imports_nothing_of_the_package(tmp_path, run_pytest):
     (tmp_path / "test_theirs.py").write_text(
         "import sys\n\ndef test_it():\n"
@@ -119,6 +120,7 @@ def test_the_next_test_finds_nothing_of_it(scheduled_actions_kit):
 """
 
 
+@pytest.mark.slow
 def test_handlers_settings_tables_and_fixtures_can_be_ones_own(tmp_path, run_pytest):
     (tmp_path / "test_own.py").write_text(OVERRIDES, encoding="utf-8")
 
