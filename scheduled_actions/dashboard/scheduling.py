@@ -12,7 +12,6 @@ from scheduled_actions.dashboard.page import Moved, Nav, Page, View
 from scheduled_actions.dashboard.times import from_input, when_input
 from scheduled_actions.errors import (
     ActionLocked,
-    InvalidArgument,
     RequestError,
     ScheduledActionsError,
     UnknownActionType,
@@ -164,9 +163,11 @@ def _new(visit: Visit, action_type: str, fields: list[Field] | None) -> dict[str
 def _changes(visit: Visit, action: Any) -> dict[str, Any]:  # noqa: ANN401 - the API's own document
     changes: dict[str, Any] = _beside(visit)
     if isinstance(action.payload, dict):
-        described = _edit_form(visit, action, "", None)
-        payload = _payload(visit, described["fields"])
-        if payload != action.payload:
+        fields = _edit_form(visit, action, "", None)["fields"]
+        payload = _payload(visit, fields)
+        # A form that was left as it was may say more than the payload: what its model takes where nothing is given.
+        untouched = None if fields is None else schema_forms.untouched(fields, visit.zone)
+        if payload not in (action.payload, untouched):
             changes["payload"] = payload
     at = visit.form.get("at", "")
     if at.strip() and at != when_input(action.scheduled_at, visit.zone):
@@ -191,8 +192,6 @@ def _payload(visit: Visit, fields: list[Field] | None) -> Any:  # noqa: ANN401 -
 def _refused(visit: Visit, error: ScheduledActionsError, fields: list[Field] | None) -> dict[str, Any]:
     """Return what is wrong, beside each input that it is about, and above the form what is about none."""
     found = field_problems(error) if isinstance(error, RequestError) else []
-    if isinstance(error, InvalidArgument) and not found:
-        found = []
     wrong = {_RENAMED.get(one.where, one.where): one.message for one in found}
     beside = set(visit.form) if fields is None else set(visit.form) | schema_forms.names(fields)
     if fields is not None:

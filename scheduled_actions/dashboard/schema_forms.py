@@ -79,6 +79,11 @@ def payload_of(fields: list[Field], form: Mapping[str, str], zone: ZoneInfo) -> 
     return payload
 
 
+def untouched(fields: list[Field], zone: ZoneInfo) -> dict[str, Any]:
+    """Return the payload that a form sends as it was first shown."""
+    return payload_of(fields, {one.name: one.value for one in every(fields) if one.value}, zone)
+
+
 def refilled(fields: list[Field], form: Mapping[str, str], wrong: Mapping[str, str]) -> list[Field]:
     """Return the form as it was sent, with what is wrong beside each input."""
     for one in every(fields):

@@ -164,6 +164,24 @@ def test_a_clone_begins_with_what_the_other_has(person, connection):
     assert "key-17" not in page
 
 
+def test_an_edit_that_leaves_the_form_as_it_was_changes_no_payload(person, connection):
+    payload = {"label": "box", "weight": 2, "to": {"name": "x"}, "at": "2030-03-05T08:30:00.123456Z"}
+    at = database_now(connection) + timedelta(hours=1)
+    action_id = insert(connection, action_type="parcel:send", payload=payload, scheduled_at=at)
+    page = person.opens(f"/actions/{action_id}/edit").text
+    shown = {
+        unescape(name): unescape(value)
+        for name, value in re.findall(r'name="(payload[^"]+)"[^>]* value="([^"]*)"', page)
+    } | {"payload.speed": "slow", "payload.extra": "{}"}
+    del shown["payload.insured"]
+
+    assert person.sends(f"/actions/{action_id}/edit", **shown).status_code == 303
+    assert row(connection, action_id)["history"] == []
+    person.sends(f"/actions/{action_id}/edit", **shown | {"payload.weight": "3"})
+
+    assert row(connection, action_id)["payload"]["weight"] == 3
+
+
 def test_what_a_form_has_no_input_for_is_cloned_as_json(person, connection):
     model = insert(connection, action_type="parcel:send", payload={"label": "box", "older": True})
 
