@@ -9,16 +9,18 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from scheduled_actions import setting_checks as checks
 from scheduled_actions.errors import ConfigInvalid, NotConfigured
 from scheduled_actions.secret import Secret
+from scheduled_actions.sections import Bad, named, section, setting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PREFIX = "SCHEDULED_ACTIONS_"
 TOML_NAME = "scheduled_actions.toml"
@@ -27,26 +29,20 @@ _NOT_SETTINGS = frozenset({"PROJECT", "ENV", "ENV_COMMAND", "ENCRYPTION_KEY", "H
 #: Tables with names of the user's own, which no variable overrides.
 _TABLES = frozenset({"channels", "concurrency_of", "endpoints", "events", "queries"})
 
-Section = TypeVar("Section")
-
-
-def _setting(default: Any, check: checks.Check) -> Any:  # noqa: ANN401 - a field of any type
-    return field(default=default, metadata={"check": check})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deduplication:
     """How long the same intent is one action."""
 
-    window_seconds: float = _setting(5, checks.number(0))
+    window_seconds: float = setting(5, checks.number(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """The default policy: `base_seconds`, doubled after each failure, at most `cap_seconds`."""
 
-    base_seconds: float = _setting(60, checks.number(0, above=True))
-    cap_seconds: float = _setting(3600, checks.number(0, above=True))
+    base_seconds: float = setting(60, checks.number(0, above=True))
+    cap_seconds: float = setting(3600, checks.number(0, above=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,49 +52,37 @@ class Endpoint:
     #: Environment variable that holds the URL.
     env_var: str = field(metadata={"check": checks.variable})
     #: `entity:verb`, each side may be `*`.
-    patterns: tuple[str, ...] = _setting(("*:*",), checks.event_patterns)
-    enabled: bool = _setting(True, checks.flag)  # noqa: FBT003 - the default of a field
-    description: str = _setting("", checks.text)
+    patterns: tuple[str, ...] = setting(("*:*",), checks.event_patterns)
+    enabled: bool = setting(True, checks.flag)  # noqa: FBT003 - the default of a field
+    description: str = setting("", checks.text)
     #: Environment variable that holds the signing secret (`whsec_…`); unset: sent unsigned.
-    secret_env_var: str | None = _setting(None, checks.variable)
+    secret_env_var: str | None = setting(None, checks.variable)
     #: `fifo`: one delivery after the other for each entity, in the order of the events.
-    ordering: Literal["none", "fifo"] = _setting("none", checks.one_of("none", "fifo"))
+    ordering: Literal["none", "fifo"] = setting("none", checks.one_of("none", "fifo"))
     #: Deliveries a second, at most; None: as many as go.
-    rate_limit: float | None = _setting(None, checks.number(0, 10000, above=True))
+    rate_limit: float | None = setting(None, checks.number(0, 10000, above=True))
 
 
 def _endpoints(value: Any) -> dict[str, Endpoint]:  # noqa: ANN401 - it is what is judged
-    return _named(Endpoint, value, "endpoints")
-
-
-def _named(kind: type[Section], value: Any, noun: str) -> dict[str, Section]:  # noqa: ANN401 - it is what is judged
-    """Return sections by names of the user's own."""
-    if not isinstance(value, dict):
-        message = f"should be a table of {noun}"
-        raise ValueError(message)  # noqa: TRY004 - every check raises the same
-    for name in value:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}", name):
-            message = f"should hold names of letters, digits and _ . -, which {name!r} is not"
-            raise ValueError(message)
-    return {name: _section(kind, given, name) for name, given in value.items()}
+    return named(Endpoint, value, "endpoints")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
     """Where events go."""
 
-    routing: Literal["all", "most_specific"] = _setting("all", checks.one_of("all", "most_specific"))
+    routing: Literal["all", "most_specific"] = setting("all", checks.one_of("all", "most_specific"))
     #: Name of the endpoint that gets what nobody else wants.
-    default_endpoint: str | None = _setting(None, checks.text)
+    default_endpoint: str | None = setting(None, checks.text)
     #: Networks that are no part of the public internet and that the endpoints below may be in all the same; those of
     #: the database never are.
-    private_networks: tuple[str, ...] = _setting(("127.0.0.0/8", "::1/128"), checks.networks)
+    private_networks: tuple[str, ...] = setting(("127.0.0.0/8", "::1/128"), checks.networks)
     #: Every post goes through this HTTP proxy; None: straight to the receiver. The environment's proxies are ignored.
-    egress_proxy: str | None = _setting(None, checks.proxy)
+    egress_proxy: str | None = setting(None, checks.proxy)
     #: File of certificate authorities for the endpoints below; None: the public ones.
-    ca_file: str | None = _setting(None, checks.text)
+    ca_file: str | None = setting(None, checks.text)
     #: Gets a mail when an endpoint keeps failing, and when it is disabled for it.
-    alert_email: str | None = _setting(None, checks.text)
+    alert_email: str | None = setting(None, checks.text)
     #: The event types that there are, with what they tell; for people who choose patterns.
     events: dict[str, str] = field(default_factory=dict, metadata={"check": checks.descriptions})
     endpoints: dict[str, Endpoint] = field(default_factory=dict, metadata={"check": _endpoints})
@@ -110,12 +94,12 @@ class Query:
 
     #: One select; what callers give stands there as %(name)s, their team as %(team_id)s.
     sql: str = field(metadata={"check": checks.select})
-    description: str = _setting("", checks.text)
-    timeout_seconds: float = _setting(5, checks.number(0, 60, above=True))
+    description: str = setting("", checks.text)
+    timeout_seconds: float = setting(5, checks.number(0, 60, above=True))
 
 
 def _queries(value: Any) -> dict[str, Query]:  # noqa: ANN401 - it is what is judged
-    return _named(Query, value, "queries")
+    return named(Query, value, "queries")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,19 +107,19 @@ class Conditions:
     """How far conditions reach."""
 
     #: Networks beside the public internet that conditions of kind `http` may ask, over plain HTTP, too.
-    private_networks: tuple[str, ...] = _setting((), checks.networks)
+    private_networks: tuple[str, ...] = setting((), checks.networks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Email:
     """The SMTP server of `email:send`; the login comes from `SMTP_USERNAME` and `SMTP_PASSWORD`."""
 
-    host: str = _setting("127.0.0.1", checks.text)
-    port: int = _setting(25, checks.whole_number(1, 65535))
+    host: str = setting("127.0.0.1", checks.text)
+    port: int = setting(25, checks.whole_number(1, 65535))
     #: `none`, `starttls` (required, never fallen back from) or `tls` from the first byte.
-    security: Literal["none", "starttls", "tls"] = _setting("none", checks.one_of("none", "starttls", "tls"))
-    sender: str = _setting("scheduled-actions@localhost", checks.text)
-    timeout_seconds: float = _setting(10, checks.number(0, above=True))
+    security: Literal["none", "starttls", "tls"] = setting("none", checks.one_of("none", "starttls", "tls"))
+    sender: str = setting("scheduled-actions@localhost", checks.text)
+    timeout_seconds: float = setting(10, checks.number(0, above=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,17 +127,17 @@ class Notifications:
     """How urgent deadlines are, when people are not disturbed, and ways to them whose addresses are secrets."""
 
     #: How far away a deadline is at most to be urgent, high or medium; beyond that it is low.
-    urgent_days: float = _setting(1, checks.number(0))
-    high_days: float = _setting(7, checks.number(0))
-    medium_days: float = _setting(14, checks.number(0))
+    urgent_days: float = setting(1, checks.number(0))
+    high_days: float = setting(7, checks.number(0))
+    medium_days: float = setting(14, checks.number(0))
     #: Of people who name no zone of their own.
-    timezone: str = _setting("UTC", checks.time_zone)
+    timezone: str = setting("UTC", checks.time_zone)
     #: `20:00-08:00` on each person's clock, for those who name no quiet hours of their own; None: never quiet.
-    quiet_hours: str | None = _setting(None, checks.quiet_hours)
+    quiet_hours: str | None = setting(None, checks.quiet_hours)
     #: Whether urgent notices are sent in quiet hours, too.
-    urgent_passes_quiet_hours: bool = _setting(True, checks.flag)  # noqa: FBT003 - the default of a field
+    urgent_passes_quiet_hours: bool = setting(True, checks.flag)  # noqa: FBT003 - the default of a field
     #: How long reminders to one person gather, so that many become one message.
-    gather_seconds: float = _setting(5, checks.number(0, 86400))
+    gather_seconds: float = setting(5, checks.number(0, 86400))
     #: The environment variable that holds an apprise or webhook URL, by the name that recipients use for it.
     channels: dict[str, str] = field(default_factory=dict, metadata={"check": checks.variables})
 
@@ -163,7 +147,7 @@ class Teams:
     """How many handlers of one team are at work at once in a process; actions without a team have no such limit."""
 
     #: Of each team; None: as many as there are threads.
-    concurrency: int | None = _setting(None, checks.whole_number(1, 256))
+    concurrency: int | None = setting(None, checks.whole_number(1, 256))
     #: Of some, by their ids.
     concurrency_of: dict[str, int] = field(default_factory=dict, metadata={"check": checks.team_limits})
 
@@ -173,21 +157,21 @@ class Settings:
     """All of `scheduled_actions.toml`, defaults filled in."""
 
     #: Where this project's routes are, for pings right after an action that is due now: `https://app.example.com`.
-    url: str | None = _setting(None, checks.base_url)
-    enabled: bool = _setting(True, checks.flag)  # noqa: FBT003 - the default of a field
-    batch_size: int = _setting(100, checks.whole_number(1, 1000))
-    concurrency: int = _setting(8, checks.whole_number(1, 256))
+    url: str | None = setting(None, checks.base_url)
+    enabled: bool = setting(True, checks.flag)  # noqa: FBT003 - the default of a field
+    batch_size: int = setting(100, checks.whole_number(1, 1000))
+    concurrency: int = setting(8, checks.whole_number(1, 256))
     #: Whether one team that fills batches leaves others their turn.
-    fair_by_team: bool = _setting(True, checks.flag)  # noqa: FBT003 - the default of a field
-    default_timeout_seconds: float = _setting(30, checks.number(0, above=True))
-    max_run_seconds: float = _setting(20, checks.number(0, above=True))
-    max_duration_seconds: float = _setting(55, checks.number(0, above=True))
-    linger_seconds: float = _setting(0, checks.number(0, 3600))
-    max_attempts: int = _setting(3, checks.whole_number(1, 1000))
-    edit_lock_seconds: int = _setting(120, checks.whole_number(0, 86400 * 366))
-    retention_days: int = _setting(7, checks.whole_number(1, 36500))
-    retention_failed_days: int = _setting(90, checks.whole_number(1, 36500))
-    database_direct: bool = _setting(False, checks.flag)  # noqa: FBT003 - the default of a field
+    fair_by_team: bool = setting(True, checks.flag)  # noqa: FBT003 - the default of a field
+    default_timeout_seconds: float = setting(30, checks.number(0, above=True))
+    max_run_seconds: float = setting(20, checks.number(0, above=True))
+    max_duration_seconds: float = setting(55, checks.number(0, above=True))
+    linger_seconds: float = setting(0, checks.number(0, 3600))
+    max_attempts: int = setting(3, checks.whole_number(1, 1000))
+    edit_lock_seconds: int = setting(120, checks.whole_number(0, 86400 * 366))
+    retention_days: int = setting(7, checks.whole_number(1, 36500))
+    retention_failed_days: int = setting(90, checks.whole_number(1, 36500))
+    database_direct: bool = setting(False, checks.flag)  # noqa: FBT003 - the default of a field
     deduplication: Deduplication = Deduplication()
     retry: Retry = Retry()
     webhooks: Webhooks = Webhooks()
@@ -321,9 +305,9 @@ def settings_of(values: Mapping[str, Any], environ: Mapping[str, str] | None = N
         ConfigInvalid: A key is unknown, or a value cannot be used.
     """
     try:
-        settings = _section(Settings, values, "")
+        settings = section(Settings, values, "")
         _check_together(settings)
-    except _Bad as bad:
+    except Bad as bad:
         by_key = {dotted: name for name, dotted in setting_names().items()}
         variable = by_key.get(bad.key)
         source = f"environment variable {variable}" if variable and variable in (environ or {}) else TOML_NAME
@@ -331,48 +315,10 @@ def settings_of(values: Mapping[str, Any], environ: Mapping[str, str] | None = N
     return settings
 
 
-class _Bad(ValueError):
-    def __init__(self, key: str, value: object, expected: str) -> None:
-        self.key = key
-        self.value = value
-        self.expected = expected
-        super().__init__(key)
-
-
-def _section(kind: type[Section], values: Any, where: str) -> Section:  # noqa: ANN401 - it is what is judged
-    """Return a section made of its values; `where` is its dotted name."""
-    prefix = f"{where}." if where else ""
-    if not isinstance(values, Mapping):
-        raise _Bad(where, values, "should be a table")
-    known: dict[str, Field[Any]] = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
-    for name in values:
-        if name not in known:
-            raise _Bad(f"{prefix}{name}", None, "is no setting; see docs/reference/settings.md")
-    made: dict[str, Any] = {}
-    for name, one in known.items():
-        if name not in values:
-            if one.default is MISSING and one.default_factory is MISSING:
-                raise _Bad(f"{prefix}{name}", None, "is needed")
-        elif is_dataclass(one.default):
-            made[name] = _section(type(one.default), values[name], f"{prefix}{name}")
-        else:
-            made[name] = _checked(one.metadata["check"], values[name], f"{prefix}{name}")
-    return kind(**made)
-
-
-def _checked(check: checks.Check, value: Any, key: str) -> Any:  # noqa: ANN401 - it is what is judged
-    try:
-        return check(value)
-    except _Bad as bad:
-        raise _Bad(f"{key}.{bad.key}", bad.value, bad.expected) from None
-    except ValueError as error:
-        raise _Bad(key, None if isinstance(value, list | dict) else value, str(error)) from None
-
-
 def _check_together(settings: Settings) -> None:
     watched = max(settings.max_run_seconds, settings.linger_seconds) + settings.default_timeout_seconds
     if settings.linger_seconds and settings.max_duration_seconds < watched:
-        raise _Bad(
+        raise Bad(
             "max_duration_seconds",
             settings.max_duration_seconds,
             f"must be {watched:g} or more: what starts last in linger_seconds ({settings.linger_seconds:g}) may take "
@@ -382,17 +328,17 @@ def _check_together(settings: Settings) -> None:
         expected = (
             f"must be below max_duration_seconds ({settings.max_duration_seconds:g}): what starts last has to end, too"
         )
-        raise _Bad("max_run_seconds", settings.max_run_seconds, expected)
+        raise Bad("max_run_seconds", settings.max_run_seconds, expected)
     notifications = settings.notifications
     if not notifications.urgent_days <= notifications.high_days <= notifications.medium_days:
         expected = (
             f"must be from urgent_days ({notifications.urgent_days:g}) to medium_days ({notifications.medium_days:g})"
         )
-        raise _Bad("notifications.high_days", notifications.high_days, expected)
+        raise Bad("notifications.high_days", notifications.high_days, expected)
     webhooks = settings.webhooks
     if webhooks.default_endpoint is not None and webhooks.default_endpoint not in webhooks.endpoints:
         known = ", ".join(sorted(webhooks.endpoints)) or "none are declared"
-        raise _Bad("webhooks.default_endpoint", webhooks.default_endpoint, f"is not the name of an endpoint ({known})")
+        raise Bad("webhooks.default_endpoint", webhooks.default_endpoint, f"is not the name of an endpoint ({known})")
 
 
 def _apply_environment(values: dict[str, Any], environ: Mapping[str, str]) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
-import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from scheduled_actions import json_text, retry, settlement, tracing
-from scheduled_actions.action import RESULT_LIMIT
 from scheduled_actions.errors import (
     ClaimLost,
     HandlerBroken,
@@ -24,14 +21,15 @@ from scheduled_actions.errors import (
     ScheduledActionsError,
     UnknownActionType,
 )
-from scheduled_actions.handler import Cancel, Context, Fail, HandlerOptions, RetryAfter, Skip, Snooze
-from scheduled_actions.runner import Job, run_coroutine
+from scheduled_actions.handler import Context, HandlerOptions
+from scheduled_actions.processor.calling import Ended, call, describe
+from scheduled_actions.runner import Job
 from scheduled_actions.scheduler import joined_connection
 from scheduled_actions.store import claims
 from scheduled_actions.tick_plan import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from scheduled_actions.action import Claimed
@@ -44,21 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("scheduled_actions")
 _handler_log = logging.getLogger("scheduled_actions.handler")
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What came of an attempt."""
-
-    outcome: Outcome
-    follow_ups: tuple[Mapping[str, Any], ...] = ()
-    #: The handler's transaction has committed its settlement; nothing is left to write.
-    is_settled: bool = False
-
-    @property
-    def waits(self) -> bool:
-        """Whether its condition does not hold yet."""
-        return isinstance(self.outcome, settlement.Waited)
 
 
 @dataclass(slots=True, eq=False)
@@ -223,7 +206,7 @@ class Attempts:
         if handler.options.transactional:
             assert context is not None  # noqa: S101 - made above
             return self._run_in_transaction(attempt, handler, context, payload, guard)
-        return _call(attempt, handler, context, payload)
+        return call(attempt.job, handler, context, payload)
 
     def _begin_stage(self, attempt: Attempt) -> Guard | Ended | None:
         """Look once more at the deadline that the action is of; return what it begins under, or what becomes of it."""
@@ -309,7 +292,7 @@ class Attempts:
                     with connection.transaction():
                         if guard is not None and not guard.holds(connection):
                             return Ended(settlement.Unstarted("its deadline was changed"))
-                        ended = _call(attempt, handler, context, payload)
+                        ended = call(attempt.job, handler, context, payload)
                         self._settle_inside(attempt, ended, connection)
                 finally:
                     joined_connection.reset(token)
@@ -352,63 +335,6 @@ class Attempts:
 class _RolledBack(Exception):
     def __init__(self, ended: Ended) -> None:
         self.ended = ended
-
-
-def _call(attempt: Attempt, handler: Handler, context: Context | None, payload: Any) -> Ended:  # noqa: ANN401 - the handler's own type
-    """Call the handler and make an outcome of what it returns or raises: the one place that catches everything."""
-    arguments = (payload, context) if handler.takes_context else (payload,)
-    try:
-        answer = handler.function(*arguments)
-        if handler.is_async:
-            answer = run_coroutine(attempt.job, answer)
-        outcome = _outcome(answer)
-    except RetryAfter as error:
-        return Ended(settlement.Failed(_text(error.reason), retry_after=error.delay))
-    except Fail as error:
-        return Ended(settlement.Failed(_text(error.reason), is_final=True))
-    except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends the attempt, not the process
-        return Ended(settlement.Failed(describe(error)))
-    if context is None:
-        return _COMPLETED if answer is None else Ended(outcome)
-    return Ended(outcome, tuple(context._follow_ups))  # noqa: SLF001 - the context's other half
-
-
-#: What comes of most attempts.
-_COMPLETED = Ended(settlement.Completed())
-
-
-def _outcome(answer: object) -> Outcome:
-    match answer:
-        case None:
-            return settlement.Completed()
-        case Snooze():
-            state = None if answer.state is None else json_text.encode("state", answer.state, limit=RESULT_LIMIT)
-            return settlement.Snoozed(answer.delay, state)
-        case Skip(reason):
-            return settlement.Skipped(_text(reason))
-        case Cancel(reason):
-            return settlement.Cancelled(_text(reason))
-        case _:
-            return settlement.Completed(json_text.encode("result", answer, limit=RESULT_LIMIT))
-
-
-def describe(error: BaseException) -> str:
-    """Return an exception as an error message: its type, its text, and the line it came from."""
-    text = _text(error) or "no message"
-    frames = traceback.extract_tb(error.__traceback__)
-    where = ""
-    if frames and not isinstance(error, ScheduledActionsError | psycopg.Error):
-        last = frames[-1]
-        where = f" ({os.path.basename(last.filename)}:{last.lineno})"  # noqa: PTH119 - a name, no file is touched
-    return f"{type(error).__name__}: {text}{where}"
-
-
-def _text(value: object) -> str:
-    """Return what a value says of itself: a handler may give anything for a reason."""
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001 - user code
-        return f"{type(value).__name__} without a text"
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import queue
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import settlement
-from scheduled_actions.processor.attempt import Ended
+from scheduled_actions.processor.calling import Ended
 from scheduled_actions.runner import UNSTARTED
 from scheduled_actions.store.connection import cut_off
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduled_actions.processor.attempt import Ended
+from scheduled_actions.processor.calling import Ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

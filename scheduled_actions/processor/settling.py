@@ -10,13 +10,14 @@ import psycopg
 
 from scheduled_actions import settlement
 from scheduled_actions.action import Status
-from scheduled_actions.processor.attempt import Attempt, Attempts, Ended, describe
+from scheduled_actions.processor.calling import Ended, describe
 from scheduled_actions.store import claims
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.action import Claimed
+    from scheduled_actions.processor.attempt import Attempt, Attempts
     from scheduled_actions.processor.line import Line
     from scheduled_actions.processor.process import Process
     from scheduled_actions.processor.report import Report

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from scheduled_actions import settlement
-from scheduled_actions.processor.attempt import Ended
+from scheduled_actions.processor.calling import Ended
 from scheduled_actions.tick_plan import claim_size
 
 if TYPE_CHECKING:

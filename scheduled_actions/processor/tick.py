@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 
 from scheduled_actions import settlement
 from scheduled_actions.fairness import by_turns
-from scheduled_actions.processor.attempt import Attempt, Attempts, Ended
+from scheduled_actions.processor.attempt import Attempt, Attempts
+from scheduled_actions.processor.calling import Ended
 from scheduled_actions.processor.flight import Flight
 from scheduled_actions.processor.judging import judged
 from scheduled_actions.processor.line import Line
