@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LineKind: TypeAlias = Literal["deadline", "reminder", "escalation", "action", "ended", "forecast"]
 #: Counted of each day in each status; of one user, looked through.
-DAY_MOST = 250
+DAY_MOST = 200
 USER_MOST = 1000
 #: Looked through of one team, in each status.
 TEAM_MOST = 5000
@@ -49,7 +49,7 @@ class Line:
     is_cut: bool
     #: Of the first of them; aware, in UTC.
     at: datetime
-    #: Of the first action; None for a deadline and for what is foreseen.
+    #: Of the action, where there is one alone; None for a deadline and for what is foreseen.
     action_id: UUID | None = None
     deadline_id: UUID | None = None
     schedule_id: UUID | None = None
@@ -105,12 +105,12 @@ class CalendarDays:
         filters = {"user": arguments.check_text("user", user), "team_id": arguments.check_text("team_id", team_id)}
         starts, ends = bounds[:-1], bounds[1:]
         found: dict[int, list[Line]] = defaultdict(list)
-        is_team_cut = False
+        is_team_cut, cut = False, set[tuple[int, str]]()
         with self._database.connection() as connection:
             present = now(connection)
             if team_id is None:
                 most = DAY_MOST if user is None else USER_MOST
-                groups = store.of_all(connection, starts, ends, user=user, most=most)
+                groups, cut = store.of_all(connection, starts, ends, user=user, most=most)
             else:
                 groups, is_team_cut = store.of_team(
                     connection, starts, ends, user=user, team_id=team_id, most=TEAM_MOST
@@ -119,7 +119,7 @@ class CalendarDays:
             due = entries.deadlines(connection, begin, bounds[-1], limit=DEADLINES_MOST, **filters)
             schedules = entries.schedules(connection, bounds[-1], limit=SCHEDULES_MOST + 1, **filters)
         for group in groups:
-            found[group.day - 1].append(_line(group))
+            found[group.day - 1].append(_line(group, is_cut=(group.day, group.status) in cut))
         for entry in due:
             found[bisect_right(bounds, entry.at) - 1].append(_deadline(entry))
         frequent = [one for one in schedules if calendar_forecast.is_frequent(self._occurrences, one)]
@@ -159,7 +159,7 @@ class CalendarDays:
         return False
 
 
-def _line(group: store.Group) -> Line:
+def _line(group: store.Group, *, is_cut: bool) -> Line:
     kind: LineKind = "ended"
     if group.status == "pending":
         kind = _KINDS.get(group.action_type, "action") if group.deadline_id else "action"
@@ -169,9 +169,9 @@ def _line(group: store.Group) -> Line:
         title=group.title,
         action_type=group.action_type,
         count=group.number,
-        is_cut=group.is_cut,
+        is_cut=is_cut,
         at=group.at,
-        action_id=group.first_id,
+        action_id=group.some_id,
         deadline_id=group.deadline_id,
         schedule_id=group.schedule_id,
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduled_actions.store.actions import read_leniently
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -26,23 +27,28 @@ class Group(NamedTuple):
     deadline_id: UUID | None
     title: str
     number: int
-    #: The first of them.
+    #: When the first of them is or was.
     at: datetime
-    first_id: UUID
-    #: Whether it was not counted further.
-    is_cut: bool
+    #: One of them: the one, where there is no other.
+    some_id: UUID
+    #: How many were looked at, wanted or not.
+    seen: int
 
 
 def of_all(
     connection: Connection, starts: Sequence[datetime], ends: Sequence[datetime], *, user: str | None, most: int
-) -> list[Group]:
-    """Return what waits for and ended in each day; of each day, and status or priority, the first `most`."""
+) -> tuple[list[Group], set[tuple[int, str]]]:
+    """Return what waits for and ended in each day, and of which days and statuses there may be more.
+
+    Of each day, and status or priority, the first `most` are looked at.
+    """
     parameters = {"starts": list(starts), "ends": list(ends), "user": user, "most": most}
-    return [
-        group
-        for name in ("calendar_days_ended", "calendar_days_waiting")
-        for group in _groups(connection, name, parameters)
-    ]
+    names = ("calendar_days_ended", "calendar_days_waiting")
+    found = [group for name in names for group in _groups(connection, name, parameters)]
+    seen: Counter[tuple[int, str]] = Counter()
+    for one in found:
+        seen[one.day, one.status] += one.seen
+    return [one for one in found if one.number], {place for place, number in seen.items() if number >= most}
 
 
 def of_team(
@@ -56,17 +62,13 @@ def of_team(
 ) -> tuple[list[Group], bool]:
     """Return what waits for and ended in each day, of the team's newest `most` in each status; whether it has more."""
     parameters = {"starts": list(starts), "ends": list(ends), "user": user, "team_id": team_id, "most": most}
-    found = list(_groups(connection, "calendar_days_of_team", parameters, also_cut=True))
-    shown = [one._replace(is_cut=False) for one in found if one.number and one.day and 1 <= one.day <= len(starts)]
-    return shown, any(one.is_cut for one in found)
-
-
-def _groups(
-    connection: Connection, name: str, parameters: dict[str, Any], *, also_cut: bool = False
-) -> Iterator[Group]:
-    """Yield the groups of a statement; one that holds nothing wanted says no more than that it was cut."""
-    found = [Group(*row) for row in read_leniently(connection, name, parameters)]
-    cut = {(one.day, one.status) for one in found if one.is_cut}
+    found = _groups(connection, "calendar_days_of_team", parameters)
+    seen: Counter[str] = Counter()
     for one in found:
-        if one.number or also_cut:
-            yield one._replace(is_cut=(one.day, one.status) in cut)
+        seen[one.status] += one.seen
+    # Day 0 lies before the first one; none, behind the last.
+    return [one for one in found if one.number and one.day], max(seen.values(), default=0) >= most
+
+
+def _groups(connection: Connection, name: str, parameters: dict[str, Any]) -> list[Group]:
+    return [Group(*row) for row in read_leniently(connection, name, parameters)]

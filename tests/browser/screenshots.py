@@ -28,7 +28,7 @@ PAGES = (
     ("actions", "/actions", 660),
     ("action", f"/actions/{scenery.STORY}", 900),
     ("schedule-an-action", "/action-types/invoice:send", 820),
-    ("calendar", "/calendar", 1080),
+    ("calendar", "/calendar?team_id=north", 1000),
 )
 _WIDTH = 1280
 #: A README is no place for more, in bytes.

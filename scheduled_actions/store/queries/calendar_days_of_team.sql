@@ -4,7 +4,7 @@ with days as (
 ),
 told as (
   select
-    width_bucket(a.at, days.starts) as day, a.*, coalesce(d.name, n.name, a.action_type) as title,
+    case when a.at < days.ends_at then width_bucket(a.at, days.starts) end as day, a.*, coalesce(d.name, n.name, a.action_type) as title,
     a.action_type not in ('deadline:miss', 'deadline:renew')
       and (%(user)s::text is null or a.user_id is not distinct from %(user)s
         or coalesce(d.recipients @> jsonb_build_array(%(user)s::text), false)
@@ -16,8 +16,7 @@ told as (
       m.id, m.status, m.action_type, m.user_id,
       case when m.status = 'pending' then m.scheduled_at else m.completed_at end as at,
       case when m.status = 'pending' then m.schedule_id end as schedule_id,
-      case when m.status = 'pending' then m.deadline_id end as deadline_id,
-      row_number() over (order by m.id desc nulls last) as place
+      case when m.status = 'pending' then m.deadline_id end as deadline_id
     from scheduled_actions m
     where m.team_id = %(team_id)s and m.status = s.status
     order by m.id desc nulls last
@@ -25,13 +24,12 @@ told as (
   ) a
   left join scheduled_action_deadlines d on d.id = a.deadline_id
   left join scheduled_action_schedules n on n.id = a.schedule_id
-  where a.at < days.ends_at or a.place >= %(most)s
 )
 select
   t.day, t.status, t.action_type, t.schedule_id, t.deadline_id, t.title,
   count(*) filter (where t.is_wanted),
   min(t.at) filter (where t.is_wanted),
-  (array_agg(t.id order by t.at, t.id) filter (where t.is_wanted))[1],
-  bool_or(t.place >= %(most)s)
+  (array_agg(t.id) filter (where t.is_wanted))[1],
+  count(*)
 from told t
 group by t.day, t.status, t.action_type, t.schedule_id, t.deadline_id, t.title

@@ -48,8 +48,7 @@ waiting as (
   cross join (select f.priority from free f where f.priority is not null) p
   cross join lateral (
     select
-      a.id, a.scheduled_at, a.action_type, a.user_id, a.deadline_id, a.schedule_id,
-      row_number() over (order by a.scheduled_at, a.id) as place
+      a.id, a.scheduled_at, a.action_type, a.user_id, a.deadline_id, a.schedule_id
     from scheduled_actions a
     where a.status = 'pending'
       and a.lock_group is null
@@ -65,8 +64,7 @@ waiting as (
   cross join (select g.priority from grouped g where g.priority is not null) p
   cross join lateral (
     select
-      a.id, a.scheduled_at, a.action_type, a.user_id, a.deadline_id, a.schedule_id,
-      row_number() over (order by a.scheduled_at, a.id) as place
+      a.id, a.scheduled_at, a.action_type, a.user_id, a.deadline_id, a.schedule_id
     from scheduled_actions a
     where a.status = 'pending'
       and a.lock_group is not null
@@ -92,7 +90,7 @@ select
   t.day, 'pending', t.action_type, t.schedule_id, t.deadline_id, t.title,
   count(*) filter (where t.is_wanted),
   min(t.scheduled_at) filter (where t.is_wanted),
-  (array_agg(t.id order by t.scheduled_at, t.id) filter (where t.is_wanted))[1],
-  bool_or(t.place >= %(most)s)
+  (array_agg(t.id) filter (where t.is_wanted))[1],
+  count(*)
 from told t
 group by t.day, t.action_type, t.schedule_id, t.deadline_id, t.title
