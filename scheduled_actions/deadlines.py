@@ -239,6 +239,36 @@ class Deadlines(DeadlineOperations):
                 limit=limit,
             )
 
+    def near(
+        self,
+        *,
+        statuses: Sequence[str] = ("missed", "open"),
+        team_id: str | None = None,
+        due_to: datetime | None = None,
+        after: tuple[datetime, UUID] | None = None,
+        limit: int = 50,
+    ) -> list[Deadline]:
+        """Return the unresolved deadlines, the nearest first, those missed before them.
+
+        Args:
+            statuses: Of these only.
+            team_id: Of this team only.
+            due_to: Due before this instant; aware.
+            after: The due instant and the id of the last one of the page before.
+            limit: How many at most.
+        """
+        after_at, after_id = after or (None, None)
+        with self._borrowed(None) as borrowed:
+            return store.near(
+                borrowed,
+                statuses=list(statuses),
+                team_id=team_id,
+                due_to=due_to,
+                after_at=after_at,
+                after_id=after_id,
+                limit=limit,
+            )
+
     def timeline(self, deadline: Deadline) -> list[Step]:
         """Return what was sent and done of a deadline and what will be, in the order of the instants."""
         with self._borrowed(None) as borrowed:

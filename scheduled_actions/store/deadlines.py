@@ -78,6 +78,11 @@ def find(connection: Connection, **filters: Any) -> list[Deadline]:  # noqa: ANN
     return [_found(row).deadline for row in read_leniently(connection, "list_deadlines", filters)]
 
 
+def near(connection: Connection, **filters: Any) -> list[Deadline]:  # noqa: ANN401 - what deadlines_by_due.sql names
+    """Return the unresolved deadlines that match every filter given, the nearest first."""
+    return [_found(row).deadline for row in read_leniently(connection, "deadlines_by_due", filters)]
+
+
 def holding(connection: Connection, guards: Sequence[Mapping[str, Any]]) -> list[bool]:
     """Return which of these notices may still begin to be sent.
 

@@ -69,5 +69,5 @@ def registry() -> Registry:
 
 def paint(connection: psycopg.Connection[Any]) -> None:
     """Put a week of ticks and a day of actions in the tables."""
-    for name in ("scenery", "scenery_schedules", "scenery_calendar", "scenery_webhooks"):
+    for name in ("scenery", "scenery_schedules", "scenery_calendar", "scenery_webhooks", "scenery_deadlines"):
         connection.execute(Path(__file__).with_name(f"{name}.sql").read_text(encoding="utf-8"))

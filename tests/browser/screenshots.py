@@ -27,6 +27,8 @@ PAGES = (
     ("overview", "", 920),
     ("actions", "/actions", 660),
     ("action", f"/actions/{scenery.STORY}", 900),
+    ("deadline", "/deadlines/0197a000-0000-7000-8000-00000000dead", 780),
+    ("webhooks", "/webhooks/endpoints/0197a000-0000-7000-8000-00000000e002", 600),
     ("schedule-an-action", "/action-types/invoice:send", 820),
     ("calendar", "/calendar?team_id=north", 1000),
 )

@@ -1,0 +1,153 @@
+"""Deadlines: what is due next, what of each was sent and will be; completed, moved, paused by a person."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from scheduled_actions.dashboard import deadline_form
+from scheduled_actions.dashboard.deadline_ladder import kind_of, ladder, look_of
+from scheduled_actions.dashboard.deadline_words import listed, named, people, said_of
+from scheduled_actions.dashboard.page import Moved, Nav, Page, View
+from scheduled_actions.dashboard.times import from_input
+from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.tokens import Role
+
+if TYPE_CHECKING:
+    from scheduled_actions.dashboard.page import Visit
+
+_ROWS = 50
+#: What a list may hold, as its address says it; the first two go by the due instant, the nearest first.
+_VIEWS = {"": ("missed", "open"), "missed": ("missed",), "completed": (), "cancelled": ()}
+
+
+def list_deadlines(visit: Visit) -> View:
+    """Show a page of the deadlines, the nearest first; of those that are closed the newest."""
+    status = visit.query.get("status", "")
+    status = status if status in _VIEWS else ""
+    cursor = visit.query.get("cursor", "").strip()
+    if statuses := _VIEWS[status]:
+        found = visit.runtime.deadlines.near(
+            statuses=statuses, team_id=visit.caller.team_id, after=_place(cursor), limit=_ROWS
+        )
+        last = f"{found[-1].due_at.timestamp():.6f}_{found[-1].id}" if len(found) == _ROWS else None
+    else:
+        given = {"status": status, "limit": _ROWS} | ({"cursor": cursor} if cursor else {})
+        page = visit.ask("GET", "/deadlines", query=given)
+        found, last = page.deadlines, page.next_cursor
+    rows = [(one, _next_of(one)) for one in found]
+    return View(
+        "deadlines.html",
+        {
+            "rows": rows, "status": status, "cursor": cursor, "next_cursor": last, "named": named, "people": people,
+            "is_by_due": bool(statuses),
+        },
+    )  # fmt: skip
+
+
+def _place(cursor: str) -> tuple[datetime, UUID] | None:
+    """Return where a page goes on.
+
+    Raises:
+        InvalidArgument: The cursor is none that a page ended with.
+    """
+    if not cursor:
+        return None
+    at, _, deadline_id = cursor.partition("_")
+    try:
+        return datetime.fromtimestamp(float(at), UTC), UUID(deadline_id)
+    except (ValueError, OverflowError, OSError):
+        raise InvalidArgument("cursor", cursor, "the one that the page before ended with") from None
+
+
+def _next_of(deadline: Any) -> Any:  # noqa: ANN401 - the stage of a deadline as the API tells it
+    """Return the stage that comes next; None where nothing is planned, or its clock stands still."""
+    if deadline.paused_at is not None:
+        return None
+    planned = [one for one in deadline.stages if one.state == "planned" and one.at and one.kind != "renewal"]
+    return min(planned, key=lambda one: one.at, default=None)
+
+
+def show(visit: Visit) -> View:
+    """Show one deadline: its ladder, and all that can be done with it."""
+    deadline = visit.ask("GET", f"/deadlines/{visit.path['id']}")
+    steps = [(step, kind_of(step.stage), look_of(step.state)) for step in deadline.timeline]
+    return View(
+        "deadline.html",
+        {
+            "deadline": deadline,
+            "name": named(deadline),
+            "people": people,
+            # Whoever is more than an address stands in the form as JSON, and comes back as it was.
+            "typed": people(deadline.recipients)
+            if all(isinstance(one, str) for one in deadline.recipients)
+            else json.dumps(deadline.recipients, ensure_ascii=False),
+            "said_of": said_of,
+            "steps": steps,
+            "ladder": ladder(deadline.timeline, due_at=deadline.due_at, now=visit.now),
+            "offsets": {one.key: one.offset for one in deadline.stages},
+            "is_unresolved": deadline.status in {"open", "missed"},
+        },
+    )
+
+
+def complete(visit: Visit) -> Moved:
+    """Complete it."""
+    return _done(visit, "complete", "Completed: nothing more of it is sent.")
+
+
+def cancel(visit: Visit) -> Moved:
+    """Cancel it, or its series from it on."""
+    is_series = bool(visit.form.get("series"))
+    return _done(visit, "cancel", f"Cancelled{', and its series with it' if is_series else ''}.", series=is_series)
+
+
+def move(visit: Visit) -> Moved:
+    """Give it another due instant."""
+    due_at = visit.form.get("due_at", "").strip()
+    return _done(visit, "move", "Moved: what is still to come is planned anew.", due_at=from_input(due_at, visit.zone))
+
+
+def pause(visit: Visit) -> Moved:
+    """Let its clock stand still."""
+    return _done(visit, "pause", "Paused: its clock stands still.")
+
+
+def resume(visit: Visit) -> Moved:
+    """Let its clock go on."""
+    return _done(visit, "resume", "Resumed: its due instant moved by the time that it stood still.")
+
+
+def acknowledge(visit: Visit) -> Moved:
+    """Silence its nagging."""
+    until = visit.form.get("until", "").strip()
+    given = {"until": from_input(until, visit.zone)} if until else {}
+    return _done(visit, "acknowledge", "Acknowledged: nagging is silent, escalation is not.", **given)
+
+
+def reassign(visit: Visit) -> Moved:
+    """Make other people responsible."""
+    text = visit.form.get("recipients", "").strip()
+    to = visit.json("recipients") if text.startswith(("[", "{")) else listed(text)
+    return _done(visit, "reassign", "Reassigned: the next reminder goes to them.", recipients=to)
+
+
+def _done(visit: Visit, what: str, said: str, **body: Any) -> Moved:  # noqa: ANN401 - as the API takes it
+    found = visit.ask("POST", f"/deadlines/{visit.path['id']}/{what}", body=body | visit.given("note"))
+    return Moved(f"/deadlines/{found.id}", said)
+
+
+PAGES = (
+    Page("GET", "/deadlines", list_deadlines, nav=Nav("Deadlines", "deadline")),
+    *deadline_form.PAGES,
+    Page("GET", "/deadlines/{id}", show),
+    Page("POST", "/deadlines/{id}/complete", complete, role=Role.OPERATOR),
+    Page("POST", "/deadlines/{id}/cancel", cancel, role=Role.OPERATOR),
+    Page("POST", "/deadlines/{id}/move", move, role=Role.OPERATOR),
+    Page("POST", "/deadlines/{id}/pause", pause, role=Role.OPERATOR),
+    Page("POST", "/deadlines/{id}/resume", resume, role=Role.OPERATOR),
+    Page("POST", "/deadlines/{id}/acknowledge", acknowledge, role=Role.OPERATOR),
+    Page("POST", "/deadlines/{id}/reassign", reassign, role=Role.OPERATOR),
+)

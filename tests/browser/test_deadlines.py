@@ -1,0 +1,40 @@
+"""Deadlines in the browser: found in the list, seen on their ladder, completed with one press."""
+
+from __future__ import annotations
+
+from tests.browser.test_pages import does_not_spill, looks_right
+
+LICENCE = "/deadlines/0197a000-0000-7000-8000-00000000dead"
+
+
+def test_a_deadline_is_found_moved_and_completed(painted, a_holder):
+    viewer = a_holder("operator")
+    page = viewer.page
+    viewer.opens()
+    page.get_by_role("link", name="Deadlines").click()
+    page.get_by_role("link", name="Trade licence").click()
+
+    page.locator("summary", has_text="Move").click()
+    page.get_by_role("textbox", name="Due").fill("2040-05-03T17:00")
+    page.get_by_role("button", name="Move", exact=True).click()
+    assert "planned anew" in page.get_by_role("status").inner_text()
+    assert "3 May" in page.locator("main").inner_text() or "2040-05-03" in page.locator("main").inner_text()
+    page.get_by_role("button", name="Complete").click()
+
+    assert "nothing more of it is sent" in page.get_by_role("status").inner_text()
+    assert page.get_by_role("button", name="Complete").count() == 0
+
+
+def test_a_deadline_and_its_ladder_are_usable_by_everybody(painted, a_holder):
+    for scheme in ("light", "dark"):
+        viewer = a_holder("operator", color_scheme=scheme)
+        looks_right(viewer, LICENCE)
+        assert viewer.page.locator("svg.ladder g").count() == 7
+
+
+def test_a_deadline_fits_on_a_phone(painted, a_holder):
+    viewer = a_holder("viewer", viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+
+    viewer.opens(LICENCE)
+
+    does_not_spill(viewer, LICENCE)
