@@ -59,7 +59,7 @@ def climb(context: Context, notifications: Notifications, telling: Telling) -> t
     above = [stage.to for stage in ladder[ladder.index(telling.stage) + 1 :] if stage.to]
     passed_over: list[str] = []
     for to in (telling.to, *above):
-        people = notifications.resolve(list(to), team_id=telling.deadline.team_id, now=telling.now)
+        people = notifications.recipients.resolve(list(to), team_id=telling.deadline.team_id, now=telling.now)
         if not all(one.person.is_away(telling.now) for one in people):
             reached = Telling(telling.deadline, telling.stage, telling.occurrence, to, telling.now)
             told, away = tell(context, notifications, reached)

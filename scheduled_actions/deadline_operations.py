@@ -230,7 +230,7 @@ class DeadlineOperations(DeadlineMoves):
         with self._borrowed(connection) as borrowed, whole(borrowed):
             deadline, now = book.locked(borrowed, reference, team_id)
             refuse_closed(reference, deadline)
-            self._notifications.check(to, name="recipients", team_id=deadline.team_id)
+            self._notifications.recipients.check(to, name="recipients", team_id=deadline.team_id)
             entry = book.entry("reassigned", now, by=by, note=note, to=list(to), before=list(deadline.recipients))
             store.write(borrowed, {deadline.id: {"recipients": list(to), "entry": entry, **NOT_ACKNOWLEDGED}})
             return book.read(borrowed, deadline.id)

@@ -120,7 +120,7 @@ class Deadlines(DeadlineOperations):
         for name, recipients in told.items():
             text = f"{new.team_id is None} {recipients!r}"
             if text not in known:
-                self._notifications.check(recipients, name=name, team_id=new.team_id)
+                self._notifications.recipients.check(recipients, name=name, team_id=new.team_id)
                 known.add(text)
 
     def _validated(self, stage: Stage) -> Stage:

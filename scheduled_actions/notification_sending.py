@@ -64,7 +64,9 @@ class Sender:
         notices = given if isinstance(given, list) else [given]
         with self._database.connection() as connection:
             now = store.now(connection)
-        person = self._notifications.person_of(notices[0], team_id=context.action.team_id, now=now)
+        person = self._notifications.recipients.person_of(
+            notices[0].to, notices[0].person, team_id=context.action.team_id, now=now
+        )
         severity = most_urgent(notice.severity for notice in notices)
         quiet = self._notifications.quiet_until(person, severity=severity, at=now)
         if quiet is not None:

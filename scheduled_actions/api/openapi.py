@@ -65,6 +65,11 @@ _OWN_SCHEMAS: dict[str, Any] = {
 }
 
 
+#: The parts of paths: ids, and names that callers have given.
+_PATH_PARTS = {"id": {"type": "string", "format": "uuid"}}
+_NAME = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^\\u0000/]+$"}
+
+
 def document(server: str) -> dict[str, Any]:
     """Return the document.
 
@@ -174,7 +179,7 @@ def _operation(route: Route, schemas: dict[type[BaseModel], Any], definitions: d
         "description": " ".join(part for part in (route.description, f"Needs the role `{route.role}`.") if part),
         "security": [{"token": []}],
         "parameters": [
-            *({"name": name, "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+            *({"name": name, "in": "path", "required": True, "schema": _PATH_PARTS.get(name, _NAME)}
               for name in re.findall(r"{(\w+)}", route.path)),
             *_query_parameters(route, definitions),
             *_header_parameters(route),

@@ -27,7 +27,8 @@ from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.local_times import USERS_MOST
 from scheduled_actions.new_schedule import RECURRENCE_LIMIT
 from scheduled_actions.notices.severity import Severity
-from scheduled_actions.notifications import PEOPLE_MOST, TEXT_MOST
+from scheduled_actions.notification_people import PEOPLE_MOST
+from scheduled_actions.notifications import TEXT_MOST
 
 _Text = Annotated[ShortText, Field(max_length=TEXT_MOST)]
 _Address = Annotated[ShortText, Field(max_length=2048)]
