@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LineKind: TypeAlias = Literal["deadline", "reminder", "escalation", "action", "ended", "forecast"]
 #: Counted of each day in each status; of one user, looked through.
-DAY_MOST = 200
+DAY_MOST = 100
 USER_MOST = 1000
 #: Looked through of one team, in each status.
 TEAM_MOST = 5000

@@ -100,7 +100,7 @@ def test_a_crowded_day_is_counted_within_bounds_and_says_so(admin_person, api, c
 
     days = cells(admin_person.opens("/calendar").text)
 
-    assert "search:index 200+" in days["2026-03-11"]
+    assert "search:index 100+" in days["2026-03-11"]
 
 
 def test_what_occurs_all_day_long_is_named_once(admin_person, api):
