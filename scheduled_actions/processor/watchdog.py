@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,6 +21,10 @@ class Watchdog:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
         self._changed = threading.Condition(threading.Lock())
         self._thread: threading.Thread | None = None
         #: When what has to be done, by who asked for it.
@@ -36,9 +41,11 @@ class Watchdog:
             act: Must not raise.
         """
         me = object()
+        if self._pid != os.getpid():
+            # A fork leaves its child without the thread, and perhaps with its lock held for ever.
+            self._begin()
         with self._changed:
             self._asked[me] = until, act
-            # A fork leaves its child without the thread.
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._watch, name="scheduled-actions-watchdog", daemon=True)
                 self._thread.start()

@@ -1,4 +1,5 @@
 import os
+import signal
 import threading
 import time
 
@@ -50,14 +51,24 @@ def test_one_thread_serves_one_tick_after_the_other(watchdog):
     assert threading.active_count() == before + 1
 
 
-def test_a_forked_process_has_a_watchdog_of_its_own(watchdog):
+def test_a_forked_process_has_a_watchdog_of_its_own_whoever_had_the_lock(watchdog):
     with watchdog.guards(time.monotonic() + 60, threading.Event().set):
         pass
+    is_held, may_go = threading.Event(), threading.Event()
 
+    def hold():
+        with watchdog._changed:
+            is_held.set()
+            may_go.wait(30)
+
+    threading.Thread(target=hold, daemon=True).start()
+    is_held.wait(10)
     child = os.fork()
     if child == 0:
         acted = threading.Event()
+        signal.alarm(20)
         with watchdog.guards(time.monotonic() + 0.01, acted.set):
             os._exit(0 if acted.wait(10) else 1)
+    may_go.set()
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
