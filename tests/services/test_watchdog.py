@@ -57,7 +57,7 @@ def test_a_forked_process_has_a_watchdog_of_its_own_whoever_had_the_lock(watchdo
     is_held, may_go = threading.Event(), threading.Event()
 
     def hold():
-        with watchdog._changed:
+        with watchdog._changed:  # noqa: SLF001 - what a thread of its own would hold
             is_held.set()
             may_go.wait(30)
 
