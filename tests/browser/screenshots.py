@@ -31,6 +31,8 @@ PAGES = (
     ("webhooks", "/webhooks/endpoints/0197a000-0000-7000-8000-00000000e002", 600),
     ("schedule-an-action", "/action-types/invoice:send", 820),
     ("calendar", "/calendar?team_id=north", 1000),
+    ("schedules", "/schedules", 620),
+    ("simulate", "/simulate?window=day", 700),
 )
 _WIDTH = 1280
 #: A README is no place for more, in bytes.
