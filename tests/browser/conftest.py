@@ -124,7 +124,9 @@ class Viewer:
         """Have a live part fetched now rather than in some seconds."""
         with self.page.expect_response(lambda response: "hx-request" in response.request.headers):
             self.page.evaluate("id => htmx.trigger('#' + id, 'refresh')", part)
-        self.page.wait_for_function("!document.querySelector('.htmx-request, .htmx-swapping, .htmx-settling')")
+        # Not a function that the browser would have to evaluate again and again: the page's policy refuses that.
+        for state in ("request", "swapping", "settling"):
+            self.page.locator(f".htmx-{state}").first.wait_for(state="detached")
 
     def cost(self) -> tuple[int, int]:
         """Return the bytes and the requests of the page that was opened last."""
