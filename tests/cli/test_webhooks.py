@@ -246,10 +246,17 @@ def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goe
     command = [sys.executable, "-m", "scheduled_actions.cli", "webhooks", "deliveries", "recover", "--since", "1h"]
     environ = {**os.environ, "DATABASE_URL": database_url, "SCHEDULED_ACTIONS_PROJECT": str(project)}
 
-    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as first:
+    with subprocess.Popen(
+        command,
+        env=environ,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Also where these tests run in the background of a shell, which has its programs ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    ) as first:
         wait_until(lambda: _waits_for_the_lock(connection), within=60, what="the recovery to stand still")
         first.send_signal(signal.SIGINT)
-        told = first.stderr.read().splitlines()
+        told = first.communicate(timeout=60)[1].splitlines()
     connection.execute("select pg_advisory_unlock(4711)")
     recovered = connection.execute("select count(*) from webhook_deliveries where status = 'pending'").fetchone()[0]
     second = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
