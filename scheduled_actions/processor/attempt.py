@@ -73,7 +73,7 @@ class Attempts:
     Args:
         process: Its registry, settings, database and clock.
         tick: The row of the tick.
-        begun: When the database began it, on the monotonic clock.
+        begun: When the database was asked to begin it, on the monotonic clock.
         answer_by: When the tick must have answered, on the monotonic clock.
     """
 

@@ -133,6 +133,8 @@ class Tick:
 
     def _begin(self) -> None:
         tick_id = self._named()
+        # Read before it is asked: no action is said to have begun earlier than it did, however slow the commit is.
+        begun = self._monotonic()
         row = self._line.do(
             lambda connection: claims.begin_tick(
                 connection,
@@ -142,8 +144,6 @@ class Tick:
                 budget=self._allowed,
             )
         )
-        # Read after the answer came, so that no instant derived from it lies before the database's own.
-        begun = self._monotonic()
         self._row = row
         self._attempts = Attempts(
             self._process,

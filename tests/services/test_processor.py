@@ -749,6 +749,25 @@ def test_a_tick_leaves_a_row_that_tells_of_it(a_project, connection):
     assert found == [(report.tick_id, "cron", "finished", [], 1, True, budget)]
 
 
+def test_no_action_is_said_to_have_begun_before_it_did_however_slow_the_tick_begins(a_project, connection):
+    connection.execute(
+        "create function asleep() returns trigger language plpgsql as"
+        " 'begin perform pg_sleep(0.2); return null; end';"
+        "create trigger asleep after insert on scheduled_action_ticks for each row execute function asleep()"
+    )
+    project = a_project(a_handler())
+    action_id = schedule(project)
+
+    report = project.processor.tick()
+
+    found = connection.execute(
+        "select a.started_at - t.started_at from scheduled_actions a, scheduled_action_ticks t"
+        " where a.id = %s and t.id = %s",
+        [action_id, report.tick_id],
+    ).fetchone()
+    assert found[0] >= timedelta(seconds=0.2)
+
+
 def test_a_tick_that_finds_nothing_leaves_a_row_of_the_same_kind(a_project, connection):
     project = a_project(a_handler())
     project.processor.tick()
