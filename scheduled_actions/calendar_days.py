@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from scheduled_actions.store.connection import Database
 
 LineKind: TypeAlias = Literal["deadline", "reminder", "escalation", "action", "ended", "forecast"]
-#: Counted of each day in each status; of one user, looked through.
-DAY_MOST = 100
+#: Counted of each day in each status, where nothing else is said; of one user, looked through.
+DAY_MOST = 50
 USER_MOST = 1000
 #: Looked through of one team, in each status.
 TEAM_MOST = 5000
@@ -90,13 +90,21 @@ class CalendarDays:
         self._database = database
         self._occurrences = occurrences
 
-    def look(self, bounds: Sequence[datetime], *, user: str | None = None, team_id: str | None = None) -> Days:
+    def look(
+        self,
+        bounds: Sequence[datetime],
+        *,
+        user: str | None = None,
+        team_id: str | None = None,
+        counted: int = DAY_MOST,
+    ) -> Days:
         """Return what the days between `bounds` hold.
 
         Args:
             bounds: Where each day begins, and where the last one ends: ascending, aware.
             user: What has this `user_id`, and deadlines that name it as a recipient; None: everybody's.
             team_id: Of this team only; None: of all.
+            counted: How far each status of each day is counted, where no user and no team narrow the view.
 
         Raises:
             InvalidArgument: An argument cannot be what it is.
@@ -109,7 +117,7 @@ class CalendarDays:
         with self._database.connection() as connection:
             present = now(connection)
             if team_id is None:
-                most = DAY_MOST if user is None else USER_MOST
+                most = counted if user is None else USER_MOST
                 groups, cut = store.of_all(connection, starts, ends, user=user, most=most)
             else:
                 groups, is_team_cut = store.of_team(

@@ -28,9 +28,9 @@ To add a page:
    page that holds a form catches `ScheduledActionsError` and shows the form again (see `scheduling.py`).
 2. Its name in `site_map.py`; the order there is that of the navigation.
 3. A template that extends `layout.html`. `{% from "parts.html" import … with context %}` has what pages are made of:
-   `live` (a part that keeps itself fresh), `status`, `post_button` (a form of one button, with its CSRF token), `json`,
+   `live` (a part that keeps itself fresh), `post_button` (a form of one button, with its CSRF token), `json`,
    `pager`, `empty`, `problem`, `hidden` (the token, for forms of your own). Filters: `instant`, `ago`, `seconds`,
-   `count`, `when_input`. Functions: `link("/path", name=value)`, `may("operator")`. No style and no script may stand in
-   a template: the browser is told to refuse them; `static/` has one file of each.
+   `count`, `when_input`. Functions: `link("/path", name=value)`, `may("operator")`, `badge(status)`. No style and no
+   script may stand in a template: the browser is told to refuse them; `static/` has one file of each.
 4. Its address in docs/reference/http.md, and tests that open it: tests/dashboard (a Flask client), tests/browser.
 """

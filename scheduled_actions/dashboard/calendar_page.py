@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
+from scheduled_actions.calendar_days import DAY_MOST
+from scheduled_actions.dashboard.calendar_marks import marks
 from scheduled_actions.dashboard.page import Nav, Page, View
 from scheduled_actions.errors import InvalidArgument, RequestError
 from scheduled_actions.recurrence.zones import resolve
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from scheduled_actions.calendar_days import Day, Days, Line
+    from scheduled_actions.dashboard.calendar_marks import Mark
     from scheduled_actions.dashboard.page import Visit
 
 VIEWS = ("month", "week", "agenda")
@@ -26,6 +29,9 @@ _WEEK = timedelta(days=7)
 _DAY = timedelta(days=1)
 #: What a calendar is opened at.
 _FIRST, _LAST = date(2000, 1, 1), date(2199, 12, 31)
+#: Of an opened day: how far each status is counted, the lines, and the entries still to come.
+_OPENED_COUNTED = 1000
+_OPENED_LINES = 60
 _OPENED_MOST = 25
 #: Seen first where a day holds more than there is room for.
 _WEIGHTS = {"deadline": 0, "failed": 1, "escalation": 2, "reminder": 2, "action": 3, "forecast": 4, "ended": 5}
@@ -37,17 +43,48 @@ class Cell:
 
     date: date
     day: Day
-    #: Those there is room for, in their order.
-    shown: list[Line]
+    #: Of the lines that there is room for, in their order.
+    marks: list[Mark]
     hidden: int
+    #: Where it opens, or closes where it is open.
+    address: str
+    is_opened: bool
     is_today: bool
     #: Whether it belongs to the month that is shown.
     is_inside: bool
 
     @property
+    def weekday(self) -> str:
+        """The short name of its day."""
+        return f"{self.date:%a}"
+
+    @property
+    def month(self) -> str:
+        """The short name of its month."""
+        return f"{self.date:%b}"
+
+    @property
     def is_crowded(self) -> bool:
         """Whether something is not shown."""
         return self.hidden > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """How a calendar is looked at."""
+
+    visit: Visit
+    given: dict[str, str]
+    view: str
+    anchor: date
+    today: date
+    #: The day that is open.
+    opened: date | None
+
+    def address(self, opened: date | None) -> str:
+        """Return where it is looked at in the same way, with that day open."""
+        view = None if self.view == "month" else self.view
+        return self.visit.link("/calendar", view=view, day=self.anchor, open=opened, **self.given)
 
 
 def show(visit: Visit) -> View:
@@ -60,20 +97,21 @@ def show(visit: Visit) -> View:
     try:
         anchor, opened = (_date(visit, name) for name in ("day", "open"))
         first, count = _span(view, anchor or today)
-        found = _look(visit, given, first, count)
+        found = _look(visit, given, bounds_of(first, count, visit.zone))
     except RequestError as error:
         nothing: dict[str, Any] = {"cells": [], "found": None, "opened": None, "title": ""}
         nothing |= {"anchor": today, "steps": (None, None)}
         return View("calendar.html", values | nothing | {"problem": str(error)}, status=400)
     anchor = anchor or today
-    cells = [_cell(first + number * _DAY, day, view, anchor, today) for number, day in enumerate(found.days)]
+    look = _Look(visit, given, view, anchor, today, opened)
+    cells = [_cell(look, first + number * _DAY, day) for number, day in enumerate(found.days)]
     values |= {
         "anchor": anchor,
         "title": _title(view, anchor, cells),
         "steps": _steps(view, anchor),
         "cells": cells,
         "found": found,
-        "opened": next((_opened(visit, given, cell) for cell in cells if cell.date == opened), None),
+        "opened": next((_opened(look, cell) for cell in cells if cell.is_opened), None),
     }
     return View("calendar.html", values)
 
@@ -113,25 +151,31 @@ def bounds_of(first: date, count: int, zone: ZoneInfo) -> list[datetime]:
     return [resolve(datetime.combine(first + number * _DAY, time()), zone).at for number in range(count + 1)]
 
 
-def _look(visit: Visit, given: dict[str, str], first: date, count: int) -> Days:
+def _look(visit: Visit, given: dict[str, str], bounds: list[datetime], *, counted: int = DAY_MOST) -> Days:
     own = visit.caller.team_id
     if not visit.caller.sees(given["team_id"] or None):
         raise InvalidArgument("team_id", given["team_id"], f"the team of this token, {own}")
     return visit.runtime.calendar_days.look(
-        bounds_of(first, count, visit.zone), user=given["user"] or None, team_id=own or given["team_id"] or None
+        bounds, user=given["user"] or None, team_id=own or given["team_id"] or None, counted=counted
     )
 
 
-def _cell(date_of: date, day: Day, view: str, anchor: date, today: date) -> Cell:
-    room = _LINES[view]
-    chosen = set(map(id, sorted(day.lines, key=_weight)[:room]))
+def _cell(look: _Look, date_of: date, day: Day) -> Cell:
+    room = _LINES[look.view]
+    chosen = day.lines
+    if len(chosen) > room and look.view != "agenda":
+        kept = set(map(id, sorted(chosen, key=_weight)[:room]))
+        chosen = [line for line in chosen if id(line) in kept]
+    is_opened = date_of == look.opened
     return Cell(
         date=date_of,
         day=day,
-        shown=[line for line in day.lines if id(line) in chosen],
-        hidden=max(0, len(day.lines) - room),
-        is_today=date_of == today,
-        is_inside=view != "month" or (date_of.year, date_of.month) == (anchor.year, anchor.month),
+        marks=marks(look.visit, look.given, day, chosen),
+        hidden=len(day.lines) - len(chosen),
+        address=f"{look.address(None if is_opened else date_of)}#d{date_of}",
+        is_opened=is_opened,
+        is_today=date_of == look.today,
+        is_inside=look.view != "month" or (date_of.year, date_of.month) == (look.anchor.year, look.anchor.month),
     )
 
 
@@ -158,8 +202,10 @@ def _steps(view: str, anchor: date) -> tuple[date | None, date | None]:
     return before, after
 
 
-def _opened(visit: Visit, given: dict[str, str], cell: Cell) -> dict[str, Any]:
+def _opened(look: _Look, cell: Cell) -> dict[str, Any]:
     """Return what an opened day shows: its lines, and what is still to come one by one."""
+    visit, given = look.visit, look.given
+    day = _look(visit, given, [cell.day.starts_at, cell.day.ends_at], counted=_OPENED_COUNTED).days[0]
     start = max(cell.day.starts_at, visit.now.astimezone(UTC))
     page = None
     if start < cell.day.ends_at:
@@ -167,6 +213,8 @@ def _opened(visit: Visit, given: dict[str, str], cell: Cell) -> dict[str, Any]:
         page = visit.ask("GET", "/calendar", query=query | {name: text for name, text in given.items() if text})
     return {
         "cell": cell,
+        "marks": marks(visit, given, day, day.lines[:_OPENED_LINES]),
+        "hidden": max(0, len(day.lines) - _OPENED_LINES),
         "entries": page.entries if page else [],
         "has_more": bool(page and page.next_cursor),
     }

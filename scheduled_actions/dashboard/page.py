@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus
 
 from scheduled_actions import json_text
 from scheduled_actions.store.schedules import now as database_now
@@ -156,5 +156,11 @@ class Visit:
 
 def address(path: str, query: Mapping[str, object]) -> str:
     """Return a path with what stands behind its question mark; what is None or empty is left out."""
-    pairs = [(name, value) for name, value in query.items() if value not in {None, ""}]
-    return f"{path}?{urlencode(pairs)}" if pairs else path
+    pairs = [f"{_quoted(name)}={_quoted(str(value))}" for name, value in query.items() if value not in {None, ""}]
+    return f"{path}?{'&'.join(pairs)}" if pairs else path
+
+
+@lru_cache(maxsize=1024)
+def _quoted(text: str) -> str:
+    """Return a text as it stands in an address; the same few stand in all the addresses of a page."""
+    return quote_plus(text)

@@ -79,7 +79,15 @@ def _environment() -> Environment:
         "when_input": _when_input,
         "tree": tree,
     }
+    environment.globals["badge"] = _badge
     return environment
+
+
+@cache
+def _badge(value: str) -> Markup:
+    """Return a status as a page shows it; there are a few, and a list shows fifty."""
+    words = "no handler" if value == "no_action" else value.replace("_", " ")
+    return Markup('<span class="status {}">{}</span>').format(value, words)
 
 
 @pass_context

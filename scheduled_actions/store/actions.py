@@ -260,7 +260,13 @@ class _AnyInstant(TimestamptzLoader):
 
     def load(self, data: Buffer) -> datetime:
         try:
-            # The session's time zone is the server's own business.
+            # As servers write it unless told otherwise, in the session's time zone, which is the server's own business.
+            return datetime.fromisoformat(bytes(data).decode()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return self._load_otherwise(data)
+
+    def _load_otherwise(self, data: Buffer) -> datetime:
+        try:
             return super().load(data).astimezone(UTC)
         except (psycopg.DataError, OverflowError):
             return _FIRST if bytes(data).startswith(b"-") or bytes(data).endswith(b"BC") else _LAST

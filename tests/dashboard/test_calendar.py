@@ -100,7 +100,9 @@ def test_a_crowded_day_is_counted_within_bounds_and_says_so(admin_person, api, c
 
     days = cells(admin_person.opens("/calendar").text)
 
-    assert "search:index 100+" in days["2026-03-11"]
+    assert "search:index 50+" in days["2026-03-11"]
+    opened = admin_person.opens("/calendar?open=2026-03-11").text.partition('id="open"')[2]
+    assert re.search(r"search:index</span><b>400</b>", opened)
 
 
 def test_what_occurs_all_day_long_is_named_once(admin_person, api):

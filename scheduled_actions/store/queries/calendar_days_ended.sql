@@ -1,5 +1,5 @@
 -- What ended in each of several days, by status and type: of each day and status the first `most`. Each is a walk of its own
--- along the index of what has ended, so that a crowded day costs no more than that.
+-- along the index of what has ended, so that a crowded day costs no more than that, and a day that has not begun nothing.
 select
   d.day, s.status, a.action_type, null::uuid, null::uuid, a.action_type,
   count(*) filter (where a.is_wanted),
@@ -17,4 +17,5 @@ cross join lateral (
   order by m.completed_at
   limit %(most)s
 ) a
+where d.starts_at <= scheduled_actions_now()
 group by d.day, s.status, a.action_type
