@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _Check: TypeAlias = "Callable[[str, Any, Mapping[str, Any]], Any]"
 
+#: Arguments that need the project's handlers to be checked: what an occurrence waits for, and what follows it.
+EXTRAS = frozenset({"condition", "on_success", "on_failure"})
 #: The longest rule taken, in characters.
 RECURRENCE_LIMIT = 2000
 _YEAR_SECONDS = 366 * 86400
@@ -42,7 +44,7 @@ def definition_of(given: Mapping[str, Any], *, timezone: str = "UTC") -> dict[st
     in_zone = {**given, "timezone": given.get("timezone") or timezone}
     for name, value in given.items():
         if name not in _CHECKS:
-            near = difflib.get_close_matches(name, _CHECKS, n=1)
+            near = difflib.get_close_matches(name, ARGUMENTS, n=1)
             raise InvalidArgument(
                 name, value, f"an argument of a schedule; {f'did you mean {near[0]}?' if near else 'leave it out'}"
             )
@@ -55,9 +57,10 @@ def definition_of(given: Mapping[str, Any], *, timezone: str = "UTC") -> dict[st
 def values_of(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a schedule with this definition; documents as JSON text, instants as ISO text."""
     values = {name: definition.get(name, default) for name, default in _DEFAULTS.items()}
-    for name in ("skip", "retry", "target", "metadata"):
+    for name in ("skip", "retry", "target", "metadata", *EXTRAS):
         if values[name] is not None:
-            values[name] = json_text.encode(name, values[name], limit=RESULT_LIMIT)
+            # (What was taken at its own limit may be written a little longer here.)
+            values[name] = json_text.encode(name, values[name], limit=2 * RESULT_LIMIT)
     return values
 
 
@@ -190,7 +193,7 @@ _CHECKS: dict[str, _Check] = {
 }
 
 #: The arguments of a recurring action, by name.
-ARGUMENTS = frozenset(_CHECKS)
+ARGUMENTS = frozenset(_CHECKS) | EXTRAS
 
 #: The columns that a definition gives, and what they are where it says nothing.
 _DEFAULTS: dict[str, Any] = {
@@ -217,4 +220,7 @@ _DEFAULTS: dict[str, Any] = {
     "target": None,
     "user_id": None,
     "metadata": None,
+    "condition": None,
+    "on_success": None,
+    "on_failure": None,
 }

@@ -167,6 +167,7 @@ class Occurrences:
             due_at=claimed.scheduled_instant,
             now=taken.now,
             running_since=taken.running_since,
+            waiting_since=taken.waiting_since,
             has_unhandled=taken.has_unhandled,
         )
 

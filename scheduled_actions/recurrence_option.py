@@ -18,6 +18,8 @@ _WHOLE = ((int,), "a whole number")
 _SECONDS = ((int, float), "a number of seconds")
 _OBJECT = ((dict,), "a JSON object: a dict")
 
+_ACTIONS = ((dict, list), 'an action to schedule, {"action_type": …, "payload": …}, or a list of them')
+
 #: What each key is, and in words. The values themselves are judged as those of every schedule, when the registry is
 #: built and when the schedule is made.
 KEYS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -42,6 +44,9 @@ KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "lock_group_blocks": ((bool,), "True or False"),
     "team_id": _TEXT,
     "metadata": _OBJECT,
+    "condition": _OBJECT,
+    "on_success": _ACTIONS,
+    "on_failure": _ACTIONS,
 }
 
 

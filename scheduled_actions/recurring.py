@@ -46,6 +46,9 @@ def schedule_recurring_action(
     target: Mapping[str, str] | None = None,
     user_id: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    condition: Mapping[str, Any] | None = None,
+    on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     created_by: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
@@ -84,6 +87,11 @@ def schedule_recurring_action(
         target: The thing it is about: `{"type": "invoice", "id": "42"}`.
         user_id: Whom it concerns.
         metadata: Your own notes.
+        condition: Of each occurrence: what must hold when it would run, else it is skipped and the series goes on.
+            `{"wait": condition, …}` keeps it waiting; what comes due meanwhile is left out, or waits beside it, as
+            `overlap` says.
+        on_success: What to schedule when an occurrence completes: `{"action_type", "payload", …}`, or a list of these.
+        on_failure: What to schedule when an occurrence has failed for good.
         created_by: Who asked for it.
         connection: Your own psycopg connection: roll its transaction back, and nothing was changed.
 
@@ -119,6 +127,9 @@ def schedule_recurring_action(
         target=target,
         user_id=user_id,
         metadata=metadata,
+        condition=condition,
+        on_success=on_success,
+        on_failure=on_failure,
         created_by=created_by,
         connection=connection,
     )

@@ -12,6 +12,7 @@ from scheduled_actions import config as configuration
 from scheduled_actions.errors import NotConfigured
 from scheduled_actions.maintenance import Maintenance
 from scheduled_actions.occurrences import Occurrences
+from scheduled_actions.preparation import Preparation
 from scheduled_actions.processor import Processor
 from scheduled_actions.registry import Registry
 from scheduled_actions.scheduler import Scheduler
@@ -78,7 +79,12 @@ class Runtime:
     @cached_property
     def scheduler(self) -> Scheduler:
         """Schedules, reads and changes actions."""
-        return Scheduler(self.database, self.registry, self.config.settings, self.occurrences, self.wake)
+        return Scheduler(self.database, self.registry, self.preparation, self.occurrences, self.wake)
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        """Checks new actions against the handlers."""
+        return Preparation(self.database, self.registry, self.config.settings)
 
     @cached_property
     def wake(self) -> Wake:
@@ -97,7 +103,7 @@ class Runtime:
     @cached_property
     def schedules(self) -> Schedules:
         """Makes, reads and changes schedules."""
-        return Schedules(self.database, self.registry, self.occurrences)
+        return Schedules(self.database, self.registry, self.occurrences, self.preparation.extras)
 
     @cached_property
     def deadlines(self) -> Deadlines:

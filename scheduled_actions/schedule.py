@@ -67,6 +67,11 @@ class Schedule:
     target_id: str | None
     user_id: str | None
     metadata: Mapping[str, Any] | None
+    #: What must hold when an occurrence would run; see `Action.condition`.
+    condition: Any
+    #: What is scheduled when an occurrence completes, and when it has failed for good.
+    on_success: Any
+    on_failure: Any
     status: ScheduleStatus
     #: Why it is paused or has ended.
     status_note: str | None

@@ -13,6 +13,7 @@ from scheduled_actions.store import schedules as store
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
     from uuid import UUID
 
@@ -34,9 +35,17 @@ class ScheduleOperations:
         database: Where the tables are.
         registry: Validates payloads; has what the code declares.
         occurrences: Plans.
+        prepare_extras: Makes a condition and follow-ups what the columns hold, having validated them.
     """
 
-    def __init__(self, database: Database, registry: Registry, occurrences: Occurrences) -> None:
+    def __init__(
+        self,
+        database: Database,
+        registry: Registry,
+        occurrences: Occurrences,
+        prepare_extras: Callable[[Mapping[str, Any]], dict[str, Any]],
+    ) -> None:
+        self._prepare_extras = prepare_extras
         self._database = database
         self._registry = registry
         self._occurrences = occurrences

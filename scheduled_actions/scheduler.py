@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from scheduled_actions import action_row, arguments, follow_ups, json_text, tracing
+from scheduled_actions import action_row, arguments, json_text
 from scheduled_actions.action import RESULT_LIMIT, Action, Scheduled, Status
 from scheduled_actions.errors import (
     ActionLocked,
@@ -17,7 +17,6 @@ from scheduled_actions.errors import (
     UnknownAction,
     WrongStatus,
 )
-from scheduled_actions.new_action import arguments_of
 from scheduled_actions.store import actions as store
 from scheduled_actions.store import schedules
 from scheduled_actions.store.connection import whole
@@ -28,11 +27,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from scheduled_actions.conditions import Outside
-    from scheduled_actions.config import Settings
     from scheduled_actions.handler import RetryPolicy
     from scheduled_actions.new_action import NewAction
     from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.preparation import Preparation
     from scheduled_actions.registry import Registry
     from scheduled_actions.store.connection import Connection, Database
     from scheduled_actions.wake import Wake
@@ -47,7 +45,7 @@ class Scheduler:
     Args:
         database: Where the tables are.
         registry: Validates payloads at the caller's desk.
-        settings: The dedup window where neither call nor handler says one.
+        preparation: Checks what is asked for.
         occurrences: Plans the next when a planned one is cancelled.
         wake: Has a tick look at once for what is due now; None leaves it to the cron.
     """
@@ -56,7 +54,7 @@ class Scheduler:
         self,
         database: Database,
         registry: Registry,
-        settings: Settings,
+        preparation: Preparation,
         occurrences: Occurrences,
         wake: Wake | None = None,
     ) -> None:
@@ -64,7 +62,7 @@ class Scheduler:
         self._occurrences = occurrences
         self._database = database
         self._registry = registry
-        self._settings = settings
+        self._preparation = preparation
 
     def schedule_action(self, new: NewAction, *, connection: psycopg.Connection[Any] | None = None) -> Scheduled:
         """Put one action in the table, or merge it into one that waits.
@@ -73,7 +71,7 @@ class Scheduler:
             RequestError: Unknown type, payload the handler's model refuses, or an argument out of range.
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
-        row = self._row(new)
+        row = self._preparation.row(new)
         with self._borrowed(connection) as borrowed:
             scheduled = store.schedule(borrowed, row)
         if action_row.is_due(row, now=datetime.now(UTC)):
@@ -89,7 +87,7 @@ class Scheduler:
             RequestError: As `schedule_action`; the message names the position of the one refused.
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
-        rows = [self._element(position, new) for position, new in enumerate(new_actions)]
+        rows = [self._preparation.element(position, new) for position, new in enumerate(new_actions)]
         return self.schedule_prepared(rows, connection=connection)
 
     def schedule_prepared(
@@ -109,7 +107,7 @@ class Scheduler:
 
     def prepare(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         """Return a follow-up, validated, as one element of the SQL function `schedule_actions`."""
-        return self._row({"action_type": action_type, "payload": payload, **options})
+        return self._preparation.row({"action_type": action_type, "payload": payload, **options})
 
     def get_action(self, action_id: UUID | str, *, team_id: str | None = None) -> Action:
         """Return one action.
@@ -327,37 +325,6 @@ class Scheduler:
         if edit_lock_seconds is not None and found.status is Status.PENDING and "pending" in wanted_status:
             raise ActionLocked(action_id, edit_lock_seconds)
         raise WrongStatus(action_id, found.status, wanted_status)
-
-    def _element(self, position: int, new: NewAction | Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            return self._row(new)
-        except Exception as error:
-            error.add_note(f"in new_actions[{position}]")
-            raise
-
-    def _row(self, new: NewAction | Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
-        """Return the arguments given of the SQL function: each checked, documents as JSON text."""
-        given = tracing.with_trace(arguments_of(new))
-        extras = {name: given.pop(name) for name in given.keys() & follow_ups.NAMES}
-        action_type, payload = given.pop("action_type"), given.pop("payload")
-        handler = self._registry.resolve(action_type)
-        is_gathered = given.get("dedup_mode") == "append"
-        row = {"action_type": action_type, "payload": handler.payload.prepare(payload, gathered=is_gathered)}
-        row |= action_row.columns_of(given)
-        if extras:
-            row |= follow_ups.extras_of(extras, self._row, depth=depth)
-            if "condition" in row:
-                follow_ups.check_outsides(row["condition"], self._check_outside)
-        # Said here, the window need not be looked up by the SQL function; without a key none matters.
-        if "dedup_window" not in given and ("dedup_key" in given or '"entity_id"' in row["payload"]):
-            window = handler.options.dedup_window
-            row["dedup_window"] = self._settings.deduplication.window_seconds if window is None else window
-        return row
-
-    def _check_outside(self, outside: Outside) -> None:
-        from scheduled_actions.asking import Asker  # noqa: PLC0415 - most projects ask nothing
-
-        Asker(self._database, self._registry, self._settings).check(outside)
 
     def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:
         return borrowed_connection(self._database, connection)

@@ -77,7 +77,7 @@ class Schedules(ScheduleOperations):
         **options: Any,  # noqa: ANN401 - checked by name
     ) -> tuple[Schedule, bool]:
         """Do as `schedule_recurring`; return the schedule, and whether it is a new one."""
-        definition = new_schedule.definition_of({**options, "recurrence": recurrence})
+        definition = self._definition({**options, "recurrence": recurrence})
         if "recurrence" not in definition:
             raise InvalidArgument("recurrence", recurrence, 'a rule: "daily", "0 9 * * 1", an RRULE')
         text = self._registry.resolve(action_type).payload.prepare(payload)
@@ -152,7 +152,7 @@ class Schedules(ScheduleOperations):
             found = self._locked(borrowed, reference, team_id)
             before = found.schedule.definition
             zone = changes.get("timezone") or before.get("timezone") or "UTC"
-            checked = new_schedule.definition_of(changes, timezone=zone)
+            checked = self._definition(changes, timezone=zone)
             definition = {name: value for name, value in before.items() if name not in changes} | checked
             if "recurrence" not in definition:
                 raise InvalidArgument("recurrence", None, 'a rule: "daily", "0 9 * * 1", an RRULE')
@@ -203,6 +203,14 @@ class Schedules(ScheduleOperations):
             store.advance(connection, [store.Step(schedule_id=schedule.id, status="active")])
         store.drop_planned(connection, schedule.id)
         return self._planned(connection, schedule.id, definition, is_new_start=is_new_start)
+
+    def _definition(self, given: Mapping[str, Any], *, timezone: str = "UTC") -> dict[str, Any]:
+        """Return what was asked for as a JSON object; what is None is left out."""
+        extras = {name: given[name] for name in new_schedule.EXTRAS & given.keys() if given[name] is not None}
+        plain = {name: value for name, value in given.items() if name not in new_schedule.EXTRAS}
+        definition = new_schedule.definition_of(plain, timezone=timezone)
+        prepared = self._prepare_extras(extras) if extras else {}
+        return definition | {name: json.loads(text) for name, text in prepared.items()}
 
     def _values(
         self, definition: Mapping[str, Any], payload: str | None, anchor: datetime, *, is_declared: bool
@@ -352,7 +360,7 @@ class Schedules(ScheduleOperations):
         given = {"recurrence": declaration["rule"], **declaration}
         payload = given.pop("payload", {})
         del given["rule"]
-        definition = new_schedule.definition_of(given)
+        definition = self._definition(given)
         text = self._registry.resolve(action_type).payload.prepare(payload)
         _, change = self._upsert(connection, action_type, text, definition, created_by=SYNC, is_declared=True)
         return change

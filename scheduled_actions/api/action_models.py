@@ -16,6 +16,7 @@ from scheduled_actions.api.models import (
     DedupKey,
     Delay,
     Flag,
+    FollowUps,
     Given,
     GivenParts,
     Id,
@@ -49,7 +50,6 @@ _OVERDUE_SECONDS = 300
 
 Priority = Annotated[int, Field(ge=_SMALLEST, le=_LARGEST, description="The lower number goes first."), WholeNumber]
 MaxAttempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT, description="The first included."), WholeNumber]
-FollowUps = JsonObject | Annotated[list[JsonObject], Field(max_length=20)]
 Window = Annotated[float, Field(ge=0, le=_YEAR_SECONDS, allow_inf_nan=False)]
 _ONE_INSTANT: JsonDict = {"not": {"required": ["scheduled_at", "delay"]}}
 

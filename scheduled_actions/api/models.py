@@ -211,6 +211,8 @@ Delay = Annotated[
 ]
 TimeZone = Annotated[str, BeforeValidator(_zone), WithJsonSchema({"x-schema": "TimeZone"})]
 JsonObject = Annotated[dict[str, Any], WithJsonSchema({"x-schema": "JsonObject"})]
+#: Actions that follow an end: one, or a list.
+FollowUps = JsonObject | Annotated[list[JsonObject], Field(max_length=20)]
 _SECONDS = {"type": "number", "minimum": 0, "maximum": retry.LONGEST_WAIT_SECONDS}
 _JITTER = {"enum": ["none", "full", "equal"]}
 RetryPolicy = Annotated[

@@ -12,6 +12,7 @@ from scheduled_actions.api.models import (
     PAGE_MOST,
     ActionTypeName,
     Delay,
+    FollowUps,
     Given,
     Id,
     Instant,
@@ -120,6 +121,12 @@ class _Options(Given):
     target: Target | None = None
     user_id: ShortText | None = None
     metadata: JsonObject | None = None
+    condition: JsonObject | None = Field(
+        None,
+        description='What must hold when an occurrence would run, else it is skipped; `{"wait": condition, …}` waits.',
+    )
+    on_success: FollowUps | None = Field(None, description="What to schedule when an occurrence completes.")
+    on_failure: FollowUps | None = Field(None, description="What to schedule when one has failed for good.")
 
     @model_validator(mode="after")
     def _starts_once(self) -> Self:
@@ -219,6 +226,9 @@ class Schedule(Shown):
     target_id: str | None
     user_id: str | None
     metadata: Any
+    condition: Any = Field(description="What must hold when an occurrence would run; null where nothing must.")
+    on_success: Any = Field(description="What is scheduled when an occurrence completes.")
+    on_failure: Any = Field(description="What is scheduled when one has failed for good.")
     status: ScheduleStatus
     status_note: str | None = Field(description="Why it is paused or has ended.")
     status_by: str | None

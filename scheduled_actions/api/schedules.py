@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scheduled_actions.api import schedule_models as models
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import (
+    FollowUpInvalid,
     HandlerBroken,
     InvalidArgument,
     NeverOccurs,
@@ -158,7 +159,7 @@ def _in_words(schedules: Schedules, schedule: Schedule) -> models.ScheduleInWord
 
 
 _RULES = (RecurrenceInvalid, NeverOccurs, InvalidArgument)
-_MAKING = (*_RULES, PayloadInvalid, UnknownActionType, TooLarge, HandlerBroken, RegistryInvalid)
+_MAKING = (*_RULES, PayloadInvalid, FollowUpInvalid, UnknownActionType, TooLarge, HandlerBroken, RegistryInvalid)
 _ONE = {HTTPStatus.OK: (models.ScheduleInWords, "The schedule as it is now.")}
 
 

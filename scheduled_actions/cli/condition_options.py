@@ -1,4 +1,4 @@
-"""The options of `schedule` that say what an action waits for, and what follows its end."""
+"""The options that say what an action waits for, and what follows its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from scheduled_actions.cli.parameters import Command, duration, json_document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _ACTION = '{"action_type": …, "payload": …}, or a list'
 
@@ -21,7 +21,15 @@ def condition_options(command: Command) -> Command:
     Raises:
         UsageError: An option of waiting is given, and nothing to wait for.
     """
+    return _with_options(_OPTIONS, command)
 
+
+def series_condition_options(command: Command) -> Command:
+    """Give a command those of them that a series can have: its occurrences come after no one action."""
+    return _with_options([option for option in _OPTIONS if option is not _AFTER], command)
+
+
+def _with_options(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
     @wraps(command)
     def with_condition(*arguments: Any, **given: Any) -> Any:  # noqa: ANN401 - any command
         waits = given.pop("waits")
@@ -34,10 +42,11 @@ def condition_options(command: Command) -> Command:
             raise click.UsageError(message)
         if waits:
             given["condition"] = {"wait": given["condition"], **wait}
-        given["after"] = list(given["after"]) or None
+        if "after" in given:
+            given["after"] = list(given["after"]) or None
         return command(*arguments, **given)
 
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         with_condition = option(with_condition)
     return with_condition  # type: ignore[return-value]  # the command with more options
 
@@ -46,6 +55,7 @@ def _document(name: str, text: str) -> Callable[[Command], Command]:
     return click.option(name, type=json_document, metavar="JSON", help=text)
 
 
+_AFTER = click.option("--after", multiple=True, metavar="ID", help="Wait until that action has completed; repeatable.")
 _OPTIONS = (
     _document("--condition", "What must hold when it would run; else it is skipped."),
     click.option("--wait", "waits", is_flag=True, help="Wait until the condition holds."),
@@ -53,7 +63,7 @@ _OPTIONS = (
     click.option("--timeout", type=duration, metavar="DURATION", help="Wait no longer. [default: for ever]"),
     click.option("--max-checks", type=int, metavar="N", help="Check no more than so often."),
     _document("--on-timeout", f"Schedule this when it has waited in vain: {_ACTION}."),
-    click.option("--after", multiple=True, metavar="ID", help="Wait until that action has completed; may be repeated."),
+    _AFTER,
     _document("--on-success", f"Schedule this when it completes: {_ACTION}."),
     _document("--on-failure", f"Schedule this when it has failed for good: {_ACTION}."),
 )

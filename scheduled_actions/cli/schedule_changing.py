@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from scheduled_actions.cli.condition_options import series_condition_options
 from scheduled_actions.cli.parameters import (
     as_json_option,
     duration,
@@ -33,12 +34,15 @@ _RESETTABLE = {
     "at": "scheduled_at",
     "catch-up-age": "catch_up_seconds",
     "catch-up-limit": "catch_up_limit",
+    "condition": "condition",
     "grace": "misfire_grace_seconds",
     "jitter": "jitter_seconds",
     "lock-group": "lock_group",
     "max-attempts": "max_attempts",
     "metadata": "metadata",
     "name": "name",
+    "on-failure": "on_failure",
+    "on-success": "on_success",
     "pause-after": "pause_after_failures",
     "remaining": "remaining",
     "skip": "skip",
@@ -81,6 +85,7 @@ _OPTIONS = (
     click.option("--max-attempts", type=int, metavar="N", help="Of each occurrence. [default: the handler's]"),
     click.option("--lock-group", metavar="GROUP", help="Members of a group run one at a time, the oldest first."),
     click.option("--metadata", type=json_document, metavar="JSON", help="Your own notes, a JSON object."),
+    series_condition_options,
 )
 
 

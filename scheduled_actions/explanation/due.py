@@ -139,6 +139,7 @@ def series_judged(facts: Facts) -> Explanation | None:
         due_at=facts.action.scheduled_at,
         now=facts.now,
         running_since=seen.running_since,
+        waiting_since=seen.waiting_since,
         has_unhandled=seen.has_unhandled,
     )
     name = seen.schedule.name or str(seen.schedule.id)

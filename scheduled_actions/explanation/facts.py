@@ -99,6 +99,8 @@ class SeriesSeen:
     schedule: Schedule
     #: Since when another occurrence of it is at work.
     running_since: datetime | None
+    #: Since when another one waits for its condition.
+    waiting_since: datetime | None
     #: Whether an occurrence before it waits for a build that has its handler.
     has_unhandled: bool
 

@@ -163,7 +163,16 @@ class Settling:
             for attempt, one in waiting
             if isinstance(one.outcome, settlement.Waited)
         ]
-        return self._line.do(lambda connection: waits.settle(connection, self._row.id, unmet))
+        settled = self._line.do(lambda connection: waits.settle(connection, self._row.id, unmet))
+        # Cancelled while it was looked at: of a rolling schedule, the next is planned now.
+        ended = {
+            attempt.claimed.id: attempt.claimed.schedule_id
+            for attempt, _ in waiting
+            if attempt.claimed.schedule_id and settled.statuses.get(attempt.claimed.id) is Status.CANCELLED
+        }
+        if ended:
+            self._line.do(lambda connection: self._occurrences.conclude(connection, ended, settled.statuses))
+        return settled
 
     def _settle_one_by_one(
         self, ended: list[tuple[Attempt, Ended]], running: list[UUID], error: psycopg.Error

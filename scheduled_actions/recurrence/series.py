@@ -71,7 +71,13 @@ def instant(occurrence: Occurrence | None) -> datetime | None:
 
 
 def judge(
-    schedule: Schedule, *, due_at: datetime, now: datetime, running_since: datetime | None, has_unhandled: bool
+    schedule: Schedule,
+    *,
+    due_at: datetime,
+    now: datetime,
+    running_since: datetime | None,
+    waiting_since: datetime | None = None,
+    has_unhandled: bool,
 ) -> Judgement:
     """Decide whether the claimed, never started occurrence of a schedule runs.
 
@@ -80,6 +86,7 @@ def judge(
         due_at: When the occurrence came due: its instant and its jitter, or what a person made of it.
         now: Of the claim.
         running_since: The claim of the earliest other occurrence that is at work; None when none is.
+        waiting_since: Since when another one waits for its condition; None when none does.
         has_unhandled: Whether an earlier occurrence waits for a build that has its handler.
     """
     late = now - due_at
@@ -87,7 +94,17 @@ def judge(
         return Judgement("skip", "no handler of its type is in this build, and an occurrence before it waits for one")
     if schedule.misfire == "skip" and late > timedelta(seconds=schedule.misfire_grace_seconds):
         return Judgement("skip", f"missed: found {_in_words(late)} late")
-    if running_since is None or schedule.overlap != "skip" or schedule.recurrence_type == "rolling":
+    if schedule.overlap != "skip" or schedule.recurrence_type == "rolling":
+        return Judgement("run")
+    return _beside(due_at, running_since, waiting_since)
+
+
+def _beside(due_at: datetime, running_since: datetime | None, waiting_since: datetime | None) -> Judgement:
+    """Decide beside others of its series, which are not to overlap."""
+    if waiting_since is not None:
+        since = f"{waiting_since:%Y-%m-%d %H:%M:%S}Z"
+        return Judgement("skip", f"overlap: an occurrence before it waits for its condition since {since}")
+    if running_since is None:
         return Judgement("run")
     if running_since < due_at:
         return Judgement(

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import recurrence_option
-from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.errors import FollowUpInvalid, InvalidArgument, ScheduledActionsError
 from scheduled_actions.registry.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from scheduled_actions.recurrence.custom import Functions
     from scheduled_actions.registry.declarations import Declaration, Declarations
@@ -49,14 +49,17 @@ def _stand_ins(found: Declarations) -> Functions:
 
 def _mistake(handler: Declaration, given: dict[str, Any], functions: Functions) -> Iterator[Problem]:
     """Take a declaration as far as a schedule could be made of it; yield what stands in the way."""
-    from scheduled_actions import new_schedule  # noqa: PLC0415 - most projects declare no recurrence
+    from scheduled_actions import follow_ups, new_schedule  # noqa: PLC0415 - most projects declare no recurrence
     from scheduled_actions.recurrence import compile_recurrence  # noqa: PLC0415
     from scheduled_actions.recurrence.skips import Skips  # noqa: PLC0415
 
     lines, key = handler.recurrence_lines, "skip"
     try:
-        arguments = {name: value for name, value in given.items() if name not in {"rule", "payload"}}
+        extras = {name: given[name] for name in new_schedule.EXTRAS & given.keys()}
+        arguments = {name: value for name, value in given.items() if name not in {"rule", "payload", *extras}}
         new_schedule.definition_of({"recurrence": given["rule"], **arguments})
+        # Their handlers, and what they may ask, are looked at when the schedule is made.
+        follow_ups.extras_of(extras, _row)
         key = "rule"
         compile_recurrence(
             given["rule"],
@@ -65,12 +68,20 @@ def _mistake(handler: Declaration, given: dict[str, Any], functions: Functions) 
             skips=Skips.parse(given["skip"]) if "skip" in given else None,
             functions=functions,
         )
-    except InvalidArgument as error:
-        named = error.name.partition(".")[0]
+    except (InvalidArgument, FollowUpInvalid) as error:
+        named = (error.where if isinstance(error, FollowUpInvalid) else error.name).partition(".")[0]
         text = f"recurrence.{error}" if named in lines else str(error)
         yield Problem(handler.file, lines.get(named, lines["rule"]), text)
     except ScheduledActionsError as error:
         yield Problem(handler.file, lines[key], str(error))
+
+
+def _row(new: Mapping[str, Any], _: int) -> dict[str, Any]:
+    """Return nothing of a follow-up whose arguments are such."""
+    from scheduled_actions.new_action import arguments_of  # noqa: PLC0415 - as above
+
+    arguments_of(new)
+    return {}
 
 
 def _doubles(declared: list[tuple[Declaration, dict[str, Any]]]) -> Iterator[Problem]:

@@ -68,10 +68,14 @@ def series(connection: Connection, action: Action) -> SeriesSeen | None:
     ids = {"schedule_id": action.schedule_id, "action_id": action.id}
     row = read_leniently(connection, "series_at_work", ids).fetchone()
     found = schedules.get(connection, schedule_id=action.schedule_id)
-    return (
-        None
-        if row is None or found is None
-        else SeriesSeen(schedule=found.schedule, running_since=row[0], has_unhandled=row[1])
+    if row is None or found is None:
+        return None
+    running_since, waiting_since, has_unhandled = row
+    return SeriesSeen(
+        schedule=found.schedule,
+        running_since=running_since,
+        waiting_since=waiting_since,
+        has_unhandled=has_unhandled,
     )
 
 

@@ -38,6 +38,8 @@ class Taken(NamedTuple):
     now: datetime
     #: The claim of the earliest other occurrence that is at work.
     running_since: datetime | None
+    #: Since when another occurrence waits for its condition, where that matters.
+    waiting_since: datetime | None
     #: Whether an occurrence waits for a build that has its handler.
     has_unhandled: bool
 
@@ -159,11 +161,14 @@ def take(connection: Connection, action_ids: Collection[UUID]) -> list[Taken]:
     """Return which of these claimed actions are planned occurrences, their schedules locked."""
     taken = []
     for row in read_leniently(connection, "take_occurrences", {"action_ids": list(action_ids)}):
-        *values, now, action_id, running_since, has_unhandled = row
+        *values, now, action_id, running_since, waiting_since, has_unhandled = row
         schedule = None if values[0] is None else Schedule(**dict(zip(_FIELDS, values, strict=True)))
-        since = None if running_since is None else datetime.fromtimestamp(running_since, UTC)
-        taken.append(Taken(action_id, schedule, now, since, has_unhandled))
+        taken.append(Taken(action_id, schedule, now, _instant(running_since), _instant(waiting_since), has_unhandled))
     return taken
+
+
+def _instant(epoch: float | None) -> datetime | None:
+    return None if epoch is None else datetime.fromtimestamp(epoch, UTC)
 
 
 def broken(connection: Connection, *, limit: int) -> list[Found]:

@@ -38,6 +38,22 @@ def test_a_schedule_is_made_shown_changed_and_removed(api):
     assert api("GET", "/schedules/report").status_code == 404
 
 
+def test_what_occurrences_wait_for_and_what_follows_them_is_given_shown_and_taken_back(api):
+    condition = {"kind": "document_state", "target": {"type": "books", "id": "2026"}, "state": "closed"}
+    given = {"condition": {"wait": condition}, "on_failure": {"action_type": "test:run", "payload": {}}}
+
+    first = made(api, name="report", **given)
+    occurrence = api("GET", f"/actions/{first['next_action_id']}").json
+    changed = api("PATCH", "/schedules/report", {"condition": None}).json
+    refused = api("PATCH", "/schedules/report", {"on_success": {"action_type": "test:gone"}})
+
+    follow_ups = [{"action_type": "test:run", "payload": {}}]
+    assert (first["condition"], first["on_failure"]) == ({"wait": condition}, follow_ups)
+    assert (occurrence["condition"], occurrence["on_failure"]) == ({"wait": condition}, follow_ups)
+    assert (changed["condition"], changed["on_failure"]) == (None, follow_ups)
+    assert (refused.status_code, refused.json["code"]) == (400, "follow_up_invalid")
+
+
 def test_asking_again_by_name_answers_200_and_the_same(api):
     body = {"action_type": "test:run", "payload": {}, "recurrence": "daily", "name": "report"}
 

@@ -14,6 +14,7 @@ from scheduled_actions.registry import source as registry_source
 from tests.factories import NOW, row, set_clock
 
 ANN = ("--payload", '{"name": "Ann"}')
+CLOSED = '{"kind": "document_state", "target": {"type": "books", "id": "2026"}, "state": "closed"}'
 BY = f"cli:{getpass.getuser()}"
 DAY = timedelta(days=1)
 NOBODY = "00000000-0000-0000-0000-000000000000"
@@ -98,7 +99,8 @@ def test_create_takes_every_option_it_names(create):
         "daily", "--team", "north", "--timezone", "Europe/Berlin", "--at", "2026-03-05T09:00", "--misfire", "catch_up",
         "--grace", "2m", "--catch-up-limit", "7", "--catch-up-age", "P1D", "--overlap", "queue", "--pause-after", "3",
         "--jitter", "30s", "--until", "2026-04-01T00:00", "--remaining", "5", "--priority", "-3", "--max-attempts", "2",
-        "--lock-group", "g", "--metadata", '{"why": "because"}',
+        "--lock-group", "g", "--metadata", '{"why": "because"}', "--condition", CLOSED, "--wait", "--timeout", "PT1H",
+        "--on-success", '{"action_type": "greeting:say", "payload": {"name": "Ben"}}',
     )  # fmt: skip
 
     named = {
@@ -106,6 +108,8 @@ def test_create_takes_every_option_it_names(create):
         "catch_up_limit": 7, "catch_up_seconds": 86400.0, "overlap": "queue", "pause_after_failures": 3,
         "jitter_seconds": 30.0, "remaining": 5, "priority": -3, "max_attempts": 2, "lock_group": "g",
         "metadata": {"why": "because"}, "recurrence_type": "fixed",
+        "condition": {"wait": json.loads(CLOSED), "timeout": 3600.0},
+        "on_success": [{"action_type": "greeting:say", "payload": {"name": "Ben"}}],
     }  # fmt: skip
     assert {name: made[name] for name in named} == named
     assert at(made["anchor_at"]) == datetime(2026, 3, 5, 8, tzinfo=UTC)
@@ -359,14 +363,12 @@ def test_a_day_without_a_time_counts_whole_as_the_last_one(create):
 
 
 def test_edit_takes_what_is_reset_back_to_its_default(run, create):
-    create("daily", "--until", "2026-07-01T00:00Z", "--skip-weekends", "--jitter", "60s", "--grace", "1m")
+    create("daily", "--until", "2026-07-01T00:00Z", "--skip-weekends", "--jitter", "60s", "--condition", CLOSED)
 
-    options = ("--reset", "until", "--reset", "skip", "--reset", "jitter", "--reset", "grace")
+    options = ("--reset", "until", "--reset", "skip", "--reset", "jitter", "--reset", "condition")
     after = run("schedules", "edit", "greet", *options, "--json").json
 
-    assert (after["until"], after["skip"], after["jitter_seconds"], after["misfire_grace_seconds"]) == (
-        None, None, 0.0, 300.0,
-    )  # fmt: skip
+    assert (after["until"], after["skip"], after["jitter_seconds"], after["condition"]) == (None, None, 0.0, None)
 
 
 def test_edit_renames_and_rolls(run, create):

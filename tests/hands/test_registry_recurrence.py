@@ -173,6 +173,14 @@ def test_another_recurrence_gives_another_digest(project):
             "handlers/email.py:3: recurrence.until: 'soon' is not an instant as text",
         ),
         ("{'rule': 'daily',\n'name': ''}", "handlers/email.py:3: recurrence.name: '' is not a text of 1 to 200"),
+        (
+            "{'rule': 'daily',\n'condition': {'kind': 'magic'}}",
+            "handlers/email.py:3: recurrence.condition.kind: 'magic' is not one of",
+        ),
+        (
+            "{'rule': 'daily',\n'on_success': [{'action_typ': 'a:two'}]}",
+            "handlers/email.py:3: recurrence.on_success.0: argument: 'action_typ' is not an argument",
+        ),
         ("'0 25 * * *'", 'handlers/email.py:2: recurrence "0 25 * * *": '),
         ("{'timezone': 'UTC',\n'rule': '0 25 * * *'}", 'handlers/email.py:3: recurrence "0 25 * * *": '),
         ("'0 0 30 2 *'", 'handlers/email.py:2: recurrence "0 0 30 2 *": '),
@@ -199,6 +207,7 @@ def test_a_recurrence_that_means_nothing_is_an_error_with_its_file_and_line(tmp_
         "'FREQ=WEEKLY;BYDAY=MO'",
         "'RRULE:FREQ=DAILY;UNTIL=20240101T000000Z'",
         "{'rule': 'daily', 'until': '2024-01-01'}",
+        "{'rule': 'daily', 'condition': {'kind': 'custom', 'name': 'x'}, 'on_failure': {'action_type': 'a:two'}}",
         "{'rule': 'daily', 'until': '2027-01-31T17:00:00+01:00', 'timezone': 'Europe/Berlin', 'remaining': 3}",
     ],
 )

@@ -11,12 +11,14 @@ with step as materialized (
 planned as (
   insert into scheduled_actions (
     action_type, payload, team_id, priority, scheduled_at, occurrence_at, previous_occurrence_at, max_attempts, retry,
-    lock_group, lock_group_blocks, target_type, target_id, user_id, metadata, created_by, schedule_id
+    lock_group, lock_group_blocks, target_type, target_id, user_id, metadata, created_by, schedule_id,
+    condition, on_success, on_failure
   )
   select
     s.action_type, s.payload, s.team_id, s.priority, t.scheduled_at, t.occurrence_at, t.previous_at, s.max_attempts,
     s.retry, case when s.overlap = 'queue' then coalesce(s.lock_group, 'schedule:' || s.id) else s.lock_group end,
-    s.lock_group_blocks, s.target_type, s.target_id, s.user_id, s.metadata, s.created_by, s.id
+    s.lock_group_blocks, s.target_type, s.target_id, s.user_id, s.metadata, s.created_by, s.id,
+    s.condition, s.on_success, s.on_failure
   from step t
   join scheduled_action_schedules s on s.id = t.schedule_id
   where t.occurrence_at is not null

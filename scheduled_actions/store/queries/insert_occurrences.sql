@@ -1,13 +1,15 @@
 -- These occurrences of the schedule stand in the table, due now; those that had been created before are left as they are.
 insert into scheduled_actions (
   action_type, payload, team_id, priority, scheduled_at, occurrence_at, max_attempts, retry, lock_group,
-  lock_group_blocks, target_type, target_id, user_id, metadata, created_by, schedule_id
+  lock_group_blocks, target_type, target_id, user_id, metadata, created_by, schedule_id,
+  condition, on_success, on_failure
 )
 select
   s.action_type, s.payload, s.team_id, s.priority, scheduled_actions_now(), t.occurrence_at, s.max_attempts, s.retry,
   -- Where they must not run side by side, they come one after the other.
   case when s.overlap = 'allow' then s.lock_group else coalesce(s.lock_group, 'schedule:' || s.id) end,
-  s.lock_group_blocks, s.target_type, s.target_id, s.user_id, s.metadata, %(by)s, s.id
+  s.lock_group_blocks, s.target_type, s.target_id, s.user_id, s.metadata, %(by)s, s.id,
+  s.condition, s.on_success, s.on_failure
 from scheduled_action_schedules s
 cross join unnest(%(occurrences)s::timestamptz[]) with ordinality as t (occurrence_at, position)
 where s.id = %(schedule_id)s

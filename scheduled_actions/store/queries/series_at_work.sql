@@ -1,5 +1,5 @@
 -- Of the schedule whose planned occurrence this action is, as a claim would find it: since when another occurrence is at
--- work, and whether one waits for a handler; no row where the action is no planned occurrence.
+-- work, since when one waits for its condition, and whether one waits for a handler; no row where the action is no planned occurrence.
 select
   (
     select min(a.updated_at)
@@ -7,6 +7,15 @@ select
     where a.status = 'processing'
       and a.lease_expires_at > '-infinity'
       and a.schedule_id = s.id
+      and a.id <> %(action_id)s
+  ),
+  (
+    select min((a.waiting ->> 'since')::timestamptz)
+    from scheduled_actions a
+    where a.schedule_id = s.id
+      and a.waiting is not null
+      and a.status in ('pending', 'processing')
+      and a.attempts = 0
       and a.id <> %(action_id)s
   ),
   exists (

@@ -1,4 +1,5 @@
--- The schedule has these values; its planned occurrence, while it waits, has them too.
+-- The schedule has these values; its planned occurrence, while it waits, has them too. One that waits for a condition
+-- which is another one now is looked at anew.
 with written as (
   update scheduled_action_schedules s
   set
@@ -28,6 +29,9 @@ with written as (
     target_id = %(target)s::jsonb ->> 'id',
     user_id = %(user_id)s,
     metadata = %(metadata)s::jsonb,
+    condition = %(condition)s::jsonb,
+    on_success = %(on_success)s::jsonb,
+    on_failure = %(on_failure)s::jsonb,
     definition = %(definition)s::jsonb,
     is_declared = %(is_declared)s,
     updated_at = scheduled_actions_now()
@@ -46,6 +50,15 @@ set
   target_id = w.target_id,
   user_id = w.user_id,
   metadata = w.metadata,
+  condition = w.condition,
+  on_success = w.on_success,
+  on_failure = w.on_failure,
+  waiting = case when a.condition is not distinct from w.condition then a.waiting end,
+  scheduled_at = case
+    when a.condition is distinct from w.condition and a.scheduled_at = (a.waiting ->> 'next_check_at')::timestamptz
+      then least(a.scheduled_at, scheduled_actions_now())
+    else a.scheduled_at
+  end,
   updated_at = scheduled_actions_now()
 from written w
 where a.id = w.next_action_id and a.status = 'pending' and a.attempts = 0 and a.started_at is null
