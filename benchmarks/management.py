@@ -14,7 +14,8 @@ from benchmarks.noop import ACTION_TYPE
 from benchmarks.serving import runtime_on
 from scheduled_actions import explaining
 from scheduled_actions.action import Status
-from scheduled_actions.management import Filters, Management
+from scheduled_actions.finding import Filters
+from scheduled_actions.management import Management
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _FEW = 100
 #: Of each kind in each table, whatever its size; the failed ones are its oldest rows.
 _RARE = 20
+#: Of this team the smaller table holds as many as the page shows that is compared: a page of two is another matter.
+_TEAM = "team-1"
+_PAGE = 100
 _CALLS = 10
 
 _FILL = """
@@ -32,7 +36,7 @@ insert into scheduled_actions (
   action_type, payload, team_id, status, scheduled_at, started_at, completed_at, attempts, max_attempts, error_message
 )
 select
-  %(action_type)s, jsonb_build_object('n', n), 'team-' || n %% 100,
+  %(action_type)s, jsonb_build_object('n', n), 'team-' || n %% %(teams)s,
   case when n <= %(rare)s then 'failed' else 'completed' end, at.ended, at.ended, at.ended, 1, 3,
   case when n <= %(rare)s then 'no' end
 from generate_series(1, %(count)s) n
@@ -40,7 +44,7 @@ cross join lateral (select now() - interval '1 day' * n / %(count)s as ended) at
 """
 _FILL_WAITING = """
 insert into scheduled_actions (action_type, team_id, scheduled_at)
-select %(action_type)s, 'team-' || n %% 100, now() + n * interval '1 minute' - %(due)s * interval '1 minute'
+select %(action_type)s, 'team-' || n %% %(teams)s, now() + n * interval '1 minute' - %(due)s * interval '1 minute'
 from generate_series(1, %(count)s) n
 """
 
@@ -83,12 +87,12 @@ def _readings(runtime: Runtime) -> dict[str, Callable[[], Any]]:
     management = Management(runtime.database, lambda: runtime.scheduler)
     (waiting,) = management.page(Filters(statuses=(Status.PENDING,)), limit=1).actions
     return {
-        "list page": partial(_page, management, Filters(), 100),
+        "list page": partial(_page, management, Filters(), _PAGE),
         "list page of the failed, the oldest": partial(_page, management, Filters(statuses=(Status.FAILED,)), _RARE),
-        "list page of a team": partial(_page, management, Filters(team_id="team-1"), 2),
+        "list page of a team": partial(_page, management, Filters(team_id=_TEAM), _PAGE),
         "bulk retry, dry run": partial(management.count_matching, Filters(statuses=(Status.FAILED,))),
         "counts": management.counts,
-        "counts of a team": partial(management.counts, team_id="team-1"),
+        "counts of a team": partial(management.counts, team_id=_TEAM),
         "show": partial(management.get, waiting.id, team_id=None),
         "explain": partial(explaining.explain, runtime, waiting.id),
     }
@@ -109,6 +113,7 @@ def _median_ms(reading: Callable[[], Any]) -> float:
 
 
 def _fill(connection: Connection, *, finished: int, waiting: int) -> None:
-    connection.execute(_FILL, {"action_type": ACTION_TYPE, "count": finished, "rare": _RARE})
-    connection.execute(_FILL_WAITING, {"action_type": ACTION_TYPE, "count": waiting, "due": waiting // 10})
+    both = {"action_type": ACTION_TYPE, "teams": min(100, (finished + waiting) // _PAGE)}
+    connection.execute(_FILL, {**both, "count": finished, "rare": _RARE})
+    connection.execute(_FILL_WAITING, {**both, "count": waiting, "due": waiting // 10})
     plain_sql.settle_down(connection)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scheduled_actions.action import Action, Scheduled
     from scheduled_actions.explanation import Explanation
     from scheduled_actions.fact import Fact, FactChange, Reported
+    from scheduled_actions.finding import Listed
     from scheduled_actions.handler import RetryPolicy
     from scheduled_actions.new_action import DedupMode
 
@@ -243,7 +244,7 @@ def explain_action(action_id: UUID | str, *, team_id: str | None = None) -> Expl
     return explaining.explain(runtime.current(), action_id, team_id=team_id)
 
 
-def list_actions(**filters: Any) -> list[Action]:  # noqa: ANN401 - the filters of Scheduler.list_actions
+def list_actions(**filters: Any) -> Listed:  # noqa: ANN401 - the filters of Scheduler.list_actions
     """Return the newest actions that match every filter given; see `Scheduler.list_actions`."""
     return runtime.current().scheduler.list_actions(**filters)
 

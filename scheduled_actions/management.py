@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions import arguments
 from scheduled_actions.action import FINISHED, Action, Status
 from scheduled_actions.errors import StateConflict, UnknownAction, WrongStatus
+from scheduled_actions.finding import BOUNDS, Bounds, Filters, Page, find, page
 from scheduled_actions.scheduler import borrowed_connection
 from scheduled_actions.store import actions
 from scheduled_actions.store import management as store
@@ -28,59 +29,8 @@ if TYPE_CHECKING:
 
 #: The most that a change of many changes in one call.
 BULK_MOST = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """How much one call reads or changes at most."""
-
-    #: Counts are exact up to here, for each status.
-    counted: int = 10_000
-    #: So many actions a page walks over in search of those that match.
-    walked: int = 50_000
-    #: So many of them before it looks whether there are but few of the statuses it wants.
-    near: int = 2_000
-    #: So many candidates of a team a page looks at; they are gathered from each status.
-    candidates: int = 5_000
-    #: For so many seconds a page that has found nothing yet walks on.
-    page_seconds: float = 0.5
-    #: So many actions a change of many takes in one transaction.
-    bite: int = 100
-    #: After so many seconds a change of many starts no further bite.
-    seconds: float = 5.0
-    #: Lateness is measured on so many that completed, and as many that failed, within so many seconds.
-    measured: int = 5_000
-    measured_seconds: float = 3600.0
-
-
-_BOUNDS = Bounds()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """Which actions are meant; what is None does not matter."""
-
-    statuses: tuple[Status, ...] | None = None
-    action_type: str | None = None
-    team_id: str | None = None
-    lock_group: str | None = None
-    #: `scheduled_at` is this instant or later.
-    scheduled_from: datetime | None = None
-    #: `scheduled_at` is before this instant.
-    scheduled_to: datetime | None = None
-    #: Part of the type, the dedup key or the lock group, or the beginning of the id.
-    q: str | None = None
-    #: Pending actions that are due sooner are left out.
-    unlocked_for_seconds: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Some of the actions that match, the newest first."""
-
-    actions: list[Action]
-    #: Where the next page begins; None on the last. A page may be short and still not be the last.
-    next_cursor: UUID | None
+#: The highest number that a statement's bound can be.
+_NO_BOUND = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -148,7 +98,7 @@ class Management:
         database: Database,
         find_scheduler: Callable[[], Scheduler],
         *,
-        bounds: Bounds = _BOUNDS,
+        bounds: Bounds = BOUNDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
@@ -158,12 +108,8 @@ class Management:
 
     def page(self, filters: Filters, *, cursor: UUID | None = None, limit: int = 100) -> Page:
         """Return the newest actions that match, at most `limit`, those with ids below the cursor."""
-        ends_at = self._monotonic() + self._bounds.page_seconds
         with self._database.connection() as connection:
-            while True:
-                ids, cursor = _find(connection, filters, self._bounds, before=cursor, limit=limit)
-                if ids or cursor is None or self._monotonic() > ends_at:
-                    return Page(store.read(connection, ids), cursor)
+            return page(connection, filters, self._bounds, cursor=cursor, limit=limit, monotonic=self._monotonic)
 
     def counts(self, *, team_id: str | None = None, overdue_seconds: float = 300, counted: int | None = None) -> Counts:
         """Return how many actions there are (of a team), each status counted to `counted`; None: to the bound."""
@@ -176,13 +122,24 @@ class Management:
                 due, overdue, oldest = store.due(connection, overdue_seconds=overdue_seconds, most=most)
             else:
                 found = store.team_counts(
-                    connection, team_id=team_id, statuses=_ALL, overdue_seconds=overdue_seconds, most=most
+                    connection,
+                    team_id=team_id,
+                    statuses=[status.value for status in Status],
+                    overdue_seconds=overdue_seconds,
+                    most=most,
                 )
                 due, overdue = sum(one.due for one in found), sum(one.overdue for one in found)
                 oldest = max(
                     (one.oldest_due_seconds for one in found if one.oldest_due_seconds is not None), default=None
                 )
         return _counts(found, told, due=due, overdue=overdue, oldest_due_seconds=oldest)
+
+    def exact_counts(self, *, overdue_seconds: float = 300) -> Counts:
+        """Return how many actions there are in each status, with no bound: it reads the whole table."""
+        with self._database.connection() as connection:
+            by_status = actions.by_status(connection)
+            due, overdue, oldest = store.due(connection, overdue_seconds=overdue_seconds, most=_NO_BOUND)
+        return Counts(by_status=by_status, due=due, overdue=overdue, oldest_due_seconds=oldest)
 
     def get(self, action_id: UUID | str, *, team_id: str | None, connection: Connection | None = None) -> Action:
         """Return one action.
@@ -241,7 +198,7 @@ class Management:
         ends_at = self._monotonic() + self._bounds.seconds
         with self._database.connection() as connection:
             while True:
-                ids, cursor = _find(connection, filters, self._bounds, before=cursor, limit=most - matched)
+                ids, cursor = find(connection, filters, self._bounds, before=cursor, limit=most - matched)
                 matched += len(ids)
                 if cursor is None or matched >= most or self._monotonic() > ends_at:
                     return Changed(matched=matched, changed=0, more=cursor is not None, next_cursor=None)
@@ -292,7 +249,7 @@ class Management:
         ends_at = self._monotonic() + self._bounds.seconds
         with self._database.connection() as connection:
             while True:
-                ids, cursor = _find(
+                ids, cursor = find(
                     connection, filters, self._bounds, before=cursor, limit=min(self._bounds.bite, limit - matched)
                 )
                 matched += len(ids)
@@ -304,49 +261,6 @@ class Management:
     def _refuse(self, action_id: UUID, team_id: str | None, wanted_status: str) -> Action:
         found = self.get(action_id, team_id=team_id)
         raise WrongStatus(action_id, found.status, wanted_status)
-
-
-_ALL = tuple(status.value for status in Status)
-
-
-def _find(
-    connection: Connection, filters: Filters, bounds: Bounds, *, before: UUID | None, limit: int
-) -> tuple[list[UUID], UUID | None]:
-    """Return the ids of the newest that match, and where to go on; None where nothing is left."""
-    parameters = {
-        "statuses": None if filters.statuses is None else [status.value for status in filters.statuses],
-        "action_type": filters.action_type,
-        "lock_group": filters.lock_group,
-        "scheduled_from": filters.scheduled_from,
-        "scheduled_to": filters.scheduled_to,
-        "q": filters.q,
-        "unlocked_for_seconds": filters.unlocked_for_seconds,
-    }
-    if filters.team_id is not None:
-        return _find_in_team(connection, parameters, filters.team_id, bounds, before=before, limit=limit)
-    is_narrowed = filters.statuses is not None
-    examined = min(bounds.near, bounds.walked) if is_narrowed else bounds.walked
-    ids, end = store.walk(connection, parameters, before=before, examined=examined, limit=limit + 1)
-    if is_narrowed and end is not None and len(ids) <= limit:
-        # Rare ones far back: few enough, they are all looked at, whatever their place.
-        wanted = parameters | {"team_id": None}
-        few = store.search(connection, wanted, before=before, examined=bounds.counted + 1, limit=limit + 1)
-        if few.examined <= bounds.counted:
-            return few.ids[:limit], few.ids[limit - 1] if len(few.ids) > limit else None
-        ids, end = store.walk(connection, parameters, before=before, examined=bounds.walked, limit=limit + 1)
-    return (ids[:limit], ids[limit - 1]) if len(ids) > limit else (ids, end)
-
-
-def _find_in_team(
-    connection: Connection, parameters: dict[str, Any], team_id: str, bounds: Bounds, *, before: UUID | None, limit: int
-) -> tuple[list[UUID], UUID | None]:
-    is_narrowed = any(value is not None for name, value in parameters.items() if name != "statuses")
-    examined = max(bounds.candidates, limit + 1) if is_narrowed else limit + 1
-    wanted = parameters | {"team_id": team_id, "statuses": parameters["statuses"] or list(_ALL)}
-    found = store.search(connection, wanted, before=before, examined=examined, limit=limit + 1)
-    if len(found.ids) > limit:
-        return found.ids[:limit], found.ids[limit - 1]
-    return found.ids, found.last if found.examined >= examined else None
 
 
 def _is_changed(change: Callable[[UUID, Connection], None], action_id: UUID, connection: Connection) -> bool:

@@ -17,6 +17,7 @@ from scheduled_actions.errors import (
     UnknownAction,
     WrongStatus,
 )
+from scheduled_actions.finding import Bounds, Filters, Listed, page
 from scheduled_actions.store import actions as store
 from scheduled_actions.store import schedules
 from scheduled_actions.store.connection import whole
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 #: The connection of the transactional handler that is running in this context: what it schedules joins its transaction.
 joined_connection: ContextVar[Connection | None] = ContextVar("joined_connection", default=None)
+
+#: Code that asks for a list wants all of it; a person at a page would rather see what there is.
+_PATIENT = Bounds(page_seconds=10.0)
 
 
 class Scheduler:
@@ -134,8 +138,11 @@ class Scheduler:
         q: str | None = None,
         cursor: UUID | str | None = None,
         limit: int = 100,
-    ) -> list[Action]:
-        """Return the newest actions that match every filter given.
+    ) -> Listed:
+        """Return the newest actions that match every filter given, as a list with a `next_cursor`.
+
+        However many actions there are, it reads them in small statements. Where that has not found `limit` of them
+        after ten seconds, the list is short, and its `next_cursor` still leads on.
 
         Args:
             status: One of the statuses.
@@ -145,26 +152,26 @@ class Scheduler:
             scheduled_from: `scheduled_at` is this instant or later; aware.
             scheduled_to: `scheduled_at` is before this instant; aware.
             q: Part of the type, the dedup key or the lock group, or the beginning of the id.
-            cursor: The id of the last action of the page before.
+            cursor: `next_cursor` of the page before, or the id of its last action.
             limit: 1 to 100.
 
         Raises:
             InvalidArgument: A filter cannot be.
         """
         arguments.check_integer("limit", limit, least=1, most=100)
+        wanted = arguments.check_status(status)
+        filters = Filters(
+            statuses=None if wanted is None else (wanted,),
+            action_type=arguments.check_text("action_type", action_type),
+            team_id=arguments.check_text("team_id", team_id),
+            lock_group=arguments.check_text("lock_group", lock_group),
+            scheduled_from=arguments.check_aware("scheduled_from", scheduled_from),
+            scheduled_to=arguments.check_aware("scheduled_to", scheduled_to),
+            q=arguments.check_text("q", q),
+        )
+        before = None if cursor is None else arguments.check_cursor(cursor)
         with self._borrowed(None) as borrowed:
-            return store.find(
-                borrowed,
-                status=arguments.check_status(status),
-                action_type=arguments.check_text("action_type", action_type),
-                team_id=arguments.check_text("team_id", team_id),
-                lock_group=arguments.check_text("lock_group", lock_group),
-                scheduled_from=arguments.check_aware("scheduled_from", scheduled_from),
-                scheduled_to=arguments.check_aware("scheduled_to", scheduled_to),
-                q=arguments.check_text("q", q),
-                before=None if cursor is None else arguments.check_cursor(cursor),
-                limit=limit,
-            )
+            return Listed(page(borrowed, filters, _PATIENT, cursor=before, limit=limit, least=limit))
 
     def update_action(
         self,

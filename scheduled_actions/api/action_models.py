@@ -35,8 +35,9 @@ from scheduled_actions.api.models import (
     about,
 )
 from scheduled_actions.explanation import Code
+from scheduled_actions.finding import Filters
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
-from scheduled_actions.management import BULK_MOST, Filters
+from scheduled_actions.management import BULK_MOST
 
 if TYPE_CHECKING:
     from pydantic.config import JsonDict

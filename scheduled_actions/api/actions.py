@@ -28,7 +28,8 @@ from scheduled_actions.errors import (
     UnknownActionType,
     WrongStatus,
 )
-from scheduled_actions.management import Counts, Page
+from scheduled_actions.finding import Page
+from scheduled_actions.management import Counts
 from scheduled_actions.new_action import NewAction
 from scheduled_actions.store.actions import RefusedByDatabase
 from scheduled_actions.tokens import Role

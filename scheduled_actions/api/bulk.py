@@ -13,7 +13,7 @@ from scheduled_actions.management import Changed
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
-    from scheduled_actions.management import Filters
+    from scheduled_actions.finding import Filters
 
 
 def retry_matching(call: Call) -> Answer:

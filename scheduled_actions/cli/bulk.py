@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from scheduled_actions.management import Changed, Filters, Management
+    from scheduled_actions.finding import Filters
+    from scheduled_actions.management import Changed
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
@@ -80,7 +81,7 @@ def retry(project: Project, /, *, wanted: dict[str, Any], status: str | None, as
 
     They are counted first (to 10,000), and you are asked. Interrupted, it loses nothing: run it again.
     """
-    management, filters = _management(project), _filters(wanted, (Status(status or Status.FAILED),))
+    management, filters = project.open_management(), _filters(wanted, (Status(status or Status.FAILED),))
 
     def bite(cursor: UUID | None) -> Changed:
         return management.retry_matching(filters, by=caller(), limit=_BITE, cursor=cursor)
@@ -114,7 +115,7 @@ def cancel(
     """
     lock = None if force else project.config.settings.edit_lock_seconds
     statuses = (Status(status),) if status else _CANCELLABLE
-    management, filters = _management(project), _filters(wanted, statuses, unlocked_for_seconds=lock)
+    management, filters = project.open_management(), _filters(wanted, statuses, unlocked_for_seconds=lock)
 
     def bite(cursor: UUID | None) -> Changed:
         return management.cancel_matching(filters, by=caller(), reason=reason, limit=_BITE, cursor=cursor)
@@ -122,17 +123,10 @@ def cancel(
     _tell(_changed(management.count_matching(filters), bite, "cancel", **how), "cancelled", as_json=as_json)
 
 
-def _management(project: Project) -> Management:
-    from scheduled_actions.management import Management  # noqa: PLC0415 - help needs no database driver
-
-    runtime = project.open_without_handlers()
-    return Management(runtime.database, lambda: runtime.scheduler)
-
-
 def _filters(
     wanted: dict[str, Any], statuses: tuple[Status, ...], *, unlocked_for_seconds: int | None = None
 ) -> Filters:
-    from scheduled_actions.management import Filters  # noqa: PLC0415 - help needs no database driver
+    from scheduled_actions.finding import Filters  # noqa: PLC0415 - help needs no database driver
 
     return Filters(**wanted, statuses=statuses, unlocked_for_seconds=unlocked_for_seconds)
 

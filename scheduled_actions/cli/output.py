@@ -57,14 +57,22 @@ def one_line(text: str, *, longest: int | None = None) -> str:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows under their headings, each column as wide as it must be; a status has its colour."""
+    for line in table_lines(headings, rows):
+        click.echo(line)
+
+
+def table_lines(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table as `print_table` prints them."""
     lines = [list(headings), *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    told = []
     for number, line in enumerate(lines):
         cells = []
         for heading, cell, width in zip(headings, line, widths, strict=True):
             styled = click.style(cell, bold=True) if number == 0 else coloured(cell) if heading == "STATUS" else cell
             cells.append(styled + " " * (width - _width(cell)))
-        click.echo("  ".join(cells).rstrip())
+        told.append("  ".join(cells).rstrip())
+    return told
 
 
 def coloured(status: str) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from scheduled_actions.config import Config
+    from scheduled_actions.management import Management
     from scheduled_actions.registry import Registry
     from scheduled_actions.runtime import Runtime
 
@@ -114,6 +115,17 @@ class Project:
         from scheduled_actions.registry import Registry
 
         return self._made(Registry(self.directory, {}))
+
+    def open_management(self) -> Management:
+        """Return what watches and mends the project's actions, for a command that needs no registry.
+
+        Raises:
+            ConfigInvalid: The settings cannot be used.
+        """
+        from scheduled_actions.management import Management
+
+        runtime = self.open_without_handlers()
+        return Management(runtime.database, lambda: runtime.scheduler)
 
     def _made(self, registry: Registry | None) -> Runtime:
         from scheduled_actions import runtime

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from scheduled_actions.cli.output import (
     print_json,
     print_table,
     shown,
+    table_lines,
 )
 from scheduled_actions.cli.parameters import as_json_option, local_instant
 from scheduled_actions.cli.project import Project, pass_project
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scheduled_actions.action import Action
-    from scheduled_actions.runtime import Runtime
     from scheduled_actions.store.management import Lateness
 
 _WATCH_SECONDS = 2
@@ -55,13 +56,13 @@ _NONE_YET = "no actions yet: `scheduled-actions schedule TYPE --payload '{}'` pu
 @pass_project
 def list_(project: Project, /, *, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:  # noqa: ANN401 - of list_actions
     """List the newest actions that match every filter given."""
-    scheduler = project.open_without_handlers().scheduler
-    actions = scheduler.list_actions(**filters, limit=limit, cursor=cursor)
-    is_full = len(actions) == limit
-    goes_on = is_full and bool(scheduler.list_actions(**filters, limit=1, cursor=actions[-1].id))
-    next_cursor = actions[-1].id if goes_on else None
+    actions = project.open_without_handlers().scheduler.list_actions(**filters, limit=limit, cursor=cursor)
+    next_cursor = actions.next_cursor
     if as_json:
         print_json({"actions": [as_document(action) for action in actions], "next_cursor": next_cursor})
+        return
+    if not actions and next_cursor:
+        click.echo(f"no action matches among the newest; go on among the older ones with --cursor {next_cursor}")
         return
     if not actions:
         is_narrowed = cursor is not None or any(value is not None for value in filters.values())
@@ -141,80 +142,94 @@ def explain(project: Project, action_id: str, *, as_json: bool) -> None:
     metavar="[SECONDS]",
     help=f"Count again and again, every {_WATCH_SECONDS} seconds unless said, until Ctrl-C.",
 )
+@click.option("--exact", is_flag=True, help="Count to the end: reads the whole table.")
 @click.option("--lateness", "with_lateness", is_flag=True, help="Say it with --json, too; people are told anyway.")
 @as_json_option
 @pass_project
-def counts(project: Project, *, every_seconds: float | None, with_lateness: bool, as_json: bool) -> None:
-    """Count actions by status; `due` are the pending ones whose time has come (counted to 10,000).
+def counts(project: Project, *, every_seconds: float | None, exact: bool, with_lateness: bool, as_json: bool) -> None:
+    """Count actions by status; `due` are the pending ones whose time has come.
 
+    Each is counted to 10,000, however many there are; what has more is shown as 10,000+, with --json under `capped`.
     Below stands how late the actions of each type started in the last hour, of the latest 5,000. On a terminal, --watch
     shows what has changed since the last look; with --json it prints a line each time.
     """
-    runtime = project.open_without_handlers()
-    scheduler = runtime.scheduler
-    found = scheduler.counts()
+    management = project.open_management()
+
+    def look() -> _Look:
+        found = management.exact_counts() if exact else management.counts()
+        return _Look(
+            counts={status.value: number for status, number in found.by_status.items()} | {"due": found.due},
+            capped=found.capped,
+            late=management.lateness() if with_lateness or not as_json else [],
+        )
+
+    found = look()
     if every_seconds is None:
-        late = _lateness(runtime) if with_lateness or not as_json else []
-        _print_counts(found, late, as_json=as_json, with_lateness=with_lateness)
+        if as_json:
+            print_json(found.as_json(with_lateness=with_lateness))
+        else:
+            click.echo("\n".join(found.lines(None)) if any(found.counts.values()) else _NONE_YET)
         return
     is_over = threading.Event()
     with stopping_early(is_over.set):
         before = None
         while True:
-            _look_again(found, before, as_json=as_json)
+            if as_json:
+                print_json(found.as_json(with_lateness=with_lateness))
+            else:
+                _show_again(found, before)
             if is_over.wait(every_seconds):
                 return
-            before, found = found, scheduler.counts()
+            before, found = found, look()
 
 
-def _lateness(runtime: Runtime) -> list[Lateness]:
-    from scheduled_actions.management import Management  # noqa: PLC0415 - help needs no database driver
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one look at the counts found."""
 
-    return Management(runtime.database, lambda: runtime.scheduler).lateness()
+    counts: Mapping[str, int]
+    #: The counts that stopped at the bound.
+    capped: Sequence[str]
+    late: Sequence[Lateness]
 
+    def as_json(self, *, with_lateness: bool) -> dict[str, Any]:
+        told: dict[str, Any] = dict(self.counts)
+        if self.capped:
+            told["capped"] = self.capped
+        if with_lateness:
+            told["lateness"] = {one.action_type: {"measured": one.number, **_of_seconds(one)} for one in self.late}
+        return told
 
-def _print_counts(found: Mapping[str, int], late: Sequence[Lateness], *, as_json: bool, with_lateness: bool) -> None:
-    if as_json:
-        by_type = {one.action_type: {"measured": one.number, **_of_seconds(one)} for one in late}
-        print_json({**found, "lateness": by_type} if with_lateness else found)
-    elif not any(found.values()):
-        click.echo(_NONE_YET)
-    else:
-        click.echo("\n".join(_lines(found, None)))
-        if late:
-            click.echo("\nseconds from due to start, in the last hour")
-            print_table(
+    def lines(self, before: _Look | None) -> list[str]:
+        """Return a line for each count, with how much it is more or less than before, and how late actions started."""
+        width = max(map(len, self.counts))
+        lines = []
+        for name, count in self.counts.items():
+            more = count - before.counts[name] if before else 0
+            label = coloured(name) if count else name
+            shown_count = f"{count:,}{'+' if name in self.capped else ''}"
+            lines.append(f"{label}{' ' * (width - len(name))}  {shown_count:>10}{f'  {more:+,}' if more else ''}")
+        if self.late:
+            lines += ["", "seconds from due to start, in the last hour"]
+            lines += table_lines(
                 ("TYPE", "ACTIONS", "MEDIAN", "95 %", "LATEST"),
                 [
                     (one.action_type, f"{one.number:,}", *(f"{value:.2f}" for value in _of_seconds(one).values()))
-                    for one in late
+                    for one in self.late
                 ],
             )
+        return lines
 
 
 def _of_seconds(one: Lateness) -> dict[str, float]:
     return {"p50_seconds": one.p50_seconds, "p95_seconds": one.p95_seconds, "max_seconds": one.max_seconds}
 
 
-def _look_again(found: Mapping[str, int], before: Mapping[str, int] | None, *, as_json: bool) -> None:
+def _show_again(found: _Look, before: _Look | None) -> None:
     """Print the counts once more: in the place of the last ones, where that is a terminal."""
-    if as_json:
-        print_json(found)
-        return
     if sys.stdout.isatty():
         click.clear()
-    click.echo("\n".join([local(datetime.now(UTC)), *_lines(found, before), ""]))
-
-
-def _lines(found: Mapping[str, int], before: Mapping[str, int] | None) -> list[str]:
-    """Return a line for each count, with how much it is more or less than before."""
-    width = max(map(len, found))
-    lines = []
-    for name, count in found.items():
-        more = count - before[name] if before else 0
-        label = coloured(name) if count else name
-        lines.append(f"{label}{' ' * (width - len(name))}  {count:>10,}{f'  {more:+,}' if more else ''}")
-    return lines
+    click.echo("\n".join([local(datetime.now(UTC)), *found.lines(before), ""]))
 
 
 def _attempts(action: Action) -> str:

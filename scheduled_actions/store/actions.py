@@ -156,34 +156,6 @@ def get(connection: Connection, action_id: UUID, *, team_id: str | None = None) 
     return None if row is None else action_of(row)
 
 
-def find(
-    connection: Connection,
-    *,
-    status: Status | None = None,
-    action_type: str | None = None,
-    team_id: str | None = None,
-    lock_group: str | None = None,
-    scheduled_from: datetime | None = None,
-    scheduled_to: datetime | None = None,
-    q: str | None = None,
-    before: UUID | None = None,
-    limit: int = 100,
-) -> list[Action]:
-    """Return the newest actions that match every filter, at most `limit`, those with ids below `before`."""
-    parameters = {
-        "status": status,
-        "action_type": action_type,
-        "team_id": team_id,
-        "lock_group": lock_group,
-        "scheduled_from": scheduled_from,
-        "scheduled_to": scheduled_to,
-        "q": q,
-        "before": before,
-        "limit": limit,
-    }
-    return [action_of(row) for row in read_leniently(connection, "list_actions", parameters)]
-
-
 def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) -> Action | None:
     """Change a pending action; None when it is not pending, not there, or locked.
 
@@ -230,8 +202,14 @@ def retry(connection: Connection, action_id: UUID, *, by: str | None, team_id: s
 
 def counts(connection: Connection, *, team_id: str | None = None) -> dict[str, int]:
     """Return how many actions stand in each status, and how many are `due` (counted to 10,000)."""
+    found = by_status(connection, team_id=team_id)
+    return {status.value: number for status, number in found.items()} | {"due": due(connection)}
+
+
+def by_status(connection: Connection, *, team_id: str | None = None) -> dict[Status, int]:
+    """Return how many actions stand in each status; it reads them all."""
     found = dict(run(connection, "count_by_status", {"team_id": team_id}).fetchall())
-    return {status.value: found.get(status.value, 0) for status in Status} | {"due": due(connection)}
+    return {status: found.get(status.value, 0) for status in Status}
 
 
 def visible(connection: Connection, ids: Collection[UUID]) -> list[UUID]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import config, delivery, runtime
 from scheduled_actions.action import Status
+from scheduled_actions.finding import Bounds, Filters, page
 from scheduled_actions.registry import Registry
-from scheduled_actions.store import actions
 from scheduled_actions.testing.captured import CapturedWebhooks
 from scheduled_actions.testing.clock import Clock, check_aware
 from scheduled_actions.testing.expectations import Expectation, matching
@@ -31,6 +31,7 @@ _TICKS_MOST, _RUN_SECONDS = 10, 5.0
 _STEPS_MOST = 10_000
 #: Actions of one test that are looked at.
 _ACTIONS_MOST = 100_000
+_WHOLE = Bounds(walked=_ACTIONS_MOST + 1)
 #: What no test should share with the machine it runs on; opens the routes to the test's own client.
 SECRETS = {"CRON_SECRET": "cron-secret-of-the-test-kit", "ADMIN_TOKEN": "admin-token-of-the-test-kit"}
 #: 32 bytes in base64: the secrets of webhook endpoints in the database are encrypted with it.
@@ -55,7 +56,7 @@ class Kit:
     def actions(self) -> list[Action]:
         """Return all actions of the test, the oldest first."""
         with self.runtime.database.connection() as connection:
-            return actions.find(connection, limit=_ACTIONS_MOST)[::-1]
+            return page(connection, Filters(), _WHOLE, limit=_ACTIONS_MOST).actions[::-1]
 
     def run_due(self, at: datetime | timedelta | None = None) -> list[Action]:
         """Run ticks until nothing is due; return the actions that were settled, as they are now, the oldest first.

@@ -10,7 +10,7 @@ import pytest
 
 from scheduled_actions.action import Action, Status
 from scheduled_actions.cli.output import local
-from tests.factories import database_now, insert
+from tests.factories import database_now, insert, insert_many
 
 #: The columns that programs rely on.
 COLUMNS = {
@@ -186,12 +186,24 @@ def test_show_tells_people_what_happened(run, connection):
 def test_counts_answers_every_status_and_what_is_due(run, connection):
     insert(connection)
     insert(connection, scheduled_at=database_now(connection) + timedelta(hours=1))
-    insert(connection, status="failed")
+    insert(connection, status="failed", completed_at=database_now(connection))
 
     ran = run("counts", "--json")
 
     assert ran.exit_code == 0
     assert ran.json == dict.fromkeys(Status, 0) | {"pending": 2, "failed": 1, "due": 1}
+    assert run("counts", "--exact", "--json").json == ran.json
+
+
+def test_counts_stop_at_ten_thousand_unless_they_are_to_be_exact(run, connection):
+    insert_many(connection, 10_001)
+
+    bounded, exact = run("counts", "--json").json, run("counts", "--json", "--exact").json
+    told = [line.split() for line in run("counts").stdout.splitlines()]
+
+    assert bounded == dict.fromkeys(Status, 0) | {"pending": 10_000, "due": 10_000, "capped": ["pending", "due"]}
+    assert exact == dict.fromkeys(Status, 0) | {"pending": 10_001, "due": 10_001}
+    assert (told[0], told[-1]) == (["pending", "10,000+"], ["due", "10,000+"])
 
 
 def test_counts_tells_people_in_columns(run, connection):

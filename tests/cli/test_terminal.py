@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from scheduled_actions.cli import main
 from scheduled_actions.cli.output import print_table
-from tests.factories import insert
+from tests.factories import database_now, insert
 
 RED = "\x1b[31m"
 COMMAND = [sys.executable, "-m", "scheduled_actions.cli"]
@@ -105,6 +105,8 @@ def test_watching_counts_goes_on_until_it_is_stopped(project, database_url, conn
 
 def test_watching_says_how_much_has_changed(run, connection, monkeypatch):
     insert(connection)
+    started = database_now(connection)
+    insert(connection, status="completed", scheduled_at=started, started_at=started, completed_at=started)
     looks = iter([False, True])
 
     class Impatient:
@@ -121,6 +123,7 @@ def test_watching_says_how_much_has_changed(run, connection, monkeypatch):
     lines = [line.split() for line in run("counts", "--watch").stdout.splitlines()]
 
     assert [line for line in lines if line[:1] == ["pending"]] == [["pending", "1"], ["pending", "2", "+1"]]
+    assert [line for line in lines if line[:1] == ["test:run"]] == [["test:run", "1", *["0.00"] * 3]] * 2
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

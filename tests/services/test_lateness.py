@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from scheduled_actions import Delays, action
-from scheduled_actions.management import Bounds, Management
+from scheduled_actions.finding import Bounds
+from scheduled_actions.management import Management
 from scheduled_actions.store.statements import statement
 from tests.factories import database_now, insert, move_clock, projects
 

@@ -8,7 +8,8 @@ import pytest
 
 from scheduled_actions import action
 from scheduled_actions.action import Status
-from scheduled_actions.management import Bounds, Filters, Management
+from scheduled_actions.finding import Bounds, Filters, page
+from scheduled_actions.management import Management
 from tests.factories import database_now, insert, insert_many, projects, statuses
 
 IN_AN_HOUR = timedelta(hours=1)
@@ -36,9 +37,9 @@ def pages(management, filters, limit=2):
     """Return the ids of every page, one after the other."""
     cursor, found = None, []
     while True:
-        page = management.page(filters, cursor=cursor, limit=limit)
-        found.append([one.id for one in page.actions])
-        cursor = page.next_cursor
+        found_here = management.page(filters, cursor=cursor, limit=limit)
+        found.append([one.id for one in found_here.actions])
+        cursor = found_here.next_cursor
         if cursor is None:
             return found
         assert len(found) < 50, "the pages have no end"
@@ -124,6 +125,23 @@ def test_a_page_that_has_found_nothing_yet_walks_on_for_a_while(runtime, connect
 
     assert (first.actions, first.next_cursor is None) == ([], False)
     assert [one.id for one in second.actions] == [wanted]
+
+
+@pytest.mark.parametrize(("least", "sizes"), [(1, [1, 1, 0]), (2, [2, 0])])
+def test_a_page_that_wants_more_walks_on_until_it_has_them(connection, least, sizes):
+    wanted = []
+    for _ in range(2):
+        insert_many(connection, 9)
+        wanted.append(insert(connection, action_type="test:wanted"))
+    insert_many(connection, 9)
+    found, cursor = [], None
+
+    while not found or cursor is not None:
+        one = page(connection, Filters(action_type="test:wanted"), Bounds(walked=9), cursor=cursor, least=least)
+        found, cursor = [*found, [action.id for action in one.actions]], one.next_cursor
+
+    assert [len(ids) for ids in found] == sizes
+    assert [one for ids in found for one in ids] == wanted[::-1]
 
 
 def test_many_of_a_status_far_back_are_found_page_by_page(management, connection):

@@ -411,6 +411,16 @@ def test_actions_are_listed_newest_first_page_by_page(project):
     assert [one.id for page in (first, second, third) for one in page] == made[::-1]
 
 
+def test_a_list_says_where_the_next_begins(project):
+    made = [schedule(project).id for _ in range(3)]
+
+    first = project.scheduler.list_actions(limit=2)
+    second = project.scheduler.list_actions(limit=2, cursor=first.next_cursor)
+
+    assert [one.id for page in (first, second) for one in page] == made[::-1]
+    assert (first.next_cursor, second.next_cursor) == (made[1], None)
+
+
 @pytest.mark.parametrize(
     ("filters", "found"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
+import pytest
+
 from scheduled_actions.action import Status
 from scheduled_actions.store.statements import statement
 from tests.factories import insert
@@ -83,3 +85,21 @@ def test_what_the_management_reads_goes_by_an_index_whatever_it_is_asked_for(con
 
     assert all(ways.values()), "each reads the table"
     assert {name: used for name, used in ways.items() if not set(used) <= _BY_AN_INDEX} == {}
+
+
+@pytest.mark.parametrize(("status", "looked_up"), [("completed", 0), ("failed", 1)])
+def test_of_a_status_that_many_have_none_is_looked_up(connection, status, looked_up):
+    fill(connection)
+    parameters = _FILTERS | {"statuses": [status], "examined": 500}
+
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("search_actions"), parameters
+    ).fetchone()[0]  # fmt: skip
+
+    assert loops(plan["Plan"], "scheduled_actions_pkey") == looked_up
+
+
+def loops(plan, index):
+    """Return how often the nodes of a plan that go by an index were asked."""
+    own = plan["Actual Loops"] if plan.get("Index Name") == index else 0
+    return own + sum(loops(below, index) for below in plan.get("Plans", ()))

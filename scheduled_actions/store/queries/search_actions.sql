@@ -1,5 +1,6 @@
 -- How many candidates there are, the last of them, and the ids of the newest that match. Candidates are the newest
--- actions of a team before the cursor; without a team all actions of the statuses, of each counted to `examined`.
+-- actions of a team before the cursor; without a team all actions of the statuses, of each counted to `examined`, and
+-- looked at only where they are fewer.
 with candidates as materialized (
   (
     select t.id
@@ -81,7 +82,8 @@ select
       where l.id = c.id
       offset 0
     ) a
-    where (%(before)s::uuid is null or a.id < %(before)s)
+    where (%(team_id)s::text is not null or (select count(*) from candidates m) < %(examined)s)
+      and (%(before)s::uuid is null or a.id < %(before)s)
       and a.status = any (%(statuses)s::text[])
       and (%(action_type)s::text is null or a.action_type = %(action_type)s)
       and (%(lock_group)s::text is null or a.lock_group = %(lock_group)s)
