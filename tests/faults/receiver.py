@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+
+def a_secret() -> str:
+    """Return a new secret, as an endpoint and its receiver share it."""
+    return f"whsec_{base64.b64encode(os.urandom(32)).decode()}"
 
 
 @dataclass(eq=False)
@@ -21,10 +29,18 @@ class Receiver:
 
     port: int
     secret: str
+    #: It answers 503 to the first delivery of each entity.
+    stumbles: bool = False
     #: The content of each delivery that the library took, by its `webhook-id`, as often as it came.
     received: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    #: When each of these came, on the monotonic clock.
+    received_at: list[float] = field(default_factory=list)
     #: Why the library refused a delivery.
     refused: list[str] = field(default_factory=list)
+    #: Entities whose first delivery it did not take.
+    stumbled: set[str] = field(default_factory=set)
+    #: Deliveries that it left without an answer.
+    left_waiting: int = 0
 
     @property
     def url(self) -> str:
@@ -34,12 +50,33 @@ class Receiver:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Answer on the port while the block lasts; before and after it, connections are refused."""
-        receiver = self
+        with self._served(self.take):
+            yield
 
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Take what comes and answer nothing while the block lasts; at its end, hang up."""
+        is_over = threading.Event()
+
+        def leave_waiting(_body: bytes, _headers: dict[str, str]) -> None:
+            self.left_waiting += 1
+            is_over.wait()
+
+        with self._served(leave_waiting):
+            try:
+                yield
+            finally:
+                is_over.set()
+
+    @contextmanager
+    def _served(self, take: Callable[[bytes, dict[str, str]], int | None]) -> Iterator[None]:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(receiver.take(body, dict(self.headers.items())))
+                status = take(body, dict(self.headers.items()))
+                if status is None:
+                    return
+                self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
@@ -63,5 +100,10 @@ class Receiver:
         except WebhookVerificationError as error:
             self.refused.append(str(error))
             return 401
-        self.received.append((lowered["webhook-id"], json.loads(body)))
+        content = json.loads(body)
+        if self.stumbles and content["entity_id"] not in self.stumbled:
+            self.stumbled.add(content["entity_id"])
+            return 503
+        self.received_at.append(time.monotonic())
+        self.received.append((lowered["webhook-id"], content))
         return 204

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import os
 import subprocess
 import sys
 
 import pytest
 
-from tests.faults.receiver import Receiver
+from tests.faults.receiver import Receiver, a_secret
 from tests.faults.serving import a_port
 
 pytestmark = pytest.mark.slow
 
 EVENTS = 5
-#: Ticks, a minute apart.
-HOUR = 60
 SETTINGS = """
 [webhooks.endpoints.good]
 env_var = "GOOD_URL"
@@ -38,7 +34,7 @@ FIRST_DELAY_SECONDS = 5
 
 
 def test_the_good_endpoint_gets_each_event_once_and_the_other_when_it_returns(serve, actions, project, environ):
-    good, down = (Receiver(a_port(), _secret()) for _ in range(2))
+    good, down = (Receiver(a_port(), a_secret()) for _ in range(2))
     (project / "scheduled_actions.toml").write_text(SETTINGS, encoding="utf-8")
     named = {"GOOD_URL": good.url, "GOOD_SECRET": good.secret, "DOWN_URL": down.url, "DOWN_SECRET": down.secret}
     service = serve(workers=2, environ=named)
@@ -72,41 +68,6 @@ def test_the_good_endpoint_gets_each_event_once_and_the_other_when_it_returns(se
     assert actions.statuses() == {"completed": 3 * EVENTS}
     of_one_event = {content["action_id"] for _, content in good.received}
     assert of_one_event == {content["action_id"] for _, content in down.received}
-
-
-def test_an_endpoint_that_is_down_for_an_hour_of_ticks_gets_everything_once(serve, actions, project, environ):
-    good, down = (Receiver(a_port(), _secret()) for _ in range(2))
-    (project / "scheduled_actions.toml").write_text(SETTINGS, encoding="utf-8")
-    named = {"GOOD_URL": good.url, "GOOD_SECRET": good.secret, "DOWN_URL": down.url, "DOWN_SECRET": down.secret}
-    service = serve(environ=named)
-    events = HOUR // 10
-
-    with good.listening():
-        for minute in range(HOUR):
-            if minute % 10 == 0:
-                actions.schedule(_event(minute))
-            service.ping()
-            actions.move_clock(60)
-        arrived_meanwhile = len(good.received)
-        with down.listening():
-            for _ in range(24):
-                service.ping()
-                actions.move_clock(3600)
-
-    assert (arrived_meanwhile, len(good.received), len(down.received)) == (events, events, events)
-    assert (good.refused, down.refused) == ([], [])
-    wanted = [f"t{minute}" for minute in range(0, HOUR, 10)]
-    assert sorted(content["entity_id"] for _, content in down.received) == sorted(wanted)
-    assert actions.statuses() == {"completed": 3 * events}
-
-
-def _event(number):
-    payload = {"event": "task:created", "entity_type": "task", "entity_id": f"t{number}", "data": {}}
-    return {"action_type": "webhook:send", "payload": payload}
-
-
-def _secret():
-    return f"whsec_{base64.b64encode(os.urandom(32)).decode()}"
 
 
 def _emit(environ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,30 +24,61 @@ def headers(secret=SECRET):
     return {"webhook-id": "0197a000", "webhook-timestamp": str(at), "webhook-signature": signature}
 
 
-def block(heading):
-    """Return the Python below a heading."""
-    return re.search(rf"## {heading}\n\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+def block(heading, language="python"):
+    """Return the first program in a language below a heading."""
+    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)[1]
 
 
-def test_the_flask_application_takes_what_is_signed_and_refuses_the_rest(monkeypatch, capsys):
+@pytest.fixture
+def flask_client(monkeypatch):
     monkeypatch.setenv("WEBHOOK_SECRET", SECRET)
     names = {"__name__": "shown"}
     exec(compile(block("Flask"), "receive-webhooks.md", "exec"), names)
-    client = names["app"].test_client()
+    return names["app"].test_client()
 
-    good = client.post("/hook", data=BODY, headers=headers())
-    bad = client.post("/hook", data=BODY + b" ", headers=headers())
+
+def test_the_flask_application_takes_what_is_signed_and_refuses_the_rest(flask_client, capsys):
+    good = flask_client.post("/hook", data=BODY, headers=headers())
+    bad = flask_client.post("/hook", data=BODY + b" ", headers=headers())
 
     assert (good.status_code, bad.status_code) == (204, 401)
-    assert capsys.readouterr().out == "task:created t1 {'name': 'Zoë'}\n"
+    assert capsys.readouterr().out == "0197a000 task:created t1 {'name': 'Zoë'}\n"
+
+
+@pytest.mark.parametrize("signature", ["junk", "v1,junk", "v1,a,b", "v1,é", ""])
+def test_junk_in_place_of_a_signature_is_refused_like_a_wrong_one(flask_client, signature):
+    answered = flask_client.post("/hook", data=BODY, headers={**headers(), "webhook-signature": signature})
+
+    assert answered.status_code == 401
+
+
+def test_junk_in_place_of_a_body_is_refused_too(flask_client):
+    assert flask_client.post("/hook", data=b"\xff", headers=headers()).status_code == 401
 
 
 def test_the_fastapi_application_calls_the_library_as_it_takes_it():
     """FastAPI is not installed here: what it hands over are bytes, and headers in lower case."""
     text = block("FastAPI")
 
-    assert 'Webhook(os.environ["WEBHOOK_SECRET"]).verify(await request.body(), dict(request.headers))' in text
+    assert "webhook.verify(await request.body(), dict(request.headers))" in text
+    assert "except (WebhookVerificationError, ValueError):" in text
     assert Webhook(SECRET).verify(BODY, headers())["entity_id"] == "t1"
+
+
+def test_a_message_that_comes_twice_is_put_aside_once(connection):
+    names = {}
+    exec(compile(block("Each message once"), "receive-webhooks.md", "exec"), names)
+    connection.execute(block("Each message once", "sql"))
+    event = json.loads(BODY)
+
+    told = [names["put_aside"](connection, message_id, event) for message_id in ("a", "b", "a")]
+
+    assert told == [True, True, False]
+    assert connection.execute("select id, event from webhook_inbox order by id").fetchall() == [
+        ("a", event),
+        ("b", event),
+    ]
 
 
 @pytest.mark.parametrize("heading", ["Flask", "FastAPI"])

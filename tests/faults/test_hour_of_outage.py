@@ -1,0 +1,119 @@
+"""An hour of ticks, one receiver down and another hanging: the good ones notice little, and nobody loses anything."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from tests.faults.receiver import Receiver, a_secret
+from tests.faults.serving import a_port, wait_until
+
+pytestmark = pytest.mark.slow
+
+#: Ticks, a minute apart.
+HOUR = 60
+GOOD = [f"good{number}" for number in range(6)]
+#: Get what is compared in place of the two that are in trouble.
+SPARE = ["spare0", "spare1"]
+TROUBLED = ["down", "hang"]
+#: Events of each of the rounds that are compared, and of each minute between.
+MANY, FEW = 80, 1
+#: What endpoints that hang may cost the others, as the benchmark of deliveries has it.
+DEARER_AT_MOST = 2.0
+
+
+@pytest.fixture
+def receivers():
+    return {name: Receiver(a_port(), a_secret()) for name in [*GOOD, *SPARE, *TROUBLED]}
+
+
+@pytest.fixture
+def named(receivers, project):
+    """Let the project know the endpoints; return their addresses and secrets as the environment has them."""
+    patterns = {"good": ["task:*", "calm:*"], "spare": ["calm:*"], "down": ["task:*"], "hang": ["task:*"]}
+    (project / "scheduled_actions.toml").write_text(
+        "".join(
+            f'[webhooks.endpoints.{name}]\nenv_var = "{name.upper()}_URL"\nsecret_env_var = "{name.upper()}_SECRET"\n'
+            f"patterns = {patterns[name.rstrip('0123456789')]}\n"
+            for name in receivers
+        ),
+        encoding="utf-8",
+    )
+    urls = {f"{name.upper()}_URL": receiver.url for name, receiver in receivers.items()}
+    return urls | {f"{name.upper()}_SECRET": receiver.secret for name, receiver in receivers.items()}
+
+
+def test_one_down_for_an_hour_and_one_that_hangs_cost_the_others_little_and_lose_nothing(
+    serve, actions, receivers, named, record_property
+):
+    hour = Hour(actions, receivers)
+    seconds = {"calm": 0.0, "task": 0.0}
+
+    with ExitStack() as up:
+        for name in [*GOOD, *SPARE]:
+            up.enter_context(receivers[name].listening())
+        with receivers["hang"].hanging():
+            # A process of each half, as after a deployment, knows nothing of who hangs; the halves differ in the order.
+            for kinds in (["calm", "task"], ["task", "calm"]):
+                service = serve(environ=named)
+                hour.minute(service, "calm", FEW)
+                for kind in kinds:
+                    seconds[kind] += hour.minute(service, kind, MANY)
+                while hour.minutes % (HOUR // 2):
+                    hour.minute(service, "task", FEW)
+                if hour.minutes < HOUR:
+                    service.kill()
+        for name in TROUBLED:
+            assert receivers[name].received == []
+            up.enter_context(receivers[name].listening())
+        wait_until(lambda: hour.minute(service, "task", 0) and actions.are_settled(), within=150, what="the rest")
+
+    ratio = seconds["task"] / seconds["calm"]
+    record_property("measured", f"last good delivery, beside none in trouble: {ratio:.2f} times")
+    assert receivers["hang"].left_waiting >= 2, "each process met the one that hangs"
+    assert ratio <= DEARER_AT_MOST
+    assert [receiver.refused for receiver in receivers.values()] == [[]] * len(receivers)
+    for name, receiver in receivers.items():
+        wanted = [*hour.emitted["calm"]] if name in SPARE else [*hour.emitted["task"]]
+        wanted += hour.emitted["calm"] if name in GOOD else []
+        assert sorted(content["entity_id"] for _, content in receiver.received) == sorted(wanted), name
+    delivered = [row for row in actions.all() if "endpoint" in row["payload"]]
+    ids = [message_id for receiver in receivers.values() for message_id, _ in receiver.received]
+    assert sorted(ids) == sorted(str(row["id"]) for row in delivered), "once each, and each has its row"
+    assert set(actions.statuses()) == {"completed"}
+    assert {row["result"]["status"] for row in delivered} == {204}
+    # Down for the whole hour: each of its first deliveries was tried four times in vain, at least.
+    first = [row for row in delivered if row["payload"]["endpoint"] == "down"][:MANY]
+    assert min(row["attempts"] for row in first) > 4
+
+
+class Hour:
+    """Ticks of one minute each, and what was emitted in them."""
+
+    def __init__(self, actions, receivers):
+        self.minutes = 0
+        self.emitted = {"calm": [], "task": []}
+        self._actions = actions
+        self._receivers = receivers
+
+    def minute(self, service, kind, count):
+        """Emit so many events and ping; return the seconds from the ping to the last good delivery."""
+        names = [f"{kind}-{len(self.emitted[kind]) + number}" for number in range(count)]
+        self.emitted[kind] += names
+        self._actions.schedule(*(_event(kind, name) for name in names))
+        asked_at = time.monotonic()
+        service.ping()
+        good = [self._receivers[name] for name in ([*GOOD, *SPARE] if kind == "calm" else GOOD)]
+        for receiver in good:
+            missing = {*names} - {content["entity_id"] for _, content in receiver.received}
+            assert not missing, f"{len(missing)} events had not come to a good one when the tick ended"
+        self.minutes += 1
+        self._actions.move_clock(60)
+        return max(receiver.received_at[-1] for receiver in good) - asked_at
+
+
+def _event(kind, entity_id):
+    payload = {"event": f"{kind}:created", "entity_type": kind, "entity_id": entity_id, "data": {}}
+    return {"action_type": "webhook:send", "payload": payload}
