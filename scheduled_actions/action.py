@@ -100,6 +100,8 @@ class Action:
     on_success: Any = None
     #: What is scheduled when it fails for good.
     on_failure: Any = None
+    #: The action whose handler scheduled it, or whose end it follows; None: nobody's. That one may be pruned by now.
+    scheduled_by: UUID | None = None
 
 
 class Scheduled(NamedTuple):

@@ -154,6 +154,19 @@ class Management:
             raise UnknownAction(action_id)
         return found
 
+    def scheduled_by(
+        self, action_id: UUID | str, *, team_id: str | None, cursor: UUID | None = None, limit: int = 100
+    ) -> Page:
+        """Return what an action scheduled, the newest first: its handler's follow-ups, and what follows its end.
+
+        Raises:
+            UnknownAction: There is none of that id (in that team).
+        """
+        with self._database.connection() as connection:
+            found = self.get(action_id, team_id=team_id, connection=connection)
+            ids = store.scheduled_by(connection, found.id, team_id=team_id, before=cursor, limit=limit + 1)
+            return Page(store.read(connection, ids[:limit]), ids[limit - 1] if len(ids) > limit else None)
+
     @contextmanager
     def locked(self, action_id: UUID | str, *, team_id: str | None) -> Iterator[tuple[Action, Connection]]:
         """Give the action and a connection in whose transaction nobody else changes it.

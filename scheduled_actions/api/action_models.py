@@ -175,6 +175,13 @@ class ListQuery(Given):
         )
 
 
+class FollowUpsQuery(Given):
+    """Which of an action's follow-ups to list."""
+
+    limit: Limit = PAGE_MOST
+    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
+
+
 class ChangeQuery(Given):
     """How to change an action."""
 
@@ -297,6 +304,9 @@ class Action(Shown):
     waiting: Document = Field(description="How its wait stands: since, checks, next_check_at, unmet, unmet_since.")
     on_success: Document = Field(description="What is scheduled when it completes.")
     on_failure: Document = Field(description="What is scheduled when it has failed for good.")
+    scheduled_by: UUID | None = Field(
+        description="The action whose handler scheduled it, or whose end it follows; pruned, perhaps, by now."
+    )
     cancel_requested_at: datetime | None
     claim_token: UUID | None
     lease_expires_at: datetime | None

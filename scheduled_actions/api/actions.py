@@ -111,6 +111,15 @@ def explain(call: Call) -> Answer:
     )
 
 
+def follow_ups(call: Call) -> Answer:
+    """Answer a page of what one action scheduled."""
+    query: models.FollowUpsQuery = call.query
+    page = call.management.scheduled_by(
+        call.path["id"], team_id=call.caller.team_id, cursor=query.cursor, limit=query.limit
+    )
+    return Answer(models.ActionsPage.model_validate(page))
+
+
 def change(call: Call) -> Answer:
     """Change what is given of a pending action; where nothing is, answer it as it is."""
     arguments = call.body.arguments()
@@ -306,6 +315,19 @@ ROUTES = (
         summary="Say why an action has not run, or how it ended",
         description="The one reason that holds it where it is; docs/reference/explain.md says what each `code` means.",
         answers={HTTPStatus.OK: (models.Explanation, "The reason.")},
+        refuses=(UnknownAction,),
+    ),
+    Route(
+        method="GET",
+        path="/actions/{id}/scheduled",
+        function=follow_ups,
+        role=Role.VIEWER,
+        tag="Actions",
+        summary="List what an action scheduled, the newest first",
+        description="What its handler scheduled with its context, an event's deliveries among them, and what follows "
+        "its end. What was merged into an action that already waited is not among them.",
+        query=models.FollowUpsQuery,
+        answers={HTTPStatus.OK: (models.ActionsPage, "A page.")},
         refuses=(UnknownAction,),
     ),
     Route(

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from scheduled_actions.store.management import Lateness
 
 _WATCH_SECONDS = 2
+#: What `show` tells of each action that the one shown has scheduled.
+_OF_FOLLOW_UPS = ("id", "action_type", "status", "scheduled_at")
 _NONE_YET = "no actions yet: `scheduled-actions schedule TYPE --payload '{}'` puts one in the table"
 
 
@@ -91,21 +93,29 @@ def list_(project: Project, /, *, limit: int, cursor: str | None, as_json: bool,
 @as_json_option
 @pass_project
 def show(project: Project, action_id: str, *, as_json: bool) -> None:
-    """Show the action ID: all its columns, and what happened to it."""
+    """Show the action ID: all its columns, what happened to it, and what it scheduled."""
     from scheduled_actions.store import diagnosis  # noqa: PLC0415 - help needs no database driver
 
     runtime = project.open_without_handlers()
     action = runtime.scheduler.get_action(action_id)
     with runtime.database.connection() as connection:
         document = as_document(action) | diagnosis.internals(connection, action.id)
+    follow_ups = project.open_management().scheduled_by(action.id, team_id=None)
     if as_json:
-        print_json(document)
+        told = [{name: getattr(one, name) for name in _OF_FOLLOW_UPS} for one in follow_ups.actions]
+        print_json(document | {"scheduled": told, "scheduled_has_more": follow_ups.next_cursor is not None})
         return
     print_fields({name: shown(name, value) for name, value in document.items() if name != "history"})
     if action.history:
         click.echo("\nhistory")
         for entry in action.history:
             click.echo(f"  {one_line(_told(entry))}")
+    if follow_ups.actions:
+        click.echo("\nscheduled")
+        for one in follow_ups.actions:
+            click.echo(f"  {one.id}  {one_line(one.action_type)}  {one.status}")
+        if follow_ups.next_cursor:
+            click.echo("  and more before these")
 
 
 @click.command()

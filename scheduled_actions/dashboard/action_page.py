@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: What of an action can be looked at as text.
 _DOCUMENTS = ("payload", "result", "state", "metadata", "history", "condition", "on_success", "on_failure")
+#: Of what it scheduled, so many stand on a page.
+_FOLLOW_UPS = 20
 
 
 def show(visit: Visit) -> View:
@@ -31,6 +33,8 @@ def show(visit: Visit) -> View:
             "why": visit.ask("GET", f"/actions/{action.id}/explain"),
             "events": timeline(action),
             "delivery": _delivery(visit, action),
+            "parent": _parent(visit, action),
+            "follow_ups": _follow_ups(visit, action),
             "documents": [name for name in _DOCUMENTS if getattr(action, name) is not None and name != "history"],
             "is_locked": is_pending and action.scheduled_at <= visit.now + lock,
             "lock_seconds": lock.total_seconds(),
@@ -49,6 +53,21 @@ def _delivery(visit: Visit, action: Any) -> Any:  # noqa: ANN401 - the API's own
     try:
         return visit.ask("GET", f"/webhooks/deliveries/{action.id}") if is_one else None
     except ScheduledActionsError:
+        return None
+
+
+def _follow_ups(visit: Visit, action: Any) -> Any:  # noqa: ANN401 - as above
+    """Return a page of what it scheduled, the newest first."""
+    cursor = visit.query.get("scheduled")
+    query = {"limit": _FOLLOW_UPS} | ({"cursor": cursor} if cursor else {})
+    return visit.ask("GET", f"/actions/{action.id}/scheduled", query=query)
+
+
+def _parent(visit: Visit, action: Any) -> Any:  # noqa: ANN401 - as above
+    """Return the action that scheduled it; None where none did, it is gone, or is of a team that the caller is not."""
+    try:
+        return visit.ask("GET", f"/actions/{action.scheduled_by}") if action.scheduled_by else None
+    except UnknownAction:
         return None
 
 

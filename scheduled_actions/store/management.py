@@ -71,6 +71,14 @@ def read(connection: Connection, ids: Sequence[UUID]) -> list[Action]:
     return [action_of(row) for row in read_leniently(connection, "get_actions", {"ids": list(ids)})]
 
 
+def scheduled_by(
+    connection: Connection, action_id: UUID, *, team_id: str | None, before: UUID | None, limit: int
+) -> list[UUID]:
+    """Return the ids of what an action scheduled (of a team), at most `limit`, the newest first."""
+    parameters = {"id": action_id, "team_id": team_id, "before": before, "limit": limit}
+    return [row[0] for row in run(connection, "scheduled_by_action", parameters)]
+
+
 def lock(connection: Connection, action_id: UUID, *, team_id: str | None) -> Action | None:
     """Return the action, which nobody else changes until the transaction ends; None where there is none."""
     return _one(connection, "lock_action", {"id": action_id, "team_id": team_id})

@@ -729,3 +729,17 @@ def test_a_team_is_counted_alone(api, connection):
 
     assert (counts["pending"], counts["failed"], counts["due"], counts["overdue"]) == (2, 1, 1, 1)
     assert 400 <= counts["oldest_due_seconds"] < 500
+
+
+def test_what_an_action_scheduled_is_listed_page_by_page(api, connection):
+    parent = insert(connection)
+    children = [insert(connection, scheduled_by=parent) for _ in range(3)]
+    insert(connection)
+
+    first = api("GET", f"/actions/{parent}/scheduled?limit=2").json
+    last = api("GET", f"/actions/{parent}/scheduled?limit=2&cursor={first['next_cursor']}").json
+
+    assert [one["id"] for one in first["actions"] + last["actions"]] == [str(one) for one in reversed(children)]
+    assert last["next_cursor"] is None
+    assert {one["scheduled_by"] for one in first["actions"]} == {str(parent)}
+    assert api("GET", f"/actions/{parent}").json["scheduled_by"] is None

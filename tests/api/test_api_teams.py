@@ -183,3 +183,15 @@ def test_ticks_belong_to_no_team(a_caller):
     response = a_caller("admin", "red")("GET", "/ticks")
 
     assert (response.status_code, response.json["code"]) == (403, "forbidden")
+
+
+def test_what_an_action_scheduled_for_another_team_is_not_listed(a_caller, connection):
+    parent = insert(connection, team_id="red")
+    mine = insert(connection, team_id="red", scheduled_by=parent)
+    insert(connection, team_id="blue", scheduled_by=parent)
+
+    assert [one["id"] for one in a_caller("viewer", "red")("GET", f"/actions/{parent}/scheduled").json["actions"]] == [
+        str(mine)
+    ]
+    assert a_caller("viewer", "blue")("GET", f"/actions/{parent}/scheduled").status_code == 404
+    assert len(a_caller("viewer", None)("GET", f"/actions/{parent}/scheduled").json["actions"]) == 2

@@ -155,6 +155,18 @@ def test_show_answers_every_column_and_the_whole_history(run, connection):
     assert ran.json["retry"] == {"kind": "delays", "seconds": [5]}
 
 
+def test_show_tells_what_an_action_scheduled_and_which_one_scheduled_it(run, connection):
+    parent = insert(connection, status="completed", completed_at=database_now(connection))
+    child = insert(connection, action_type="email:send", scheduled_by=parent)
+
+    assert f"  {child}  email:send  pending" in run("show", parent).stdout.splitlines()
+    told = run("show", parent, "--json").json
+    assert [one["id"] for one in told["scheduled"]] == [str(child)]
+    assert told["scheduled_has_more"] is False
+    assert run("show", child, "--json").json["scheduled_by"] == str(parent)
+    assert f"scheduled_by  {parent}" in run("show", child).stdout
+
+
 def test_show_tells_people_what_happened(run, connection):
     at = "2030-06-01T07:00:00+00:00"
     action = insert(

@@ -345,3 +345,32 @@ def test_a_payload_as_large_as_may_be_leaves_its_page_small(admin_person, connec
     assert len(page.data) < 100_000
     assert "1,9" in page.text
     assert len(admin_person.opens(f"/actions/{action_id}/as-text/payload").data) > 200_000
+
+
+# -- what it scheduled -------------------------------------------------------------------------------------------------
+
+
+def test_an_action_leads_to_what_it_scheduled_and_back(admin_person, connection):
+    parent = finished(connection, "completed", action_type="order:submit")
+    children = [later(connection, action_type=f"step:{number}", scheduled_by=parent) for number in range(21)]
+
+    text = admin_person.opens(f"/actions/{parent}").text
+
+    assert "What it scheduled" in text
+    assert str(children[20]) in text
+    assert str(children[0]) not in text
+    older = re.search(r'href="(/dashboard/actions/[^"]+scheduled=[^"#]+)', text)[1]
+    assert str(children[0]) in admin_person.opens(older.removeprefix("/dashboard")).text
+    assert f'/dashboard/actions/{parent}">order:submit' in admin_person.opens(f"/actions/{children[0]}").text
+    assert "What it scheduled" not in admin_person.opens(f"/actions/{children[0]}").text
+
+
+def test_another_teams_parent_and_one_that_is_gone_are_no_links(a_person, connection):
+    blue = finished(connection, "completed", team_id="blue", action_type="blue:secret")
+    person = a_person("viewer", "red")
+
+    for parent in (blue, uuid4()):
+        text = person.opens(f"/actions/{later(connection, team_id='red', scheduled_by=parent)}").text
+        assert f'href="/dashboard/actions/{parent}"' not in text
+        assert "no longer there" in text
+        assert "blue" not in text

@@ -361,11 +361,12 @@ def test_what_follows_a_success_is_scheduled_with_its_settlement(project, connec
 
     assert ran == [{}, {"then": 1}]
     found = connection.execute(
-        "select payload ->> 'then', status, team_id, created_by from scheduled_actions where id <> %s order by 1",
+        "select payload ->> 'then', status, team_id, created_by, scheduled_by from scheduled_actions"
+        " where id <> %s order by 1",
         [first],
     ).fetchall()
     by = f"action:{first}"
-    assert found == [("1", "completed", "ours", by), ("2", "pending", "ours", by)]
+    assert found == [("1", "completed", "ours", by, first), ("2", "pending", "ours", by, first)]
 
 
 def test_what_follows_a_failure_is_scheduled_once_it_is_final(project, connection, ran):

@@ -474,15 +474,15 @@ def test_follow_ups_exist_once_the_attempt_settles_as_its_handler_answered(
     a_project, connection, answer, transactional
 ):
     project = a_project(a_parent(answer, transactional=transactional), a_handler(action_type="test:next"))
-    schedule(project)
+    parent = schedule(project)
 
     project.processor.tick()
 
     found = connection.execute(
-        "select payload, team_id, scheduled_at > now() + interval '59 minutes' from scheduled_actions"
+        "select payload, team_id, scheduled_at > now() + interval '59 minutes', scheduled_by from scheduled_actions"
         " where action_type = 'test:next'"
     ).fetchall()
-    assert found == [({"n": 1}, "t", True)]
+    assert found == [({"n": 1}, "t", True, parent)]
 
 
 @pytest.mark.parametrize("answer", [ValueError("no"), Fail("no"), RetryAfter(5), object()])

@@ -126,6 +126,20 @@ def test_follow_ups_are_scheduled_with_the_settlement(connection, claimed):
     assert rows == [("test:next", {"n": 1}, None, 0, None, False), ("test:next", {"n": 1}, "t", 4, "g", True)]
 
 
+def test_a_follow_up_says_who_scheduled_it_and_one_that_was_merged_keeps_its_own_parent(connection, claimed):
+    follow_up = a_follow_up(dedup_key="k", dedup_window=60)
+    settle(connection, an_outcome(claimed, follow_ups=[follow_up]))
+    insert(connection)
+    second = claim(connection)
+    connection.execute("update scheduled_actions set created_at = now() - interval '2 minutes' where dedup_key = 'k'")
+
+    # The open key has expired: one of the two takes its place, the other is merged into that one.
+    settle(connection, an_outcome(second, follow_ups=[follow_up, follow_up]))
+
+    rows = connection.execute("select scheduled_by from scheduled_actions where dedup_key = 'k' order by id").fetchall()
+    assert rows == [(claimed.id,), (second.id,)]
+
+
 def test_a_follow_up_that_cannot_be_leaves_the_action_unsettled(connection, claimed):
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="priority"):
         settle(connection, an_outcome(claimed, follow_ups=[a_follow_up(), a_follow_up(priority=99999)]))

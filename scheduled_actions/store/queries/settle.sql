@@ -61,12 +61,14 @@ select
   array(select s.id from settled s) as ids,
   array(select s.status from settled s) as statuses,
   (
-    select count(f.id) from settled s cross join lateral schedule_actions(s.follow_ups) f
+    select count(f.id) from settled s cross join lateral scheduled_actions_schedule(s.follow_ups, s.id) f
     where s.follow_ups is not null and s.is_as_answered
   ) + (
     select count(f.id)
     from settled s
-    cross join lateral schedule_actions(scheduled_actions_following(s.follow_its_end, s.id, s.team_id)) f
+    cross join lateral scheduled_actions_schedule(
+      scheduled_actions_following(s.follow_its_end, s.id, s.team_id), s.id
+    ) f
     where s.follow_its_end is not null
   ) as followed,
   coalesce((select n.stands from announced n), false) as announced

@@ -1,0 +1,8 @@
+-- Ids of what one action scheduled (of that team), the newest first, those below the cursor.
+select a.id
+from scheduled_actions a
+where a.scheduled_by = %(id)s
+  and (%(team_id)s::text is null or a.team_id = %(team_id)s)
+  and (%(before)s::uuid is null or a.id < %(before)s)
+order by a.id desc
+limit %(limit)s
