@@ -18,6 +18,7 @@ from scheduled_actions.errors import (
 )
 from scheduled_actions.registry import source as registry_source
 from scheduled_actions.store import diagnosis, pings
+from scheduled_actions.tick_verdict import TicksFound
 from scheduled_actions.verdict import (
     EndpointFound,
     HandlersFound,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduled_actions.config import Config, Endpoint
+    from scheduled_actions.heartbeat_verdict import HeartbeatFound
     from scheduled_actions.processor import Processor
     from scheduled_actions.runtime import Runtime
     from scheduled_actions.secret import Secret
@@ -200,11 +202,28 @@ def _all_of_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]
     yield diagnosis.clocks(connection)
     yield diagnosis.transactions(connection)
     if migrations.found:
-        yield from _ticks(runtime, connection)
+        of_ticks = list(_ticks(runtime, connection))
+        yield from of_ticks
+        yield _heartbeat(runtime, connection)
+        if migrations.found >= migrations.wanted:
+            is_missing = any(fact.is_missing for fact in of_ticks if isinstance(fact, TicksFound))
+            yield from diagnosis.work(connection, is_missing=is_missing)
     if migrations.found == migrations.wanted:
         yield from _stored_secrets(runtime, connection)
     # Last, because it wants connections that the server may not have to spare.
     yield diagnosis.line(runtime.database.connect, is_declared_direct=runtime.config.settings.database_direct)
+
+
+def _heartbeat(runtime: Runtime, connection: Connection) -> HeartbeatFound:
+    from scheduled_actions import delivery  # noqa: PLC0415 - HTTP's modules, which readiness does without
+
+    problem = None
+    if runtime.has_heartbeat:
+        try:
+            delivery.check_url(runtime.heartbeat_url)
+        except UrlInvalid as error:
+            problem = str(error)
+    return pings.heartbeat(connection, is_set=runtime.has_heartbeat, problem=problem)
 
 
 def _stored_secrets(runtime: Runtime, connection: Connection) -> Iterator[StoredSecretsFound]:

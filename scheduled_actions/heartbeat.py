@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from scheduled_actions import delivery
 from scheduled_actions.errors import UrlInvalid
+from scheduled_actions.heartbeat_verdict import ANSWERED, UNSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,8 @@ class Heartbeat:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        #: How the last beat went, for the rows of ticks: "answered", or why it was not.
+        self.outcome = UNSENT
         #: When the last beat was sent that told of a good tick; None after one that told of a broken one.
         self._good_at: float | None = None
 
@@ -80,11 +83,16 @@ class Heartbeat:
             answer = delivery.post(url, body=b"", headers={}, reach=self._reach, total_timeout=seconds)
         except UrlInvalid:
             log.warning("heartbeat.failed error=SCHEDULED_ACTIONS_HEARTBEAT_URL is no address that can be posted to")
+            self.outcome = "could not be sent: the address is none that can be posted to"
             return
         if answer.error is not None:
             log.warning("heartbeat.failed error=%s", answer.error)
+            self.outcome = f"got no answer: {answer.error}"
         elif answer.status is None or not 200 <= answer.status < 300:  # noqa: PLR2004 - the classes of HTTP
             log.warning("heartbeat.refused status=%s", answer.status)
+            self.outcome = f"was refused: HTTP {answer.status}"
+        else:
+            self.outcome = ANSWERED
 
     def _wait(self) -> None:
         thread = self._thread

@@ -230,7 +230,8 @@ class Runtime:
             occurrences=self.occurrences,
             prepare=self.scheduler.prepare,
             ask=lambda outside, claimed: self.asker.ask(outside, claimed),  # noqa: PLW0108 - made when it is asked
-            beat=self._beat if self.config.environ.get(HEARTBEAT_URL) else None,
+            beat=self._beat if self.has_heartbeat else None,
+            heartbeat_outcome=self._heartbeat_outcome if self.has_heartbeat else None,
         )
 
     @cached_property
@@ -242,13 +243,30 @@ class Runtime:
 
         environ = self.config.environ
         return Heartbeat(
-            environ.get(HEARTBEAT_URL, "").strip(),
+            self.heartbeat_url,
             reach=reach_of(self.config.settings.webhooks, is_tenants=False),
             waits=any(environ.get(name) for name in _FREEZING),
         )
 
+    @property
+    def has_heartbeat(self) -> bool:
+        """Whether somebody outside is to be told of ticks."""
+        return bool(self.heartbeat_url)
+
+    @property
+    def heartbeat_url(self) -> str:
+        """Whom to tell; empty for nobody. Whoever has it can fake a beat: it is told nowhere."""
+        return self.config.environ.get(HEARTBEAT_URL, "").strip()
+
     def _beat(self, *, has_failed: bool) -> None:
         self.heartbeat.beat(has_failed=has_failed)
+
+    def _heartbeat_outcome(self) -> str:
+        from scheduled_actions.heartbeat_verdict import UNSENT  # noqa: PLC0415 - only where there is one
+
+        # Asking makes none: that waits for the first beat.
+        made: Heartbeat | None = self.__dict__.get("heartbeat")
+        return UNSENT if made is None else made.outcome
 
     def find_dsn(self) -> str:
         """Return the data source name: `DATABASE_URL`, or the embedded Postgres, started when it does not run.

@@ -44,6 +44,8 @@ class Ping:
     hung_up_after: timedelta | None = None
     #: Who else pinged while it was at work.
     joined: tuple[str, ...] = ()
+    #: How the heartbeat before it went; None where its process sends none.
+    heartbeat: str | None = None
 
     @property
     def is_by_cron(self) -> bool:

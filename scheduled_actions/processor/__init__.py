@@ -48,6 +48,7 @@ class Processor:
         prepare: Validates follow-ups.
         ask: Asks the world for a condition.
         beat: Told how each tick ended; None tells nobody.
+        heartbeat_outcome: Says how the last heartbeat went, for the rows of ticks; None where there is none.
         monotonic: Seconds that never go back.
     """
 
@@ -62,6 +63,7 @@ class Processor:
         prepare: Prepare,
         ask: Callable[[Outside, Claimed], Checked],
         beat: Beat | None = None,
+        heartbeat_outcome: Callable[[], str] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
@@ -78,6 +80,7 @@ class Processor:
             runner=Runner(settings.concurrency, monotonic=monotonic),
             watchdog=Watchdog(monotonic),
             tally=_tally(registry, settings),
+            heartbeat_outcome=heartbeat_outcome,
         )
         self._monotonic = monotonic
         self._beat = beat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.processor.team_limits import Stuck
 from scheduled_actions.tick_plan import Pace
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scheduled_actions.handler import Prepare
     from scheduled_actions.maintenance import Maintenance
     from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.processor.report import Report
     from scheduled_actions.processor.watchdog import Watchdog
     from scheduled_actions.registry import Registry
     from scheduled_actions.runner import Runner
@@ -135,9 +136,18 @@ class Process:
     stuck_by_team: Stuck = field(default_factory=Stuck)
     #: What is counted for `/metrics`; None where nobody could ask for it.
     tally: Tally | None = None
+    #: How the last heartbeat of this process went; None where there is none.
+    heartbeat_outcome: Callable[[], str] | None = None
     had_first_tick: bool = False
     #: When this process looks for schedules without a planned occurrence again.
     next_sweep: float = float("-inf")
+
+    def counts(self, report: Report) -> dict[str, Any]:
+        """Return what a tick's row keeps of its answer, and of the heartbeat before it."""
+        counts = report.counts()
+        if self.heartbeat_outcome is not None:
+            return {**counts, "heartbeat": self.heartbeat_outcome()}
+        return counts
 
     @property
     def is_exhausted(self) -> bool:

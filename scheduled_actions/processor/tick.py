@@ -354,7 +354,7 @@ class Tick:
             self._tidying.prune(connection)
         report.remaining = actions.due(connection)
         self._caller.look(self._monotonic())
-        counts = report.counts() | self._caller.notes(self._process.turn.joined)
+        counts = self._process.counts(report) | self._caller.notes(self._process.turn.joined)
         claims.finish_tick(
             connection, self._row, outcome=self._caller.outcome, counts=counts, tally=self._process.tally
         )

@@ -59,7 +59,7 @@ class Tidying:
             may_be_idle=not (has_own or waits),
             caller=caller,
             budget=json.dumps(budget),
-            counts=json.dumps(self._report.counts()),
+            counts=json.dumps(self._process.counts(self._report)),
         )
         return self._found.is_noted
 

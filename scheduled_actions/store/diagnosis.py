@@ -19,15 +19,24 @@ from scheduled_actions.database_verdict import (
     TransactionsFound,
 )
 from scheduled_actions.errors import DatabaseUnavailable
-from scheduled_actions.store import migrate
+from scheduled_actions.store import management, migrate
 from scheduled_actions.store.connection import cut_off, is_connection_failure
 from scheduled_actions.store.statements import run
+from scheduled_actions.work_verdict import (
+    COUNTED,
+    BacklogFound,
+    DisabledEndpointsFound,
+    FailuresFound,
+    StoppedSchedulesFound,
+    UnhandledFound,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from uuid import UUID
 
     from scheduled_actions.store.connection import Connection
+    from scheduled_actions.verdict import Fact
 
 #: The quickest of so many round trips measures the clock best.
 _ROUND_TRIPS = 3
@@ -35,6 +44,8 @@ _ROUND_TRIPS = 3
 _SESSIONS = 3
 #: A pooler without a session to spare lets a client wait for minutes.
 _PATIENCE_SECONDS = 5.0
+#: So many names of what waits for a person are asked for.
+_NAMES_MOST = 20
 
 
 def server(connection: Connection) -> ServerFound:
@@ -103,6 +114,25 @@ def line(connect: Callable[[], Connection], *, is_declared_direct: bool) -> Line
             # No further connection, or no session for it: a server that gave one would have served it.
             is_shared = is_relayed
         return LineFound(is_shared=is_shared, is_relayed=is_relayed, is_declared_direct=is_declared_direct)
+
+
+def work(connection: Connection, *, is_missing: bool) -> Iterator[Fact]:
+    """Give what waits for a person, and whether ticks keep up; every migration must have been applied.
+
+    Args:
+        connection: Where the tables are.
+        is_missing: Whether no cron seems to ping.
+    """
+    due, _, oldest = management.due(connection, overdue_seconds=0, most=COUNTED)
+    waits = None if oldest is None else timedelta(seconds=oldest)
+    yield BacklogFound(due=due, oldest=waits, is_missing=is_missing)
+    row = run(connection, "doctor_work", {"most": COUNTED, "most_names": _NAMES_MOST}).fetchone()
+    assert row is not None  # noqa: S101 - a select without a table
+    failed, unhandled, schedules, endpoints = row
+    yield FailuresFound(failed)
+    yield UnhandledFound(tuple(unhandled))
+    yield StoppedSchedulesFound(tuple(schedules))
+    yield DisabledEndpointsFound(tuple(endpoints))
 
 
 def internals(connection: Connection, action_id: UUID) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scheduled_actions.heartbeat_verdict import HeartbeatFound
 from scheduled_actions.store import actions
 from scheduled_actions.store.statements import run
 from scheduled_actions.tick_verdict import (
@@ -62,6 +63,12 @@ def ticks(
     yield _refusals(connection, is_missing=latest.is_missing, names_callers=names_callers)
 
 
+def heartbeat(connection: Connection, *, is_set: bool, problem: str | None) -> HeartbeatFound:
+    """Return what the ticks of the last hour say of heartbeats, beside the address that is set here."""
+    recent = [one for one in pings(connection) if one.ago <= WINDOW]
+    return HeartbeatFound(is_set=is_set, problem=problem, pings=recent)
+
+
 class Refused(NamedTuple):
     """Pings that were refused."""
 
@@ -77,7 +84,7 @@ def note_refusals(connection: Connection, refused: Refused) -> None:
 
 
 def _ping(row: Sequence[Any], *, names_callers: bool) -> Ping:
-    ago, duration, caller, is_lost, is_at_work, hung_up, joined = row
+    ago, duration, caller, is_lost, is_at_work, hung_up, joined, heartbeat = row
     named = str if names_callers else anonymous
     return Ping(
         ago=timedelta(seconds=ago),
@@ -87,6 +94,7 @@ def _ping(row: Sequence[Any], *, names_callers: bool) -> Ping:
         is_at_work=is_at_work,
         hung_up_after=timedelta(seconds=hung_up) if isinstance(hung_up, int | float) else None,
         joined=tuple(named(str(one)) for one in joined) if isinstance(joined, list) else (),
+        heartbeat=heartbeat,
     )
 
 

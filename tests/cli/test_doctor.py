@@ -15,7 +15,7 @@ from scheduled_actions.store import diagnosis
 from scheduled_actions.store.connection import Database
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
 from tests.cli.transaction_pooler import pooling
-from tests.factories import a_tick, insert
+from tests.factories import a_tick, database_now, insert
 
 WHSEC = "whsec_" + base64.b64encode(b"nobody prints this one!!").decode()
 ENDPOINT = """\
@@ -49,6 +49,7 @@ def test_an_installation_without_faults_is_told_so(run, connection):
         for name in (
             "settings", "cron_secret", "admin_token", "registry", "handlers", "database", "server", "migrations",
             "clocks", "transactions", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks", "refused_pings",
+            "heartbeat", "backlog", "failed_actions", "no_action", "schedules", "webhook_endpoints",
             "pooler",
         )
     ]  # fmt: skip
@@ -62,8 +63,8 @@ def test_people_read_each_check_in_a_line_and_what_to_do_below(run, connection):
 
     lines = ran.stdout.splitlines()
     assert ran.exit_code == 1
-    assert lines[0] == "ok       settings       can be used"
-    assert lines[1] == "fault    cron_secret    CRON_SECRET is too short, so /cron/process is closed"
+    assert lines[0] == "ok       settings           can be used"
+    assert lines[1] == "fault    cron_secret        CRON_SECRET is too short, so /cron/process is closed"
     assert lines[2].strip() == "set CRON_SECRET to 16 random characters or more"
     assert lines[-1] == "1 fault, 0 warnings"
 
@@ -343,3 +344,47 @@ def test_functions_that_cannot_be_loaded_are_named_like_handlers(project, check)
     assert (whole["status"], whole["detail"]) == ("ok", "1 handler and 1 function can be loaded")
     assert (broken["status"], code) == ("fault", 1)
     assert 'the function "next:payday" (handlers.calendar:payday) cannot be loaded' in broken["detail"]
+
+
+def test_a_heartbeat_that_is_no_address_is_a_fault_and_is_not_repeated(run, check):
+    found, exit_code = check("heartbeat", SCHEDULED_ACTIONS_HEARTBEAT_URL="hc-ping.com/secret-uuid")
+
+    assert (found["status"], exit_code) == ("fault", 1)
+    assert "http:// or https://" in found["detail"]
+    ran = run("doctor", SCHEDULED_ACTIONS_HEARTBEAT_URL="hc-ping.com/secret-uuid")
+    assert "secret-uuid" not in ran.stdout + ran.stderr
+
+
+def test_a_heartbeat_that_was_refused_is_named(check, connection):
+    a_tick(connection)
+    connection.execute('update scheduled_action_ticks set counts = \'{"heartbeat": "was refused: HTTP 404"}\'')
+
+    found, exit_code = check("heartbeat")
+
+    assert (found["status"], exit_code) == ("warning", 0)
+    assert found["detail"].startswith("the last heartbeat was refused: HTTP 404, says the tick of ")
+
+
+def test_what_waits_for_a_person_is_named(run, connection):
+    a_tick(connection)
+    now = database_now(connection)
+    insert(connection, scheduled_at=now - timedelta(minutes=9))
+    insert(connection, status="failed", completed_at=now - timedelta(hours=1))
+    insert(connection, status="failed", completed_at=now - timedelta(days=2))
+    insert(connection, status="no_action", action_type="test:gone")
+    connection.execute(
+        "insert into scheduled_action_schedules"
+        " (name, action_type, recurrence, kind, recurrence_type, anchor_at, status, consecutive_failures)"
+        " values ('nightly', 'test:run', 'daily', 'interval', 'fixed', now(), 'paused', 3)"
+    )
+    connection.execute("insert into webhook_endpoint_states (endpoint, disabled_at) values ('crm', now())")
+
+    checks = {check["name"]: check for check in run("doctor", "--json").json["checks"]}
+
+    assert {name: check["detail"] for name, check in checks.items() if check["status"] == "warning"} == {
+        "backlog": "1 action due, the oldest for 9 minutes: ticks do not keep up",
+        "failed_actions": "1 action failed in the last day",
+        "no_action": "actions wait for a handler that the build which ticks does not have: test:gone",
+        "schedules": "paused after failures: nightly",
+        "webhook_endpoints": "disabled for failures: crm",
+    }

@@ -8,9 +8,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from scheduled_actions import action
 from scheduled_actions.heartbeat import Heartbeat
 from scheduled_actions.reach import Reach
-from tests.factories import PATIENCE, projects, wait_until
+from tests.factories import PATIENCE, insert_many, projects, wait_until
+
+
+@action("test:nothing")
+def nothing(payload: dict):
+    """Do nothing."""
 
 
 @pytest.fixture
@@ -23,6 +29,7 @@ class Receiver:
     """Keeps what it was posted; answers once it may."""
 
     def __init__(self):
+        self.status = 200
         self.heard = queue.SimpleQueue()
         self.may_answer = threading.Event()
         self.may_answer.set()
@@ -32,7 +39,7 @@ class Receiver:
             def do_POST(self):
                 receiver.heard.put(self.path)
                 receiver.may_answer.wait(PATIENCE)
-                self.send_response(200)
+                self.send_response(receiver.status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
@@ -75,6 +82,33 @@ def test_a_good_tick_is_told_of(a_project, receiver):
 
     assert report.success
     assert receiver.next() == "/ping/secret-uuid"
+
+
+def told(connection):
+    """Return what the rows of ticks say of heartbeats, the oldest first."""
+    rows = connection.execute("select counts ->> 'heartbeat' from scheduled_action_ticks order by started_at")
+    return [heartbeat for (heartbeat,) in rows]
+
+
+@pytest.mark.parametrize("work", [0, 1], ids=["idle", "at work"])
+@pytest.mark.parametrize(("status", "outcome"), [(200, "answered"), (404, "was refused: HTTP 404")])
+def test_a_ticks_row_says_how_the_heartbeat_before_it_went(a_project, receiver, status, outcome, work):
+    receiver.status = status
+    project = a_project(nothing, heartbeat_url=receiver.url)
+    for _ in range(2):
+        with project.database.connection() as connection:
+            insert_many(connection, work, action_type="test:nothing")
+        assert project.processor.tick().processed == work
+        wait_until(lambda: not project.heartbeat.is_sending)
+
+    with project.database.connection() as connection:
+        assert told(connection) == ["unsent", outcome]
+
+
+def test_without_a_heartbeat_no_row_speaks_of_one(a_project, connection):
+    a_project().processor.tick()
+
+    assert told(connection) == [None]
 
 
 def test_a_tick_that_breaks_is_told_of_as_failed(a_project, receiver, connection):
