@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from scheduled_actions.errors import InvalidArgument
 
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.handler import RetryPolicy
+
+
+class Kept(Enum):
+    """Stands for an argument of `update_action` that is not given, where None takes away what is there."""
+
+    KEPT = "kept"
+
+
+#: As it was.
+KEPT: Final = Kept.KEPT
 
 DedupMode = Literal["latest", "first", "append"]
 

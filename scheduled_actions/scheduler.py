@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from scheduled_actions.errors import (
     UnknownAction,
     WrongStatus,
 )
+from scheduled_actions.extras_change import changed_extras
 from scheduled_actions.finding import Bounds, Filters, Listed, page
+from scheduled_actions.new_action import KEPT, Kept
 from scheduled_actions.store import actions as store
 from scheduled_actions.store import schedules
 from scheduled_actions.store.connection import whole
@@ -184,6 +186,10 @@ class Scheduler:
         max_attempts: int | None = None,
         retry: RetryPolicy | Mapping[str, Any] | Sequence[float] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        condition: Mapping[str, Any] | Kept | None = KEPT,
+        after: UUID | str | Sequence[UUID | str] | Kept | None = KEPT,
+        on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Kept | None = KEPT,
+        on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Kept | None = KEPT,
         by: str | None = None,
         team_id: str | None = None,
         edit_lock_seconds: int | None = None,
@@ -200,6 +206,11 @@ class Scheduler:
             max_attempts: The first included.
             retry: The policy for this action alone.
             metadata: Replaces what was there.
+            condition: What must hold from now on, looked at anew; None: nothing must. One that waits already is looked
+                at by the next tick, or is due at once.
+            after: The actions it comes after; None: none.
+            on_success: What follows its completion; None: nothing.
+            on_failure: What follows its final failure; None: nothing.
             by: Who changes it, for the history.
             team_id: Only within this team.
             edit_lock_seconds: Refuse when it is due sooner; None: code decides for itself.
@@ -212,16 +223,12 @@ class Scheduler:
             RequestError: A new value cannot be; nothing was changed.
         """
         wanted = arguments.check_id(action_id)
-        with self._borrowed(connection) as borrowed:
-            text = None
-            if payload is not None:
-                found = store.get(borrowed, wanted, team_id=team_id)
-                if found is None:
-                    raise UnknownAction(action_id)
-                text = self._registry.resolve(found.action_type).payload.prepare(payload)
+        asked = {"condition": condition, "after": after, "on_success": on_success, "on_failure": on_failure}
+        extras = {name: value for name, value in asked.items() if value is not KEPT}
+        with self._borrowed(connection) as borrowed, whole(borrowed) if extras else nullcontext():
             at, delay = arguments.check_when(scheduled_at, timezone)
             changes: dict[str, Any] = {
-                "payload": text,
+                "payload": None if payload is None else self._payload_text(borrowed, wanted, payload, team_id),
                 "scheduled_at": at,
                 "delay": delay,
                 "priority": action_row.check_priority(priority),
@@ -229,21 +236,27 @@ class Scheduler:
                 "retry": arguments.retry_text(retry),
                 "metadata": arguments.document_text("metadata", metadata),
             }
-            named = sorted(
-                {"scheduled_at" if name == "delay" else name for name, one in changes.items() if one is not None}
+            named = {"scheduled_at" if name == "delay" else name for name, one in changes.items() if one is not None}
+            if extras:
+                changes |= changed_extras(borrowed, wanted, extras, self._preparation.extras, team_id=team_id)
+            changes |= {
+                "by": arguments.check_text("by", by),
+                "team_id": team_id,
+                "edit_lock_seconds": edit_lock_seconds,
+                "changes": json_text.encode("changes", sorted({*named, *extras}), limit=RESULT_LIMIT),
+            }
+            updated = store.update(borrowed, wanted, changes) or self._refuse(
+                borrowed, wanted, team_id, edit_lock_seconds, wanted_status="pending"
             )
-            updated = store.update(
-                borrowed,
-                wanted,
-                {
-                    **changes,
-                    "by": arguments.check_text("by", by),
-                    "team_id": team_id,
-                    "edit_lock_seconds": edit_lock_seconds,
-                    "changes": json_text.encode("changes", named, limit=RESULT_LIMIT),
-                },
-            )
-            return updated or self._refuse(borrowed, wanted, team_id, edit_lock_seconds, wanted_status="pending")
+        if extras and updated.scheduled_at <= datetime.now(UTC):
+            self._announce([wanted], connection)
+        return updated
+
+    def _payload_text(self, connection: Connection, action_id: UUID, payload: Any, team_id: str | None) -> str:  # noqa: ANN401 - any model
+        found = store.get(connection, action_id, team_id=team_id)
+        if found is None:
+            raise UnknownAction(action_id)
+        return self._registry.resolve(found.action_type).payload.prepare(payload)
 
     def cancel_action(
         self,

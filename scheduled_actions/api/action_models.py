@@ -51,6 +51,7 @@ _OVERDUE_SECONDS = 300
 
 Priority = Annotated[int, Field(ge=_SMALLEST, le=_LARGEST, description="The lower number goes first."), WholeNumber]
 MaxAttempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT, description="The first included."), WholeNumber]
+After = Annotated[list[Id], Field(max_length=100)]
 Window = Annotated[float, Field(ge=0, le=_YEAR_SECONDS, allow_inf_nan=False)]
 _ONE_INSTANT: JsonDict = {"not": {"required": ["scheduled_at", "delay"]}}
 
@@ -111,9 +112,7 @@ class NewAction(_When):
     condition: JsonObject | None = Field(
         None, description='What must hold when it would run, else it is skipped; `{"wait": condition, …}` waits.'
     )
-    after: Annotated[list[Id], Field(max_length=100)] | None = Field(
-        None, description="Ids of actions that must have completed."
-    )
+    after: After | None = Field(None, description="Ids of actions that must have completed.")
     on_success: FollowUps | None = Field(None, description="What to schedule when it completes: one action, or a list.")
     on_failure: FollowUps | None = Field(None, description="What to schedule when it has failed for good.")
 
@@ -133,6 +132,7 @@ class ActionChanges(GivenParts, _When):
     """What is to change of a pending action; what is left out stays."""
 
     model_config = ConfigDict(json_schema_extra=_ONE_INSTANT)
+    nullable = frozenset({"condition", "after", "on_success", "on_failure"})
 
     payload: JsonObject | None = Field(None, description="The whole new payload.")
     scheduled_at: Moment | None = Field(None, description="With an offset, or without one and `timezone`.")
@@ -144,7 +144,17 @@ class ActionChanges(GivenParts, _When):
     max_attempts: MaxAttempts | None = None
     retry: RetryPolicy | None = Field(None, description="The policy for this action alone.")
     metadata: JsonObject | None = Field(None, description="Replaces what was there.")
+    condition: JsonObject | None = Field(
+        None, description="What must hold from now on, looked at anew; null: nothing must."
+    )
+    after: After | None = Field(None, description="Ids of the actions it comes after; null: of none.")
+    on_success: FollowUps | None = Field(None, description="What follows its completion; null: nothing.")
+    on_failure: FollowUps | None = Field(None, description="What follows its final failure; null: nothing.")
     force: bool = Field(default=False, description="As the query parameter of that name.")
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what is given, under the names of `update_action`; None takes away what is there."""
+        return dict.fromkeys(self.model_fields_set & self.nullable) | super().arguments()
 
 
 class ListQuery(Given):

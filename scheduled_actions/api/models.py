@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from uuid import UUID
 
 from pydantic import (
@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
 )
@@ -42,10 +43,13 @@ class Given(BaseModel):
 class GivenParts(Given):
     """What a caller sends where a field that is left out and one that is null are not the same: null is refused."""
 
+    #: Of these null takes away what is there.
+    nullable: ClassVar[frozenset[str]] = frozenset()
+
     @field_validator("*", mode="before")
     @classmethod
-    def _is_not_null(cls, value: Any) -> Any:  # noqa: ANN401 - any field
-        if value is None:
+    def _is_not_null(cls, value: Any, about: ValidationInfo) -> Any:  # noqa: ANN401 - any field
+        if value is None and about.field_name not in cls.nullable:
             raise _wrong("left out rather than null")
         return value
 
@@ -55,7 +59,8 @@ class GivenParts(Given):
         made = handler(core_schema)
         fields = handler.resolve_ref_schema(made).get("properties", {})
         for name, schema in fields.items():
-            fields[name] = without_null(schema)
+            if name not in cls.nullable:
+                fields[name] = without_null(schema)
         return made
 
 

@@ -80,11 +80,19 @@ def schedule(
 @when_options
 @click.option("--priority", type=int, metavar="N", help="The lower number goes first.")
 @click.option("--max-attempts", type=int, metavar="N", help="The first included.")
+@condition_options
+@click.option(
+    "--reset",
+    type=click.Choice(["after", "condition", "on-failure", "on-success"]),
+    multiple=True,
+    help="Take it away; repeatable.",
+)
 @_force
 @as_json_option
 @pass_project
 def update(
     project: Project,
+    /,
     action_id: str,
     *,
     payload: Any,  # noqa: ANN401 - any JSON
@@ -93,19 +101,24 @@ def update(
     timezone: str | None,
     priority: int | None,
     max_attempts: int | None,
+    reset: tuple[str, ...],
     force: bool,
     as_json: bool,
+    **extras: Any,  # noqa: ANN401 - the options of `condition_options`
 ) -> None:
     """Change what is given of the pending action ID; the rest stays.
 
     An action that is due within edit_lock_seconds is locked, unless you --force it. A new payload replaces the old one
-    and is checked like a new one.
+    and is checked like a new one. One that waits for another condition now, or for none, is due at once.
     """
     scheduled_at = when(at, delay, timezone)
-    if all(given is None for given in (payload, scheduled_at, priority, max_attempts)):
-        message = "nothing to change: give --payload, --at, --in, --priority or --max-attempts"
+    changes = _extras(extras, reset)
+    if not changes and all(given is None for given in (payload, scheduled_at, priority, max_attempts)):
+        message = (
+            "nothing to change: give --payload, --at, --priority, --condition or another option; --help lists them"
+        )
         raise click.UsageError(message)
-    runtime = project.open_without_handlers() if payload is None else project.open()
+    runtime = project.open_without_handlers() if payload is None and not changes else project.open()
     with handlers_aside():
         action = runtime.scheduler.update_action(
             action_id,
@@ -114,6 +127,7 @@ def update(
             timezone=timezone,
             priority=priority,
             max_attempts=max_attempts,
+            **changes,
             by=caller(),
             edit_lock_seconds=_edit_lock(project, is_forced=force),
         )
@@ -149,6 +163,21 @@ def retry(project: Project, action_id: str, *, as_json: bool) -> None:
     """Make the failed, cancelled or skipped action ID pending again: due now, its attempts back to zero."""
     action = project.open_without_handlers().scheduler.retry_action(action_id, by=caller())
     _tell(action, "pending again: the next tick takes it", as_json=as_json)
+
+
+def _extras(given: dict[str, Any], reset: tuple[str, ...]) -> dict[str, Any]:
+    """Return what is to change of condition and follow-ups; None takes away what is there.
+
+    Raises:
+        UsageError: One is given and taken away at once.
+    """
+    changes = {name: value for name, value in given.items() if value is not None}
+    gone = {name.replace("-", "_"): name for name in reset}
+    both = sorted(gone[name] for name in gone.keys() & changes.keys())
+    if both:
+        message = f"--{both[0]} and --reset {both[0]} exclude each other"
+        raise click.UsageError(message)
+    return changes | dict.fromkeys(gone)
 
 
 def _edit_lock(project: Project, *, is_forced: bool) -> int | None:

@@ -52,6 +52,13 @@ _NOTHING_GIVEN: dict[str, Any] = {
 }
 
 
+#: What `update_action.sql` takes where neither condition nor follow-ups change.
+_NO_EXTRAS: dict[str, Any] = {
+    **dict.fromkeys(("sets_condition", "sets_on_success", "sets_on_failure"), False),
+    **dict.fromkeys(("condition", "on_success", "on_failure")),
+}
+
+
 class RefusedByDatabase(RequestError):
     """The SQL function found an argument that cannot be; its message names it."""
 
@@ -164,8 +171,19 @@ def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) 
         action_id: Which.
         changes: What `update_action.sql` names; documents as JSON text.
     """
-    row = read_leniently(connection, "update_action", {"id": action_id, **changes}).fetchone()
+    row = read_leniently(connection, "update_action", _NO_EXTRAS | {"id": action_id, **changes}).fetchone()
     return None if row is None else action_of(row)
+
+
+def extras_problem(
+    connection: Connection, action_id: UUID, columns: Mapping[str, Any], *, team_id: str | None
+) -> tuple[str | None, bool]:
+    """Return what is wrong with an action's new condition and follow-ups, and whether it would wait for itself."""
+    names = ("condition", "after", "on_success", "on_failure")
+    given = {name: columns.get(name) for name in names} | {"id": action_id, "team_id": team_id}
+    row = run(connection, "waits_for_itself", given).fetchone()
+    assert row is not None  # noqa: S101 - a select of one row
+    return row[0], row[1]
 
 
 def cancel(

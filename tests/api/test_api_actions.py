@@ -429,6 +429,21 @@ def test_a_delay_and_a_retry_policy_can_be_changed(api, connection, later):
     assert datetime.fromisoformat(stored["scheduled_at"]) > database_now(connection) + timedelta(days=1)
 
 
+def test_conditions_and_follow_ups_are_changed_and_null_takes_them_away(api, later):
+    condition = {"kind": "document_state", "target": {"type": "books", "id": "2026"}, "state": "closed"}
+    follow_up = {"action_type": "test:run", "payload": {}}
+    before = api("POST", "/actions", {"action_type": "test:run", "payload": {}, "delay": 3600}).json["id"]
+
+    given = api("PATCH", f"/actions/{later}", {"condition": condition, "after": [before], "on_success": follow_up}).json
+    gone = api("PATCH", f"/actions/{later}", {"condition": None, "on_success": None}).json
+    refused = api("PATCH", f"/actions/{later}", {"after": [later]})
+
+    assert given["condition"] == {"after": [before], "condition": condition}
+    assert given["on_success"] == [follow_up]
+    assert (gone["condition"], gone["on_success"]) == ({"after": [before]}, None)
+    assert (refused.status_code, list(errors(refused))) == (400, ["after"])
+
+
 @pytest.mark.parametrize("change", [{}, {"timezone": "Europe/Berlin"}, {"force": True}])
 def test_a_change_of_nothing_answers_the_action_as_it_is(api, connection, later, change):
     before = row(connection, later)

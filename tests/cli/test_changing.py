@@ -175,6 +175,18 @@ def test_update_tells_people_when_it_is_due(run, connection):
     assert "updated: due 20" in ran.stdout
 
 
+def test_update_changes_what_it_waits_for_and_takes_it_away(run, connection):
+    action = an_hour_ahead(connection)
+    closed = '{"kind": "document_state", "target": {"type": "books", "id": "2026"}, "state": "closed"}'
+
+    given = run("update", action, "--condition", closed, "--wait", "--timeout", "1h", "--json").json
+    gone = run("update", action, "--reset", "condition", "--json").json
+    refused = run("update", action, "--reset", "condition", "--condition", closed)
+
+    assert (given["condition"]["timeout"], gone["condition"]) == (3600.0, None)
+    assert (refused.exit_code, "exclude each other" in refused.stderr) == (2, True)
+
+
 def test_update_without_a_change_is_a_usage_error(run, connection):
     ran = run("update", an_hour_ahead(connection))
 
