@@ -22,15 +22,15 @@ def list_feeds(visit: Visit) -> View:
     return _shown(visit, {})
 
 
-def make(visit: Visit) -> View:
-    """Make a feed; its address stands in this answer alone."""
+def make(visit: Visit) -> View | Moved:
+    """Make a feed, and show its address: in the answer that follows, and in no other."""
     given = visit.given(*_FIELDS)
     try:
         made = visit.ask("POST", "/calendar/feeds", body=given)
     except RequestError as error:
         return _shown(visit, given, problem=str(error), status=400)
     address = f"{request.host_url.rstrip('/')}{made.path}"
-    return _shown(visit, {}, made=made, address=address)
+    return Moved("/calendar/feeds", shown={"name": made.name, "address": address})
 
 
 def revoke(visit: Visit) -> Moved:
@@ -45,12 +45,10 @@ def _shown(
     *,
     status: int = 200,
     problem: str | None = None,
-    made: Any = None,  # noqa: ANN401 - a feed as the API tells it
-    address: str | None = None,
 ) -> View:
     cursor = visit.query.get("cursor") or None
     page = visit.ask("GET", "/calendar/feeds", query={"limit": _ROWS} | ({"cursor": cursor} if cursor else {}))
-    values = {"given": given, "problem": problem, "made": made, "address": address}
+    values: dict[str, Any] = {"given": given, "problem": problem, "made": visit.shown}
     values |= {"feeds": page.feeds, "next_cursor": page.next_cursor, "is_first": cursor is None}
     return View("feeds.html", values, status)
 

@@ -41,6 +41,8 @@ class Moved:
     path: str
     #: Told there, once.
     said: str | None = None
+    #: Shown there, once: what nobody may read on the way, such as a secret. A reload shows it no more.
+    shown: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Visit:
         query: What stands behind the question mark.
         form: What was sent.
         zone: Where the viewer's clock is.
+        shown: What the change before leaves to be shown here, once.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Visit:
         query: MultiDict[str, str],
         form: MultiDict[str, str],
         zone: ZoneInfo,
+        shown: Mapping[str, Any],
     ) -> None:
         self.desk = desk
         self.base = base
@@ -108,6 +112,7 @@ class Visit:
         self.query = query
         self.form = form
         self.zone = zone
+        self.shown = shown
 
     @property
     def caller(self) -> Caller:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from flask import Response, request
 from werkzeug.exceptions import RequestEntityTooLarge
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduled_actions.api.authentication import Caller
+    from scheduled_actions.dashboard.sessions import Session
     from scheduled_actions.runtime import Runtime
 
 #: The largest form taken, in bytes: a payload and room for its signs to be written as addresses write them.
@@ -103,11 +105,11 @@ class Dashboard:
             return self._door.shown(base)
         frame = Frame(csrf=session.csrf, theme=_theme(), pages=_navigation(caller, path))
         try:
-            return self._opened(path, base, caller, frame)
+            return self._opened(path, base, session, caller, frame)
         except Exception as error:  # noqa: BLE001 - as above
-            return _refused(error, base, frame, self._visit(base, caller, {}))
+            return _refused(error, base, frame, self._visit(base, caller, {}, {}))
 
-    def _opened(self, path: str, base: str, caller: Caller, frame: Frame) -> Response:
+    def _opened(self, path: str, base: str, session: Session, caller: Caller, frame: Frame) -> Response:
         if request.method == "POST":
             sessions.check_csrf(frame.csrf, request.form.get("csrf", "") or request.headers.get("X-CSRF-Token", ""))
             if path == "logout":
@@ -121,10 +123,28 @@ class Dashboard:
         if page is None:
             raise MethodNotAllowed(request.method, sorted(found[0]))
         caller.must_be(page.role)
-        visit = self._visit(base, caller, found[1])
-        return self._told(page.function(visit), visit, frame)
+        visit = self._visit(base, caller, found[1], self._shown(path, session))
+        answer = page.function(visit)
+        response = self._told(answer, visit, frame)
+        if visit.shown:
+            door.forget(response, sessions.SHOWN_COOKIE, base)
+        if isinstance(answer, Moved) and answer.shown is not None:
+            sealed = self._sessions.seal(session, {"at": answer.path, "shown": dict(answer.shown)})
+            door.keep(response, sessions.SHOWN_COOKIE, sealed, base, seconds=sessions.SAID_SECONDS)
+        return response
 
-    def _visit(self, base: str, caller: Caller, named: Mapping[str, str]) -> Visit:
+    def _shown(self, path: str, session: Session) -> Mapping[str, Any]:
+        """Return what the change before leaves to be shown at this page, whole, and only once."""
+        sealed = request.cookies.get(sessions.SHOWN_COOKIE)
+        if sealed is None or request.method != "GET" or "HX-Request" in request.headers:
+            return {}
+        match self._sessions.unseal(session, sealed):
+            case {"at": str(at), "shown": dict(shown)} if unquote(at).strip("/") == path:
+                return shown
+            case _:
+                return {}
+
+    def _visit(self, base: str, caller: Caller, named: Mapping[str, str], shown: Mapping[str, Any]) -> Visit:
         api = base.removesuffix("/dashboard") + "/api/v1"
         return Visit(
             desk=Desk(runtime=self._runtime, management=self._management, caller=caller, base=api),
@@ -134,6 +154,7 @@ class Dashboard:
             query=request.args,
             form=request.form,
             zone=zone_of(request.cookies),
+            shown=shown,
         )
 
     def _told(self, answer: View | Moved | Raw, visit: Visit, frame: Frame) -> Response:

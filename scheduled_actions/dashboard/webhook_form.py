@@ -27,14 +27,14 @@ def new(visit: Visit) -> View:
     return _form(visit, {"patterns": "*:*"} | dict(visit.query.items()), None)
 
 
-def create(visit: Visit) -> View:
-    """Make an endpoint and show its secret, or the form again with what is wrong."""
+def create(visit: Visit) -> View | Moved:
+    """Make an endpoint and lead to its secret, or the form again with what is wrong."""
     try:
         body = {name: value for name, value in _body(visit).items() if value is not None}
         made = visit.ask("POST", "/webhooks/endpoints", body=body | visit.given("team_id", "secret"))
     except ScheduledActionsError as error:
         return _form(visit, visit.form, error)
-    return View("webhook_secret.html", {"endpoint": made, "name": name_of(made), "is_new": True})
+    return _to_secret(made, is_new=True)
 
 
 def edit(visit: Visit) -> View:
@@ -69,14 +69,29 @@ def change(visit: Visit) -> View | Moved:
     return Moved(f"/webhooks/endpoints/{quote(endpoint.id, safe='')}", "Changed: the next delivery goes by it.")
 
 
-def rotate(visit: Visit) -> View:
-    """Give an endpoint a new secret and show it."""
+def rotate(visit: Visit) -> Moved:
+    """Give an endpoint a new secret and lead to it."""
     beside = visit.form.get("beside", "86400")
     if beside not in OVERLAPS:
         raise InvalidArgument("beside", beside, f"one of {', '.join(OVERLAPS)} seconds")
     body = {"beside": int(beside)} | visit.given("secret")
     made = visit.ask("POST", f"/webhooks/endpoints/{visit.path['id']}/rotate", body=body)
-    return View("webhook_secret.html", {"endpoint": made, "name": name_of(made), "is_new": False})
+    return _to_secret(made, is_new=False)
+
+
+def show_secret(visit: Visit) -> View:
+    """Show the secret that was just made; once, then the way to another one."""
+    endpoint = visit.ask("GET", f"/webhooks/endpoints/{visit.path['id']}")
+    values = {"endpoint": endpoint, "name": name_of(endpoint), "secret": visit.shown.get("secret")}
+    return View("webhook_secret.html", values | {"is_new": visit.shown.get("is_new", False)})
+
+
+def _to_secret(endpoint: Any, *, is_new: bool) -> Moved:  # noqa: ANN401 - as the API tells it
+    """Lead to where the secret is shown: a page of its own, that makes nothing when it is loaded again."""
+    return Moved(
+        f"/webhooks/endpoints/{quote(endpoint.id, safe='')}/secret",
+        shown={"secret": endpoint.secret, "is_new": is_new},
+    )
 
 
 def _body(visit: Visit) -> dict[str, Any]:
@@ -130,6 +145,7 @@ def _form(
 PAGES = (
     Page("GET", "/webhooks/endpoints/new", new, role=Role.OPERATOR),
     Page("POST", "/webhooks/endpoints/new", create, role=Role.OPERATOR),
+    Page("GET", "/webhooks/endpoints/{id}/secret", show_secret, role=Role.OPERATOR),
     Page("GET", "/webhooks/endpoints/{id}/edit", edit, role=Role.OPERATOR),
     Page("POST", "/webhooks/endpoints/{id}/edit", change, role=Role.OPERATOR),
     Page("POST", "/webhooks/endpoints/{id}/rotate", rotate, role=Role.OPERATOR),

@@ -20,7 +20,10 @@ def test_an_endpoint_is_made_tested_given_a_new_secret_and_removed(site, admin_v
     secret = page.get_by_label("The secret").inner_text()
     assert secret.startswith("whsec_")
     assert admin_viewer.faults() == []
-    page.get_by_role("link", name="I have kept it").click()
+    page.reload()
+    assert "It was shown once" in page.locator("main").inner_text()
+    assert "whsec_" not in page.content()
+    page.get_by_role("link", name="To the endpoint").click()
     assert XSS in page.locator("main").inner_text()
     page.get_by_role("button", name="Send a test event").click()
     assert "the next tick delivers it" in page.get_by_role("status").inner_text()
@@ -33,6 +36,22 @@ def test_an_endpoint_is_made_tested_given_a_new_secret_and_removed(site, admin_v
     page.get_by_text("Remove it", exact=True).click()
     page.get_by_role("button", name="Remove this endpoint").click()
     assert "is removed" in page.get_by_role("status").inner_text()
+    assert page.get_by_text("Nobody is told yet").is_visible()
+
+
+def test_a_feed_is_made_once_however_often_its_address_is_loaded_again(site, admin_viewer):
+    page = admin_viewer.page
+    admin_viewer.opens("/calendar/feeds")
+    page.get_by_label("Name").fill("Nightly work")
+    page.keyboard.press("Enter")
+
+    address = page.get_by_label("Address of the feed").input_value()
+    assert address.endswith(".ics")
+    page.reload()
+
+    assert page.get_by_label("Address of the feed").count() == 0
+    assert page.get_by_text("Nightly work").count() == 1
+    assert admin_viewer.faults() == []
 
 
 def test_after_an_outage_what_was_lost_is_found_and_sent_again(painted, a_holder):

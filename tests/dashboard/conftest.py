@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from html import unescape
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,6 +45,12 @@ class Person:
         """Send a form, with the token of one's session unless another is given."""
         values = {"csrf": self.csrf() if csrf is None else csrf} | fields
         return self.client.post(self.base + path, data=values)
+
+    def makes(self, path: str, csrf: str | None = None, **fields: Any) -> TestResponse:
+        """Send a form that is taken, and look at where it leads."""
+        sent = self.sends(path, csrf, **fields)
+        assert sent.status_code == HTTPStatus.SEE_OTHER, sent.text
+        return self.client.get(sent.headers["Location"])
 
     def signs_in(self, token: str, **fields: str) -> TestResponse:
         """Go through the door."""

@@ -16,7 +16,7 @@ def address_in(page):
 def test_a_feed_is_made_and_its_address_shown_once(admin_person, client):
     assert "No feeds yet" in admin_person.opens("/calendar/feeds").text
 
-    made = admin_person.sends("/calendar/feeds", name="Nightly work", team_id="red")
+    made = admin_person.makes("/calendar/feeds", name="Nightly work", team_id="red")
 
     path = address_in(made)
     assert client.get(path).status_code == 200
@@ -27,7 +27,7 @@ def test_a_feed_is_made_and_its_address_shown_once(admin_person, client):
 
 
 def test_a_revoked_feed_answers_nothing(admin_person, client):
-    made = admin_person.sends("/calendar/feeds", name="Work")
+    made = admin_person.makes("/calendar/feeds", name="Work")
     feed_id = re.search(r"/calendar/feeds/([0-9a-f-]{36})/revoke", made.text)[1]
 
     refused = admin_person.sends(f"/calendar/feeds/{feed_id}/revoke", "forged")
@@ -56,11 +56,11 @@ def test_a_viewer_has_no_feeds_to_make(a_person):
 
 
 def test_a_team_makes_and_sees_its_own(a_person, admin_person, client):
-    theirs = admin_person.sends("/calendar/feeds", name="Theirs", team_id="blue")
+    theirs = admin_person.makes("/calendar/feeds", name="Theirs", team_id="blue")
     feed_id = re.search(r"/calendar/feeds/([0-9a-f-]{36})/revoke", theirs.text)[1]
     person = a_person("operator", "red")
 
-    made = person.sends("/calendar/feeds", name="Ours")
+    made = person.makes("/calendar/feeds", name="Ours")
 
     assert "team red" in made.text
     assert "Theirs" not in person.opens("/calendar/feeds").text
@@ -72,7 +72,7 @@ def test_a_team_makes_and_sees_its_own(a_person, admin_person, client):
 
 def test_a_feed_ends_with_the_token_that_made_it(a_person, client, connection):
     person = a_person("operator")
-    path = address_in(person.sends("/calendar/feeds", name="Mine"))
+    path = address_in(person.makes("/calendar/feeds", name="Mine"))
     (token,) = tokens.newest(connection)
 
     tokens.revoke(connection, token.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 
 import pytest
@@ -50,7 +51,7 @@ def lost(connection):
 
 
 def test_a_form_makes_an_endpoint_and_shows_its_secret_this_once(admin_person, api):
-    sent = admin_person.sends(
+    sent = admin_person.makes(
         "/webhooks/endpoints/new",
         url=URL,
         patterns="task:*\ninvoice:paid",
@@ -68,6 +69,31 @@ def test_a_form_makes_an_endpoint_and_shows_its_secret_this_once(admin_person, a
     assert made["filter"] == {"data.n": {"$gt": 1}}
     (secret,) = re.findall(r"whsec_[A-Za-z0-9+/=]{20,}", sent.text.replace("&#43;", "+"))
     assert secret not in admin_person.opens(f"/webhooks/endpoints/{made['id']}").text
+    again = admin_person.client.get(sent.request.path)
+    assert (again.status_code, "whsec_" in again.text, "It was shown once" in again.text) == (200, False, True)
+    assert len(api("GET", "/webhooks/endpoints").json["endpoints"]) == 1
+
+
+def test_a_secret_on_its_way_to_be_shown_stands_in_no_address_and_only_its_session_can_read_it(
+    admin_person, somebody, endpoint
+):
+    path = f"/webhooks/endpoints/{endpoint['id']}"
+
+    sent = admin_person.sends(f"{path}/rotate", admin_person.csrf("/webhooks"), beside="0")
+
+    assert sent.headers["Location"].endswith(f"{path}/secret")
+    (cookie,) = [one for one in sent.headers.getlist("Set-Cookie") if one.startswith("scheduled_actions_shown=")]
+    assert "HttpOnly" in cookie
+    sealed = cookie.partition(";")[0].partition("=")[2]
+    parts = sealed.strip('"').split(".")
+    assert not any(b"whsec" in base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)) for part in parts)
+    other = somebody()
+    other.signs_in(ADMIN_TOKEN)
+    other.client.set_cookie("scheduled_actions_shown", sealed, path="/dashboard")
+    assert "whsec_" not in other.opens(f"{path}/secret").text
+    assert "whsec_" not in admin_person.opens(path).text
+    assert "whsec_" in admin_person.opens(f"{path}/secret").text
+    assert "whsec_" not in admin_person.opens(f"{path}/secret").text
 
 
 @pytest.mark.parametrize(
@@ -119,7 +145,7 @@ def test_an_endpoint_is_disabled_and_enabled(admin_person, api, endpoint):
 def test_a_new_secret_is_shown_once_and_the_old_one_signs_beside_it(admin_person, api, endpoint):
     path = f"/webhooks/endpoints/{endpoint['id']}"
 
-    sent = admin_person.sends(f"{path}/rotate", admin_person.csrf("/webhooks"), beside="86400")
+    sent = admin_person.makes(f"{path}/rotate", admin_person.csrf("/webhooks"), beside="86400")
 
     assert "whsec_" in sent.text
     assert endpoint["secret"] not in sent.text
