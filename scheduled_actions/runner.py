@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
 
 class State(Enum):
@@ -39,14 +39,14 @@ class Job:
     """One start of a handler.
 
     Args:
-        work: Runs the handler and returns its outcome; must not raise.
+        work: Given the job, runs the handler and returns its outcome; must not raise.
         start_until: On the monotonic clock; later the job is given back unstarted.
-        on_late: Called in the job's thread with the outcome of an abandoned job.
+        on_late: Called in the job's thread with the job and its outcome, where it was abandoned.
     """
 
     __slots__ = ("_stop", "ended", "on_late", "start_until", "started", "state", "task", "work")
 
-    def __init__(self, work: Callable[[Job], Any], *, start_until: float, on_late: Callable[[Any], None]) -> None:
+    def __init__(self, work: Callable[[Any], Any], *, start_until: float, on_late: Callable[[Any, Any], None]) -> None:
         self.work = work
         self.start_until = start_until
         self.on_late = on_late
@@ -82,6 +82,11 @@ class Job:
                 return None
             was, self.state = self.state, State.ABANDONED
             return was
+
+    @property
+    def took_seconds(self) -> float | None:
+        """How long its handler took; None while that is not known, and for a job given back."""
+        return None if self.started is None or self.ended is None else self.ended - self.started
 
     @property
     def is_stopped(self) -> bool:
@@ -124,7 +129,7 @@ class Runner:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         #: Whoever is free takes the next: work waits behind a handler that hangs only where all of them do.
-        self._jobs: deque[tuple[Job, queue.SimpleQueue[tuple[Job | None, Any]]]] = deque()
+        self._jobs: deque[tuple[Job, queue.SimpleQueue[tuple[Any, Any]]]] = deque()
         #: A call for each thread that is wanted; between two jobs of a wave nobody waits to be called.
         self._calls: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._threads = 0
@@ -140,7 +145,7 @@ class Runner:
         """Threads that can still work."""
         return self.concurrency - self._stuck
 
-    def submit(self, jobs: list[Job], results: queue.SimpleQueue[tuple[Job | None, Any]]) -> None:
+    def submit(self, jobs: Sequence[Job], results: queue.SimpleQueue[tuple[Any, Any]]) -> None:
         """Start jobs as threads come free; each outcome is put into `results`."""
         self._jobs.extend([(job, results) for job in jobs])
         for _ in range(min(len(jobs), self.concurrency)):
@@ -181,7 +186,7 @@ class Runner:
                 self._do(job, results, loops)
         loops.close()
 
-    def _do(self, job: Job, results: queue.SimpleQueue[tuple[Job | None, Any]], loops: _Loop) -> None:
+    def _do(self, job: Job, results: queue.SimpleQueue[tuple[Any, Any]], loops: _Loop) -> None:
         now = self._monotonic()
         if now >= job.start_until or job.is_stopped:
             if job.end():
@@ -197,7 +202,7 @@ class Runner:
         else:
             with self._lock:
                 self._stuck -= 1
-            job.on_late(outcome)
+            job.on_late(job, outcome)
 
 
 def _call(job: Job, loops: _Loop) -> Any:  # noqa: ANN401 - outcomes are the processor's

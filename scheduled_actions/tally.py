@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
+
+    from scheduled_actions.action import Claimed
 
 #: Upper bounds of the histograms, in seconds; one more holds what is above.
 BUCKETS: dict[str, tuple[float, ...]] = {
@@ -38,7 +40,9 @@ class Tally:
     def __init__(self, types: Collection[str], endpoints: Collection[str]) -> None:
         self._types = types
         self._endpoints = endpoints
-        self._values: defaultdict[tuple[str, str, str], float] = defaultdict(float)
+        self._counts: defaultdict[tuple[str, str, str], float] = defaultdict(float)
+        #: By metric and subject: how many fell into each bucket, and at the end the sum of all.
+        self._histograms: dict[tuple[str, str], list[float]] = {}
         #: Of the tallies of this process: a tick's row says which it has added.
         self.number = 1
 
@@ -50,12 +54,17 @@ class Tally:
             outcome: `completed`, `failed`, `retried`, `snoozed`, `skipped`, `cancelled` or `no_action`.
             payload_text: Read of `webhook:send` alone.
         """
-        self._values["settled", self._named(action_type), outcome] += 1
+        self._counts["settled", self._named(action_type), outcome] += 1
         if action_type == _DELIVERY:
-            endpoint = _endpoint_in(payload_text)
-            if endpoint is not None:
-                named = endpoint if endpoint in self._endpoints else OTHER_ENDPOINTS
-                self._values["deliveries", named, outcome] += 1
+            self._delivered(outcome, payload_text)
+
+    def completed(self, actions: Sequence[Claimed]) -> None:
+        """Count many settlements at once: those of actions that completed."""
+        for action_type, count in Counter([one.action_type for one in actions]).items():
+            self._counts["settled", self._named(action_type), "completed"] += count
+        for one in actions:
+            if one.action_type == _DELIVERY:
+                self._delivered("completed", one.payload_text)
 
     def ran(self, action_type: str, *, seconds: float, lateness_seconds: float) -> None:
         """Count how long a handler took, and how late it had started."""
@@ -70,28 +79,41 @@ class Tally:
 
     def rows(self) -> tuple[list[str], list[str], list[str], list[float]]:
         """Return the counts as columns: metric, subject, part, value."""
-        keys = sorted(self._values)
+        values = dict(self._counts)
+        for (metric, subject), histogram in self._histograms.items():
+            for part, value in zip(_parts(metric), histogram, strict=True):
+                if value or part == SUM:
+                    values[metric, subject, part] = value
+        keys = sorted(values)
         return (
             [metric for metric, _, _ in keys],
             [subject for _, subject, _ in keys],
             [part for _, _, part in keys],
-            [self._values[key] for key in keys],
+            [values[key] for key in keys],
         )
 
     def clear(self) -> None:
         """Begin again: what was counted is written."""
-        self._values.clear()
+        self._counts.clear()
+        self._histograms.clear()
         self.number += 1
+
+    def _delivered(self, outcome: str, payload_text: str) -> None:
+        endpoint = _endpoint_in(payload_text)
+        if endpoint is not None:
+            named = endpoint if endpoint in self._endpoints else OTHER_ENDPOINTS
+            self._counts["deliveries", named, outcome] += 1
 
     def _named(self, action_type: str) -> str:
         return action_type if action_type in self._types else OTHER_TYPES
 
     def _observe(self, metric: str, subject: str, value: float) -> None:
         bounds = BUCKETS[metric]
-        position = bisect_left(bounds, value)
-        part = f"{bounds[position]:g}" if position < len(bounds) else _ABOVE
-        self._values[metric, subject, part] += 1
-        self._values[metric, subject, SUM] += value
+        histogram = self._histograms.get((metric, subject))
+        if histogram is None:
+            histogram = self._histograms[metric, subject] = [0.0] * (len(bounds) + 2)
+        histogram[bisect_left(bounds, value)] += 1
+        histogram[-1] += value
 
 
 def _endpoint_in(payload_text: str) -> str | None:
@@ -102,10 +124,14 @@ def _endpoint_in(payload_text: str) -> str | None:
     return endpoint if isinstance(endpoint, str) else None
 
 
+def _parts(metric: str) -> list[str]:
+    return [*(f"{bound:g}" for bound in BUCKETS[metric]), _ABOVE, SUM]
+
+
 def cumulated(metric: str, counts: dict[str, float]) -> list[tuple[str, float]]:
     """Return the buckets of a histogram as Prometheus has them: how many were at most each bound."""
     total, found = 0.0, []
-    for part in (*(f"{bound:g}" for bound in BUCKETS[metric]), _ABOVE):
+    for part in _parts(metric)[:-1]:
         total += counts.get(part, 0.0)
         found.append((part, total))
     return found

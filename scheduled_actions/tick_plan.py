@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 ANSWER_MARGIN_SECONDS = 1.0
 #: A type whose handlers take no longer may be announced in larger waves than there are threads.
 FAST_SECONDS = 0.005
-#: The largest wave of fast actions.
-FAST_WAVE = 100
+#: A wave of them is no more than one thread does in this time: what a crash charges beside what it ends stays small.
+_WAVE_SECONDS = 0.5
+#: Neither a wave nor a claim grows beyond it.
+LARGEST = 500
+#: How many times `batch_size` a claim may take of what takes next to no time.
+_GROWTH = 5
 #: Durations remembered per type.
 _REMEMBERED = 64
 #: A p95 of fewer durations is a guess.
@@ -57,10 +61,13 @@ class Pace:
         self._p95[action_type] = (recorded, value)
         return value
 
-    def is_fast(self, action_type: str) -> bool:
-        """Whether the type's handlers were measured, and take next to no time."""
+    def wave(self, action_type: str) -> int | None:
+        """Return how many of the type may be announced at once, where its handlers take next to no time.
+
+        None where they do not, or were not measured: each is announced when a thread is free for it.
+        """
         p95 = self.p95(action_type, at_least=_ENOUGH_FOR_FAST)
-        return p95 is not None and p95 < FAST_SECONDS
+        return None if p95 is None or p95 >= FAST_SECONDS else _in_half_a_second(p95)
 
     def mean(self) -> float | None:
         """Return the mean of all remembered durations in seconds; None before the first."""
@@ -207,28 +214,45 @@ def next_wave(
                 return [position]
     wave: list[int] = []
     threads_taken = 0
-    most = max(free, FAST_WAVE - in_flight)
     # Most candidates are like the one before: each sort is judged once.
-    judged: dict[Candidate, tuple[bool, bool]] = {}
+    judged: dict[Candidate, tuple[bool, int | None]] = {}
     for position, one in enumerate(candidates):
-        if threads_taken == free or len(wave) == most:
+        if threads_taken == free:
             break
         if one not in judged:
             may_start = not one.runs_alone and budget.fits(expected_seconds(one, pace), now)
-            # A fast one needs no thread of its own, but a charged attempt that never started must not be the last one.
-            judged[one] = (may_start, pace.is_fast(one.action_type) and not one.is_last_attempt)
-        may_start, may_queue = judged[one]
-        if not may_start or (has_room is not None and not has_room(position)):
+            judged[one] = (may_start, _queued_most(one, pace))
+        may_start, most = judged[one]
+        is_wave_full = most is not None and len(wave) >= max(free, most - in_flight)
+        if not may_start or is_wave_full or (has_room is not None and not has_room(position)):
             continue
-        if not may_queue:
+        if most is None:
             threads_taken += 1
         wave.append(position)
     return wave
 
 
+def _queued_most(candidate: Candidate, pace: Pace) -> int | None:
+    """Return in how large a wave the candidate may wait for its thread; None: it takes one that is free.
+
+    A fast one needs no thread of its own, but a charged attempt that never started must not be the last one.
+    """
+    return None if candidate.is_last_attempt else pace.wave(candidate.action_type)
+
+
 def claim_size(*, batch_size: int, concurrency: int, pace: Pace) -> int:
-    """Return how many actions to claim: what the threads do in about a second, at most `batch_size`."""
+    """Return how many actions to claim: what the threads do in about a second, at most `batch_size`.
+
+    What takes next to no time is claimed in larger batches, of no more than one thread does in half a second: a claim
+    and a settlement each cost a commit, however much they are for.
+    """
     mean = pace.mean()
     if mean is None:
         return min(batch_size, 2 * concurrency)
-    return max(min(batch_size, concurrency), min(batch_size, int(_CLAIM_SECONDS * concurrency / max(mean, 1e-6))))
+    most = max(batch_size, min(_GROWTH * batch_size, _in_half_a_second(mean)))
+    return max(min(batch_size, concurrency), min(most, int(_CLAIM_SECONDS * concurrency / max(mean, 1e-6))))
+
+
+def _in_half_a_second(seconds: float) -> int:
+    """Return how many that take so long one thread does in half a second, at most `LARGEST`."""
+    return min(LARGEST, int(_WAVE_SECONDS / max(seconds, 1e-6)))

@@ -6,7 +6,6 @@ import logging
 import random
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from scheduled_actions.store import claims
 from scheduled_actions.tick_plan import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
     from scheduled_actions.action import Claimed
@@ -44,21 +43,41 @@ log = logging.getLogger("scheduled_actions")
 _handler_log = logging.getLogger("scheduled_actions.handler")
 
 
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """A claimed action on its way through a handler."""
+class Attempt(Job):
+    """A claimed action on its way through a handler: the job of the runner that it is.
 
-    claimed: Claimed
-    options: HandlerOptions = field(init=False)
-    timeout_seconds: float = field(init=False)
-    max_attempts: int = field(init=False)
+    One object for both, and nothing in it that leads back to it: thousands a second are left behind, and only what no
+    circle keeps alive goes away by itself.
+
+    Args:
+        claimed: The action.
+        work: Given the attempt, runs its handler.
+        start_until: On the monotonic clock; later it is not started.
+        on_late: Called with it and its outcome, where it had been given up before.
+    """
+
+    __slots__ = ("asking", "candidate", "claimed", "connection", "max_attempts", "options", "timeout_seconds")
+
+    options: HandlerOptions
+    timeout_seconds: float
+    max_attempts: int
     #: What the plan needs to know of it, as far as that was known when it was claimed.
-    candidate: Candidate = field(init=False)
-    job: Job = field(init=False)
-    #: Of a transactional handler, while it runs.
-    connection: Connection | None = None
-    #: What its condition has to ask the world before its handler starts; None once that is done.
-    asking: Asking | None = None
+    candidate: Candidate
+
+    def __init__(
+        self,
+        claimed: Claimed,
+        work: Callable[[Attempt], Ended],
+        *,
+        start_until: float,
+        on_late: Callable[[Attempt, Ended], None],
+    ) -> None:
+        super().__init__(work, start_until=start_until, on_late=on_late)
+        self.claimed = claimed
+        #: Of a transactional handler, while it runs.
+        self.connection: Connection | None = None
+        #: What its condition has to ask the world before its handler starts; None once that is done.
+        self.asking: Asking | None = None
 
     def over_its_time(self, reason: str) -> Outcome:
         """Return what it is to be given up: an attempt, or a check of its condition that is made again."""
@@ -95,29 +114,25 @@ class Attempts:
         self._monotonic = process.monotonic
         self._tick = tick
         self._begun = begun
+        #: The database's time at the zero of the monotonic clock, in epoch seconds.
+        self._epoch = tick.started_at.timestamp() - begun
         self._answer_by = answer_by
         tracer = tracing.tracer()
         self._dispatches = None if tracer is None else tracing.Dispatches(tracer)
+        #: Most actions are like the one before.
+        self._candidates: dict[tuple[str, float, bool, bool], Candidate] = {}
         self._usual_policy = retry.Exponential(self._settings.retry.base_seconds, self._settings.retry.cap_seconds)
         # At most half of the threads hold a connection for their handler.
         self._transactions = threading.BoundedSemaphore(max(1, self._settings.concurrency // 2))
 
     def make(self, claimed: Claimed, *, start_until: float) -> Attempt:
-        """Return an attempt of a claimed action, its job ready to be submitted."""
-        attempt = Attempt(claimed)
-        self._learn(attempt, self._registry.options(claimed.action_type))
-        attempt.candidate = Candidate(
-            claimed.action_type,
-            attempt.timeout_seconds,
-            is_last_attempt=claimed.attempts + 1 >= attempt.max_attempts,
-            runs_alone=claimed.last_outcome == "crashed",
-        )
+        """Return an attempt of a claimed action, ready to be submitted."""
         run = self._run if self._dispatches is None else self._run_traced
-        attempt.job = Job(
-            lambda job: run(attempt, job),
-            start_until=start_until,
-            on_late=lambda ended: self._late(attempt, ended),
-        )
+        attempt = Attempt(claimed, run, start_until=start_until, on_late=self._late)
+        self._learn(attempt, self._registry.options(claimed.action_type))
+        is_last_attempt = claimed.attempts + 1 >= attempt.max_attempts
+        known = claimed.action_type, attempt.timeout_seconds, is_last_attempt, claimed.last_outcome == "crashed"
+        attempt.candidate = self._candidates.get(known) or self._candidates.setdefault(known, Candidate(*known))
         return attempt
 
     def _learn(self, attempt: Attempt, options: HandlerOptions) -> None:
@@ -128,11 +143,10 @@ class Attempts:
 
     def settle_as(self, attempt: Attempt, ended: Ended) -> claims.Outcome:
         """Return the outcome as it is written."""
-        job = attempt.job
         decided = self._decide(attempt, ended.outcome)
-        has_started = job.started is not None and not isinstance(ended.outcome, settlement.Unstarted | settlement.Unmet)
-        started_at = self._at(job.started) if has_started and job.started is not None else None
-        ended_at = self._at(job.ended if job.ended is not None else self._monotonic()) if has_started else None
+        started = None if isinstance(ended.outcome, settlement.Unstarted | settlement.Unmet) else attempt.started
+        started_at = None if started is None else self._at(started)
+        ended_at = None if started is None else self._at(self._monotonic() if attempt.ended is None else attempt.ended)
         return claims.Outcome(
             action_id=attempt.claimed.id,
             token=attempt.claimed.token,
@@ -153,20 +167,20 @@ class Attempts:
 
     def lateness(self, attempt: Attempt) -> float:
         """Return for how many seconds an action had been due when its handler started."""
-        started = attempt.job.started
+        started = attempt.started
         assert started is not None  # noqa: S101 - it has
-        return self._tick.started_at.timestamp() + started - self._begun - attempt.claimed.scheduled_epoch
+        return self._epoch + started - attempt.claimed.scheduled_epoch
 
     def completions(self, ended: Iterable[tuple[Attempt, Ended]]) -> list[claims.Completion] | None:
         """Return the outcomes as the completions that they are; None unless each is one that leaves only its times."""
         begun = self._begun
         completions = []
         for attempt, one in ended:
-            claimed, job = attempt.claimed, attempt.job
+            claimed = attempt.claimed
             if one.follow_ups or one.is_settled or not settlement.leaves_only_times(claimed, one.outcome):
                 return None
-            assert job.started is not None and job.ended is not None  # noqa: S101, PT018 - its handler has returned
-            started, until = int((job.started - begun) * 1e6), int((job.ended - begun) * 1e6)
+            assert attempt.started is not None and attempt.ended is not None  # noqa: S101, PT018 - its handler has returned
+            started, until = int((attempt.started - begun) * 1e6), int((attempt.ended - begun) * 1e6)
             completions.append(claims.Completion(claimed.id, claimed.token, started, until, attempt.max_attempts))
         return completions
 
@@ -179,11 +193,11 @@ class Attempts:
             draw=random.random(),  # noqa: S311 - jitter, no secret
         )
 
-    def _run(self, attempt: Attempt, job: Job) -> Ended:  # noqa: PLR0911 - a return per way to end early
+    def _run(self, attempt: Attempt) -> Ended:  # noqa: PLR0911 - a return per way to end early
         """Run the handler; whatever it does, an outcome comes of it."""
         if attempt.asking is not None:
             held = self._held_by_its_condition(attempt)
-            if held is not None or job.is_stopped:
+            if held is not None or attempt.is_stopped:
                 return held or Ended(settlement.Unstarted())
         try:
             handler = self._registry.resolve(attempt.claimed.action_type)
@@ -191,7 +205,7 @@ class Attempts:
             payload = handler.payload.validate_text(attempt.claimed.payload_text)
             # Putting a context together takes longer than many a handler: one that asks for none goes without.
             is_wanted = handler.takes_context or handler.options.transactional or not attempt.claimed.is_plain
-            context = self._context(attempt, job) if is_wanted else None
+            context = self._context(attempt) if is_wanted else None
         except UnknownActionType as error:
             return Ended(settlement.NoHandler(str(error)))
         except HandlerBroken as error:
@@ -206,7 +220,7 @@ class Attempts:
         if handler.options.transactional:
             assert context is not None  # noqa: S101 - made above
             return self._run_in_transaction(attempt, handler, context, payload, guard)
-        return call(attempt.job, handler, context, payload)
+        return call(attempt, handler, context, payload)
 
     def _begin_stage(self, attempt: Attempt) -> Guard | Ended | None:
         """Look once more at the deadline that the action is of; return what it begins under, or what becomes of it."""
@@ -219,13 +233,13 @@ class Attempts:
             return Ended(settlement.Failed(f"its deadline cannot be looked at: {describe(error)}"))
         return begun if begun is None or isinstance(begun, deadline_stages.Guard) else Ended(begun)
 
-    def _run_traced(self, attempt: Attempt, job: Job) -> Ended:
+    def _run_traced(self, attempt: Attempt) -> Ended:
         claimed, dispatches = attempt.claimed, self._dispatches
         assert dispatches is not None  # noqa: S101 - chosen for it
         number = claimed.attempts + 1
         told = {"action_id": str(claimed.id), "action_type": claimed.action_type, "attempt": number}
         with dispatches.dispatch(claimed.action_type, claimed.metadata_text, told) as span:
-            ended = self._run(attempt, job)
+            ended = self._run(attempt)
             has_failed = isinstance(ended.outcome, settlement.Failed)
             dispatches.ended(span, type(ended.outcome).__name__.lower(), has_failed=has_failed)
             return ended
@@ -243,7 +257,7 @@ class Attempts:
         attempt.asking = None
         return None if held is None else Ended(held.outcome, held.follow_ups)
 
-    def _context(self, attempt: Attempt, job: Job) -> Context:
+    def _context(self, attempt: Attempt) -> Context:
         claimed = attempt.claimed
         state, metadata, history = (
             None if text is None else json_text.decode(text)
@@ -256,7 +270,7 @@ class Attempts:
             history=history,
             lease_ends=self._tick.lease_expires_at,
         )
-        assert job.started is not None  # noqa: S101 - the runner has begun it
+        assert attempt.started is not None  # noqa: S101 - the runner has begun it
         number = claimed.attempts + 1
         return Context(
             action=action,
@@ -266,9 +280,9 @@ class Attempts:
                 _handler_log, {"action_id": claimed.id, "action_type": claimed.action_type, "attempt": number}
             ),
             _monotonic=self._monotonic,
-            _deadline=min(job.started + attempt.timeout_seconds, self._answer_by),
+            _deadline=min(attempt.started + attempt.timeout_seconds, self._answer_by),
             _prepare=self._prepare,
-            _is_stopped=lambda: job.is_stopped,
+            _is_stopped=lambda: attempt.is_stopped,
             _previous_occurrence_at=claimed.previous_occurrence_at,
             _next_occurrence=self._occurrences.next_of,
         )
@@ -283,7 +297,7 @@ class Attempts:
     ) -> Ended:
         try:
             with self._transactions, self._database.connection() as connection, _lent(attempt, connection):
-                if attempt.job.is_stopped:
+                if attempt.is_stopped:
                     # Given up, or asked to end, while it waited for its turn: its handler was never called.
                     return Ended(settlement.Unstarted())
                 context._connection = connection  # noqa: SLF001 - the context's other half
@@ -292,7 +306,7 @@ class Attempts:
                     with connection.transaction():
                         if guard is not None and not guard.holds(connection):
                             return Ended(settlement.Unstarted("its deadline was changed"))
-                        ended = call(attempt.job, handler, context, payload)
+                        ended = call(attempt, handler, context, payload)
                         self._settle_inside(attempt, ended, connection)
                 finally:
                     joined_connection.reset(token)
@@ -308,7 +322,7 @@ class Attempts:
         if isinstance(ended.outcome, settlement.Failed):
             raise _RolledBack(ended)
         # From here on the tick cannot give the attempt up any more: two settlements would race.
-        if not attempt.job.end():
+        if not attempt.end():
             raise ClaimLost(attempt.claimed.id)
         settled = self._occurrences.settle(connection, self._tick, [self.settle_as(attempt, ended)], running=None)
         if attempt.claimed.id not in settled.statuses:

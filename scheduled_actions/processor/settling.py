@@ -109,14 +109,11 @@ class Settling:
         done: claims.Completed = self._line.do(
             lambda connection: claims.complete(connection, self._row, completions, running=running)
         )
-        is_told = log.isEnabledFor(logging.INFO)
-        for attempt, one in ended:
-            if is_told or done.lost:
+        if done.lost or log.isEnabledFor(logging.INFO):
+            for attempt, one in ended:
                 self._count(attempt, one, None if attempt.claimed.id in done.lost else Status.COMPLETED)
-            else:
-                self._report.succeeded += 1
-                self._record(attempt)
-                self._count_settled(attempt, "completed")
+        else:
+            self._count_completed([attempt for attempt, _ in ended])
         return self._written(Written(done.announced), running)
 
     def _settle_together(self, ended: list[tuple[Attempt, Ended]], running: list[UUID]) -> claims.Settled:
@@ -206,7 +203,7 @@ class Settling:
 
     def _count(self, attempt: Attempt, ended: Ended, status: Status | None) -> None:
         """Count and log a settlement; without a status its claim had been lost, and nothing was written."""
-        claimed, outcome, job = attempt.claimed, ended.outcome, attempt.job
+        claimed, outcome = attempt.claimed, ended.outcome
         self._record(attempt)
         name = type(outcome).__name__.lower()
         if status is None:
@@ -221,20 +218,27 @@ class Settling:
         self._count_settled(attempt, str(status) if status is not Status.PENDING else _AGAIN[is_snoozed])
         level = logging.WARNING if isinstance(outcome, settlement.Failed | settlement.TimedOut) else logging.INFO
         if log.isEnabledFor(level):
-            took = 0.0 if job.started is None or job.ended is None else (job.ended - job.started) * 1000
+            took = 1000 * (attempt.took_seconds or 0.0)
             log.log(
                 level, "action.settled id=%s action_type=%s attempt=%d outcome=%s status=%s duration_ms=%.1f",
                 claimed.id, claimed.action_type, claimed.attempts + 1, name, status, took,
             )  # fmt: skip
+
+    def _count_completed(self, attempts: list[Attempt]) -> None:
+        """Count as `_count` would, where all have completed and nobody is told of it."""
+        self._report.succeeded += len(attempts)
+        for attempt in attempts:
+            self._record(attempt)
+        if self._tally is not None:
+            self._tally.completed([attempt.claimed for attempt in attempts])
 
     def _count_settled(self, attempt: Attempt, outcome: str) -> None:
         if self._tally is not None:
             self._tally.settled(attempt.claimed.action_type, outcome, payload_text=attempt.claimed.payload_text)
 
     def _record(self, attempt: Attempt) -> None:
-        job = attempt.job
-        if job.started is not None and job.ended is not None:
-            seconds = job.ended - job.started
+        seconds = attempt.took_seconds
+        if seconds is not None:
             self._pace.record(attempt.claimed.action_type, seconds)
             if self._tally is not None:
                 lateness = self._attempts.lateness(attempt)

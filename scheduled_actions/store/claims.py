@@ -10,10 +10,10 @@ from uuid import UUID, uuid4
 
 from scheduled_actions.action import Claimed, Status
 from scheduled_actions.store.actions import elements_text
-from scheduled_actions.store.statements import run
+from scheduled_actions.store.statements import run, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from scheduled_actions.settlement import Settlement
@@ -168,7 +168,7 @@ def claim_free(
         Those claimed, in order, and where the next scan goes on; `START` when this one met nothing.
     """
     token = uuid4()
-    rows = run(
+    claimed = _claimed(
         connection,
         "claim_free",
         {
@@ -178,8 +178,7 @@ def claim_free(
             "lease_expires_at": tick.lease_expires_at,
             "with_series": with_series,
         },
-    ).fetchall()
-    claimed = _claimed(rows, token)
+    )
     if not claimed:
         return [], START
     last = claimed[-1]
@@ -236,8 +235,7 @@ def claim_grouped(
 
 def claim_held(connection: Connection, tick: TickRow, held: Mapping[str, Any]) -> list[Claimed]:
     """Claim what this transaction holds: lock groups, and actions by their ids."""
-    rows = run(connection, "claim_held", {**held, "lease_expires_at": tick.lease_expires_at}).fetchall()
-    return _claimed(rows, held["token"])
+    return _claimed(connection, "claim_held", {**held, "lease_expires_at": tick.lease_expires_at})
 
 
 def behind(after: Position, excluded: Collection[str]) -> dict[str, Any]:
@@ -250,9 +248,17 @@ def behind(after: Position, excluded: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _claimed(rows: Sequence[Sequence[Any]], token: UUID) -> list[Claimed]:
+def _claimed(connection: Connection, name: str, parameters: Mapping[str, Any]) -> list[Claimed]:
+    """Return what the statement claims, in order."""
+    token = parameters["token"]
+
+    def made(_: object) -> Callable[[Sequence[Any]], Claimed]:
+        return lambda values: Claimed._make((*values, token))
+
+    claimed = connection.cursor(row_factory=made).execute(statement(name), parameters).fetchall()
     # `returning` has no order of its own.
-    return [Claimed._make((*row, token)) for row in sorted(rows, key=_ORDER)]
+    claimed.sort(key=_ORDER)
+    return claimed
 
 
 #: Where an action stands among those claimed: priority, then time, then age.

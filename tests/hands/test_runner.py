@@ -15,7 +15,7 @@ PATIENCE = 10
 FAR = float("inf")
 
 
-def a_job(work=lambda _: "done", *, start_until=FAR, on_late=lambda _: None):
+def a_job(work=lambda _: "done", *, start_until=FAR, on_late=lambda *_: None):
     return Job(work, start_until=start_until, on_late=on_late)
 
 
@@ -94,7 +94,7 @@ def test_a_running_job_can_be_given_up_and_its_late_outcome_goes_elsewhere(relea
         released.wait(PATIENCE)
         return job.is_stopped
 
-    job = a_job(work, on_late=late.put)
+    job = a_job(work, on_late=lambda _, outcome: late.put(outcome))
     runner.submit([job], results)
     assert started.wait(PATIENCE)
 
@@ -145,7 +145,7 @@ def test_a_job_that_has_ended_cannot_be_given_up():
 def test_a_job_is_ended_or_given_up_but_never_both():
     """Race the two ends of many jobs: exactly one side wins each."""
     runner, results, late = Runner(4), queue.SimpleQueue(), queue.SimpleQueue()
-    jobs = [a_job(on_late=late.put) for _ in range(400)]
+    jobs = [a_job(on_late=lambda _, outcome: late.put(outcome)) for _ in range(400)]
 
     runner.submit(jobs, results)
     given_up = sum(1 for job in jobs if runner.abandon(job))
@@ -220,7 +220,7 @@ def test_a_coroutine_that_is_given_up_is_cancelled(is_given_up_early):
         except asyncio.CancelledError:
             return "cancelled"
 
-    job = a_job(work, on_late=late.put)
+    job = a_job(work, on_late=lambda _, outcome: late.put(outcome))
     runner.submit([job], results)
     assert started.wait(PATIENCE)
 
@@ -249,7 +249,7 @@ def test_a_thread_works_on_after_a_coroutine_that_was_cancelled():
         except asyncio.CancelledError:
             return "cancelled"
 
-    hanging = a_job(work, on_late=late.put)
+    hanging = a_job(work, on_late=lambda _, outcome: late.put(outcome))
     runner.submit([hanging], results)
     assert started.wait(PATIENCE)
     runner.abandon(hanging)

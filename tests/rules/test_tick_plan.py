@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduled_actions.tick_plan import (
-    FAST_SECONDS,
-    FAST_WAVE,
+    LARGEST,
     Budget,
     Candidate,
     Pace,
@@ -73,35 +72,46 @@ def test_a_measured_type_is_expected_to_take_its_p95_rather_than_its_timeout():
     assert expected_seconds(candidate, a_pace(slow=70.0)) == 50.0
 
 
-def test_fast_ones_are_announced_by_the_hundred():
-    wave = a_wave([a_candidate(action_type="fast") for _ in range(300)], free=2, pace=a_pace(fast=FAST_SECONDS / 2))
+@pytest.mark.parametrize(
+    ("seconds", "announced"), [(0.005, 2), (0.0049, 102), (0.002, 250), (0.0009, LARGEST), (0.00001, LARGEST)]
+)
+def test_of_fast_ones_so_many_are_announced_as_one_thread_does_in_half_a_second(seconds, announced):
+    wave = a_wave([a_candidate(action_type="fast") for _ in range(700)], free=2, pace=a_pace(fast=seconds))
 
-    assert wave == list(range(FAST_WAVE))
+    assert wave == list(range(announced))
 
 
-def test_fast_ones_in_flight_count_towards_the_hundred():
+def test_fast_ones_in_flight_count_towards_the_wave():
     candidates = [a_candidate(action_type="fast") for _ in range(300)]
 
-    wave = a_wave(candidates, free=2, in_flight=90, pace=a_pace(fast=FAST_SECONDS / 2))
+    wave = a_wave(candidates, free=2, in_flight=240, pace=a_pace(fast=0.002))
 
     assert wave == list(range(10))
+
+
+def test_however_many_fast_ones_are_announced_a_thread_that_is_free_gets_a_slow_one():
+    candidates = [a_candidate(action_type="fast") for _ in range(700)] + [a_candidate(action_type="slow")]
+
+    wave = a_wave(candidates, free=2, pace=a_pace(fast=0.0001, slow=1.0))
+
+    assert wave == [*range(LARGEST), 700]
 
 
 def test_a_last_attempt_never_queues_behind_others_however_fast_its_type():
     candidates = [a_candidate(action_type="fast", is_last_attempt=True) for _ in range(300)]
 
-    assert a_wave(candidates, free=2, pace=a_pace(fast=FAST_SECONDS / 2)) == [0, 1]
+    assert a_wave(candidates, free=2, pace=a_pace(fast=0.002)) == [0, 1]
 
 
 def test_a_type_is_fast_only_once_it_was_measured_to_be():
     pace = Pace()
     for _ in range(4):
-        pace.record("fast", 0.001)
-    assert not pace.is_fast("fast")
+        pace.record("fast", 0.0001)
+    assert pace.wave("fast") is None
 
-    pace.record("fast", 0.001)
+    pace.record("fast", 0.0001)
 
-    assert pace.is_fast("fast")
+    assert pace.wave("fast") == LARGEST
 
 
 def test_what_ended_its_process_starts_with_nothing_beside_it():
@@ -144,7 +154,7 @@ def test_no_wave_is_larger_later_or_more_crowded_than_it_may_be(candidates, free
     assert not wave or (free > 0 and now < BUDGET.run_until)
     assert all(now + expected_seconds(one, pace) <= BUDGET.answer_by for one in started)
     assert sum(1 for one in started if one.action_type != "fast" or one.is_last_attempt) <= free
-    assert len(wave) <= max(free, FAST_WAVE - in_flight)
+    assert len(wave) <= max(free, LARGEST - in_flight) + free
     if any(one.runs_alone for one in started):
         assert len(wave) == 1
         assert in_flight == 0
@@ -154,7 +164,11 @@ def test_no_wave_is_larger_later_or_more_crowded_than_it_may_be(candidates, free
     ("mean", "size"),
     [
         (None, 16),  # Nothing is known: two rounds of the threads.
-        (0.001, 100),
+        (0.00001, 500),
+        (0.0009, 500),  # Half a second of one thread.
+        (0.00199, 251),
+        (0.005, 100),
+        (0.02, 100),
         (0.125, 64),
         (1.0, 8),
         (30.0, 8),
@@ -166,9 +180,14 @@ def test_a_claim_takes_what_the_threads_do_in_about_a_second(mean, size):
     assert claim_size(batch_size=100, concurrency=8, pace=pace) == size
 
 
-def test_a_claim_never_takes_more_than_a_batch():
+def test_a_claim_never_takes_more_than_a_batch_of_what_takes_its_time():
     assert claim_size(batch_size=5, concurrency=8, pace=Pace()) == 5
     assert claim_size(batch_size=5, concurrency=8, pace=a_pace(any=60.0)) == 5
+
+
+def test_a_claim_of_what_takes_next_to_no_time_is_five_batches_or_as_large_a_batch_as_is_set():
+    assert claim_size(batch_size=7, concurrency=8, pace=a_pace(any=0.0001)) == 35
+    assert claim_size(batch_size=1000, concurrency=8, pace=a_pace(any=0.0001)) == 1000
 
 
 @pytest.mark.parametrize(("seconds", "fits"), [(53.0, True), (53.1, False), (300.0, False)])

@@ -45,7 +45,7 @@ def last_place(connection, ids):
 
 @pytest.mark.parametrize("team", ["small", None])
 def test_ten_actions_of_another_team_are_done_long_before_the_crowd(a_project, connection, team):
-    crowd = a_crowd(connection)
+    crowd = a_crowd(connection, 1200)
     small = insert_many(connection, 10, team_id=team)
     project = a_project(run, concurrency=1)
 
@@ -58,7 +58,7 @@ def test_ten_actions_of_another_team_are_done_long_before_the_crowd(a_project, c
 
 
 def test_a_crowd_without_a_team_gives_way_as_well(a_project, connection):
-    a_crowd(connection, team_id=None)
+    a_crowd(connection, 1200, team_id=None)
     small = insert_many(connection, 10, team_id="small")
     project = a_project(run, concurrency=1)
 
