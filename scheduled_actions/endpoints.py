@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import arguments, delivery
+from scheduled_actions import arguments, endpoint_shown
 from scheduled_actions.action import PAYLOAD_LIMIT
 from scheduled_actions.endpoint_book import id_of
 from scheduled_actions.endpoint_checks import check_secret, check_settings
@@ -17,7 +17,6 @@ from scheduled_actions.errors import (
     EndpointOfTheFile,
     TooManyEndpoints,
     UnknownEndpoint,
-    UrlInvalid,
 )
 from scheduled_actions.json_text import encode
 from scheduled_actions.secret_box import SecretBox
@@ -31,8 +30,9 @@ if TYPE_CHECKING:
 
     from scheduled_actions.action import Scheduled
     from scheduled_actions.config import Config
-    from scheduled_actions.config import Endpoint as DeclaredEndpoint
+    from scheduled_actions.config import Endpoint as Declared
     from scheduled_actions.endpoint_book import EndpointBook
+    from scheduled_actions.endpoint_shown import Shown
     from scheduled_actions.store.connection import Connection, Database
 
 #: How long the secret before signs beside a new one.
@@ -44,39 +44,6 @@ _DEFAULTS: dict[str, Any] = {
     "description": "", "patterns": ["*:*"], "filter": None, "enabled": True, "ordering": "none", "rate_limit": None,
     "retry": None, "header_names": [], "headers": None,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """An endpoint as it is shown: everything but its secrets and the values of its headers."""
-
-    #: Its id in the database, or its name in the file.
-    id: str
-    #: `database` or `file`.
-    source: str
-    team_id: str | None
-    #: None for one of the file: its path may be a secret of the operator's.
-    url: str | None
-    #: Host and port; None where the URL is unset.
-    place: str | None
-    description: str
-    patterns: list[str]
-    filter: Any
-    #: Whether it gets deliveries: its owner wants them, and nothing has disabled it.
-    enabled: bool
-    ordering: str
-    rate_limit: float | None
-    retry: Any
-    header_names: list[str]
-    created_by: str | None
-    created_at: datetime | None
-    updated_at: datetime | None
-    #: Until when the secret before signs, too.
-    previous_secret_until: datetime | None
-    #: The first failure since the last success.
-    failing_since: datetime | None
-    disabled_at: datetime | None
-    disabled_reason: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +126,9 @@ class Endpoints:
             rows = store.find(connection, team_id=team_id, after=after, limit=limit)
             named = {} if team_id is not None or after is not None else self._config.settings.webhooks.endpoints
             states = store.states(connection, list(named)) if named else {}
-        of_file = [self._of_file(name, declared, states.get(name)) for name, declared in named.items()]
-        return [*of_file, *map(_of_row, rows)]
+            lanes = store.lanes(connection, [*named, *(str(row.id) for row in rows)])
+        of_file = [self._declared(name, one, states.get(name), lanes[name]) for name, one in named.items()]
+        return [*of_file, *(self._shown(row, lanes[str(row.id)]) for row in rows)]
 
     def update(self, endpoint: str, *, team_id: str | None = None, **changes: Any) -> Shown:  # noqa: ANN401 - each is checked by its name
         """Change what is given of an endpoint; return it as it is now.
@@ -310,12 +278,20 @@ class Endpoints:
     def _get(self, connection: Connection, endpoint: str, team_id: str | None) -> Shown:
         declared = self._config.settings.webhooks.endpoints.get(endpoint) if team_id is None else None
         if declared is not None:
-            return self._of_file(endpoint, declared, store.states(connection, [endpoint]).get(endpoint))
+            state = store.states(connection, [endpoint]).get(endpoint)
+            return self._declared(endpoint, declared, state, store.lanes(connection, [endpoint])[endpoint])
         endpoint_id = id_of(endpoint)
         row = None if endpoint_id is None else store.get(connection, endpoint_id, team_id=team_id)
         if row is None:
             raise UnknownEndpoint(endpoint)
-        return _of_row(row)
+        return self._shown(row, store.lanes(connection, [endpoint])[endpoint])
+
+    def _shown(self, row: store.EndpointRow, lane: store.LaneRow) -> Shown:
+        return endpoint_shown.of_row(row, lane, concurrency=self._config.settings.concurrency)
+
+    def _declared(self, name: str, declared: Declared, state: store.State | None, lane: store.LaneRow) -> Shown:
+        url, most = self._config.endpoint_url(declared), self._config.settings.concurrency
+        return endpoint_shown.of_file(name, declared, state, lane, url=url, concurrency=most)
 
     def _checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings as the table takes them."""
@@ -326,37 +302,7 @@ class Endpoints:
             values["headers"] = self._box.seal(json.dumps(kept)) if kept else None
         return values
 
-    def _of_file(self, name: str, declared: DeclaredEndpoint, state: store.State | None) -> Shown:
-        url = self._config.endpoint_url(declared)
-        return Shown(
-            id=name, source="file", team_id=None, url=None, place=_place(url), description=declared.description,
-            patterns=list(declared.patterns), filter=None,
-            enabled=declared.enabled and not (state and state.disabled_at), ordering=declared.ordering,
-            rate_limit=declared.rate_limit, retry=None, header_names=[], created_by=None, created_at=None,
-            updated_at=None, previous_secret_until=None, failing_since=state.failing_since if state else None,
-            disabled_at=state.disabled_at if state else None, disabled_reason=state.disabled_reason if state else None,
-        )  # fmt: skip
-
 
 def new_secret() -> str:
     """Return a secret as Standard Webhooks writes it, of 32 random bytes."""
     return f"whsec_{base64.b64encode(os.urandom(32)).decode()}"
-
-
-def _of_row(row: store.EndpointRow) -> Shown:
-    is_rotating = row.previous_secret is not None
-    return Shown(
-        id=str(row.id), source="database", team_id=row.team_id, url=row.url, place=_place(row.url),
-        description=row.description, patterns=row.patterns, filter=row.filter,
-        enabled=row.enabled and row.disabled_at is None, ordering=row.ordering, rate_limit=row.rate_limit,
-        retry=row.retry, header_names=row.header_names, created_by=row.created_by, created_at=row.created_at,
-        updated_at=row.updated_at, previous_secret_until=row.previous_secret_until if is_rotating else None,
-        failing_since=row.failing_since, disabled_at=row.disabled_at, disabled_reason=row.disabled_reason,
-    )  # fmt: skip
-
-
-def _place(url: str | None) -> str | None:
-    try:
-        return None if url is None else delivery.check_url(url)
-    except UrlInvalid:
-        return None

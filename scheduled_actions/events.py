@@ -12,7 +12,7 @@ import logging
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scheduled_actions.config import Config
     from scheduled_actions.endpoint_book import Target
     from scheduled_actions.handler import Context, RetryPolicy
+    from scheduled_actions.lanes import PutOffReason
     from scheduled_actions.webhooks.endpoint import Endpoint
 
 ACTION_TYPE = "webhook:send"
@@ -212,13 +213,13 @@ def _deliver(event: WebhookEvent, name: str, context: Context, book: EndpointBoo
         return Skip(f'endpoint "{name}" is disabled: {endpoint.disabled_reason}')
     may_go, wait = book.take_place(endpoint, patience=RATE_PATIENCE_SECONDS)
     if not may_go:
-        return Snooze(wait)
+        return _put_off(wait, "rate_limit")
     if wait > 0:
         time.sleep(wait)
     target = book.target(endpoint)
     with book.gate.through(name, patience=GATE_PATIENCE_SECONDS) as put_off:
         if put_off is not None:
-            return Snooze(put_off.seconds)
+            return _put_off(put_off.seconds, put_off.reason)
         request = _request(event, context, target, sent_at=int(time.time()))
         with tracing.delivery(name, event.event) as delivering:
             answer = _post(target, request, context)
@@ -227,6 +228,11 @@ def _deliver(event: WebhookEvent, name: str, context: Context, book: EndpointBoo
         "webhook.answered endpoint=%s status=%s duration_ms=%d", name, answer.status, answer.duration_seconds * 1000
     )
     return _judge(answer, endpoint, context.attempt, book)
+
+
+def _put_off(seconds: float, reason: PutOffReason | Literal["rate_limit"]) -> Snooze:
+    """Return the snooze; why is kept with the delivery, where the endpoint's lane is read from."""
+    return Snooze(seconds, state={"put_off": reason})
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -61,5 +61,5 @@ class Gate:
                 if isinstance(verdict, PutOff):
                     return verdict
                 if now >= until:
-                    return PutOff(_ASKED_AGAIN_SECONDS)
+                    return PutOff(_ASKED_AGAIN_SECONDS, "full")
                 self._changed.wait(_ASKED_AGAIN_SECONDS)

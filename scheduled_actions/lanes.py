@@ -28,10 +28,15 @@ _SLOW = (6.0, 0.5)
 _LATEST = 0.2
 
 
+#: Why something is put off: one before it hung; the one in flight takes far longer than usual; there is no room.
+PutOffReason: TypeAlias = Literal["hung", "slow", "full"]
+
+
 class PutOff(NamedTuple):
     """Not now: come back after so many seconds."""
 
     seconds: float
+    reason: PutOffReason
 
 
 Verdict: TypeAlias = Literal["go", "wait"] | PutOff
@@ -77,9 +82,9 @@ class Lanes:
         if found is None:
             return "go"
         if now < found.closed_until:
-            return PutOff(found.closed_until - now + draw * SLOW_PAUSE_SECONDS)
+            return PutOff(found.closed_until - now + draw * SLOW_PAUSE_SECONDS, "hung")
         if found.is_longer(now, _SLOW):
-            return PutOff(SLOW_PAUSE_SECONDS * (1 + draw))
+            return PutOff(SLOW_PAUSE_SECONDS * (1 + draw), "slow")
         if len(found.in_flight) >= found.limit or found.is_longer(now, _SUSPICIOUS):
             return "wait"
         return "go"

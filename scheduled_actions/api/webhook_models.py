@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from scheduled_actions.action import Status
 from scheduled_actions.api.action_models import Document
@@ -23,150 +22,25 @@ from scheduled_actions.api.models import (
     Shown,
     StatusName,
     WholeNumber,
-    refused,
+)
+from scheduled_actions.api.webhook_fields import (
+    Description,
+    Filter,
+    Headers,
+    Ordering,
+    Patterns,
+    Rate,
+    Secret,
+    Url,
 )
 from scheduled_actions.deliveries import BATCH, BATCH_MOST, Step
-from scheduled_actions.delivery import URL_LIMIT
-from scheduled_actions.endpoint_checks import (
-    DESCRIPTION_LIMIT,
-    RATE_LEAST,
-    RATE_MOST,
-    check_secret,
-    check_settings,
-)
-from scheduled_actions.errors import InvalidArgument, UrlInvalid
 from scheduled_actions.store.deliveries import Place
-from scheduled_actions.webhooks import filters, headers, routing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_NUL = "^[^\\u0000]*$"
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _RECOVERY = "^(failed|skipped)_[0-9]{1,17}$"
 _REPLAY = f"^(completed|skipped)_[0-9]{{1,17}}(_[0-9]{{1,17}}_{_UUID})?$"
 
-
-def _setting(name: str) -> BeforeValidator:
-    """Return the check of one setting of an endpoint; what it refuses is refused here, of the same field."""
-    return BeforeValidator(_asked(name, lambda value: check_settings({name: value})[name]))
-
-
-def _asked(name: str, check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def asked(value: Any) -> Any:  # noqa: ANN401 - it is what is judged
-        try:
-            return check(value)
-        except InvalidArgument as error:
-            # Some refusals name a place inside the field, some what they judge.
-            where = error.name if error.name.startswith(name) else name
-            raise refused(InvalidArgument(where, error.value, error.expected)) from None
-        except UrlInvalid as error:
-            message = f"{error.problem}; it must be {error.expected}"
-            raise PydanticCustomError("refused", "{message}", {"message": message}) from None
-
-    return asked
-
-
-def _secret(value: Any) -> Any:  # noqa: ANN401 - it is what is judged
-    if not isinstance(value, str):
-        raise InvalidArgument("secret", "what is given", "a text")
-    return check_secret(value)
-
-
-_SIDE = r"(\*|\*?[A-Za-z0-9_.-]+(\*[A-Za-z0-9_.-]+)?\*?)"
-_SCALAR: dict[str, Any] = {"anyOf": [{"type": ["null", "boolean", "number"]}, {"type": "string", "pattern": _NO_NUL}]}
-_SCALARS = {"type": "array", "items": _SCALAR, "maxItems": filters.VALUES_LIMIT}
-_TEXT = {"type": "string", "pattern": _NO_NUL}
-_CONDITION: dict[str, Any] = {
-    "anyOf": [
-        _SCALAR,
-        _SCALARS,
-        {
-            "type": "object",
-            "properties": {
-                **dict.fromkeys(("$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$contains"), _SCALAR),
-                **dict.fromkeys(("$in", "$nin"), _SCALARS),
-                **dict.fromkeys(("$starts_with", "$ends_with"), _TEXT),
-                "$exists": {"type": "boolean"},
-            },
-            "additionalProperties": False,
-        },
-    ]
-}
-_PATHS: dict[str, Any] = {
-    "type": "object",
-    "maxProperties": filters.NAMES_LIMIT,
-    "propertyNames": {"pattern": "^[^$\\u0000][^\\u0000]*$"},
-    "additionalProperties": _CONDITION,
-}
-_INNER = {"type": "array", "items": _PATHS, "minItems": 1, "maxItems": filters.LIST_LIMIT}
-_FILTER: dict[str, Any] = {
-    "description": f"Paths into the body that is delivered, and what must stand there; at most "
-    f"{filters.LENGTH_LIMIT:,} characters. `$and`, `$or` and `$not` may stand inside one another.",
-    "type": ["object", "null"],
-    "maxProperties": filters.NAMES_LIMIT,
-    "properties": {"$and": _INNER, "$or": _INNER, "$not": _PATHS},
-    "propertyNames": {"pattern": "^([^$\\u0000][^\\u0000]*|[$](and|or|not))$"},
-    "additionalProperties": _CONDITION,
-}
-
-Url = Annotated[
-    str,
-    _setting("url"),
-    WithJsonSchema(
-        {
-            "description": "https, with a host of the public internet.",
-            "type": "string",
-            "maxLength": URL_LIMIT,
-            "pattern": r"^https://([A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?\.){1,4}[A-Za-z]{2,24}(:[1-9][0-9]{0,3})?"
-            r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?$",
-        }
-    ),
-]
-Description = Annotated[
-    str,
-    _setting("description"),
-    WithJsonSchema({"type": "string", "maxLength": DESCRIPTION_LIMIT, "pattern": _NO_NUL}),
-]
-Patterns = Annotated[
-    list[str],
-    _setting("patterns"),
-    WithJsonSchema(
-        {
-            "description": f"{routing.PATTERN_SHAPE.capitalize()}.",
-            "type": "array",
-            "minItems": 1,
-            "maxItems": 100,
-            "items": {"type": "string", "maxLength": routing.NAME_LIMIT, "pattern": f"^{_SIDE}:{_SIDE}$"},
-        }
-    ),
-]
-Filter = Annotated[dict[str, Any] | None, _setting("filter"), WithJsonSchema(_FILTER)]
-Rate = Annotated[
-    float | None,
-    _setting("rate_limit"),
-    WithJsonSchema({"type": ["number", "null"], "minimum": RATE_LEAST, "maximum": RATE_MOST}),
-]
-Headers = Annotated[
-    dict[str, str],
-    _setting("headers"),
-    WithJsonSchema(
-        {
-            "description": "Those that frame or sign the message are refused.",
-            "type": "object",
-            "maxProperties": headers.COUNT_LIMIT,
-            "propertyNames": {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"},
-            "additionalProperties": {"type": "string", "pattern": "^[!-~]([ -~\\t]{0,1022}[!-~])?$"},
-        }
-    ),
-]
-Secret = Annotated[
-    str,
-    BeforeValidator(_asked("secret", _secret)),
-    WithJsonSchema({"type": "string", "pattern": "^whsec_([A-Za-z0-9+/]{4}){8,21}$"}),
-]
-Ordering = Literal["none", "fifo"]
 BatchLimit = Annotated[int, Field(ge=1, le=BATCH_MOST, description="Looked at by this call."), WholeNumber]
 
 
@@ -211,6 +85,25 @@ class Rotation(Given):
     beside: Delay = Field(timedelta(days=1), description="For how long the one before signs, too; 0: no longer.")
 
 
+class Lane(Shown):
+    """What is on its way to an endpoint, of all processes together."""
+
+    in_flight: int = Field(description="Claimed by a tick, and not settled.")
+    in_flight_limit: int = Field(
+        description="In flight in one process, at most: begins with 1, doubles with each answer up to this, begins "
+        "anew after one that hung."
+    )
+    waiting: int
+    next_attempt_at: datetime | None = Field(description="When the first of those that wait is due.")
+    put_off: int = Field(description="Of those that wait: put off for the endpoint's sake. That costs no attempt.")
+    put_off_until: datetime | None = Field(description="When the first of these is due.")
+    put_off_reason: str | None = Field(
+        description="`hung` (one took five seconds or more), `slow` (one takes far longer than usual), `full` (no room "
+        "beside those in flight) or `rate_limit`."
+    )
+    is_complete: bool = Field(description="False: of more than 10,000 waiting actions those due next were looked at.")
+
+
 class Endpoint(Shown):
     """An endpoint: all but its secrets and the values of its headers."""
 
@@ -232,8 +125,10 @@ class Endpoint(Shown):
     updated_at: datetime | None
     previous_secret_until: datetime | None = Field(description="Until when the secret before signs, too.")
     failing_since: datetime | None = Field(description="The first failure since the last success.")
+    disabled_by: datetime | None = Field(description="From when on a further failure disables it.")
     disabled_at: datetime | None
     disabled_reason: str | None
+    lane: Lane
 
 
 class MadeEndpoint(Endpoint):

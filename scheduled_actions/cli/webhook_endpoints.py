@@ -10,12 +10,13 @@ import click
 from scheduled_actions.cli.output import counted, local, one_line, pretty_json, print_fields, print_json, print_table
 from scheduled_actions.cli.parameters import as_json_option, duration, json_document
 from scheduled_actions.cli.project import Project, caller, pass_project
+from scheduled_actions.webhooks.health import PUT_OFF_BECAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from scheduled_actions.endpoints import Shown
+    from scheduled_actions.endpoint_shown import Lane, Shown
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
@@ -242,12 +243,28 @@ def _tell(shown: Shown, *, as_json: bool, secret: str | None = None) -> None:
     if as_json:
         print_json(asdict(shown) | ({} if secret is None else {"secret": secret}))
         return
-    values = {name: _text(name, value) for name, value in asdict(shown).items()}
-    print_fields(values | ({} if secret is None else {"secret": f"{secret}\nkeep it now: it is not shown again"}))
+    values = {name: _text(name, value) for name, value in asdict(shown).items() if name != "lane"}
+    print_fields(
+        values
+        | _lane(shown.lane)
+        | ({} if secret is None else {"secret": f"{secret}\nkeep it now: it is not shown again"})
+    )
+
+
+def _lane(lane: Lane) -> dict[str, str]:
+    """Return what is on its way to an endpoint, in words."""
+    more = "" if lane.is_complete else " or more"
+    following = f", the next {local(lane.next_attempt_at)}" if lane.next_attempt_at else ""
+    why = PUT_OFF_BECAUSE.get(lane.put_off_reason or "", "for its sake")
+    return {
+        "in_flight": f"{lane.in_flight} (in each process {lane.in_flight_limit} at most)",
+        "waiting": f"{lane.waiting:,}{more}{following}",
+        "put_off": f"{lane.put_off:,} until {local(lane.put_off_until)}: {why}" if lane.put_off else "0",
+    }
 
 
 def _text(name: str, value: Any) -> str:  # noqa: ANN401 - any field
-    if name.endswith(("_at", "_until", "_since")):
+    if name.endswith(("_at", "_until", "_since", "disabled_by")):
         return local(value)
     if value is None or value == []:
         return ""

@@ -11,6 +11,7 @@ from scheduled_actions.dashboard import webhook_form, webhook_recovery
 from scheduled_actions.dashboard.endpoint_words import name_of, state_of
 from scheduled_actions.dashboard.page import Moved, Nav, Page, View
 from scheduled_actions.tokens import Role
+from scheduled_actions.webhooks.health import PUT_OFF_BECAUSE
 
 if TYPE_CHECKING:
     from scheduled_actions.dashboard.page import Visit
@@ -48,7 +49,13 @@ def show_endpoint(visit: Visit) -> View:
     latest = visit.ask("GET", "/webhooks/deliveries", query={"endpoint": endpoint.id, "limit": _LATEST}).deliveries
     return View(
         "webhook_endpoint.html",
-        {"endpoint": endpoint, "name": name_of(endpoint), "state": state_of(endpoint), "latest": latest},
+        {
+            "endpoint": endpoint,
+            "name": name_of(endpoint),
+            "state": state_of(endpoint),
+            "put_off_because": PUT_OFF_BECAUSE.get(endpoint.lane.put_off_reason or ""),
+            "latest": latest,
+        },
     )
 
 

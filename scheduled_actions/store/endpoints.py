@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Endpoints of one team.
 ENDPOINTS_MOST = 100
+#: Waiting actions that are looked at for what is on its way.
+LOOKED_AT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,25 @@ class State(NamedTuple):
     clock_started_at: datetime | None
     disabled_at: datetime | None
     disabled_reason: str | None
+
+
+class LaneRow(NamedTuple):
+    """What is on its way to an endpoint."""
+
+    endpoint: str
+    #: Claimed by a tick, and not settled.
+    in_flight: int
+    waiting: int
+    #: When the first of those that wait is due.
+    next_attempt_at: datetime | None
+    #: Of those that wait: snoozed for the endpoint's sake, without an attempt.
+    put_off: int
+    #: When the first of these is due.
+    put_off_until: datetime | None
+    #: Of that first one.
+    put_off_reason: str | None
+    #: Whether all that waits was looked at.
+    is_complete: bool
 
 
 class EventType(NamedTuple):
@@ -136,6 +157,12 @@ def states(connection: Connection, endpoints: Collection[str]) -> dict[str, Stat
     """Return how endpoints have been doing, by name; those that never failed are missing."""
     rows = read_leniently(connection, "endpoint_states", {"endpoints": list(endpoints)}).fetchall()
     return {row[0]: State(*row) for row in rows}
+
+
+def lanes(connection: Connection, endpoints: Collection[str]) -> dict[str, LaneRow]:
+    """Return what is on its way to each of the endpoints, by name."""
+    parameters = {"endpoints": list(endpoints), "most": LOOKED_AT}
+    return {row[0]: LaneRow(*row) for row in read_leniently(connection, "endpoint_lanes", parameters).fetchall()}
 
 
 def lock_health(connection: Connection, endpoint: str) -> tuple[Health, bool, datetime]:

@@ -16,6 +16,14 @@ DISABLED_AFTER = timedelta(days=5)
 #: A warning when the clock starts, and each time so much later.
 WARNED_EVERY = timedelta(days=1)
 
+#: Why a delivery is put off for its endpoint's sake, and what that means.
+PUT_OFF_BECAUSE = {
+    "hung": "one took five seconds or more",
+    "slow": "one takes far longer than usual",
+    "full": "as many as may be are in flight",
+    "rate_limit": "the rate limit is reached",
+}
+
 Verdict: TypeAlias = Literal["none", "warn", "disable"]
 
 

@@ -91,7 +91,7 @@ def test_without_a_key_making_one_is_refused_with_the_reason(a_runtime):
 
     answered = api("POST", "/webhooks/endpoints", {"url": URL})
 
-    assert (answered.status_code, answered.json["code"]) == (503, "not_configured")
+    assert (answered.status_code, answered.json.get("code")) == (503, "not_configured")
     assert "SCHEDULED_ACTIONS_ENCRYPTION_KEY is not configured" in answered.json["detail"]
 
 
@@ -154,11 +154,11 @@ def test_a_team_sees_and_touches_its_own_alone(api, of, connection):
             red("DELETE", path), red("POST", f"{path}/rotate"), red("POST", f"{path}/test"),
             red("POST", f"{path}/replay-missed", {"since": since}),
         ):  # fmt: skip
-            assert (answered.status_code, answered.json["code"]) == (404, "unknown_endpoint")
+            assert (answered.status_code, answered.json.get("code")) == (404, "unknown_endpoint")
             assert answered.json["detail"] == f"no webhook endpoint is called {endpoint}"
     for one in (delivery["id"], unknown):
         for answered in (red("GET", f"/webhooks/deliveries/{one}"), red("POST", f"/webhooks/deliveries/{one}/replay")):
-            assert (answered.status_code, answered.json["code"]) == (404, "unknown_delivery")
+            assert (answered.status_code, answered.json.get("code")) == (404, "unknown_delivery")
     assert red("POST", "/webhooks/deliveries/recover", {"since": since}).json["count"] == 0
     assert red("POST", "/webhooks/endpoints", {"url": URL, "team_id": "blue"}).status_code == 403
     assert blue("POST", f"/webhooks/deliveries/{delivery['id']}/replay").status_code == 202

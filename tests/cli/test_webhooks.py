@@ -49,6 +49,23 @@ def endpoint(run):
     return run("endpoints", "create", "--url", URL, "--team", "blue", "--json").json["id"]
 
 
+def test_showing_an_endpoint_tells_what_is_on_its_way_and_why_it_waits(run, endpoint, connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at, team_id, state, history)"
+        " values ('webhook:send', jsonb_build_object('endpoint', %s::text), now() + interval '1 hour', 'blue', %s, %s)",
+        [endpoint, '{"put_off": "hung"}', '[{"outcome": "snoozed"}]'],
+    )
+
+    lines = run("endpoints", "show", endpoint).stdout.splitlines()
+
+    told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines if len(line.split()) > 1}
+    assert told["in_flight"] == "0 (in each process 1 at most)"
+    assert told["waiting"].startswith("1, the next 20")
+    assert told["put_off"].startswith("1 until 20")
+    assert told["put_off"].endswith(": one took five seconds or more")
+    assert run("endpoints", "show", endpoint, "--json").json["lane"]["put_off_reason"] == "hung"
+
+
 def test_an_endpoint_is_made_and_its_secret_printed_once(run):
     ran = run(
         "endpoints", "create", "--url", URL, "--team", "blue", "--pattern", "task:*", "--pattern", "note:*",
@@ -259,7 +276,7 @@ def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goe
         told = first.communicate(timeout=60)[1].splitlines()
     connection.execute("select pg_advisory_unlock(4711)")
     recovered = connection.execute("select count(*) from webhook_deliveries where status = 'pending'").fetchone()[0]
-    second = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    second = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=60)
 
     assert first.returncode == 1
     assert told[0] == "500 of 10,000"

@@ -142,6 +142,23 @@ def test_an_endpoint_is_disabled_and_enabled(admin_person, api, endpoint):
     assert api("GET", path).json["enabled"] is True
 
 
+def test_the_page_of_an_endpoint_says_what_is_put_off_and_why(admin_person, endpoint, connection):
+    path = f"/webhooks/endpoints/{endpoint['id']}"
+    before = admin_person.opens(path).text
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at, state, history)"
+        " select 'webhook:send', jsonb_build_object('endpoint', %s::text), scheduled_actions_now() + interval '1 hour',"
+        '  \'{"put_off": "slow"}\', \'[{"outcome": "snoozed"}]\' from generate_series(1, 3)',
+        [endpoint["id"]],
+    )
+
+    shown = admin_person.opens(path).text
+
+    assert "Put off" not in before
+    assert "Put off" in shown
+    assert "one takes far longer than usual" in shown
+
+
 def test_a_new_secret_is_shown_once_and_the_old_one_signs_beside_it(admin_person, api, endpoint):
     path = f"/webhooks/endpoints/{endpoint['id']}"
 

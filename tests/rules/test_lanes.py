@@ -55,7 +55,7 @@ def test_where_one_takes_longer_than_usual_others_wait_and_then_are_put_off():
 
     assert lanes.ask("a", now + 0.3, draw=0) == "go"
     assert lanes.ask("a", now + 0.7, draw=0) == "wait"
-    assert lanes.ask("a", now + 1.3, draw=0.5) == PutOff(1.5 * SLOW_PAUSE_SECONDS)
+    assert lanes.ask("a", now + 1.3, draw=0.5) == PutOff(1.5 * SLOW_PAUSE_SECONDS, "slow")
 
 
 def test_a_lane_that_is_always_slow_is_not_suspected():
@@ -91,7 +91,7 @@ def test_an_answer_makes_the_next_closing_a_short_one_again():
         now += took + CLOSED_MOST_SECONDS
 
     now -= CLOSED_MOST_SECONDS
-    assert lanes.ask("a", now, draw=0) == PutOff(pytest.approx(CLOSED_SECONDS))
+    assert lanes.ask("a", now, draw=0) == PutOff(pytest.approx(CLOSED_SECONDS), "hung")
 
 
 def test_those_that_hung_side_by_side_close_a_lane_once():
@@ -102,7 +102,7 @@ def test_those_that_hung_side_by_side_close_a_lane_once():
     for offset in (0.0, 0.05, 0.1):
         lanes.end("a", now + offset, now + offset + HUNG)
 
-    assert lanes.ask("a", now + HUNG, draw=0) == PutOff(pytest.approx(CLOSED_SECONDS))
+    assert lanes.ask("a", now + HUNG, draw=0) == PutOff(pytest.approx(CLOSED_SECONDS), "hung")
 
 
 def test_what_is_put_off_does_not_come_back_all_at_once():

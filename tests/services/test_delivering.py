@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import socket
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 
+from scheduled_actions.endpoint_shown import Lane
 from scheduled_actions.errors import InvalidArgument, UnknownDelivery, UnknownEndpoint, WrongStatus
+from scheduled_actions.gate import Gate
 from scheduled_actions.handler import action
+from scheduled_actions.testing import clock
 from scheduled_actions.webhooks.health import APART, DISABLED_AFTER
 from tests.factories import database_now, move_clock, together
 from tests.services.test_endpoints import emit
@@ -257,6 +262,117 @@ def test_with_fifo_one_entity_does_not_wait_for_another(project, wire, connectio
 
     assert deliveries(connection) == {"completed": 2, "pending": 2}
     assert [body["entity_id"] for body in bodies(wire)].count("bad") == 1
+
+
+# -- lanes
+
+
+def on_its_way(connection, endpoint, *, status="pending", due="0 s", put_off=None, team_id=None, outcome="snoozed"):
+    """Put a delivery in the table as a tick leaves it."""
+    history = json.dumps([{"outcome": outcome}] if put_off else [])
+    connection.execute(
+        "insert into scheduled_actions"
+        " (action_type, payload, status, scheduled_at, team_id, state, history, claim_token, lease_expires_at)"
+        " values ('webhook:send', jsonb_build_object('endpoint', %s::text), %s, scheduled_actions_now() + %s::interval,"
+        "  %s, %s, %s, %s, %s)",
+        [
+            endpoint, status, due, team_id, json.dumps({"put_off": put_off}) if put_off else None, history,
+            uuid4() if status == "processing" else None, datetime.now(UTC) if status == "processing" else None,
+        ],
+    )  # fmt: skip
+
+
+def test_an_endpoint_without_deliveries_has_an_empty_lane(project):
+    made, _ = project.endpoints.create(url=URL)
+
+    assert made.lane == Lane(
+        in_flight=0, in_flight_limit=2, waiting=0, next_attempt_at=None, put_off=0, put_off_until=None,
+        put_off_reason=None, is_complete=True,
+    )  # fmt: skip
+
+
+def test_a_lane_tells_what_is_in_flight_what_waits_and_what_is_put_off_until_when_and_why(project, connection):
+    now = database_now(connection)
+    clock.stop(connection, now)
+    made, _ = project.endpoints.create(url=URL)
+    on_its_way(connection, made.id, status="processing")
+    on_its_way(connection, made.id, due="-1 s", put_off="hung")  # due again: put off no longer
+    on_its_way(connection, made.id, due="90 s", put_off="slow")
+    on_its_way(connection, made.id, due="30 s", put_off="hung")
+    on_its_way(connection, made.id, due="10 s", put_off="hung", outcome="failed")  # it was tried since
+    on_its_way(connection, made.id, status="completed")
+    on_its_way(connection, "crm", due="5 s", put_off="rate_limit")
+
+    shown = {one.id: one.lane for one in project.endpoints.find()}
+
+    assert project.endpoints.get(made.id).lane == shown[made.id]
+    assert shown[made.id] == Lane(
+        in_flight=1, in_flight_limit=1, waiting=4, next_attempt_at=now - timedelta(seconds=1), put_off=2,
+        put_off_until=now + timedelta(seconds=30), put_off_reason="hung", is_complete=True,
+    )  # fmt: skip
+    assert (shown["crm"].waiting, shown["crm"].put_off_reason, shown["crm"].in_flight_limit) == (1, "rate_limit", 2)
+
+
+def test_a_lane_is_told_of_what_is_due_next_where_very_much_waits(project, connection, monkeypatch):
+    made, _ = project.endpoints.create(url=URL)
+    monkeypatch.setattr("scheduled_actions.store.endpoints.LOOKED_AT", 3)
+    for number in range(5):
+        on_its_way(connection, made.id, due=f"{number} s")
+
+    lane = project.endpoints.get(made.id).lane
+
+    assert (lane.waiting, lane.is_complete) == (3, False)
+
+
+def test_the_lane_of_a_teams_endpoint_holds_that_teams_deliveries_alone(project, connection):
+    made, _ = project.endpoints.create(url=URL, team_id="blue")
+    on_its_way(connection, made.id, team_id="blue")
+    on_its_way(connection, made.id, team_id="red")
+
+    assert project.endpoints.get(made.id, team_id="blue").lane.waiting == 1
+
+
+def test_what_a_rate_limit_puts_off_is_seen_in_the_lane(project, wire):
+    wire.post(URL)
+    made, _ = project.endpoints.create(url=URL, rate_limit=0.01)
+
+    for number in range(4):
+        emit(project, entity_id=str(number))
+    project.processor.tick()
+
+    lane = project.endpoints.get(made.id).lane
+    assert (lane.waiting, lane.put_off, lane.put_off_reason) == (3, 3, "rate_limit")
+    assert lane.put_off_until == lane.next_attempt_at
+
+
+def test_what_is_put_off_behind_one_that_hung_is_seen_in_the_lane(project, wire):
+    """The gate has seen one that took longer than anybody waits: as far as it knows, hours have passed."""
+    wire.post(URL)
+    made, _ = project.endpoints.create(url=URL)
+    hours = iter([0, 0])
+    project.endpoint_book.gate = Gate(2, monotonic=lambda: next(hours, 3600))
+    with project.endpoint_book.gate.through(made.id, patience=0):
+        pass
+
+    emit(project)
+    project.processor.tick()
+
+    lane = project.endpoints.get(made.id).lane
+    assert (lane.put_off, lane.put_off_reason, lane.in_flight_limit) == (1, "hung", 1)
+
+
+def test_an_endpoint_that_fails_for_long_says_from_when_a_failure_disables_it(project, wire, later):
+    wire.call(URL, lambda _: 500)
+    made, _ = project.endpoints.create(url=URL)
+    emit(project)
+    project.processor.tick()
+    assert project.endpoints.get(made.id).disabled_by is None
+
+    for _ in range(8):
+        later(hours=5)
+
+    shown = project.endpoints.get(made.id)
+    assert APART <= shown.disabled_by - DISABLED_AFTER - shown.failing_since < APART + timedelta(hours=10)
 
 
 # -- limits
@@ -573,6 +689,7 @@ def test_a_team_recovers_its_own_alone(project, connection):
     lose(connection, 2, endpoint="crm", team_id="blue")
     lose(connection, 3, endpoint="crm", team_id="red")
 
+    assert project.deliveries.count_lost(since, team_id="blue") == 2
     assert sum(all_of(project.deliveries.recover, since, team_id="blue")) == 2
     assert project.deliveries.count_lost(since) == 3
 
