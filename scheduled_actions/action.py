@@ -167,7 +167,9 @@ class Claimed(NamedTuple):
         """Whether nothing in its row needs to be looked at to know that it can be read, its payload aside."""
         return (
             self.state_text is self.metadata_text is self.history_text is None
-            and self.occurrence_epoch is self.previous_epoch is self.started_epoch is None
+            and self.started_epoch is None
+            and (self.occurrence_epoch is None or 0 <= self.occurrence_epoch < _READABLE_BEFORE)
+            and (self.previous_epoch is None or 0 <= self.previous_epoch < _READABLE_BEFORE)
             and 0 <= self.scheduled_epoch < _READABLE_BEFORE
             and 0 <= self.created_epoch < _READABLE_BEFORE
         )

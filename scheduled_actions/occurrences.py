@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scheduled_actions.action import Claimed
     from scheduled_actions.recurrence import Recurrence
     from scheduled_actions.registry import Registry
-    from scheduled_actions.schedule import Schedule
+    from scheduled_actions.schedule import Course, Schedule
     from scheduled_actions.store.connection import Connection, Database
 
 log = logging.getLogger("scheduled_actions")
@@ -34,6 +34,7 @@ _BITE = 500
 _COLLISIONS_MOST = 100
 #: Where the rules begin whose instants do not depend on it.
 _ANY_ANCHOR = datetime(2000, 1, 1, tzinfo=UTC)
+_RUN = series.Judgement("run")
 _RAN = frozenset({Status.COMPLETED, Status.FAILED})
 _CONCLUDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED})
 
@@ -46,6 +47,8 @@ class Taking:
     kept: list[Claimed]
     #: Occurrences that ended as skipped, each with the reason.
     skipped: list[tuple[Claimed, str]] = field(default_factory=list)
+    #: Occurrences whose end nobody waits for: neither their schedule, to take its next step, nor another occurrence.
+    unawaited: frozenset[UUID] = frozenset()
     #: Some of them are to be run before others that were claimed first: teams take turns.
     is_by_turns: bool = False
 
@@ -53,6 +56,7 @@ class Taking:
         """Add what was claimed for other teams."""
         self.kept = self.kept + other.kept
         self.skipped = self.skipped + other.skipped
+        self.unawaited |= other.unawaited
         self.is_by_turns = bool(other.kept)
 
 
@@ -68,7 +72,7 @@ class Occurrences:
         self._database = database
         self._registry = registry
 
-    def rule_of(self, schedule: Schedule, *, anchor: datetime | None = None) -> Recurrence:
+    def rule_of(self, schedule: Course | Schedule, *, anchor: datetime | None = None) -> Recurrence:
         """Return the rule of a schedule.
 
         Args:
@@ -97,8 +101,7 @@ class Occurrences:
         Raises:
             RecurrenceInvalid: It is malformed, or names nothing that occurs.
         """
-        from scheduled_actions.recurrence import compile_recurrence  # noqa: PLC0415 - a cold tick does without
-        from scheduled_actions.recurrence.skips import Skips  # noqa: PLC0415
+        from scheduled_actions.recurrence import Skips, compile_recurrence  # noqa: PLC0415 - a cold tick does without
 
         return compile_recurrence(
             text,
@@ -138,32 +141,35 @@ class Occurrences:
             return Taking(claimed)
         steps: list[store.Step] = []
         reasons: dict[UUID, str] = {}
-        waiting: set[UUID] = set()
-        for taken in store.take(connection, by_id):
+        unawaited: set[UUID] = set()
+        planned, waiting = store.take(connection, by_id.values())
+        for taken in planned:
             judgement = self._judge(taken, by_id[taken.action_id])
             if judgement.verdict == "wait":
                 waiting.add(taken.action_id)
                 continue
             if judgement.verdict == "skip":
                 reasons[taken.action_id] = judgement.reason or ""
-            if taken.schedule is not None:
-                steps += self._steps_at_claim(taken.schedule, taken.now, is_skipped=judgement.verdict == "skip")
+            step = self._step_at_claim(taken.course, taken.now, is_skipped=judgement.verdict == "skip")
+            if step is not None:
+                steps.append(step)
+                if _ends_alone(taken, step):
+                    unawaited.add(taken.action_id)
         if waiting:
             store.unclaim(connection, waiting)
         if reasons:
             store.skip_claimed(connection, reasons)
         self._advance(connection, steps)
         skipped = [(by_id[action_id], reason) for action_id, reason in reasons.items()]
-        return Taking([one for one in claimed if one.id not in waiting and one.id not in reasons], skipped)
+        gone = waiting | reasons.keys()
+        return Taking([one for one in claimed if one.id not in gone], skipped, frozenset(unawaited))
 
     def _judge(self, taken: store.Taken, claimed: Claimed) -> series.Judgement:
-        schedule = taken.schedule
-        if schedule is None:
-            return series.Judgement("wait")
-        if schedule.recurrence_type == "rolling" and (claimed.attempts or claimed.last_outcome):
-            return series.Judgement("run")
+        course = taken.course
+        if course.recurrence_type == "rolling" and (claimed.attempts or claimed.last_outcome):
+            return _RUN
         return series.judge(
-            schedule,
+            course,
             due_at=claimed.scheduled_instant,
             now=taken.now,
             running_since=taken.running_since,
@@ -171,18 +177,17 @@ class Occurrences:
             has_unhandled=taken.has_unhandled,
         )
 
-    def _steps_at_claim(self, schedule: Schedule, now: datetime, *, is_skipped: bool) -> list[store.Step]:
-        at = schedule.next_occurrence_at
+    def _step_at_claim(self, course: Course, now: datetime, *, is_skipped: bool) -> store.Step | None:
+        at = course.next_occurrence_at
         if at is None:
-            return []
-        counted = store.Step(schedule_id=schedule.id, skipped=int(is_skipped), executed=int(not is_skipped))
-        if schedule.recurrence_type == "rolling":
+            return None
+        step = store.Step(course.id, is_past=True, skipped=int(is_skipped), executed=int(not is_skipped))
+        if course.recurrence_type == "rolling":
             # Its next is planned, and its run counted, when this one has ended.
-            return [self._planned(replace(counted, last_occurrence_at=at), schedule, now)] if is_skipped else []
-        step = replace(counted, last_action_id=schedule.next_action_id, last_occurrence_at=at)
-        if schedule.remaining == 1 and not is_skipped:
-            return [replace(step, status="ended", note="all its executions have been started")]
-        return [self._planned(step, schedule, now, after=at)]
+            return self._planned(step, course, now) if is_skipped else None
+        if course.remaining == 1 and not is_skipped:
+            return step._replace(status="ended", note="all its executions have been started")
+        return self._planned(step, course, now, after=at)
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
@@ -252,31 +257,20 @@ class Occurrences:
         if schedule.status != "active":
             # Of a rolling one that was paused while it ran, the run still counts.
             ran = sum(status in _RAN for status in ended.values()) if schedule.recurrence_type == "rolling" else 0
-            return [replace(step, executed=ran)]
+            return [step._replace(executed=ran)]
         pointed = ended.get(schedule.next_action_id) if schedule.next_action_id else None
         if pointed is not None:
-            step = replace(step, keeps_pointer=False, **self._counted(schedule, pointed))
+            step = _past(step, schedule, pointed)
         if schedule.pause_after_failures is not None and failures >= schedule.pause_after_failures:
             store.drop_planned(connection, schedule.id)
             note = f"paused after {failures} final failures in a row"
             log.warning("schedule.paused id=%s action_type=%s failures=%d", schedule.id, schedule.action_type, failures)
-            return [replace(step, keeps_pointer=False, status="paused", note=note)]
+            return [step._replace(keeps_pointer=False, status="paused", note=note)]
         if pointed is None:
             return [step]
         if schedule.remaining is not None and schedule.remaining <= step.executed:
-            return [replace(step, status="ended", note="all its executions have been started")]
+            return [step._replace(status="ended", note="all its executions have been started")]
         return [self._planned(step, schedule, now, after=schedule.next_occurrence_at)]
-
-    @staticmethod
-    def _counted(schedule: Schedule, status: Status) -> dict[str, Any]:
-        """Return what the end of the planned occurrence itself counts: of a fixed schedule nobody had started it."""
-        has_run = schedule.recurrence_type == "rolling" and status in _RAN
-        return {
-            "executed": int(has_run),
-            "skipped": int(not has_run),
-            "last_action_id": schedule.next_action_id,
-            "last_occurrence_at": schedule.next_occurrence_at,
-        }
 
     # -- mending -------------------------------------------------------------------------------------------------------
 
@@ -323,7 +317,7 @@ class Occurrences:
         self._advance(connection, [found])
 
     def _planned(
-        self, step: store.Step, schedule: Schedule, now: datetime, *, after: datetime | None = None
+        self, step: store.Step, schedule: Course | Schedule, now: datetime, *, after: datetime | None = None
     ) -> store.Step:
         """Return the step with the next occurrence: counted from now if it is rolling, else as its policies have it."""
         if schedule.recurrence_type == "rolling" or after is None:
@@ -331,29 +325,24 @@ class Occurrences:
         return self._tried(step, schedule, now, lambda rule: series.following(schedule, rule, after=after, now=now))
 
     def _tried(
-        self, step: store.Step, schedule: Schedule, now: datetime, find: Callable[[Recurrence], series.Next]
+        self, step: store.Step, schedule: Course | Schedule, now: datetime, find: Callable[[Recurrence], series.Next]
     ) -> store.Step:
         """Return the step with what `find` found; a rule that cannot be followed pauses its schedule, and no other."""
         # Its first run is at its start; from then on the interval counts from the end of the run before.
-        has_begun = schedule.recurrence_type == "rolling" and step.last_occurrence_at is not None
+        has_begun = schedule.recurrence_type == "rolling" and step.is_past
         is_counted_from_now = has_begun and schedule.kind == "interval"
         try:
             found = find(self.rule_of(schedule, anchor=now if is_counted_from_now else None))
         except ScheduledActionsError as error:
             log.warning("schedule.broken id=%s action_type=%s error=%s", schedule.id, schedule.action_type, error)
-            return replace(step, status="paused", note=f"the next occurrence could not be found: {error}")
+            return step._replace(status="paused", note=f"the next occurrence could not be found: {error}")
         if found.at is None:
-            return replace(step, missed=found.missed, status="ended", note="its rule names no further occurrence")
-        return replace(
-            step,
-            missed=found.missed,
-            occurrence_at=found.at,
-            scheduled_at=self.put_off(schedule, found.at),
-            previous_at=step.last_occurrence_at or schedule.last_occurrence_at,
-        )
+            return step._replace(missed=found.missed, status="ended", note="its rule names no further occurrence")
+        due_at = self.put_off(schedule, found.at) if schedule.jitter_seconds else None
+        return step._replace(missed=found.missed, occurrence_at=found.at, scheduled_at=due_at)
 
     @staticmethod
-    def put_off(schedule: Schedule, at: datetime) -> datetime:
+    def put_off(schedule: Course | Schedule, at: datetime) -> datetime:
         """Return when an occurrence comes due: its instant and its own share of the jitter."""
         if not schedule.jitter_seconds:
             return at
@@ -389,5 +378,22 @@ class Occurrences:
         return None if found is None else series.instant(self.rule_of(found.schedule).next_after(after))
 
 
-def _first(schedule: Schedule, rule: Recurrence, now: datetime, *, is_explicit: bool = False) -> datetime | None:
+def _past(step: store.Step, schedule: Schedule, status: Status) -> store.Step:
+    """Return the step with the end of the planned occurrence itself: of a fixed schedule nobody had started it."""
+    has_run = schedule.recurrence_type == "rolling" and status in _RAN
+    return step._replace(keeps_pointer=False, is_past=True, executed=int(has_run), skipped=int(not has_run))
+
+
+def _ends_alone(taken: store.Taken, step: store.Step) -> bool:
+    """Whether nothing has to be done about its series when this occurrence ends."""
+    course, due_at = taken.course, step.due_at
+    if course.recurrence_type == "rolling" or course.pause_after_failures is not None:
+        return False
+    # One that is due already may be claimed beside it, and put back until it has ended.
+    return due_at is None or due_at > taken.now
+
+
+def _first(
+    schedule: Course | Schedule, rule: Recurrence, now: datetime, *, is_explicit: bool = False
+) -> datetime | None:
     return series.first(rule, anchor=schedule.anchor_at, is_explicit=is_explicit, now=now)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
     from uuid import UUID
 
 #: Whether occurrences come from the rule, or the next one is counted from the end of the last run.
@@ -95,3 +95,57 @@ class Schedule:
     created_by: str | None
     created_at: datetime
     updated_at: datetime
+
+
+class Course(NamedTuple):
+    """What of a schedule decides where it goes on from an occurrence: all that a claim reads of it, instants as epochs.
+
+    Its fields and properties are those of `Schedule`: what follows either takes both.
+    """
+
+    id: UUID
+    action_type: str
+    recurrence: str
+    kind: str
+    timezone: str
+    anchor_epoch: float
+    recurrence_type: RecurrenceType
+    misfire: Misfire
+    misfire_grace_seconds: float
+    catch_up_limit: int
+    catch_up_seconds: float
+    overlap: Overlap
+    skip: Mapping[str, Any] | None
+    jitter_seconds: float
+    until_epoch: float | None
+    remaining: int | None
+    pause_after_failures: int | None
+    next_occurrence_epoch: float | None
+
+    @property
+    def anchor_at(self) -> datetime:
+        """Where intervals count from."""
+        return instant(self.anchor_epoch)
+
+    @property
+    def until(self) -> datetime | None:
+        """No occurrence after it."""
+        return None if self.until_epoch is None else instant(self.until_epoch)
+
+    @property
+    def next_occurrence_at(self) -> datetime | None:
+        """The rule's instant of the planned occurrence."""
+        return None if self.next_occurrence_epoch is None else instant(self.next_occurrence_epoch)
+
+
+def instant(epoch: float) -> datetime:
+    """Return an instant in UTC; the first or the last there is for what SQL can hold and a datetime cannot."""
+    try:
+        return datetime.fromtimestamp(epoch, UTC)
+    except (OverflowError, ValueError):
+        return _FIRST if epoch < 0 else _LAST
+
+
+#: What stands for `-infinity` and `infinity`, and for what lies beyond a datetime.
+_FIRST = datetime.min.replace(tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)

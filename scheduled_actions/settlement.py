@@ -192,13 +192,15 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - one case an outcome, each a line o
 
 
 def leaves_only_times(action: Claimed, outcome: Outcome) -> bool:
-    """Whether all that `decide` says of the outcome is: completed, charged, with nothing to keep or to free."""
+    """Whether all that `decide` says of the outcome is: completed, charged, with nothing to keep or to free.
+
+    What the end of an occurrence means for its series is another question.
+    """
     return (
         type(outcome) is Completed
         and outcome.result is None
         and _is_first(action)
         and action.lock_group is None
-        and action.schedule_id is None
         and not action.has_follow_ups
     )
 

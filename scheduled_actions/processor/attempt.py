@@ -56,7 +56,9 @@ class Attempt(Job):
         on_late: Called with it and its outcome, where it had been given up before.
     """
 
-    __slots__ = ("asking", "candidate", "claimed", "connection", "max_attempts", "options", "timeout_seconds")
+    __slots__ = (
+        "asking", "candidate", "claimed", "connection", "is_awaited", "max_attempts", "options", "timeout_seconds",
+    )  # fmt: skip
 
     options: HandlerOptions
     timeout_seconds: float
@@ -76,6 +78,8 @@ class Attempt(Job):
         self.claimed = claimed
         #: Of a transactional handler, while it runs.
         self.connection: Connection | None = None
+        #: Of a series: whether its schedule, or another occurrence, waits for its end.
+        self.is_awaited = False
         #: What its condition has to ask the world before its handler starts; None once that is done.
         self.asking: Asking | None = None
 
@@ -177,7 +181,9 @@ class Attempts:
         completions = []
         for attempt, one in ended:
             claimed = attempt.claimed
-            if one.follow_ups or one.is_settled or not settlement.leaves_only_times(claimed, one.outcome):
+            if one.follow_ups or one.is_settled or attempt.is_awaited:
+                return None
+            if not settlement.leaves_only_times(claimed, one.outcome):
                 return None
             assert attempt.started is not None and attempt.ended is not None  # noqa: S101, PT018 - its handler has returned
             started, until = int((attempt.started - begun) * 1e6), int((attempt.ended - begun) * 1e6)

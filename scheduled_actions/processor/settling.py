@@ -14,6 +14,7 @@ from scheduled_actions.processor.calling import Ended, describe
 from scheduled_actions.store import claims
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from uuid import UUID
 
     from scheduled_actions.action import Claimed
@@ -98,7 +99,7 @@ class Settling:
             status = decided.settlement.status if decided else settled.statuses.get(attempt.claimed.id)
             self._count(attempt, one, status)
             is_due_again = status is Status.PENDING and not isinstance(one.outcome, settlement.Unstarted)
-            may_free_another = bool(attempt.claimed.lock_group or attempt.claimed.schedule_id)
+            may_free_another = bool(attempt.claimed.lock_group) or attempt.is_awaited
             written.may_have_freed_more |= may_free_another or bool(one.follow_ups) or is_due_again
         return written
 
@@ -109,12 +110,19 @@ class Settling:
         done: claims.Completed = self._line.do(
             lambda connection: claims.complete(connection, self._row, completions, running=running)
         )
+        written = self._written(Written(done.announced), running)
+        if done.lost and (changed := [(attempt, one) for attempt, one in ended if _is_changed(attempt, done.lost)]):
+            # Their schedules were changed while they ran, and wait for their end now.
+            for attempt, _ in changed:
+                attempt.is_awaited = True
+            written = self.settle(changed, running=running)
+            ended = [(attempt, one) for attempt, one in ended if not attempt.is_awaited]
         if done.lost or log.isEnabledFor(logging.INFO):
             for attempt, one in ended:
                 self._count(attempt, one, None if attempt.claimed.id in done.lost else Status.COMPLETED)
         else:
             self._count_completed([attempt for attempt, _ in ended])
-        return self._written(Written(done.announced), running)
+        return written
 
     def _settle_together(self, ended: list[tuple[Attempt, Ended]], running: list[UUID]) -> claims.Settled:
         outcomes = [
@@ -243,3 +251,8 @@ class Settling:
             if self._tally is not None:
                 lateness = self._attempts.lateness(attempt)
                 self._tally.ran(attempt.claimed.action_type, seconds=seconds, lateness_seconds=lateness)
+
+
+def _is_changed(attempt: Attempt, lost: Collection[UUID]) -> bool:
+    """Whether an occurrence was not completed by the statement that completes those whose end nobody waits for."""
+    return attempt.claimed.schedule_id is not None and attempt.claimed.id in lost

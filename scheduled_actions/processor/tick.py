@@ -275,6 +275,7 @@ class Tick:
         held = judged(taking.kept, self._line)
         for one in taking.kept:
             attempt = self._attempts.make(one, start_until=self._budget.run_until)
+            attempt.is_awaited = one.schedule_id is not None and one.id not in taking.unawaited
             candidate = attempt.candidate
             found = held.get(one.id)
             if isinstance(found, Ended):

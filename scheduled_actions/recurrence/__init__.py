@@ -35,4 +35,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the part holds
         raise AttributeError(message)
     from importlib import import_module  # noqa: PLC0415 - next to its only use
 
-    return getattr(import_module(f"{__name__}.{_PARTS[name]}"), name)
+    found = getattr(import_module(f"{__name__}.{_PARTS[name]}"), name)
+    # The next who asks finds it here: coming through this function costs as much as a rule's answer.
+    globals()[name] = found
+    return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, assert_never
 
 if TYPE_CHECKING:
     from scheduled_actions.recurrence.model import Occurrence
-    from scheduled_actions.schedule import Schedule
+    from scheduled_actions.schedule import Course, Schedule
 
 #: How much the pings of a minute cron may come apart before an occurrence counts as missed.
 PING_JITTER = timedelta(seconds=10)
@@ -71,7 +71,7 @@ def instant(occurrence: Occurrence | None) -> datetime | None:
 
 
 def judge(
-    schedule: Schedule,
+    schedule: Course | Schedule,
     *,
     due_at: datetime,
     now: datetime,
@@ -114,7 +114,7 @@ def _beside(due_at: datetime, running_since: datetime | None, waiting_since: dat
     return Judgement("wait")
 
 
-def following(schedule: Schedule, rule: Instants, *, after: datetime, now: datetime) -> Next:
+def following(schedule: Course | Schedule, rule: Instants, *, after: datetime, now: datetime) -> Next:
     """Return the occurrence of a fixed schedule that follows the one at `after`, as the misfire policy has it.
 
     Args:
@@ -137,7 +137,7 @@ def following(schedule: Schedule, rule: Instants, *, after: datetime, now: datet
             assert_never(schedule.misfire)
 
 
-def _to_catch_up(schedule: Schedule, rule: Instants, *, after: datetime, now: datetime) -> Next:
+def _to_catch_up(schedule: Course | Schedule, rule: Instants, *, after: datetime, now: datetime) -> Next:
     """Return the first of the latest missed occurrences that are neither too many nor too old."""
     since = now - timedelta(seconds=schedule.catch_up_seconds)
     too_old = len(rule.between(after, since, limit=_LISTED_MOST)) if since > after else 0

@@ -1,6 +1,6 @@
 -- Every action here whose claim still stands has completed at its first attempt, outside any lock group, with nothing to keep
 -- but its times (microseconds after `begun_at`): what `settle.sql` writes of such an outcome, in less than two thirds of its
--- time. What starts next is announced as there, and a locked row waited for no longer. `ids` is null where all were written.
+-- time. An occurrence whose schedule waits for its end is left to that. What starts next is announced as there, and a locked row waited for no longer. `ids` is null where all were written.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 ),
@@ -20,7 +20,17 @@ completed as (
   cross join unnest(
     %(ids)s::uuid[], %(tokens)s::uuid[], %(started)s::bigint[], %(ended)s::bigint[], %(max_attempts)s::integer[]
   ) as o (id, token, started, ended, max_attempts)
-  where a.id = o.id and a.claim_token = o.token
+  where a.id = o.id
+    and a.claim_token = o.token
+    and (
+      a.schedule_id is null
+      or not exists (
+        select
+        from scheduled_action_schedules s
+        where s.id = a.schedule_id
+          and (s.recurrence_type = 'rolling' or s.pause_after_failures is not null or s.next_action_id = a.id)
+      )
+    )
   returning a.id
 ),
 announced as (
