@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         resume_deadline,
         set_deadline,
         set_deadlines,
+        update_deadline,
     )
     from scheduled_actions.fact import Fact
     from scheduled_actions.flask_extension import ScheduledActions
@@ -128,6 +129,7 @@ __all__ = [
     "skip_next_occurrence",
     "skip_occurrence",
     "update_action",
+    "update_deadline",
     "update_schedule",
 ]
 
@@ -191,6 +193,7 @@ _LATER = {
             "resume_deadline",
             "set_deadline",
             "set_deadlines",
+            "update_deadline",
         ),
         "scheduled_actions.deadline_functions",
     ),

@@ -123,6 +123,11 @@ def move_deadlines(moves: Mapping[UUID, datetime | timedelta], **options: Any) -
     return runtime.current().deadlines.move_many(moves, **options)
 
 
+def update_deadline(deadline: UUID | str, **changes: Any) -> Deadline:  # noqa: ANN401 - the changes of Deadlines.update
+    """Change what is given of a deadline, and of those that follow it in its series; see `Deadlines.update`."""
+    return runtime.current().deadlines.update(deadline, **changes)
+
+
 def pause_deadline(deadline: UUID | str, **options: Any) -> Deadline:  # noqa: ANN401 - the options of Deadlines.pause
     """Let a deadline's clock stand still; see `Deadlines.pause`."""
     return runtime.current().deadlines.pause(deadline, **options)

@@ -143,7 +143,7 @@ class DeadlineMoves:
             stages = [
                 _once_more(deadline, one) if _comes_again(before, one, is_again) else one for one in deadline.stages
             ]
-            stages = list(_counted(replace(deadline, stages=tuple(stages), due_at=due_at), now))
+            stages = list(counted(replace(deadline, stages=tuple(stages), due_at=due_at), now))
             entry = book.entry(what, now, by=by, note=note, due_at=due_at, before=before.due_at)
             written[before.id] = {
                 **(changes or {}), **NOT_ACKNOWLEDGED,
@@ -211,7 +211,7 @@ class DeadlineMoves:
             if deadline.paused_at is None:
                 return deadline
             due_at = planning.resumed_due(deadline, now)
-            stages = _counted(replace(deadline, due_at=due_at), now)
+            stages = counted(replace(deadline, due_at=due_at), now)
             entry = book.entry("resumed", now, by=by, note=note, due_at=due_at, before=deadline.due_at)
             changes = {"paused_at": None, "due_at": due_at, "stages": stages, "revisions": 1, "entry": entry}
             store.write(borrowed, {deadline.id: changes})
@@ -225,7 +225,8 @@ def refuse_closed(reference: object, deadline: Deadline) -> None:
         raise WrongDeadlineStatus(reference, deadline.status, "open and missed")
 
 
-def _counted(deadline: Deadline, now: datetime) -> tuple[Stage, ...]:
+def counted(deadline: Deadline, now: datetime) -> tuple[Stage, ...]:
+    """Return a deadline's stages with the instants of what is still to come."""
     return book.counted(
         deadline.stages,
         due_at=deadline.due_at,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import arguments, json_text, new_schedule
+from scheduled_actions import arguments, new_schedule
 from scheduled_actions import deadline_book as book
-from scheduled_actions.deadline_operations import DeadlineOperations
+from scheduled_actions.deadline_changes import DeadlineChanges, refuse_a_crowd
 from scheduled_actions.deadline_rules import planning
 from scheduled_actions.deadline_rules.definition import NewDeadline, new_deadline
 from scheduled_actions.errors import InvalidArgument, RecurrenceInvalid, UnknownDeadline
@@ -44,7 +44,7 @@ class Step:
     action_id: UUID | None
 
 
-class Deadlines(DeadlineOperations):
+class Deadlines(DeadlineChanges):
     """Deadlines of one project."""
 
     # -- setting -------------------------------------------------------------------------------------------------------
@@ -105,29 +105,7 @@ class Deadlines(DeadlineOperations):
             return made
 
     def _checked(self, given: Mapping[str, Any], known: builtins.set[str]) -> NewDeadline:
-        """Return what was asked for; every type has a handler, every payload is one that it takes.
-
-        Recipients that are `known` already are not looked at once more, and those of this one are known from then on.
-        """
-        new = new_deadline(given)
-        self._check_recipients(new, known)
-        return replace(new, stages=tuple(map(self._validated, new.stages)))
-
-    def _check_recipients(self, new: NewDeadline, known: builtins.set[str]) -> None:
-        told = {"recipients": new.recipients}
-        told |= {f"{stage.key}.to": stage.to for stage in new.stages if stage.to}
-        told |= {f"{stage.key}.assign": stage.assign for stage in new.stages if stage.assign}
-        for name, recipients in told.items():
-            text = f"{new.team_id is None} {recipients!r}"
-            if text not in known:
-                self._notifications.recipients.check(recipients, name=name, team_id=new.team_id)
-                known.add(text)
-
-    def _validated(self, stage: Stage) -> Stage:
-        handler = self._registry.resolve(stage.action_type)
-        if stage.kind != "action":
-            return stage
-        return replace(stage, payload=json_text.decode(handler.payload.prepare(stage.payload)))
+        return self._validated(new_deadline(given), known)
 
     def _make(self, connection: Connection, checked: Sequence[NewDeadline]) -> list[UUID]:
         """Insert deadlines with all that is planned of them; return the ids of those whose names were free."""
@@ -146,32 +124,6 @@ class Deadlines(DeadlineOperations):
             return None
         (locked,) = store.lock(connection, [found.deadline.id])
         return locked if locked.deadline.is_unresolved else None
-
-    def _brought_up_to_date(self, connection: Connection, found: store.Found, new: NewDeadline) -> Deadline:
-        before, now = found
-        definition = new.definition
-        if before.definition == definition:
-            return before
-        if before.series_id is not None or new.recurrence is not None:
-            raise InvalidArgument(
-                "name", new.name, "free: a series keeps its definition; cancel it with series=True, then set it anew"
-            )
-        fresh = tuple(_with_progress(stage, before.stage(stage.key)) for stage in new.stages)
-        changes = {
-            "timezone": new.timezone,
-            "calendar": new.calendar,
-            "target_type": new.target_type,
-            "target_id": new.target_id,
-            "recipients": list(new.recipients),
-            "metadata": new.metadata,
-            "definition": definition,
-        }
-        due_at = new.due_at if new.due_at is not None else now + (new.delay or now - now)
-        changed = replace(
-            before, timezone=new.timezone, calendar=new.calendar, stages=fresh, definition=definition
-        )  # fmt: skip
-        self._move(connection, [(before, changed, due_at)], now=now, changes=changes, what="changed", by=new.created_by)
-        return book.read(connection, before.id)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -320,7 +272,7 @@ def _row(new_id: UUID, new: NewDeadline, now: datetime) -> dict[str, Any]:
         new_id, due_at=due_at, stages=new.stages, clock=clock, now=now, recurrence=new.recurrence, anchor_at=due_at
     )
     if new.recurrence is not None:
-        _refuse_a_crowd(new, values, clock, due_at)
+        refuse_a_crowd(new.recurrence, values["stages"], clock, due_at)
     columns = {name: getattr(new, name) for name in _COLUMNS}
     return values | columns | {"recipients": list(new.recipients), "definition": new.definition}
 
@@ -330,33 +282,3 @@ _COLUMNS = [
     for field in fields(NewDeadline)
     if field.name in {"name", "team_id", "target_type", "target_id", "calendar", "metadata", "created_by"}
 ]
-
-
-def _refuse_a_crowd(new: NewDeadline, values: Mapping[str, Any], clock: planning.Clock, due_at: datetime) -> None:
-    """Refuse a series whose deadlines would be open beside one another by the hundred."""
-    assert new.recurrence is not None  # noqa: S101 - asked of series alone
-    opens = planning.lead(values["stages"], due_at=due_at, clock=clock)
-    at: datetime | None = due_at
-    for _ in range(planning.AHEAD_MOST):
-        if at is None or at - due_at > due_at - opens:
-            return
-        at = planning.next_of_series(
-            new.recurrence, timezone=new.timezone, anchor=due_at, calendar=clock.calendar, after=at
-        )
-    raise InvalidArgument(
-        "recurrence", new.recurrence, f"rarer: before one is due, {planning.AHEAD_MOST} that follow it would be open"
-    )
-
-
-def _with_progress(stage: Stage, before: Stage | None) -> Stage:
-    """Return a stage that has come as far as it had before it was changed."""
-    if before is None:
-        return stage
-    return replace(
-        stage,
-        state=before.state,
-        at=before.at,
-        occurrence=before.occurrence,
-        begun=before.begun,
-        last_at=before.last_at,
-    )

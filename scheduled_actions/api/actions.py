@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from werkzeug.http import parse_etags
-
 from scheduled_actions import arguments, explaining
 from scheduled_actions.api import action_models as models
+from scheduled_actions.api.etags import as_it_was_seen, etag_of
 from scheduled_actions.api.problems import field_problems
-from scheduled_actions.api.refusals import FieldsInvalid, PreconditionFailed, UnknownActionTypes
+from scheduled_actions.api.refusals import FieldsInvalid, UnknownActionTypes
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import (
     ActionLocked,
@@ -35,7 +32,7 @@ from scheduled_actions.store.actions import RefusedByDatabase
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from scheduled_actions.action import Action
     from scheduled_actions.store.connection import Connection
@@ -198,11 +195,6 @@ def count(call: Call) -> Answer:
     )
 
 
-def etag_of(action: models.Action) -> str:
-    """Return the strong ETag of an action as it is answered."""
-    return f'"{hashlib.sha256(action.model_dump_json().encode()).hexdigest()[:32]}"'
-
-
 def _arguments(call: Call, new: models.NewAction) -> dict[str, Any]:
     given = new.arguments()
     team_id = call.caller.team_for(given.pop("team_id", None))
@@ -214,22 +206,8 @@ def _told(action: Action) -> Answer:
     return Answer(shown, headers={"ETag": etag_of(shown)})
 
 
-@contextmanager
-def _as_it_was_seen(call: Call) -> Iterator[Connection | None]:
-    """Give the connection in whose transaction the action stays what If-Match says; None where nothing is said.
-
-    Raises:
-        UnknownAction: There is none of that id (in that team).
-        PreconditionFailed: It is something else by now.
-    """
-    if call.if_match is None:
-        yield None
-        return
-    with call.management.locked(call.path["id"], team_id=call.caller.team_id) as (action, connection):
-        etag = etag_of(models.Action.model_validate(action))
-        if not parse_etags(call.if_match).contains(etag.strip('"')):
-            raise PreconditionFailed(action.id, etag)
-        yield connection
+def _as_it_was_seen(call: Call) -> AbstractContextManager[Connection | None]:
+    return as_it_was_seen(call, call.management.locked, models.Action.model_validate)
 
 
 _SCHEDULING = (

@@ -105,10 +105,9 @@ class _Due(Given):
         return self
 
 
-class NewDeadline(_Due):
-    """A deadline to set, or to bring up to date when its name is there; names as in `set_deadline`."""
+class _Definition(Given):
+    """What happens before and after the due instant, and to whom."""
 
-    target: Target
     reminders: Annotated[list[_Offset | Reminder], Field(max_length=STAGES_MOST)] | None = None
     escalation: Annotated[list[Level], Field(max_length=STAGES_MOST)] | Ladder | None = None
     auto_actions: Annotated[list[AutoAction], Field(max_length=STAGES_MOST)] | None = None
@@ -116,9 +115,15 @@ class NewDeadline(_Due):
     recurrence: _Rule | None = Field(None, description="Each occurrence is a deadline of its own.")
     timezone: TimeZone | None = Field(None, description="On whose wall clock days are counted; UTC unless said.")
     calendar: JsonObject | None = Field(None, description="Holidays, dates, ranges, hours of work, then.")
+    metadata: JsonObject | None = None
+
+
+class NewDeadline(_Definition, _Due):
+    """A deadline to set, or to bring up to date when its name is there; names as in `set_deadline`."""
+
+    target: Target
     team_id: ShortText | None = Field(None, description="The tenant.")
     name: _Name | None = Field(None, description="Names it within its team while it is unresolved.")
-    metadata: JsonObject | None = None
     created_by: ShortText | None = None
 
     def arguments(self) -> dict[str, Any]:
@@ -127,6 +132,24 @@ class NewDeadline(_Due):
         if "delay" in given:
             given["due_at"] = given.pop("delay")
         return given
+
+
+class DeadlineChanges(_Definition):
+    """What is to change of a deadline: what is left out stays, null goes back to the default."""
+
+    target: Target | None = None
+    note: LongText | None = Field(None, description="For its history.")
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _is_about_something(cls, value: Any) -> Any:  # noqa: ANN401 - any field
+        if value is None:
+            raise about("target", "left out rather than null")
+        return value
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what is given, under the names of `Deadlines.update`; None takes one back to its default."""
+        return dict.fromkeys(self.model_fields_set) | self.model_dump(by_alias=True, exclude_none=True)
 
 
 class DeadlinesQuery(Given):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from scheduled_actions.api import deadline_models as models
+from scheduled_actions.api.etags import as_it_was_seen, etag_of
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import (
     HandlerBroken,
@@ -50,11 +52,9 @@ def set_one(call: Call) -> Answer:
     arguments = {"created_by": call.caller.name, **given.arguments(), "team_id": call.caller.team_for(given.team_id)}
     with call.borrowed() as connection:
         made, is_new = call.runtime.deadlines.set(arguments, connection=connection)
-    return Answer(
-        models.Deadline.model_validate(made),
-        HTTPStatus.CREATED if is_new else HTTPStatus.OK,
-        {"Location": f"{call.base}/deadlines/{made.id}"},
-    )
+    answer = _answer(made)
+    status = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+    return replace(answer, status=status, headers={**answer.headers, "Location": f"{call.base}/deadlines/{made.id}"})
 
 
 def show(call: Call) -> Answer:
@@ -63,7 +63,13 @@ def show(call: Call) -> Answer:
     deadline = deadlines.get(call.path["id"], team_id=call.caller.team_id)
     steps = [models.Step.model_validate(one) for one in deadlines.timeline(deadline)]
     shown = models.Deadline.model_validate(deadline)
-    return Answer(models.DeadlineWithTimeline(**dict(shown), timeline=steps, history=list(deadline.history)))
+    whole = models.DeadlineWithTimeline(**dict(shown), timeline=steps, history=list(deadline.history))
+    return Answer(whole, headers={"ETag": etag_of(shown)})
+
+
+def change(call: Call) -> Answer:
+    """Change what is given of it, and of those that follow it in its series."""
+    return _told(call, call.runtime.deadlines.update, **call.body.arguments())
 
 
 def complete(call: Call) -> Answer:
@@ -117,8 +123,16 @@ def reassign(call: Call) -> Answer:
 
 
 def _told(call: Call, change: Callable[..., Deadline], **arguments: Any) -> Answer:  # noqa: ANN401 - of the change
-    changed = change(call.path["id"], **arguments, by=call.caller.name, team_id=call.caller.team_id)
-    return Answer(models.Deadline.model_validate(changed))
+    with as_it_was_seen(call, call.runtime.deadlines.locked, models.Deadline.model_validate) as connection:
+        changed = change(
+            call.path["id"], **arguments, by=call.caller.name, team_id=call.caller.team_id, connection=connection
+        )
+    return _answer(changed)
+
+
+def _answer(deadline: Deadline) -> Answer:
+    shown = models.Deadline.model_validate(deadline)
+    return Answer(shown, headers={"ETag": etag_of(shown)})
 
 
 _MAKING = (
@@ -127,10 +141,13 @@ _MAKING = (
 )  # fmt: skip
 _CHANGING = (UnknownDeadline, WrongDeadlineStatus, InvalidArgument)
 _ONE = {HTTPStatus.OK: (models.Deadline, "The deadline as it is now.")}
+_ETAG = {"ETag": "For If-Match: names the deadline as it is answered here; its timeline and history do not count."}
 
 
 def _route(method: str, path: str, function: object, summary: str, **more: object) -> Route:
     usual: dict[str, object] = {"role": Role.OPERATOR, "answers": _ONE, "tag": "Deadlines", "refuses": _CHANGING}
+    if path.startswith("/{id}"):
+        usual |= {"headers": _ETAG, "takes_if_match": method != "GET"}
     return Route(method=method, path=f"/deadlines{path}", function=function, summary=summary, **usual | more)  # type: ignore[arg-type]
 
 
@@ -147,7 +164,7 @@ ROUTES = (
             HTTPStatus.CREATED: (models.Deadline, "It was set."),
             HTTPStatus.OK: (models.Deadline, "One of that name was there: it is as asked for."),
         },
-        headers={"Location": "Where the deadline is."}, refuses=_MAKING, creates=True,
+        headers={**_ETAG, "Location": "Where the deadline is."}, refuses=_MAKING, creates=True,
     ),
     _route(
         "POST", "/move", move_many, "Move many, in one transaction", body=models.MovingMany,
@@ -156,6 +173,12 @@ ROUTES = (
     _route(
         "GET", "/{id}", show, "Show a deadline, by id or name, with its timeline", role=Role.VIEWER,
         answers={HTTPStatus.OK: (models.DeadlineWithTimeline, "The deadline.")}, refuses=(UnknownDeadline,),
+    ),
+    _route(
+        "PATCH", "/{id}", change, "Change a deadline, and those that follow it in its series",
+        body=models.DeadlineChanges, refuses=(*_CHANGING, *_MAKING),
+        description="What is still to come is planned anew; what was sent stays sent, and due instants stay: POST "
+        "…/move moves them. A rule changes what comes after the last one that was made.",
     ),
     _route(
         "POST", "/{id}/complete", complete, "Complete a deadline", body=models.Completing, is_body_optional=True,

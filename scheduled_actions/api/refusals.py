@@ -94,14 +94,14 @@ class UnknownActionTypes(UnknownActionType):
 
 
 class PreconditionFailed(StateConflict):
-    """The action is no longer what the caller saw."""
+    """It is no longer what the caller saw."""
 
     code = "precondition_failed"
 
-    def __init__(self, action_id: object, etag: str) -> None:
-        self.action_id = action_id
+    def __init__(self, reference: object, etag: str) -> None:
+        self.reference = reference
         self.etag = etag
-        super().__init__(f"action {action_id} has changed since: its ETag is now {etag}; read it again")
+        super().__init__(f"{reference} has changed since: its ETag is now {etag}; read it again")
 
 
 class IdempotencyKeyReused(RequestError):

@@ -50,43 +50,73 @@ def _level(text: str) -> Any:  # noqa: ANN401 - any JSON
     return {"offset": offset.strip(), "to": [one.strip() for one in to.split(",")]}
 
 
+#: What an edit can take back to nothing, by the names of the options.
+_RESETTABLE = {
+    "reminder": "reminders",
+    "escalate": "escalation",
+    "action": "auto_actions",
+    "to": "recipients",
+    "calendar": "calendar",
+    "metadata": "metadata",
+}
+
+_OPTIONS = (
+    click.option("--to", "recipients", multiple=True, metavar="WHO", help="Who is responsible; repeatable."),
+    click.option(
+        "--reminder",
+        "reminders",
+        type=_words_or_object,
+        multiple=True,
+        metavar="WHEN",
+        help='"60 days before", or a JSON object: {"offset": "7 days before", "repeat": "daily"}; repeatable.',
+    ),
+    click.option(
+        "--escalate",
+        "escalation",
+        type=_level,
+        multiple=True,
+        metavar="LEVEL",
+        help='"2 days after: cfo@example.org", or a JSON object; repeatable.',
+    ),
+    click.option("--rounds", type=int, metavar="N", help="How often the ladder is climbed. [default: 1]"),
+    click.option("--every", metavar="RULE", help="From one round to the next. [default: daily]"),
+    click.option(
+        "--action",
+        "auto_actions",
+        type=json_document,
+        multiple=True,
+        metavar="JSON",
+        help='{"offset": "30 days before", "action_type": "approval:start", "payload": {}}; repeatable.',
+    ),
+    click.option("--recurrence", metavar="RULE", help="Each occurrence is a deadline of its own."),
+    click.option("--timezone", metavar="ZONE", help="On whose wall clock days are counted. [default: UTC]"),
+    click.option("--calendar", type=json_document, metavar="JSON", help='{"holidays": "US", "hours": {…}, "then": …}.'),
+    click.option("--metadata", type=json_document, metavar="JSON", help="Your own notes, a JSON object."),
+)
+
+
+def _definition_options(command: Command) -> Command:
+    """Give a command the options that say what happens before and after the due instant, and to whom."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def _definition(given: dict[str, Any], rounds: int | None, every: str | None) -> dict[str, Any]:
+    """Return the options as `set_deadline` names them."""
+    arguments = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    if rounds is not None or every is not None:
+        arguments["escalation"] = {"levels": arguments["escalation"], "rounds": rounds, "every": every}
+    return arguments
+
+
 @click.command("set")
 @click.argument("target", nargs=2, metavar="TYPE ID")
 @click.option("--due", "at", type=instant, metavar="ISO", help="Without an offset on the deadline's own clock.")
 @click.option("--in", "delay", type=duration, metavar="DURATION", help="Due from now: P30D, 24h.")
-@click.option("--to", "recipients", multiple=True, metavar="WHO", help="Who is responsible; repeatable.")
-@click.option(
-    "--reminder",
-    "reminders",
-    type=_words_or_object,
-    multiple=True,
-    metavar="WHEN",
-    help='"60 days before", or a JSON object: {"offset": "7 days before", "repeat": "daily"}; repeatable.',
-)
-@click.option(
-    "--escalate",
-    "escalation",
-    type=_level,
-    multiple=True,
-    metavar="LEVEL",
-    help='"2 days after: cfo@example.org", or a JSON object; repeatable.',
-)
-@click.option("--rounds", type=int, metavar="N", help="How often the ladder is climbed. [default: 1]")
-@click.option("--every", metavar="RULE", help="From one round to the next. [default: daily]")
-@click.option(
-    "--action",
-    "auto_actions",
-    type=json_document,
-    multiple=True,
-    metavar="JSON",
-    help='{"offset": "30 days before", "action_type": "approval:start", "payload": {}}; repeatable.',
-)
-@click.option("--recurrence", metavar="RULE", help="Each occurrence is a deadline of its own.")
-@click.option("--timezone", metavar="ZONE", help="On whose wall clock days are counted. [default: UTC]")
-@click.option("--calendar", type=json_document, metavar="JSON", help='{"holidays": "US", "hours": {…}, "then": …}.')
+@_definition_options
 @click.option("--name", metavar="NAME", help="One unresolved of a team has it: asking again brings it up to date.")
 @click.option("--team", "team_id", metavar="TEAM", help="The tenant it belongs to.")
-@click.option("--metadata", type=json_document, metavar="JSON", help="Your own notes, a JSON object.")
 @as_json_option
 @pass_project
 def set_(
@@ -97,10 +127,7 @@ def set_(
 
     Asking for the same --name again changes nothing; asking for something else brings that one up to date.
     """
-    arguments = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
-    if rounds is not None or every is not None:
-        arguments["escalation"] = {"levels": arguments["escalation"], "rounds": rounds, "every": every}
-    arguments |= {
+    arguments = _definition(given, rounds, every) | {
         "target": {"type": target[0], "id": target[1]},
         "due_at": one_of(at, delay),
         "created_by": caller(),
@@ -112,6 +139,30 @@ def set_(
         f"{'set' if is_new else 'is as asked for'}: due {on_its_clock(deadline.due_at, deadline)}",
         as_json=as_json,
     )
+
+
+@click.command()
+@_definition_options
+@click.option("--reset", type=click.Choice(list(_RESETTABLE)), multiple=True, help="Back to nothing; repeatable.")
+@_of_a_deadline
+def edit(
+    project: Project, /, reference: str, *, team_id: str | None, note: str | None, as_json: bool, rounds: int | None,
+    every: str | None, reset: tuple[str, ...], **given: Any,  # noqa: ANN401 - the options above
+) -> None:  # fmt: skip
+    """Change what is given of the deadline REF, and of those that follow it in its series; the rest stays.
+
+    Each list that is given replaces the one that was there. What was sent stays sent; `deadlines move` gives it another
+    due instant. A rule changes what comes after the last one that was made.
+    """
+    arguments = _definition(given, rounds, every)
+    changes = {name: value for name, value in arguments.items() if value not in (None, [])}
+    changes |= dict.fromkeys((_RESETTABLE[name] for name in reset), None)
+    if not changes:
+        message = "nothing to change: give --reminder, --escalate, --action, --to or another option; --help lists them"
+        raise click.UsageError(message)
+    with handlers_aside():
+        deadline = project.open().deadlines.update(reference, **changes, note=note, by=caller(), team_id=team_id)
+    tell(deadline, "changed", as_json=as_json)
 
 
 @click.command()

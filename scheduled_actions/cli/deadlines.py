@@ -14,6 +14,7 @@ COMMANDS = {
     "list": (f"{_READING}:list_", "List deadlines, the newest first."),
     "show": (f"{_READING}:show", "Show one deadline: what was sent of it, and what will be."),
     "complete": (f"{_CHANGING}:complete", "Complete it: nothing of it is sent any more."),
+    "edit": (f"{_CHANGING}:edit", "Change its reminders, escalation, actions, people, rule."),
     "move": (f"{_CHANGING}:move", "Give it another due instant."),
     "cancel": (f"{_CHANGING}:cancel", "Cancel it, or its series."),
     "pause": (f"{_CHANGING}:pause", "Let its clock stand still."),

@@ -9,21 +9,36 @@ from uuid import UUID
 
 from scheduled_actions import arguments, json_text
 from scheduled_actions.action import RESULT_LIMIT
+from scheduled_actions.deadline import Stage
 from scheduled_actions.deadline_rules import stages as stage_rules
 from scheduled_actions.deadline_rules.working_calendar import parse_calendar
 from scheduled_actions.errors import InvalidArgument
 from scheduled_actions.recurrence.phrases import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from scheduled_actions.deadline import Stage
+    from scheduled_actions.deadline import Deadline, StageKind
 
 #: The arguments of `set_deadline`.
 ARGUMENTS = frozenset({
     "target", "due_at", "reminders", "escalation", "auto_actions", "recipients", "recurrence", "timezone", "calendar",
     "team_id", "name", "metadata", "created_by",
 })  # fmt: skip
+
+
+#: Which argument names the stages of a kind; in their order.
+_ARGUMENT_OF: dict[StageKind, str] = {"reminder": "reminders", "escalation": "escalation", "action": "auto_actions"}
+_ORDER = tuple(_ARGUMENT_OF)
+#: What becomes or ceases to be a series, in words for whoever asks for it.
+HOW_TO_BEGIN = "left out: it is no series; cancel_deadline it, and set_deadline one with a recurrence"
+HOW_TO_END = "a rule: cancel_deadline with series=True ends the series"
+_CHANGED_ELSEWHERE = {
+    "due_at": "left out: move_deadline gives it another due instant",
+    "name": "left out: it keeps its name",
+    "team_id": "left out: it stays where it is",
+    "created_by": "left out: it was set by whom it was",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +77,45 @@ class NewDeadline:
         return json_text.decode(json_text.encode("deadline", asked, limit=16 * RESULT_LIMIT))  # type: ignore[return-value] # an object
 
 
-def new_deadline(given: Mapping[str, Any]) -> NewDeadline:
+def changed_deadline(before: Deadline, changes: Mapping[str, Any]) -> NewDeadline:
+    """Return what a deadline is to be with some of its arguments changed, checked as `new_deadline` does.
+
+    Args:
+        before: As it is.
+        changes: The arguments of `set_deadline` that change; None takes one back to its default.
+
+    Raises:
+        InvalidArgument: An argument is none that changes here, or cannot be what it is.
+        RecurrenceInvalid: The calendar's holidays are not known.
+    """
+    for name, value in changes.items():
+        if name in _CHANGED_ELSEWHERE:
+            raise InvalidArgument(name, value, _CHANGED_ELSEWHERE[name])
+    if "recurrence" in changes and (before.series_id is None or changes["recurrence"] is None):
+        raise InvalidArgument(
+            "recurrence", changes["recurrence"], HOW_TO_BEGIN if before.series_id is None else HOW_TO_END
+        )
+    kept = [stage for stage in map(Stage.from_json, before.definition.get("stages", ())) if stage.kind in _ARGUMENT_OF]
+    asked = {
+        "target": {"type": before.target_type, "id": before.target_id},
+        "due_at": before.due_at,
+        "timezone": before.timezone,
+        "calendar": before.calendar,
+        "recipients": before.definition.get("recipients", list(before.recipients)),
+        "recurrence": before.recurrence,
+        "metadata": before.metadata,
+        "team_id": before.team_id,
+        "name": before.name,
+    }
+    return new_deadline({**asked, **changes}, kept=[stage for stage in kept if _ARGUMENT_OF[stage.kind] not in changes])
+
+
+def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> NewDeadline:
     """Return what was asked for, checked; the payloads of auto-actions are still to be validated.
+
+    Args:
+        given: The arguments of `set_deadline`.
+        kept: Stages beside those that the arguments name.
 
     Raises:
         InvalidArgument: An argument is unknown, missing, or cannot be what it is.
@@ -85,8 +137,10 @@ def new_deadline(given: Mapping[str, Any]) -> NewDeadline:
         *stage_rules.reminders_of(given.get("reminders")),
         *stage_rules.escalation_of(given.get("escalation")),
         *stage_rules.auto_actions_of(given.get("auto_actions")),
-        *stage_rules.own_stages(is_recurring=recurrence is not None),
+        *kept,
     ]
+    planned.sort(key=lambda stage: _ORDER.index(stage.kind))
+    planned += stage_rules.own_stages(is_recurring=recurrence is not None)
     metadata = arguments.document_text("metadata", given.get("metadata"))
     recipients = stage_rules.recipients_of("recipients", given.get("recipients")) or ()
     if not recipients and any(stage.kind == "reminder" and not stage.to for stage in planned):

@@ -78,6 +78,32 @@ def test_a_deadline_is_set_shown_moved_paused_acknowledged_reassigned_and_comple
     assert connection.execute("select count(*) from scheduled_actions where status = 'pending'").fetchone() == (0,)
 
 
+def test_a_change_is_made_of_what_was_seen_and_of_nothing_else(api):
+    first = made(api, name="renewal")
+    seen = api("GET", "/deadlines/renewal")
+
+    changed = api(
+        "PATCH", "/deadlines/renewal", {"reminders": ["10 days before"], "metadata": None, "note": "fewer"},
+        headers={"If-Match": seen.headers["ETag"]},
+    )  # fmt: skip
+    stale = [
+        api(method, path, body, headers={"If-Match": seen.headers["ETag"]})
+        for method, path, body in [
+            ("PATCH", f"/deadlines/{first['id']}", {"reminders": []}),
+            ("POST", "/deadlines/renewal/complete", {}),
+            ("POST", "/deadlines/renewal/move", {"delay": "P30D"}),
+        ]
+    ]
+    completed = api("POST", "/deadlines/renewal/complete", {}, headers={"If-Match": changed.headers["ETag"]})
+
+    assert changed.status_code == 200
+    assert [one["key"] for one in changed.json["stages"]] == ["reminder:10 days before", "due"]
+    assert {one.status_code for one in stale} == {412}
+    assert {one.headers["ETag"] for one in stale} == {changed.headers["ETag"]}
+    assert stale[0].json["code"] == "precondition_failed"
+    assert completed.json["status"] == "completed"
+
+
 def test_asking_again_by_name_answers_200_and_the_same(api):
     body = BODY | {"name": "renewal"}
 

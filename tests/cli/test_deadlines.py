@@ -39,6 +39,16 @@ def set_one(run):
     return make
 
 
+def test_edit_changes_what_is_given_and_takes_away_what_is_reset(run, set_one):
+    set_one("--escalate", "2 days after: cfo@example.org")
+
+    changed = run("deadlines", "edit", "renewal", "--reminder", "10 days before", "--reset", "escalate", "--json").json
+    nothing = run("deadlines", "edit", "renewal")
+
+    assert [one["key"] for one in changed["stages"]] == ["reminder:10 days before", "due"]
+    assert (nothing.exit_code, "nothing to change" in nothing.stderr) == (2, True)
+
+
 def test_a_deadline_is_set_and_shown_as_a_timeline(run, set_one):
     made = set_one(
         "--reminder", '{"offset": "7 days before at 09:00", "repeat": "daily"}',

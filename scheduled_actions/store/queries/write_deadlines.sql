@@ -9,6 +9,8 @@ set
   target_id = coalesce(c.changes ->> 'target_id', d.target_id),
   recipients = coalesce(c.changes -> 'recipients', d.recipients),
   stages = coalesce(c.changes -> 'stages', d.stages),
+  recurrence = coalesce(c.changes ->> 'recurrence', d.recurrence),
+  anchor_at = coalesce((c.changes ->> 'anchor_at')::timestamptz, d.anchor_at),
   next_id = case when c.changes ? 'next_id' then (c.changes ->> 'next_id')::uuid else d.next_id end,
   revision = d.revision + coalesce((c.changes ->> 'revisions')::int, 0),
   paused_at = case when c.changes ? 'paused_at' then (c.changes ->> 'paused_at')::timestamptz else d.paused_at end,
