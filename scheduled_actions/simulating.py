@@ -61,7 +61,7 @@ class Simulator:
             end = _aware("end", end)
             if not timedelta(0) < end - start <= LONGEST:
                 raise InvalidArgument(
-                    "end", end.isoformat(), f"an instant after the start, at most {LONGEST.days} days"
+                    "end", end, f"after the start ({start.isoformat()}), and at most {LONGEST.days} days after it"
                 )
             found, broken, is_cut = self._series(connection, start, team_id)
             loads = store.waiting(connection, until=end, team_id=team_id)

@@ -67,6 +67,10 @@ class Caller:
         return self.team_id or given
 
 
+_UNKNOWN = (
+    "the token is not one that opens the API: it may be of another deployment, or have expired or been revoked "
+    "(`scheduled-actions token list`)"
+)
 #: Who shows `ADMIN_TOKEN`.
 ADMIN = Caller("api:admin", Role.ADMIN, None)
 
@@ -137,7 +141,7 @@ def holder(runtime: Runtime, shown: str, *, address: str, attempts: FailedAttemp
 
 def _holder(runtime: Runtime, shown: str) -> Caller:
     if not tokens.is_one(shown):
-        raise NotAuthorised("the token is not one that opens the API")
+        raise NotAuthorised(_UNKNOWN)
     return holder_of(runtime, tokens.digest_of(shown))
 
 
@@ -151,7 +155,7 @@ def holder_of(runtime: Runtime, digest: bytes) -> Caller:
     with runtime.database.connection() as connection:
         token = tokens.find_digest(connection, digest)
     if token is None:
-        raise NotAuthorised("the token is not one that opens the API")
+        raise NotAuthorised(_UNKNOWN)
     if token.revoked_at is not None:
         raise NotAuthorised(f"the token {token.hint}… was revoked")
     if token.is_expired:

@@ -17,6 +17,7 @@ from scheduled_actions.api.models import Nothing
 from scheduled_actions.api.problems import problem_of
 from scheduled_actions.api.refusals import MethodNotAllowed, UnknownRoute
 from scheduled_actions.api.validation import checked, checked_query
+from scheduled_actions.errors import InvalidArgument
 from scheduled_actions.management import Management
 
 if TYPE_CHECKING:
@@ -135,12 +136,24 @@ def mounted(rule: Rule | None) -> str:
 
 
 def _carried_out(route: Route, call: Call) -> dict[str, Any]:
-    answer = route.function(call)
+    try:
+        answer = route.function(call)
+    except InvalidArgument as error:
+        raise error.renamed(_field(error.name, route)) from error
     return {
         "status": int(answer.status),
         "body": answer.document.model_dump_json(),
         "headers": dict(answer.headers),
     }
+
+
+def _field(name: str, route: Route) -> str:
+    """Return what the route calls an argument: its own name where that is no field of the route."""
+    for model in (route.body, route.query):
+        field = model.model_fields.get(name) if model is not None else None
+        if field is not None:
+            return field.alias or name
+    return name
 
 
 def _response(status: int, body: str, headers: Mapping[str, str]) -> Response:

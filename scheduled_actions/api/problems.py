@@ -13,6 +13,7 @@ from flask import Response
 from scheduled_actions.api import refusals
 from scheduled_actions.api.credentials import NotAuthorised
 from scheduled_actions.errors import (
+    ActionLocked,
     DatabaseUnavailable,
     DeploymentError,
     FieldProblem,
@@ -122,6 +123,9 @@ def tell(error: Exception, *, path: str) -> Told:
         path: Of the request, for the log.
     """
     match error:
+        case ActionLocked():
+            forced = "add force=true to change it all the same, unless a tick takes it first"
+            return Told(status_of(type(error)), error.code, f"{error}: {forced}", {}, {})
         case ScheduledActionsError():
             return Told(status_of(type(error)), error.code, str(error), _headers(error), _members(error))
         case psycopg.DataError():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
@@ -23,6 +24,7 @@ Model = TypeVar("Model", bound="Given")
 #: More problems than these help nobody.
 _PROBLEMS_MOST = 100
 _NAME_MOST = 60
+_KNOWN_MOST = 12
 
 
 def checked(model: type[Model], value: Any, *, whole: str) -> Model:  # noqa: ANN401 - it is what is judged
@@ -39,7 +41,7 @@ def checked(model: type[Model], value: Any, *, whole: str) -> Model:  # noqa: AN
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=True, include_input=False)
+        found = error.errors(include_url=False, include_context=True, include_input=True)
         problems = [_problem(one, model, whole) for one in found[:_PROBLEMS_MOST]]
         if len(found) > _PROBLEMS_MOST:
             problems.append(FieldProblem("", f"and {len(found) - _PROBLEMS_MOST:,} more"))
@@ -56,7 +58,11 @@ def checked_query(model: type[Model], given: MultiDict[str, str]) -> Model:
     twice = [name for name, values in given.lists() if len(values) > 1]
     if twice:
         raise FieldsInvalid([FieldProblem(_shown(name), "is given more than once") for name in twice])
-    return checked(model, given.to_dict(), whole="query")
+    return checked(model, given.to_dict(), whole=_QUERY)
+
+
+#: What stands there is in addresses and logs anyhow.
+_QUERY = "query"
 
 
 def _problem(error: ErrorDetails, model: type[Given], whole: str) -> FieldProblem:
@@ -67,23 +73,48 @@ def _problem(error: ErrorDetails, model: type[Given], whole: str) -> FieldProble
         path = [*path[:-1], str(context["name"])]
     if context.get("inside"):
         path = [*path, str(context["inside"])]
-    return FieldProblem(".".join(path) or whole, _message(error, model))
+    message = _message(error, model)
+    if message.startswith("should ") and (whole == _QUERY or error["type"] in _HARMLESS):
+        message += f", not {_value(error['input'])}"
+    return FieldProblem(".".join(path) or whole, message)
 
 
 def _message(error: ErrorDetails, model: type[Given]) -> str:
     match error["type"]:
-        case "extra_forbidden" if len(error["loc"]) == 1:
-            near = difflib.get_close_matches(str(error["loc"][0])[:_NAME_MOST], model.model_fields, n=1)
-            return f"is not known here; did you mean {near[0]}?" if near else "is not known here"
         case "extra_forbidden":
-            return "is not known here"
+            return "is not known here" + (_known(str(error["loc"][0]), model) if len(error["loc"]) == 1 else "")
         case "missing":
             return "is required"
         case "dict_type" | "model_type" | "model_attributes_type":
             return "should be a JSON object"
+        case "uuid_parsing" | "uuid_type" if error["loc"][-1] == "cursor":
+            return "should be next_cursor of the page before"
+        case "uuid_parsing":
+            return "should be an id, such as 0197a000-0000-7000-8000-000000000001"
         case _:
-            message = error["msg"]
-            return message.removeprefix("Input ").removeprefix("Value error, ")
+            return _PREFIXES.sub("", error["msg"]).replace(" after validation", "")
+
+
+#: How pydantic begins its sentences, and ours where it hands them on.
+_PREFIXES = re.compile(r"^(?:Value error, |(?:Input|String|List|Dictionary|Tuple|Set|Data) (?=should ))")
+#: Refusals of values that are short, and no payload and no secret: the values are repeated.
+_HARMLESS = frozenset(
+    {"literal_error", "enum", "greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"}
+)
+
+
+def _known(name: str, model: type[Given]) -> str:
+    """Return what a name that is not known may have been meant to be."""
+    known = [field.alias or own for own, field in model.model_fields.items()]
+    near = difflib.get_close_matches(name[:_NAME_MOST], known, n=1)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; known are {', '.join(known)}" if 0 < len(known) <= _KNOWN_MOST else ""
+
+
+def _value(value: object) -> str:
+    text = str(value) if isinstance(value, int | float) else repr(value)
+    return text if len(text) <= _NAME_MOST else f"{text[: _NAME_MOST - 1]}…"
 
 
 def _shown(step: object) -> str:

@@ -75,7 +75,9 @@ class Failure(click.ClickException):
 
 
 def _said(error: ScheduledActionsError) -> str:
-    return f"{error} (--force)" if isinstance(error, ActionLocked) else str(error)
+    if isinstance(error, ActionLocked):
+        return f"{error}: add --force to change it all the same, unless a tick takes it first"
+    return str(error)
 
 
 def _refusal(error: Exception) -> str | None:

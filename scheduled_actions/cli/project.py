@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import redirect_stdout
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TextIO
 
     from scheduled_actions.config import Config
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 # What a command does not need is not imported: `--help` answers without a database driver.
 # ruff: noqa: PLC0415
+
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 
 
 class Project:
@@ -148,8 +153,34 @@ def handlers_aside() -> redirect_stdout[TextIO]:
     return redirect_stdout(sys.stderr)
 
 
-#: Hands the command its project.
-pass_project = click.make_pass_decorator(Project)
+def pass_project(command: Callable[Concatenate[Project, Arguments], Answer]) -> Callable[Arguments, Answer]:
+    """Hand a command its project; what it refuses is called as its options are."""
+
+    @wraps(command)
+    def with_project(*arguments: Arguments.args, **options: Arguments.kwargs) -> Answer:
+        from scheduled_actions.errors import InvalidArgument
+
+        context = click.get_current_context()
+        project = context.find_object(Project)
+        assert project is not None  # noqa: S101 - the group makes it
+        try:
+            return context.invoke(command, project, *arguments, **options)
+        except InvalidArgument as error:
+            raise error.renamed(_option(error.name, context)) from error
+
+    return with_project
+
+
+#: What has another name in options than in Python.
+_OPTIONS = {"scheduled_at": ("at", "delay"), "due_at": ("at", "delay"), "team_id": ("team",)}
+
+
+def _option(name: str, context: click.Context) -> str:
+    """Return what the command line calls an argument; its own name where that is no option of the command."""
+    wanted = {name, *_OPTIONS.get(name, ())}
+    found = [one for one in context.command.params if isinstance(one, click.Option) and one.name in wanted]
+    given = [one for one in found if context.params.get(one.name or "") is not None]
+    return " or ".join(max(one.opts, key=len) for one in given or found) or name
 
 
 def caller() -> str:

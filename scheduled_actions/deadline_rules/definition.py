@@ -172,7 +172,7 @@ def _when(
     moment: datetime | timedelta | None, timezone: str, *, is_needed: bool
 ) -> tuple[datetime | None, timedelta | None]:
     if moment is None and is_needed:
-        raise InvalidArgument("due_at", None, "there: a datetime, or a timedelta from now")
+        raise InvalidArgument("due_at", json_text.Unquoted("nothing"), "an instant: say when, or by which recurrence")
     try:
         at, delay = arguments.check_when(moment, timezone)
     except InvalidArgument as error:

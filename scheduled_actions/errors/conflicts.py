@@ -14,7 +14,24 @@ class WrongStatus(StateConflict):
         self.action_id = action_id
         self.status = status
         self.wanted = wanted
-        super().__init__(f"action {action_id} is {status}; only {wanted} actions can be changed so")
+        super().__init__(f"action {action_id} is {status}; this takes only {wanted} ones{_mended(status, wanted)}")
+
+
+def _mended(status: str, wanted: str) -> str:
+    """Return how to go on with an action of that status, where something wants another one."""
+    match status:
+        case "processing":
+            return ": it runs now, wait until it has ended"
+        case "pending" | "no_action" if "completed" in wanted:
+            return ": cancel it first"
+        case "pending":
+            return ": it waits for its time already, and can be run now"
+        case "failed" | "cancelled" | "skipped" if "pending" in wanted:
+            return ": retry it first"
+        case "completed":
+            return ": it has done its work, schedule another"
+        case _:
+            return ""
 
 
 class ScheduleEnded(StateConflict):
@@ -53,7 +70,10 @@ class WrongDeadlineStatus(StateConflict):
 
 
 class ActionLocked(StateConflict):
-    """The action is due too soon to be changed from outside."""
+    """The action is due too soon to be changed from outside.
+
+    Who calls from outside can still `force` it, as operator: then it is changed unless a tick has taken it by then.
+    """
 
     code = "action_locked"
 
@@ -61,7 +81,7 @@ class ActionLocked(StateConflict):
         self.action_id = action_id
         self.edit_lock_seconds = edit_lock_seconds
         super().__init__(
-            f"action {action_id} is due within {edit_lock_seconds} seconds and locked; an operator may force the change"
+            f"action {action_id} is due within {edit_lock_seconds} seconds (edit_lock_seconds), and locked"
         )
 
 

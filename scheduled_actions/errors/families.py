@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import ClassVar
 
 
@@ -31,8 +32,8 @@ class DeploymentError(ScheduledActionsError):
 
 
 def short(value: object) -> str:
-    """Return a value as a message shows it."""
-    return short_text(repr(value))
+    """Return a value as a message shows it: an instant and a length of time as people write them."""
+    return short_text(str(value) if isinstance(value, date | timedelta) else repr(value))
 
 
 def short_text(text: str, limit: int = 80) -> str:

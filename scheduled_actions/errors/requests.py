@@ -22,6 +22,10 @@ class InvalidArgument(RequestError):
         self.expected = expected
         super().__init__(f"{name}: {short(value)} is not {expected}")
 
+    def renamed(self, name: str) -> InvalidArgument:
+        """Return the same under the name that the caller knows the value by."""
+        return InvalidArgument(name, self.value, self.expected)
+
 
 class FieldProblem:
     """One field of a payload that the handler's model refused: where, and what is wrong there."""

@@ -498,6 +498,9 @@ def test_within_two_minutes_of_its_time_an_action_is_locked_until_it_is_forced(a
     refused = api(method, f"/actions/{action_id}", {"priority": 5})
 
     assert (refused.status_code, refused.json["code"]) == (409, "action_locked")
+    assert refused.json["detail"].endswith(
+        "locked: add force=true to change it all the same, unless a tick takes it first"
+    )
     assert row(connection, action_id) == before
     assert api(method, f"/actions/{action_id}?force=true", {"priority": 5}).status_code == 200
 

@@ -253,7 +253,7 @@ def test_every_invalid_field_is_listed_with_what_would_be_right(api):
         "action_type": "is required",
         "action_typ": "is not known here; did you mean action_type?",
         "payload": "should be a JSON object",
-        "priority": "should be less than or equal to 32767",
+        "priority": "should be less than or equal to 32767, not 40000",
         "max_attempts": "should be a valid integer",
         "timezone": 'should be an IANA time zone, such as "Europe/Berlin"',
         "retry.base_seconds": "-1 is not a number of seconds between 0 and a year",
@@ -261,9 +261,40 @@ def test_every_invalid_field_is_listed_with_what_would_be_right(api):
         "target.id": "is required",
         "target.name": "is not known here",
         "dedup_window": "should be a valid number",
-        "team_id": "String should have at least 1 character",
+        "team_id": "should have at least 1 character",
         "user_id": "should be a valid string",
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/actions?limit=0", "limit: should be greater than or equal to 1, not 0"),
+        ("/actions?cursor=abc", "cursor: should be next_cursor of the page before, not 'abc'"),
+        ("/ticks?page=2", "page: is not known here; known are limit, cursor"),
+        ("/actions?teem_id=a", "teem_id: is not known here; did you mean team_id?"),
+    ],
+)
+def test_a_parameter_that_is_refused_is_told_with_its_value_and_what_would_be_right(api, path, message):
+    assert api("GET", path).json["detail"] == message
+
+
+def test_values_of_a_body_that_may_be_secret_are_not_repeated(api):
+    refused = api("POST", "/actions", {"action_type": "test:run", "payload": "hunter2", "metadata": "hunter3"})
+
+    assert refused.status_code == 400
+    assert b"hunter" not in refused.data
+
+
+def test_an_argument_is_called_as_the_field_is(api):
+    schedule = {"action_type": "test:run", "payload": {}, "recurrence": "daily", "name": "n"}
+    assert api("POST", "/schedules", schedule).status_code == 201
+
+    backwards = {"from": "2020-01-02T00:00:00Z", "to": "2020-01-01T00:00:00Z"}
+    refused = api("POST", "/schedules/n/backfill", backwards).json
+
+    assert refused["detail"] == "to: 2020-01-01 00:00:00+00:00 is not at or after the start"
+    assert [one["field"] for one in refused["errors"]] == ["to"]
 
 
 def test_a_thousand_unknown_fields_are_not_all_repeated(api):

@@ -83,7 +83,7 @@ def test_schedule_tells_people_the_id(run):
         (["greeting:say", "--payload", "null"], "is not a JSON object"),
         (["greeting:say", *ANN, "--at", "2030-06-01T09:00", "--timezone", "Mars"], "timezone: 'Mars' is not"),
         (["greeting:say", *ANN, "--priority", "99999"], "priority: 99999 is not"),
-        (["greeting:say", *ANN, "--in", "200000d"], "scheduled_at"),
+        (["greeting:say", *ANN, "--in", "200000d"], "--in: 200000 days, 0:00:00 is not"),
     ],
 )
 def test_schedule_refuses_in_a_line_what_cannot_be_an_action(run, connection, arguments, expected):
@@ -211,7 +211,8 @@ def test_an_action_that_is_due_soon_is_locked_unless_it_is_forced(run, connectio
 
     assert refused.exit_code == 1
     assert refused.stderr == (
-        f"error: action {action} is due within 120 seconds and locked; an operator may force the change (--force)\n"
+        f"error: action {action} is due within 120 seconds (edit_lock_seconds), and locked: "
+        "add --force to change it all the same, unless a tick takes it first\n"
     )
     assert forced.exit_code == 0
     assert forced.json["id"] == str(action)
@@ -278,7 +279,7 @@ def test_retrying_a_pending_action_is_refused_with_its_status(run, connection):
     ran = run("retry", an_hour_ahead(connection))
 
     assert ran.exit_code == 1
-    assert "is pending; only failed, cancelled or skipped" in ran.stderr
+    assert "is pending; this takes only failed, cancelled or skipped ones: it waits" in ran.stderr
 
 
 @pytest.mark.parametrize("command", [("show",), ("update", "--priority", "2"), ("cancel",), ("retry",)])

@@ -116,7 +116,7 @@ def test_an_empty_list_says_how_to_begin(run):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("set", "licence", "42"), 1, "due_at"),
+        (("set", "licence", "42"), 1, "--due or --in"),
         (("set", "licence", "42", "--due", "soon"), 2, "ISO 8601"),
         (
             ("set", "licence", "42", "--in", "P9D", "--to", "a@b.example", "--reminder", "9 dogs before"),

@@ -207,3 +207,34 @@ def test_the_module_runs_where_no_script_is_on_the_path(project, database_url):
     )  # fmt: skip
 
     assert json.loads(ran.stdout)["pending"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["simulate", "--from", "2027-01-01T00:00Z", "--to", "2030-01-01T00:00Z"],
+            "error: --to: 2030-01-01 00:00:00+00:00 is not after the start (2027-01-01T00:00:00+00:00)",
+        ),
+        (
+            [
+                "schedule",
+                "greeting:say",
+                "--payload",
+                '{"name": "Ann"}',
+                "--at",
+                "2030-01-01T00:00",
+                "--timezone",
+                "Mars/X",
+            ],
+            "error: --timezone: 'Mars/X' is not an IANA time zone",
+        ),
+        (["deadlines", "set", "invoice", "1"], "error: --due or --in: nothing is not an instant: say when"),
+        (["list", "--cursor", "x"], "error: --cursor: 'x' is not the id that the page before ended with"),
+    ],
+)
+def test_what_is_refused_is_called_as_the_option_is(run, arguments, message):
+    ran = run(*arguments)
+
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith(message)

@@ -555,7 +555,7 @@ def test_only_what_is_pending_can_be_changed(project, connection, status):
     action_id = insert(connection, status=status, **fence)
     before = row(connection, action_id)
 
-    with pytest.raises(WrongStatus, match=f"is {status}; only pending actions"):
+    with pytest.raises(WrongStatus, match=f"is {status}; this takes only pending"):
         project.scheduler.update_action(action_id, priority=1)
 
     assert row(connection, action_id) == before
@@ -635,7 +635,7 @@ def test_what_ended_badly_can_be_tried_again_from_the_beginning(project, connect
 def test_nothing_else_can_be_tried_again(project, connection, status):
     action_id = insert(connection, status=status)
 
-    with pytest.raises(WrongStatus, match=f"is {status}; only failed, cancelled or skipped"):
+    with pytest.raises(WrongStatus, match=f"is {status}; this takes only failed, cancelled or skipped"):
         project.scheduler.retry_action(action_id)
 
 

@@ -168,10 +168,10 @@ def test_a_rule_that_has_ended_before_it_starts_is_refused_and_one_that_has_mere
         ({"text": None}, "recurrence: None is not a text"),
         ({"timezone": "Mars/Olympus"}, "timezone: 'Mars/Olympus' is not an IANA time zone"),
         ({"timezone": None}, "timezone: None is not an IANA time zone"),
-        ({"anchor": datetime(2026, 1, 1)}, "anchor: datetime.datetime(2026, 1, 1, 0, 0) is not an aware datetime"),  # noqa: DTZ001
+        ({"anchor": datetime(2026, 1, 1)}, "anchor: 2026-01-01 00:00:00 is not an aware datetime"),  # noqa: DTZ001
         ({"anchor": "2026-01-01"}, "anchor: '2026-01-01' is not an aware datetime"),
         ({"anchor": datetime.min.replace(tzinfo=UTC)}, "is not an instant between the years 2 and 9998"),
-        ({"until": datetime.max.replace(tzinfo=UTC)}, "until: datetime.datetime(9999"),
+        ({"until": datetime.max.replace(tzinfo=UTC)}, "until: 9999-12-31 23:59:59"),
         ({"skips": {"weekend": True}}, "skip: 'weekend' is not one of its keys"),
     ],
 )
