@@ -13,6 +13,9 @@ from scheduled_actions.lanes import Lanes, PutOff
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+#: With so many threads, one of them may wait on behind one that is slow, where what waits is otherwise put off: a tick
+#: that has nothing in flight ends, and it should not just before a slow endpoint answers for the first time.
+_SPARE_A_THREAD_OF = 4
 #: A thread that waits for room asks again so often, whatever is told.
 _ASKED_AGAIN_SECONDS = 0.05
 
@@ -29,6 +32,7 @@ class Gate:
         self._lanes = Lanes(threads)
         self._monotonic = monotonic
         self._changed = threading.Condition()
+        self._spares = 1 if threads >= _SPARE_A_THREAD_OF else 0
 
     @contextmanager
     def through(self, lane: str, *, patience: float) -> Iterator[PutOff | None]:
@@ -51,15 +55,23 @@ class Gate:
 
     def _entered(self, lane: str, patience: float) -> float | PutOff:
         until = self._monotonic() + patience
+        is_spare = False
         with self._changed:
-            while True:
-                now = self._monotonic()
-                verdict = self._lanes.ask(lane, now, draw=random.random())  # noqa: S311 - spreads load, no secret
-                if verdict == "go":
-                    self._lanes.begin(lane, now)
-                    return now
-                if isinstance(verdict, PutOff):
-                    return verdict
-                if now >= until:
-                    return PutOff(_ASKED_AGAIN_SECONDS, "full")
-                self._changed.wait(_ASKED_AGAIN_SECONDS)
+            try:
+                while True:
+                    now = self._monotonic()
+                    verdict = self._lanes.ask(lane, now, draw=random.random())  # noqa: S311 - spreads load, no secret
+                    if verdict == "go":
+                        self._lanes.begin(lane, now)
+                        return now
+                    if isinstance(verdict, PutOff):
+                        if verdict.reason == "slow" and self._spares and not is_spare:
+                            self._spares -= 1
+                            is_spare = True
+                        if verdict.reason != "slow" or not is_spare or now >= until:
+                            return verdict
+                    elif now >= until:
+                        return PutOff(_ASKED_AGAIN_SECONDS, "full")
+                    self._changed.wait(_ASKED_AGAIN_SECONDS)
+            finally:
+                self._spares += is_spare

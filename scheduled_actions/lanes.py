@@ -15,15 +15,19 @@ HUNG_SECONDS = 5.0
 #: A lane is closed for so long after one has hung, doubled each time, up to the longest.
 CLOSED_SECONDS = 30.0
 CLOSED_MOST_SECONDS = 600.0
-#: What is put off behind one that is slow comes back after so long, at least.
-SLOW_PAUSE_SECONDS = 2.0
+#: One in flight for so long, and for much longer than usual, is slow: what waits behind it is put off. It comes back
+#: after about as long again as that one has been in flight, so that an endpoint which is only slow is found open soon.
+#: Less would put off what answers within half a second, for the sake of what never answers.
+SLOW_SECONDS = 0.5
+#: Those that wait for a closed lane come back within so long of its opening, not all at once.
+SPREAD_SECONDS = 2.0
 #: A lane that nothing has gone through for so long is forgotten.
 IDLE_SECONDS = 600.0
 
 #: Longer than usual by this factor, and at least so many seconds: then others wait, to see what comes of it.
 _SUSPICIOUS = (3.0, 0.1)
 #: And then it is slow: they are put off.
-_SLOW = (6.0, 0.5)
+_SLOW = (6.0, SLOW_SECONDS)
 #: Share of the latest one in what is usual.
 _LATEST = 0.2
 
@@ -82,9 +86,9 @@ class Lanes:
         if found is None:
             return "go"
         if now < found.closed_until:
-            return PutOff(found.closed_until - now + draw * SLOW_PAUSE_SECONDS, "hung")
+            return PutOff(found.closed_until - now + draw * SPREAD_SECONDS, "hung")
         if found.is_longer(now, _SLOW):
-            return PutOff(SLOW_PAUSE_SECONDS * (1 + draw), "slow")
+            return PutOff((now - min(found.in_flight)) * (0.5 + draw), "slow")
         if len(found.in_flight) >= found.limit or found.is_longer(now, _SUSPICIOUS):
             return "wait"
         return "go"

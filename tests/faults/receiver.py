@@ -31,6 +31,8 @@ class Receiver:
     secret: str
     #: It answers 503 to the first delivery of each entity.
     stumbles: bool = False
+    #: It takes so long to answer.
+    takes_seconds: float = 0.0
     #: The content of each delivery that the library took, by its `webhook-id`, as often as it came.
     received: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     #: When each of these came, on the monotonic clock.
@@ -104,6 +106,7 @@ class Receiver:
         if self.stumbles and content["entity_id"] not in self.stumbled:
             self.stumbled.add(content["entity_id"])
             return 503
+        time.sleep(self.takes_seconds)
         self.received_at.append(time.monotonic())
         self.received.append((lowered["webhook-id"], content))
         return 204

@@ -12,7 +12,7 @@ from tests.faults.serving import a_port
 
 pytestmark = pytest.mark.slow
 
-EVENTS = 5
+EVENTS = 10
 SETTINGS = """
 [webhooks.endpoints.good]
 env_var = "GOOD_URL"
@@ -68,6 +68,24 @@ def test_the_good_endpoint_gets_each_event_once_and_the_other_when_it_returns(se
     assert actions.statuses() == {"completed": 3 * EVENTS}
     of_one_event = {content["action_id"] for _, content in good.received}
     assert of_one_event == {content["action_id"] for _, content in down.received}
+
+
+def test_an_endpoint_that_is_only_slow_gets_everything_in_one_tick_of_a_process_that_has_not_met_it(
+    serve, actions, project, environ
+):
+    good = Receiver(a_port(), a_secret(), takes_seconds=0.8)
+    (project / "scheduled_actions.toml").write_text(
+        SETTINGS.partition("[webhooks.endpoints.down]")[0], encoding="utf-8"
+    )
+    named = {"GOOD_URL": good.url, "GOOD_SECRET": good.secret}
+    service = serve(environ=named)
+    _emit(environ | named)
+
+    with good.listening():
+        service.ping()
+
+    assert len(good.received) == EVENTS
+    assert actions.statuses() == {"completed": 2 * EVENTS}
 
 
 def _emit(environ):

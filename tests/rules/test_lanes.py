@@ -10,7 +10,6 @@ from scheduled_actions.lanes import (
     CLOSED_SECONDS,
     HUNG_SECONDS,
     IDLE_SECONDS,
-    SLOW_PAUSE_SECONDS,
     Lanes,
     PutOff,
 )
@@ -55,7 +54,7 @@ def test_where_one_takes_longer_than_usual_others_wait_and_then_are_put_off():
 
     assert lanes.ask("a", now + 0.3, draw=0) == "go"
     assert lanes.ask("a", now + 0.7, draw=0) == "wait"
-    assert lanes.ask("a", now + 1.3, draw=0.5) == PutOff(1.5 * SLOW_PAUSE_SECONDS, "slow")
+    assert lanes.ask("a", now + 1.3, draw=0.5) == PutOff(pytest.approx(1.3), "slow")
 
 
 def test_a_lane_that_is_always_slow_is_not_suspected():
