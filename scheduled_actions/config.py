@@ -171,6 +171,7 @@ class Settings:
     edit_lock_seconds: int = setting(120, checks.whole_number(0, 86400 * 366))
     retention_days: int = setting(7, checks.whole_number(1, 36500))
     retention_failed_days: int = setting(90, checks.whole_number(1, 36500))
+    retention_deadlines_days: int = setting(3650, checks.whole_number(1, 36500))
     database_direct: bool = setting(False, checks.flag)  # noqa: FBT003 - the default of a field
     deduplication: Deduplication = Deduplication()
     retry: Retry = Retry()

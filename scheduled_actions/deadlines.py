@@ -221,6 +221,11 @@ class Deadlines(DeadlineChanges):
                 limit=limit,
             )
 
+    def notices(self, deadline: Deadline) -> list[store.Noticed]:
+        """Return what was sent of a deadline, to whom, through what and when, and what was not taken, oldest first."""
+        with self._borrowed(None) as borrowed:
+            return store.notices_of(borrowed, deadline.id)
+
     def timeline(self, deadline: Deadline) -> list[Step]:
         """Return what was sent and done of a deadline and what will be, in the order of the instants."""
         with self._borrowed(None) as borrowed:

@@ -151,6 +151,7 @@ class Maintenance:
         upkeep.prune_ticks(connection, retention_days=self._settings.retention_days, limit=BITE)
         upkeep.prune_waits(connection, limit=BITE)
         upkeep.prune_rows(connection, limit=BITE)
+        upkeep.prune_deadlines(connection, retention_days=self._settings.retention_deadlines_days, limit=BITE)
         return pruned
 
     def first_tick(self, connection: Connection) -> None:

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import psycopg
+
 from scheduled_actions import notice_templates, notifying
 from scheduled_actions.endpoint_book import reach_of
 from scheduled_actions.errors import ScheduledActionsError
@@ -45,9 +47,18 @@ class Sender:
         notifications: Knows people and settings.
         database: Has the present moment, and what notices depend on.
         holding: Says which guards hold; None: all do.
+        prove: Keeps what was sent of what has a guard, or was not taken, beside what the guard stands on.
     """
 
-    def __init__(self, notifications: Notifications, database: Database, *, holding: Holding | None = None) -> None:
+    def __init__(
+        self,
+        notifications: Notifications,
+        database: Database,
+        *,
+        holding: Holding | None = None,
+        prove: Callable[[Connection, Sequence[Mapping[str, Any]]], None] | None = None,
+    ) -> None:
+        self._prove = prove
         self._notifications = notifications
         self._database = database
         #: Can be changed: what is sent later is asked of the new one.
@@ -83,10 +94,12 @@ class Sender:
                 return Snooze(0, progress.as_json())
             # What a notice stands on is locked until it has been handed over: whoever completes a deadline waits for
             # the message that is just going out, and none begins to go out after that.
-            with self._kept(notices) as kept:
+            with self._kept(notices) as (kept, connection):
                 if not kept:
                     return Skip("what it tells of does not hold any more")
                 handed_over = self._hand_over(channel, kept, person, context)
+                if connection is not None:
+                    self._keep_proof(connection, kept, _passage(handed_over, channel, person), context)
             if not isinstance(handed_over, Failure):
                 context.log.info("notice.sent channel=%s notices=%d", channel.kind, len(kept))
                 return {
@@ -107,16 +120,31 @@ class Sender:
         raise Fail(_told(progress))
 
     @contextmanager
-    def _kept(self, notices: Sequence[Notice]) -> Iterator[list[Notice]]:
-        """Give those whose guards hold, and keep them holding for as long as the block lasts."""
+    def _kept(self, notices: Sequence[Notice]) -> Iterator[tuple[list[Notice], Connection | None]]:
+        """Give those whose guards hold, and the connection that keeps them so, where there is any."""
         guarded = [notice for notice in notices if notice.guard is not None]
         if not guarded or self.holding is None:
-            yield list(notices)
+            yield list(notices), None
             return
         with self._database.connection() as connection, connection.transaction():
             answers = self.holding(connection, [notice.guard or {} for notice in guarded])
             gone = [notice for notice, holds in zip(guarded, answers, strict=True) if not holds]
-            yield [notice for notice in notices if notice not in gone]
+            yield [notice for notice in notices if notice not in gone], connection
+
+    def _keep_proof(
+        self, connection: Connection, notices: Sequence[Notice], proof: Mapping[str, Any], context: Context
+    ) -> None:
+        """Keep what became of the notices with what they tell of, in the transaction that holds it."""
+        guarded = [(notice.guard, notice.subject) for notice in notices if notice.guard is not None]
+        if self._prove is None or not guarded:
+            return
+        rows = [{**guard, "subject": subject, "action_id": context.id, **proof} for guard, subject in guarded]
+        try:
+            with connection.transaction():
+                self._prove(connection, rows)
+        except psycopg.Error as error:
+            # What has gone out must not go out once more for want of a line about it.
+            context.log.warning("notice.unproven error=%s", type(error).__name__)
 
     def _hand_over(
         self, channel: Channel, notices: Sequence[Notice], person: Person, context: Context
@@ -152,6 +180,16 @@ class Sender:
         values = {"recipient": person.name, "urgent": sum(notice.severity == "urgent" for notice in notices)}
         shown = [{"subject": one.subject, "text": one.text, "severity": one.severity} for one in ordered]
         return notice_templates.render_digest(shown, values, project=self._notifications.config.project)
+
+
+def _passage(handed_over: dict[str, str | None] | Failure, channel: Channel, person: Person) -> dict[str, str | None]:
+    """Return who was to be told through what, and what came of it."""
+    # A deadline's history names mail addresses, too; those of other channels may be secrets.
+    address = channel.address if channel.kind == "email" else channel.masked
+    said = {"recipient": person.name or person.id, "channel": channel.kind, "address": address}
+    if isinstance(handed_over, Failure):
+        return {**said, "problem": handed_over.problem}
+    return {**said, "message_id": handed_over["message_id"]}
 
 
 def _proof(notice: Notice) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class Runtime:
         from scheduled_actions.notification_sending import Sender  # noqa: PLC0415 - as above
         from scheduled_actions.store import deadlines  # noqa: PLC0415 - as above
 
-        return Sender(self.notifications, self.database, holding=deadlines.holding)
+        return Sender(self.notifications, self.database, holding=deadlines.holding, prove=deadlines.keep_notices)
 
     @cached_property
     def refusals(self) -> Refusals:

@@ -290,10 +290,25 @@ class Step(Shown):
     action_id: UUID | None
 
 
+class Noticed(Shown):
+    """Something that was sent of a deadline, or that a channel did not take."""
+
+    sent_at: datetime
+    stage: str = Field(description="The stage and its number.")
+    subject: str
+    recipient: str | None
+    channel: str
+    address: str = Field(description="As it may be shown.")
+    message_id: str | None = Field(description="What the channel calls it.")
+    problem: str | None = Field(description="Why the channel did not take it; null: it did.")
+    action_id: UUID = Field(description="What sent it; it may have been pruned since.")
+
+
 class DeadlineWithTimeline(Deadline):
     """A deadline, what was sent and done of it, and what will be."""
 
     timeline: list[Step]
+    notices: list[Noticed] = Field(description="What was sent, to whom, when; kept for as long as the deadline is.")
     history: list[Any]
 
 

@@ -63,7 +63,8 @@ def show(call: Call) -> Answer:
     deadline = deadlines.get(call.path["id"], team_id=call.caller.team_id)
     steps = [models.Step.model_validate(one) for one in deadlines.timeline(deadline)]
     shown = models.Deadline.model_validate(deadline)
-    whole = models.DeadlineWithTimeline(**dict(shown), timeline=steps, history=list(deadline.history))
+    notices = [models.Noticed.model_validate(one) for one in deadlines.notices(deadline)]
+    whole = models.DeadlineWithTimeline(**dict(shown), timeline=steps, notices=notices, history=list(deadline.history))
     return Answer(whole, headers={"ETag": etag_of(shown)})
 
 

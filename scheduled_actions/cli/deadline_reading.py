@@ -84,7 +84,8 @@ def show(project: Project, reference: str, *, team_id: str | None, as_json: bool
     if as_json:
         names = ("at", "stage", "occurrence", "state", "note", "action_id")
         timeline = [{name: getattr(step, name) for name in names} for step in steps]
-        print_json(document_of(deadline) | {"timeline": timeline})
+        notices = [one._asdict() for one in deadlines.notices(deadline)]
+        print_json(document_of(deadline) | {"timeline": timeline, "notices": notices})
         return
     print_fields(
         {

@@ -102,6 +102,37 @@ def holding(connection: Connection, guards: Sequence[Mapping[str, Any]]) -> list
     return [_holds(found.get(UUID(str(guard["deadline_id"]))), guard) for guard in guards]
 
 
+class Noticed(NamedTuple):
+    """Something that was sent of a deadline, or that a channel did not take."""
+
+    sent_at: datetime
+    #: The stage and its number: "reminder:60 days before#1".
+    stage: str
+    subject: str
+    #: Their name or id; None where they have neither.
+    recipient: str | None
+    channel: str
+    #: As it may be shown.
+    address: str
+    #: What the channel calls it.
+    message_id: str | None
+    #: Why the channel did not take it; None: it did.
+    problem: str | None
+    #: What sent it; it may have been pruned since.
+    action_id: UUID
+
+
+def keep_notices(connection: Connection, notices: Sequence[Mapping[str, Any]]) -> None:
+    """Keep what was sent, each with `deadline_id`, `action_id` and the fields of `Noticed`, its instant excepted."""
+    run(connection, "keep_notices", {"notices": _json(notices)})
+
+
+def notices_of(connection: Connection, deadline_id: UUID) -> list[Noticed]:
+    """Return what was sent of a deadline, the oldest first."""
+    rows = read_leniently(connection, "notices_of_deadline", {"deadline_id": deadline_id})
+    return [Noticed._make(row) for row in rows]
+
+
 def _holds(found: Found | None, guard: Mapping[str, Any]) -> bool:
     if found is None:
         return False

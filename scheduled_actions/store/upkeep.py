@@ -137,3 +137,8 @@ def prune_waits(connection: Connection, *, limit: int) -> int:
 def prune_rows(connection: Connection, *, limit: int) -> int:
     """Forget rows of queries that may become actions again, at most `limit`; return how many."""
     return run(connection, "prune_rows", {"limit": limit}).rowcount
+
+
+def prune_deadlines(connection: Connection, *, retention_days: int, limit: int) -> int:
+    """Remove deadlines that ended before their retention, and the proof of what was sent of them; return how many."""
+    return run(connection, "prune_deadlines", {"retention_days": retention_days, "limit": limit}).rowcount

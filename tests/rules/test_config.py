@@ -42,6 +42,7 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
         "edit_lock_seconds": 120,
         "retention_days": 7,
         "retention_failed_days": 90,
+        "retention_deadlines_days": 3650,
         "database_direct": False,
         "deduplication": {"window_seconds": 5},
         "teams": {"concurrency": None, "concurrency_of": {}},
