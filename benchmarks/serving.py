@@ -35,8 +35,10 @@ _PATIENCE_SECONDS = 120
 #: How soon a pinger comes back whose ping met another tick in the same process.
 _BUSY_SECONDS = 0.01
 _CRON_SECRET = secrets.token_urlsafe(24)
+#: A deployment has its byte code; without it a cold start would compile, and nothing else be measured.
+_NO_BYTE_CODE = "PYTHONDONTWRITEBYTECODE"
 #: Of the environment around, all but what would be settings of the benchmarks' own project.
-_NOT_INHERITED = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "GUNICORN_CMD_ARGS")
+_NOT_INHERITED = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "GUNICORN_CMD_ARGS", _NO_BYTE_CODE)
 
 
 def make_project(directory: Path) -> Path:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import tomllib
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -274,6 +273,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigInvalid("the file", None, f"cannot be read: {error}", path.name) from error
+    import tomllib  # noqa: PLC0415 - a project without the file needs no parser for it
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -10,8 +10,8 @@ from scheduled_actions import deadline_book as book
 from scheduled_actions.deadline_rules import planning
 from scheduled_actions.deadline_rules.definition import due_instant
 from scheduled_actions.errors import InvalidArgument, UnknownDeadline, WrongDeadlineStatus
-from scheduled_actions.scheduler import borrowed_connection
 from scheduled_actions.store import deadlines as store
+from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions import arguments, json_text
 from scheduled_actions.conditions import FactKey
 from scheduled_actions.errors import InvalidArgument, UnknownFact
-from scheduled_actions.scheduler import borrowed_connection, joined_connection
 from scheduled_actions.store import facts as store
+from scheduled_actions.store.borrowing import borrowed_connection, joined_connection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

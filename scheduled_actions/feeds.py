@@ -12,9 +12,9 @@ from uuid import UUID
 from scheduled_actions import arguments, calendar_forecast, feed_entries
 from scheduled_actions.errors import ScheduledActionsError, UnknownFeed
 from scheduled_actions.ics import Entry, calendar_text
-from scheduled_actions.scheduler import borrowed_connection
 from scheduled_actions.store import feeds as store
 from scheduled_actions.store import schedules as schedule_store
+from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.tokens import digest_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from scheduled_actions import local_times
 from scheduled_actions.errors import InvalidArgument, RecurrenceInvalid
 from scheduled_actions.local_times import User, next_local, zones_of
 from scheduled_actions.recurrence.phrases import time_text
-from scheduled_actions.scheduler import borrowed_connection
 from scheduled_actions.store import schedules as store
+from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from uuid import UUID
 
 from scheduled_actions import retry, settlement
 from scheduled_actions.action import Status
-from scheduled_actions.store import claims, endpoints, upkeep
+from scheduled_actions.store import claims, shared_settings, upkeep
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scheduled_actions.config import Settings
     from scheduled_actions.occurrences import Occurrences
     from scheduled_actions.registry import Registry
-    from scheduled_actions.schedules import Schedules
     from scheduled_actions.store.connection import Connection, Database
 
 log = logging.getLogger("scheduled_actions")
@@ -36,7 +37,15 @@ class Rescued:
 
 
 class Maintenance:
-    """Rescue, release and prune of one project."""
+    """Rescue, release and prune of one project.
+
+    Args:
+        database: Where the tables are.
+        registry: The handlers, and what they declare.
+        settings: Retention, and what SQL needs of them.
+        occurrences: Told of series whose occurrence a rescue has ended.
+        sync: Brings the declared schedules up to date.
+    """
 
     def __init__(
         self,
@@ -44,11 +53,11 @@ class Maintenance:
         registry: Registry,
         settings: Settings,
         occurrences: Occurrences,
-        schedules: Schedules,
+        sync: Callable[[Connection], object],
     ) -> None:
         self._database = database
         self._occurrences = occurrences
-        self._schedules = schedules
+        self._sync = sync
         self._registry = registry
         self._settings = settings
         self._usual_policy = retry.Exponential(settings.retry.base_seconds, settings.retry.cap_seconds)
@@ -162,7 +171,8 @@ class Maintenance:
             if (window := self._registry.options(action_type).dedup_window) is not None
         }
         windows = {"default": self._settings.deduplication.window_seconds, "by_type": by_type}
-        claims.copy_settings(connection, dedup_window=windows)
+        shared_settings.copy_settings(connection, dedup_window=windows)
         declared = self._settings.webhooks.endpoints
-        endpoints.share_fifo(connection, [name for name, one in declared.items() if one.ordering == "fifo"])
-        self._schedules.sync(connection)
+        shared_settings.share_fifo(connection, [name for name, one in declared.items() if one.ordering == "fifo"])
+        if shared_settings.synced(connection) != self._registry.recurrences_digest:
+            self._sync(connection)

@@ -15,9 +15,9 @@ from scheduled_actions import arguments
 from scheduled_actions.action import FINISHED, Action, Status
 from scheduled_actions.errors import StateConflict, UnknownAction, WrongStatus
 from scheduled_actions.finding import BOUNDS, Bounds, Filters, Page, find, page
-from scheduled_actions.scheduler import borrowed_connection
 from scheduled_actions.store import actions
 from scheduled_actions.store import management as store
+from scheduled_actions.store.borrowing import borrowed_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

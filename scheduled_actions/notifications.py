@@ -18,8 +18,8 @@ from scheduled_actions.notices.people import Person, parse_person
 from scheduled_actions.notices.quiet import QuietHours
 from scheduled_actions.notices.severity import SEVERITIES, Severity, Steps
 from scheduled_actions.notification_people import KEPT, REFERENCE, Recipients
-from scheduled_actions.scheduler import borrowed_connection
 from scheduled_actions.store import schedules as store
+from scheduled_actions.store.borrowing import borrowed_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

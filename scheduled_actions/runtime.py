@@ -6,21 +6,18 @@ import contextlib
 import signal
 import threading
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import config as configuration
 from scheduled_actions.errors import NotConfigured
 from scheduled_actions.maintenance import Maintenance
 from scheduled_actions.occurrences import Occurrences
-from scheduled_actions.preparation import Preparation
 from scheduled_actions.processor import Processor
 from scheduled_actions.registry import Registry
-from scheduled_actions.scheduler import Scheduler
-from scheduled_actions.schedules import Schedules
 from scheduled_actions.store.connection import Database
-from scheduled_actions.wake import Wake
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from scheduled_actions.asking import Asker
@@ -39,8 +36,13 @@ if TYPE_CHECKING:
     from scheduled_actions.local_scheduling import LocalScheduling
     from scheduled_actions.notification_sending import Sender
     from scheduled_actions.notifications import Notifications
+    from scheduled_actions.preparation import Preparation
     from scheduled_actions.refusals import Refusals
+    from scheduled_actions.scheduler import Scheduler
+    from scheduled_actions.schedules import Schedules
     from scheduled_actions.simulating import Simulator
+    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.wake import Wake
 
 #: Where good ticks are told of; kept like a secret, for whoever has it can tell of ticks that never were.
 HEARTBEAT_URL = f"{configuration.PREFIX}HEARTBEAT_URL"
@@ -79,16 +81,23 @@ class Runtime:
     @cached_property
     def scheduler(self) -> Scheduler:
         """Schedules, reads and changes actions."""
+        # Loaded with the first that is scheduled: a tick that finds nothing due does without.
+        from scheduled_actions.scheduler import Scheduler  # noqa: PLC0415
+
         return Scheduler(self.database, self.registry, self.preparation, self.occurrences, self.wake)
 
     @cached_property
     def preparation(self) -> Preparation:
         """Checks new actions against the handlers."""
+        from scheduled_actions.preparation import Preparation  # noqa: PLC0415 - as above
+
         return Preparation(self.database, self.registry, self.config.settings)
 
     @cached_property
     def wake(self) -> Wake:
         """Has a tick look at once for what is due now."""
+        from scheduled_actions.wake import Wake  # noqa: PLC0415 - as above
+
         return Wake(self.config.settings.url, self.config.cron_secret, self.database, self._ask_here)
 
     def _ask_here(self) -> bool:
@@ -103,7 +112,17 @@ class Runtime:
     @cached_property
     def schedules(self) -> Schedules:
         """Makes, reads and changes schedules."""
-        return Schedules(self.database, self.registry, self.occurrences, self.preparation.extras)
+        from scheduled_actions.schedules import Schedules  # noqa: PLC0415 - as above
+
+        return Schedules(self.database, self.registry, self.occurrences, self._extras)
+
+    def _prepare(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+        """Return a follow-up, validated; what that takes is loaded with the first."""
+        return self.scheduler.prepare(action_type, payload, **options)
+
+    def _extras(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a condition and follow-ups of a schedule as its columns; loaded likewise."""
+        return self.preparation.extras(given)
 
     @cached_property
     def deadlines(self) -> Deadlines:
@@ -137,7 +156,12 @@ class Runtime:
     @cached_property
     def maintenance(self) -> Maintenance:
         """Rescues and prunes."""
-        return Maintenance(self.database, self.registry, self.config.settings, self.occurrences, self.schedules)
+        settings = self.config.settings
+        return Maintenance(self.database, self.registry, settings, self.occurrences, self._sync_schedules)
+
+    def _sync_schedules(self, connection: Connection) -> None:
+        """Bring the declared schedules up to date; what that takes is loaded when they have changed."""
+        self.schedules.sync(connection)
 
     @cached_property
     def endpoint_book(self) -> EndpointBook:
@@ -228,7 +252,7 @@ class Runtime:
             settings=self.config.settings,
             maintenance=self.maintenance,
             occurrences=self.occurrences,
-            prepare=self.scheduler.prepare,
+            prepare=self._prepare,
             ask=lambda outside, claimed: self.asker.ask(outside, claimed),  # noqa: PLW0108 - made when it is asked
             beat=self._beat if self.has_heartbeat else None,
             heartbeat_outcome=self._heartbeat_outcome if self.has_heartbeat else None,

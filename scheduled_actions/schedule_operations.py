@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions import arguments, new_schedule
 from scheduled_actions.action import Scheduled, Status
 from scheduled_actions.errors import InvalidArgument, NothingPlanned, ScheduleEnded, UnknownSchedule
-from scheduled_actions.scheduler import borrowed_connection
 from scheduled_actions.store import schedules as store
+from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:

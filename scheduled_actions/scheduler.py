@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-
-import psycopg
 
 from scheduled_actions import action_row, arguments, json_text
 from scheduled_actions.action import RESULT_LIMIT, Action, Scheduled, Status
 from scheduled_actions.errors import (
     ActionLocked,
-    InvalidArgument,
     UnknownAction,
     WrongStatus,
 )
@@ -22,13 +18,16 @@ from scheduled_actions.finding import Bounds, Filters, Listed, page
 from scheduled_actions.new_action import KEPT, Kept
 from scheduled_actions.store import actions as store
 from scheduled_actions.store import schedules
+from scheduled_actions.store.borrowing import borrowed_connection, joined_connection
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import timedelta
     from uuid import UUID
+
+    import psycopg
 
     from scheduled_actions.handler import RetryPolicy
     from scheduled_actions.new_action import NewAction
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
     from scheduled_actions.registry import Registry
     from scheduled_actions.store.connection import Connection, Database
     from scheduled_actions.wake import Wake
-
-#: The connection of the transactional handler that is running in this context: what it schedules joins its transaction.
-joined_connection: ContextVar[Connection | None] = ContextVar("joined_connection", default=None)
 
 #: Code that asks for a list wants all of it; a person at a page would rather see what there is.
 _PATIENT = Bounds(page_seconds=10.0)
@@ -348,24 +344,3 @@ class Scheduler:
 
     def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:
         return borrowed_connection(self._database, connection)
-
-
-@contextmanager
-def borrowed_connection(database: Database, connection: psycopg.Connection[Any] | None) -> Iterator[Connection]:
-    """Lend the caller's connection, the one of the transactional handler that is running, or one of our own.
-
-    Raises:
-        InvalidArgument: What the caller gave is no connection.
-        DatabaseUnavailable: The database cannot be reached.
-    """
-    if connection is not None:
-        if not isinstance(connection, psycopg.Connection):
-            raise InvalidArgument("connection", type(connection).__name__, "a psycopg 3 Connection")
-        yield connection
-        return
-    joined = joined_connection.get()
-    if joined is not None:
-        yield joined
-        return
-    with database.connection() as own:
-        yield own

@@ -19,6 +19,7 @@ from scheduled_actions.errors import (
 )
 from scheduled_actions.schedule_operations import ScheduleOperations
 from scheduled_actions.store import schedules as store
+from scheduled_actions.store import shared_settings
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ log = logging.getLogger("scheduled_actions")
 
 #: Who pauses what the code has dropped, and resumes it when it is there again.
 SYNC = "scheduled-actions schedules sync"
-_SYNCED = "declared_schedules"
 
 #: What asking for a schedule did to it.
 Change: TypeAlias = Literal["created", "changed", "unchanged"]
@@ -318,19 +318,19 @@ class Schedules(ScheduleOperations):
         Returns:
             The names under `created`, `changed`, `unchanged`, `paused`, `resumed` and `refused` (with what is wrong).
         """
-        digest = _digest(self._registry.recurrences)
+        digest = self._registry.recurrences_digest
         done: dict[str, list[str]] = {
             name: [] for name in ("created", "changed", "unchanged", "paused", "resumed", "refused")
         }
         with self._borrowed(connection) as borrowed:
-            if not force and store.setting(borrowed, _SYNCED) == digest:
+            if not force and shared_settings.synced(borrowed) == digest:
                 return done
             with borrowed.transaction():
                 store.lock_sync(borrowed)
                 self._sync(borrowed, done)
                 # One that was refused may be taken another time: its module may only have failed to load.
                 if not done["refused"]:
-                    store.write_setting(borrowed, _SYNCED, digest)
+                    shared_settings.write_synced(borrowed, digest)
         return done
 
     def _sync(self, connection: Connection, done: dict[str, list[str]]) -> None:
@@ -368,10 +368,6 @@ class Schedules(ScheduleOperations):
 
 def _fingerprint(payload: str) -> str:
     return hashlib.sha256(payload.encode()).hexdigest()[:32]
-
-
-def _digest(declarations: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(declarations, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 def _anchor(scheduled_at: str | float | None, now: datetime) -> datetime:

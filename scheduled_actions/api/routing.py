@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from scheduled_actions.api.models import Nothing
-from scheduled_actions.scheduler import borrowed_connection
+from scheduled_actions.store.borrowing import borrowed_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -23,8 +23,8 @@ from scheduled_actions.errors import (
 from scheduled_actions.handler import Context, HandlerOptions
 from scheduled_actions.processor.calling import Ended, call, describe
 from scheduled_actions.runner import Job
-from scheduled_actions.scheduler import joined_connection
 from scheduled_actions.store import claims
+from scheduled_actions.store.borrowing import joined_connection
 from scheduled_actions.tick_plan import Candidate
 
 if TYPE_CHECKING:

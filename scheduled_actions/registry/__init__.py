@@ -126,6 +126,11 @@ class Registry:
             if given.get("recurrence") is not None
         }
 
+    @cached_property
+    def recurrences_digest(self) -> str:
+        """What tells whether these declarations are those that the database was brought up to date with."""
+        return hashlib.sha256(json.dumps(self.recurrences, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
     @property
     def project_functions(self) -> ProjectFunctions:
         """Every function that the package calls by name, whatever calls it."""

@@ -383,8 +383,3 @@ def finish_tick(
     metrics, subjects, parts, values = tally.rows()
     counted = {"tally": tally.number, "metrics": metrics, "subjects": subjects, "parts": parts, "values": values}
     run(connection, "finish_tick_counted", ended | counted)
-
-
-def copy_settings(connection: Connection, *, dedup_window: Mapping[str, Any]) -> None:
-    """Copy into the database what its functions need of the settings; unchanged settings write nothing."""
-    run(connection, "copy_settings", {"dedup_window": json.dumps(dedup_window)})

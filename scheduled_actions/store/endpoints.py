@@ -11,7 +11,7 @@ from scheduled_actions.store.statements import run
 from scheduled_actions.webhooks.health import Health
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
     from datetime import datetime
     from uuid import UUID
 
@@ -223,11 +223,6 @@ def see_event(connection: Connection, event: str, *, team_id: str | None) -> Non
 def event_types(connection: Connection, *, team_id: str | None) -> list[EventType]:
     """Return the event types that were seen (of that team), by name, at most a thousand."""
     return [EventType(*row) for row in read_leniently(connection, "list_event_types", {"team_id": team_id}).fetchall()]
-
-
-def share_fifo(connection: Connection, names: Sequence[str]) -> None:
-    """Let the database know which of the file's endpoints keep order."""
-    run(connection, "write_setting", {"name": "webhook_fifo", "value": json.dumps(sorted(names))})
 
 
 _CHANGEABLE = (

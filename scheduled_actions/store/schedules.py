@@ -292,17 +292,6 @@ def lock_sync(connection: Connection) -> None:
     run(connection, "lock_sync")
 
 
-def setting(connection: Connection, name: str) -> Any:  # noqa: ANN401 - any JSON
-    """Return a value that processes share; None when nobody has written it."""
-    row = run(connection, "setting", {"name": name}).fetchone()
-    return None if row is None else row[0]
-
-
-def write_setting(connection: Connection, name: str, value: object) -> None:
-    """Write a value that processes share."""
-    run(connection, "write_setting", {"name": name, "value": json.dumps(value)})
-
-
 def found(row: Sequence[Any]) -> Found:
     """Return a row of one of the statements that read whole schedules."""
     *values, now = row

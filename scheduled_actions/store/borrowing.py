@@ -1,0 +1,40 @@
+"""Whose connection a call of the application's code uses: its own, that of the handler around it, or one of ours."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from scheduled_actions.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduled_actions.store.connection import Connection, Database
+
+#: The connection of the transactional handler that is running in this context: what it schedules joins its transaction.
+joined_connection: ContextVar[Connection | None] = ContextVar("joined_connection", default=None)
+
+
+@contextmanager
+def borrowed_connection(database: Database, connection: psycopg.Connection[Any] | None) -> Iterator[Connection]:
+    """Lend the caller's connection, the one of the transactional handler that is running, or one of our own.
+
+    Raises:
+        InvalidArgument: What the caller gave is no connection.
+        DatabaseUnavailable: The database cannot be reached.
+    """
+    if connection is not None:
+        if not isinstance(connection, psycopg.Connection):
+            raise InvalidArgument("connection", type(connection).__name__, "a psycopg 3 Connection")
+        yield connection
+        return
+    joined = joined_connection.get()
+    if joined is not None:
+        yield joined
+        return
+    with database.connection() as own:
+        yield own
