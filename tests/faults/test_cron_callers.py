@@ -1,0 +1,113 @@
+"""A cron that waits ten seconds and no longer, one that comes twice, one that stops: `doctor` names each of them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.faults.serving import CRON_SECRET, wait_until
+
+pytestmark = pytest.mark.slow
+
+#: How long such a caller waits, and how long it would have to.
+CALLER_SECONDS, HANDLER_SECONDS = 10.0, 12.0
+IMPATIENT, DOUBLE = "cron-job.org", "vercel-cron/1.0"
+
+
+@contextmanager
+def a_monitor_that_forgot_us():
+    """Give the address of a real receiver that answers every heartbeat with 404."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args):
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/ping/its-uuid"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def ping(service, caller, *, timeout=60.0):
+    """Ping as a cron of that name does; return the status, or after how long it hung up."""
+    started = time.monotonic()
+    with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=timeout)) as connection:
+        connection.request("GET", "/cron/process", headers={"x-cron-secret": CRON_SECRET, "User-Agent": caller})
+        try:
+            return connection.getresponse().status
+        except TimeoutError:
+            connection.close()
+            return time.monotonic() - started
+
+
+def hang_up_on(services):
+    """Let an impatient cron ping each of the services at once; return after how long it hung up on each."""
+    with ThreadPoolExecutor(len(services)) as callers:
+        return list(callers.map(lambda service: ping(service, IMPATIENT, timeout=CALLER_SECONDS), services))
+
+
+def named_by_doctor(environ):
+    """Return the checks of `scheduled-actions doctor` as a process of its own, by name."""
+    command = [sys.executable, "-m", "scheduled_actions.cli", "doctor", "--json"]
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return {check["name"]: check for check in json.loads(ran.stdout)["checks"]}
+
+
+def named_by_readiness(service):
+    with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)) as connection:
+        connection.request("GET", "/readyz")
+        response = connection.getresponse()
+        return response.status, {check["name"]: check for check in json.loads(response.read())["checks"]}
+
+
+def test_what_is_wrong_with_a_cron_is_named_in_words_to_act_on(serve, actions, environ):
+    with a_monitor_that_forgot_us() as url:
+        environ |= {"SCHEDULED_ACTIONS_HEARTBEAT_URL": url}
+        # Each takes one of the two slow actions.
+        services = [serve(workers=1, environ=environ, batch_size=1, concurrency=1) for _ in range(2)]
+        actions.schedule(*[{"action_type": "proof:work", "payload": {"seconds": HANDLER_SECONDS}}] * 2)
+
+        waited = hang_up_on(services)
+        wait_until(actions.are_settled, within=20, what="the work goes on though its caller has gone")
+        wait_until(lambda: not actions.open_ticks(), within=20, what="both ticks have ended")
+        for _ in range(4):
+            actions.move_clock(60)
+            assert [ping(services[0], caller) for caller in (IMPATIENT, DOUBLE)] == [200, 200]
+        actions.move_clock(12 * 60)
+        checks = named_by_doctor(environ)
+        status, ready = named_by_readiness(services[1])
+
+    assert all(CALLER_SECONDS <= seconds < HANDLER_SECONDS for seconds in waited)
+    hung_up = checks["hung_up_pings"]
+    assert hung_up["status"] == "warning"
+    assert hung_up["detail"].startswith(f"{IMPATIENT} hung up after 1"), hung_up
+    assert "in 2 of its last 6 pings" in hung_up["detail"]
+    assert "set max_run_seconds = 8 (SCHEDULED_ACTIONS_MAX_RUN_SECONDS)" in hung_up["remedy"]
+    assert checks["doubled_pings"]["detail"].startswith("pings come twice: ")
+    assert IMPATIENT in checks["doubled_pings"]["detail"]
+    assert DOUBLE in checks["doubled_pings"]["detail"]
+    assert checks["ticks"]["detail"] == f"no ping for 12 minutes: the last one came by {DOUBLE}"
+    assert checks["heartbeat"]["detail"].startswith("the last heartbeat was refused: HTTP 404, says the tick of 12 min")
+    assert all(checks[name]["status"] == "warning" for name in ("doubled_pings", "ticks", "heartbeat"))
+    # Anybody may ask for readiness: it says the same without names, and warnings take nobody out of service.
+    assert status == 200
+    assert ready["hung_up_pings"]["detail"].startswith("a caller hung up after 1")
+    assert [ready[name]["status"] for name in ("hung_up_pings", "doubled_pings", "ticks")] == ["warning"] * 3
+    assert IMPATIENT not in str(ready)
