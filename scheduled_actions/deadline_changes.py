@@ -97,7 +97,7 @@ class DeadlineChanges(DeadlineOperations):
             raise InvalidArgument("recurrence", new.recurrence, HOW_TO_BEGIN)
         changes = _columns(new) | {"recipients": list(new.recipients), "definition": definition}
         due_at = new.due_at if new.due_at is not None else now + (new.delay or now - now)
-        changed = _redefined(before, new, definition)
+        changed = redefined(before, new, definition)
         self._move(connection, [(before, changed, due_at)], now=now, changes=changes, what="changed", by=new.created_by)
         return book.read(connection, before.id)
 
@@ -126,7 +126,7 @@ class DeadlineChanges(DeadlineOperations):
         planned: dict[UUID, Sequence[Stage]] = {}
         gone: set[store.Name] = set()
         for before in befores:
-            after = _redefined(before, new, {**before.definition, **definition})
+            after = redefined(before, new, {**before.definition, **definition})
             if "recurrence" in changed:
                 after = replace(after, recurrence=new.recurrence, anchor_at=shared["anchor_at"])
             stages = counted(after, now)
@@ -183,7 +183,7 @@ def _columns(new: NewDeadline) -> dict[str, Any]:
     return {name: getattr(new, name) for name in names}
 
 
-def _redefined(before: Deadline, new: NewDeadline, definition: Mapping[str, Any]) -> Deadline:
+def redefined(before: Deadline, new: NewDeadline, definition: Mapping[str, Any]) -> Deadline:
     """Return a deadline as it is to be, its stages as far as they had come."""
     stages = tuple(_with_progress(stage, before.stage(stage.key)) for stage in new.stages)
     return replace(before, timezone=new.timezone, calendar=new.calendar, stages=stages, definition=definition)

@@ -265,14 +265,7 @@ def _step(stage: Stage, occurrence: int, action: store.Bound | None, told: Mappi
 
 def _row(new_id: UUID, new: NewDeadline, now: datetime) -> dict[str, Any]:
     clock = book.clock_of(new.timezone, new.calendar)
-    due_at = new.due_at if new.due_at is not None else None if new.delay is None else now + new.delay
-    if due_at is None:
-        assert new.recurrence is not None  # noqa: S101 - one of the two is there
-        due_at = planning.next_of_series(
-            new.recurrence, timezone=new.timezone, anchor=now, calendar=clock.calendar, after=now
-        )
-        if due_at is None:
-            raise RecurrenceInvalid(new.recurrence, "names no occurrence after now")
+    due_at = due_of(new, clock, now)
     values = book.row_values(
         new_id, due_at=due_at, stages=new.stages, clock=clock, now=now, recurrence=new.recurrence, anchor_at=due_at
     )
@@ -280,6 +273,25 @@ def _row(new_id: UUID, new: NewDeadline, now: datetime) -> dict[str, Any]:
         refuse_a_crowd(new.recurrence, values["stages"], clock, due_at)
     columns = {name: getattr(new, name) for name in _COLUMNS}
     return values | columns | {"recipients": list(new.recipients), "definition": new.definition}
+
+
+def due_of(new: NewDeadline, clock: planning.Clock, now: datetime) -> datetime:
+    """Return when a deadline is due first; aware.
+
+    Raises:
+        RecurrenceInvalid: Its rule names no occurrence after now.
+    """
+    if new.due_at is not None:
+        return new.due_at
+    if new.delay is not None:
+        return now + new.delay
+    assert new.recurrence is not None  # noqa: S101 - one of the three is there
+    due_at = planning.next_of_series(
+        new.recurrence, timezone=new.timezone, anchor=now, calendar=clock.calendar, after=now
+    )
+    if due_at is None:
+        raise RecurrenceInvalid(new.recurrence, "names no occurrence after now")
+    return due_at
 
 
 _COLUMNS = [

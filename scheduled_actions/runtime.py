@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scheduled_actions.calendar_days import CalendarDays
     from scheduled_actions.calendar_reading import Calendar
     from scheduled_actions.config import Config
-    from scheduled_actions.deadlines import Deadlines
+    from scheduled_actions.deadline_foresight import DeadlineForesight
     from scheduled_actions.deliveries import Deliveries
     from scheduled_actions.endpoint_book import EndpointBook
     from scheduled_actions.endpoints import Endpoints
@@ -125,12 +125,12 @@ class Runtime:
         return self.preparation.extras(given)
 
     @cached_property
-    def deadlines(self) -> Deadlines:
+    def deadlines(self) -> DeadlineForesight:
         """Sets, reads and changes deadlines."""
         # Loaded with the first deadline.
-        from scheduled_actions.deadlines import Deadlines  # noqa: PLC0415
+        from scheduled_actions.deadline_foresight import DeadlineForesight  # noqa: PLC0415
 
-        return Deadlines(self.database, self.registry, self.notifications)
+        return DeadlineForesight(self.database, self.registry, self.notifications)
 
     @cached_property
     def facts(self) -> Facts:

@@ -279,6 +279,14 @@ class Deadline(Shown):
     updated_at: datetime
 
 
+class ForeseenDeadline(Shown):
+    """What would come of a deadline that is not written yet."""
+
+    due_at: datetime
+    timezone: str
+    stages: list[Stage] = Field(description="What has passed is left out, or comes at once.")
+
+
 class Step(Shown):
     """One line of a timeline."""
 

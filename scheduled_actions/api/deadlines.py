@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from scheduled_actions.deadline import Deadline
+    from scheduled_actions.deadline_foresight import Foreseen
 
 
 def list_deadlines(call: Call) -> Answer:
@@ -66,6 +67,23 @@ def show(call: Call) -> Answer:
     notices = [models.Noticed.model_validate(one) for one in deadlines.notices(deadline)]
     whole = models.DeadlineWithTimeline(**dict(shown), timeline=steps, notices=notices, history=list(deadline.history))
     return Answer(whole, headers={"ETag": etag_of(shown)})
+
+
+def foresee(call: Call) -> Answer:
+    """Answer what would come of a new deadline."""
+    given: models.NewDeadline = call.body
+    team_id = call.caller.team_for(given.team_id)
+    return _foreseen(call.runtime.deadlines.foresee({**given.arguments(), "team_id": team_id}))
+
+
+def foresee_change(call: Call) -> Answer:
+    """Answer what would come of a deadline if it were changed."""
+    changes = {name: value for name, value in call.body.arguments().items() if name != "note"}
+    return _foreseen(call.runtime.deadlines.foresee_change(call.path["id"], changes, team_id=call.caller.team_id))
+
+
+def _foreseen(found: Foreseen) -> Answer:
+    return Answer(models.ForeseenDeadline.model_validate(found))
 
 
 def change(call: Call) -> Answer:
@@ -180,6 +198,17 @@ ROUTES = (
         body=models.DeadlineChanges, refuses=(*_CHANGING, *_MAKING),
         description="What is still to come is planned anew; what was sent stays sent, and due instants stay: POST "
         "…/move moves them. A rule changes what comes after the last one that was made.",
+    ),
+    _route(
+        "POST", "/preview", foresee, "Look at what would come of a new deadline", body=models.NewDeadline,
+        description="Nothing is written; `name` is not looked up.", refuses=_MAKING,
+        answers={HTTPStatus.OK: (models.ForeseenDeadline, "When it is due, and its stages.")},
+    ),
+    _route(
+        "POST", "/{id}/preview", foresee_change, "Look at what would come of a deadline if it were changed",
+        body=models.DeadlineChanges, description="Nothing is written.", refuses=(*_CHANGING, *_MAKING),
+        answers={HTTPStatus.OK: (models.ForeseenDeadline, "When it is due, and its stages.")},
+        headers={}, takes_if_match=False,
     ),
     _route(
         "POST", "/{id}/complete", complete, "Complete a deadline", body=models.Completing, is_body_optional=True,

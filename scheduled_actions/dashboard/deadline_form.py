@@ -1,16 +1,19 @@
-"""Setting a deadline: what, when, who and the usual reminders first, the rest by degrees."""
+"""Setting and changing a deadline: the simple choices first, the rest by degrees, its ladder drawn meanwhile."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.dashboard.deadline_words import listed
+from scheduled_actions.dashboard.deadline_ladder import ladder
+from scheduled_actions.dashboard.deadline_stages import OF_PEOPLE, as_asked
+from scheduled_actions.dashboard.deadline_words import listed, people_of, typed
 from scheduled_actions.dashboard.page import Moved, Page, View
+from scheduled_actions.deadlines import Step
 from scheduled_actions.errors import ScheduledActionsError
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from scheduled_actions.dashboard.page import Visit
 
@@ -40,6 +43,79 @@ def create(visit: Visit) -> View | Moved:
     return Moved(f"/deadlines/{document.id}", said)
 
 
+def edit(visit: Visit) -> View:
+    """Show the form of a deadline that is there."""
+    deadline = visit.ask("GET", f"/deadlines/{visit.path['id']}")
+    calendar = deadline.calendar or {}
+    given = {
+        "target_type": deadline.target_type,
+        "target_id": deadline.target_id,
+        "timezone": deadline.timezone,
+        "recipients": typed(deadline.recipients),
+        "recurrence": deadline.recurrence or "",
+        "holidays": calendar["holidays"] if isinstance(calendar.get("holidays"), str) else "",
+        "then": calendar.get("then") or "",
+    }
+    return _form(visit, given, (), None, deadline)
+
+
+def change(visit: Visit) -> View | Moved:
+    """Change a deadline, or show the form again with what is wrong."""
+    deadline = visit.ask("GET", f"/deadlines/{visit.path['id']}")
+    try:
+        visit.ask("PATCH", f"/deadlines/{deadline.id}", body=_changes(visit, deadline))
+    except ScheduledActionsError as error:
+        return _form(visit, visit.form, visit.form.getlist("remind"), error, deadline)
+    return Moved(f"/deadlines/{deadline.id}", "Changed: what is still to come is planned anew.")
+
+
+def preview(visit: Visit) -> View:
+    """Show the ladder of the deadline that a form asks for."""
+    if not (visit.form.get("due_at", "").strip() or visit.form.get("recurrence", "").strip()):
+        return View("deadline_preview.html", {"foreseen": None, "problem": None})
+    # What is not filled in yet hides nothing of the ladder.
+    asked = {"recipients": ["nobody@example.org"]}, {"target": {"type": "deadline", "id": "new"}}
+    return _foreseen(visit, "/deadlines/preview", lambda: asked[0] | _body(visit) | asked[1])
+
+
+def preview_change(visit: Visit) -> View:
+    """Show the ladder of a deadline as a form would have it."""
+    deadline = visit.ask("GET", f"/deadlines/{visit.path['id']}")
+    return _foreseen(visit, f"/deadlines/{deadline.id}/preview", lambda: _changes(visit, deadline))
+
+
+def _foreseen(visit: Visit, path: str, asked: Callable[[], dict[str, Any]]) -> View:
+    try:
+        found = visit.ask("POST", path, body=asked())
+    except ScheduledActionsError as error:
+        return View("deadline_preview.html", {"foreseen": None, "problem": str(error)})
+    stages = sorted(found.stages, key=lambda one: (one.at is None, one.at))
+    steps = [Step(one.at, one.key, one.occurrence, one.state, None, None) for one in stages]
+    drawn = ladder(steps, due_at=found.due_at, now=visit.now)
+    return View("deadline_preview.html", {"foreseen": found, "stages": stages, "ladder": drawn, "problem": None})
+
+
+def _changes(visit: Visit, deadline: Any) -> dict[str, Any]:  # noqa: ANN401 - as the API tells it
+    """Return what a form makes of a deadline, as the API takes it: of its stages those that are kept, as they are."""
+    asked = {"recipients": None} | ({"recurrence": None} if deadline.series_id else {}) | _body(visit)
+    shown = {"recipients": list(deadline.recipients), "recurrence": deadline.recurrence}
+    # What stands as it stood is not asked for: of a series it would be asked of those that follow, too.
+    body = {name: value for name, value in asked.items() if name not in shown or value != shown[name]}
+    kept = set(visit.form.getlist("keep"))
+    whole = visit.runtime.deadlines.get(deadline.id, team_id=visit.caller.team_id)
+    lists = as_asked([stage for stage in whole.stages if stage.key in kept])
+    calendar = dict(deadline.calendar or {})
+    if isinstance(calendar.get("holidays", ""), str):
+        # These two the form shows, and their absence, too.
+        calendar = {name: value for name, value in calendar.items() if name not in {"holidays", "then"}}
+    return body | {
+        "reminders": [*lists.reminders, *body.get("reminders", [])],
+        "escalation": lists.ladder(beside=body.get("escalation", [])),
+        "auto_actions": [*lists.actions, *body.get("auto_actions", [])],
+        "calendar": calendar | body.get("calendar", {}) | visit.given("then") or None,
+    }
+
+
 def _body(visit: Visit) -> dict[str, Any]:
     """Return what a form asks for, as the API takes it; what is empty is left out."""
     form = visit.form
@@ -47,7 +123,7 @@ def _body(visit: Visit) -> dict[str, Any]:
     body["target"] = {"type": form.get("target_type", "").strip(), "id": form.get("target_id", "").strip()}
     if due_at := form.get("due_at", "").strip():
         body["due_at"] = due_at
-    if to := listed(form.get("recipients", "")):
+    if to := people_of(visit, "recipients"):
         body["recipients"] = to
     if reminders := [*(one for one in form.getlist("remind") if one in REMINDERS), *listed(form.get("reminders", ""))]:
         body["reminders"] = reminders
@@ -73,11 +149,18 @@ def _levels(form: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def _form(
-    visit: Visit, given: Mapping[str, str], ticked: Collection[str], error: ScheduledActionsError | None
-) -> View:  # fmt: skip
+    visit: Visit,
+    given: Mapping[str, str],
+    ticked: Collection[str],
+    error: ScheduledActionsError | None,
+    deadline: Any = None,  # noqa: ANN401 - as the API tells it
+) -> View:
     values = {
         "given": {"timezone": visit.zone.key, "level_offset_1": "when due", "level_offset_2": "1 day after"}
         | dict(given.items()),
+        "deadline": deadline,
+        "own": [] if deadline is None else [one for one in deadline.stages if one.kind in OF_PEOPLE],
+        "kept": visit.form.getlist("keep") if visit.form else None,
         "reminders": REMINDERS,
         "ticked": ticked,
         "types": visit.ask("GET", "/action-types").action_types,
@@ -89,4 +172,8 @@ def _form(
 PAGES = (
     Page("GET", "/deadlines/new", new, role=Role.OPERATOR),
     Page("POST", "/deadlines/new", create, role=Role.OPERATOR),
+    Page("POST", "/deadlines/preview", preview, role=Role.OPERATOR),
+    Page("GET", "/deadlines/{id}/edit", edit, role=Role.OPERATOR),
+    Page("POST", "/deadlines/{id}/edit", change, role=Role.OPERATOR),
+    Page("POST", "/deadlines/{id}/preview", preview_change, role=Role.OPERATOR),
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from scheduled_actions.dashboard import deadline_form
 from scheduled_actions.dashboard.deadline_ladder import kind_of, ladder, look_of
-from scheduled_actions.dashboard.deadline_words import listed, named, people, said_of
+from scheduled_actions.dashboard.deadline_words import named, people, people_of, said_of, typed
 from scheduled_actions.dashboard.page import Moved, Nav, Page, View
 from scheduled_actions.dashboard.times import from_input
 from scheduled_actions.errors import InvalidArgument
@@ -80,10 +79,7 @@ def show(visit: Visit) -> View:
             "deadline": deadline,
             "name": named(deadline),
             "people": people,
-            # Whoever is more than an address stands in the form as JSON, and comes back as it was.
-            "typed": people(deadline.recipients)
-            if all(isinstance(one, str) for one in deadline.recipients)
-            else json.dumps(deadline.recipients, ensure_ascii=False),
+            "typed": typed(deadline.recipients),
             "said_of": said_of,
             "steps": steps,
             "ladder": ladder(deadline.timeline, due_at=deadline.due_at, now=visit.now),
@@ -129,9 +125,8 @@ def acknowledge(visit: Visit) -> Moved:
 
 def reassign(visit: Visit) -> Moved:
     """Make other people responsible."""
-    text = visit.form.get("recipients", "").strip()
-    to = visit.json("recipients") if text.startswith(("[", "{")) else listed(text)
-    return _done(visit, "reassign", "Reassigned: the next reminder goes to them.", recipients=to)
+    said = "Reassigned: the next reminder goes to them."
+    return _done(visit, "reassign", said, recipients=people_of(visit, "recipients"))
 
 
 def _done(visit: Visit, what: str, said: str, **body: Any) -> Moved:  # noqa: ANN401 - as the API takes it

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from scheduled_actions.dashboard.page import Visit
+
 _SAID = {
     "sent": "sent to {}",
     "done": "done",
@@ -28,6 +30,18 @@ def named(deadline: Any) -> str:  # noqa: ANN401 - a deadline as the API tells i
 def people(recipients: Iterable[Any] | None) -> str:
     """Return who is responsible, in a line."""
     return ", ".join(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in recipients or ())
+
+
+def typed(recipients: Iterable[Any]) -> str:
+    """Return who is responsible as a form has it: whoever is more than an address stands as JSON, and so comes back."""
+    told = list(recipients)
+    return people(told) if all(isinstance(one, str) for one in told) else json.dumps(told, ensure_ascii=False)
+
+
+def people_of(visit: Visit, name: str) -> Any:  # noqa: ANN401 - addresses, or any JSON
+    """Return the people of a field as the API takes them."""
+    text = visit.form.get(name, "").strip()
+    return visit.json(name) if text.startswith(("[", "{")) else listed(text)
 
 
 def listed(text: str) -> list[str]:

@@ -207,3 +207,37 @@ def test_without_the_handlers_it_is_said_what_is_missing(a_runtime):
 
     assert (response.status_code, response.json["code"]) == (404, "unknown_action_type")
     assert "reminder:send" in response.text
+
+
+# -- looked at before it is written ------------------------------------------------------------------------------------
+
+
+def test_what_would_come_of_a_deadline_is_answered_and_nothing_written(api):
+    asked = BODY | {"due_at": (NOW + 30 * DAY).isoformat(), "escalation": [{"offset": "2 days after", "to": "c@e.org"}]}
+
+    seen = api("POST", "/deadlines/preview", asked).json
+
+    states = {one["key"]: one["state"] for one in seen["stages"]}
+    # Of those that have passed the most urgent comes at once.
+    assert states == dict.fromkeys(
+        ("reminder:60 days before", "reminder:7 days before at 09:00", "escalation:1"), "planned"
+    )
+    assert seen["due_at"] == (NOW + 30 * DAY).isoformat().replace("+00:00", "Z")
+    assert api("POST", "/deadlines/preview", asked | {"reminders": ["soon"]}).status_code == 400
+    assert api("GET", "/deadlines").json["deadlines"] == []
+
+
+def test_what_would_come_of_a_change_is_what_comes_of_it(api):
+    first = made(api, name="renewal", escalation=[{"offset": "2 days after", "to": ["cfo@example.org"]}])
+    path = f"/deadlines/{first['id']}"
+    changes = {"reminders": ["1 day before"], "timezone": "Europe/Berlin"}
+
+    seen = api("POST", f"{path}/preview", changes | {"note": "to see"}).json
+    assert api("GET", path).json["stages"] == first["stages"]
+    changed = api("PATCH", path, changes).json
+
+    assert [one["key"] for one in seen["stages"]] == ["reminder:1 day before", "escalation:1"]
+    assert seen["stages"] == [one for one in changed["stages"] if one["kind"] != "due"]
+    assert api("POST", f"{path}/preview", {"reminders": ["soon"]}).status_code == 400
+    api("POST", f"{path}/complete")
+    assert api("POST", f"{path}/preview", changes).status_code == 409

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from handlers import deadline
 from scheduled_actions import action
 from scheduled_actions.registry import Registry
 
@@ -64,7 +65,8 @@ def index(payload: dict): ...
 
 def registry() -> Registry:
     """Return the company's handlers."""
-    return Registry.of(send_invoice, welcome, charge, report, index)
+    deadlines = (deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.make_next)
+    return Registry.of(send_invoice, welcome, charge, report, index, *deadlines)
 
 
 def paint(connection: psycopg.Connection[Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from playwright.sync_api import expect
+
 from tests.browser.test_pages import does_not_spill, looks_right
 
 LICENCE = "/deadlines/0197a000-0000-7000-8000-00000000dead"
@@ -38,3 +40,36 @@ def test_a_deadline_fits_on_a_phone(painted, a_holder):
     viewer.opens(LICENCE)
 
     does_not_spill(viewer, LICENCE)
+
+
+def test_the_ladder_is_drawn_while_a_deadline_is_typed_and_drawn_anew_when_it_is_edited(site, admin_viewer):
+    page = admin_viewer.page
+    admin_viewer.opens("/deadlines/new")
+    expect(page.get_by_text("Say when it is due")).to_be_visible()
+    page.get_by_label("Due").fill("2040-05-03T17:00")
+    ladder = page.locator("aside svg.ladder")
+    expect(ladder.locator("g")).to_have_count(2)
+
+    page.get_by_label("14 days").check()
+    expect(ladder.locator("g")).to_have_count(3)
+    page.get_by_label("Kind of thing").fill("licence")
+    page.get_by_label("Its id").fill("42")
+    page.get_by_label("Responsible").fill("ann@example.org")
+    page.keyboard.press("Enter")
+    assert "It is set" in page.get_by_role("status").inner_text()
+
+    page.get_by_role("link", name="Edit").click()
+    expect(ladder.locator("g")).to_have_count(3)
+    page.get_by_label("reminder 7 days before").uncheck()
+    expect(ladder.locator("g")).to_have_count(2)
+    page.get_by_role("button", name="Save").press("Enter")
+
+    assert "Changed" in page.get_by_role("status").inner_text()
+    assert page.locator("svg.ladder g").count() == 2
+    assert admin_viewer.faults() == []
+
+
+def test_a_deadlines_form_is_usable_by_everybody(painted, a_holder):
+    for scheme in ("light", "dark"):
+        viewer = a_holder("operator", color_scheme=scheme)
+        looks_right(viewer, f"{LICENCE}/edit")

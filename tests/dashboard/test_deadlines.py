@@ -223,3 +223,95 @@ def test_labels_that_would_lie_on_one_another_are_left_out():
 
 def test_a_ladder_of_one_instant_is_drawn_too():
     assert ladder([], due_at=DUE, now=DUE).due_x == 50
+
+
+# -- seen before it is set, and changed --------------------------------------------------------------------------------
+
+
+def test_a_form_shows_its_ladder_before_it_is_sent_and_writes_nothing(admin_person, api):
+    asked = {"due_at": "2040-05-03T17:00", "timezone": "Europe/Berlin", "remind": ["1 day before"]}
+
+    level = {"level_offset_1": "2 days after", "level_to_1": "cfo@example.org"}
+    seen = admin_person.sends("/deadlines/preview", **asked, **level)
+
+    assert seen.status_code == 200
+    assert 'class="ladder"' in seen.text
+    assert "2040-05-02 15:00:00" in seen.text
+    assert "escalation 2 days after" in seen.text
+    assert "Say when it is due" in admin_person.sends("/deadlines/preview", timezone="UTC").text
+    wrong = admin_person.sends("/deadlines/preview", **asked, reminders="whenever").text
+    assert "whenever" in wrong
+    assert 'class="problem"' in wrong
+    assert "payload" in admin_person.sends("/deadlines/preview", **asked, action_type="test:run", payload="{").text
+    assert api("GET", "/deadlines").json["deadlines"] == []
+
+
+def test_a_form_changes_what_it_shows_and_leaves_the_rest_as_it_is(admin_person, api, deadline):
+    made = deadline(
+        name="trade licence",
+        reminders=["60 days before", {"offset": "7 days before", "repeat": "daily", "message": "Hurry."}],
+        calendar={"dates": ["2040-04-30"], "holidays": "DE-BY", "then": "preceding"},
+        recipients=[{"id": "ann", "email": "ann@example.org"}],
+    )
+    form = admin_person.opens(f"/deadlines/{made['id']}/edit").text
+    assert "reminder 7 days before, again daily" in form
+
+    changed = {
+        "target_type": "licence", "target_id": "43", "timezone": "UTC",
+        "recipients": '[{"id": "ann", "email": "ann@example.org"}]', "holidays": "DE-BY", "then": "following",
+        "keep": ["reminder:7 days before", "escalation:1"], "remind": ["14 days before"],
+        "level_offset_1": "5 days after", "level_to_1": "boss@example.org",
+    }  # fmt: skip
+    seen = admin_person.sends(f"/deadlines/{made['id']}/preview", **changed).text
+    assert "60 days before" not in seen
+    assert "escalation 5 days after" in seen
+    page = admin_person.makes(f"/deadlines/{made['id']}/edit", **changed)
+
+    assert page.status_code == 200
+    now = api("GET", f"/deadlines/{made['id']}").json
+    assert (now["name"], now["target_id"], now["due_at"]) == ("trade licence", "43", made["due_at"])
+    assert now["recipients"] == made["recipients"]
+    assert now["calendar"]["dates"] == ["2040-04-30"]
+    assert now["calendar"]["then"] == "following"
+    asked = {one["key"]: one for one in now["stages"] if one["kind"] not in {"due", "renewal"}}
+    assert asked.keys() == {"reminder:7 days before", "reminder:14 days before", "escalation:1", "escalation:2"}
+    assert asked["reminder:7 days before"]["repeat"] == "daily"
+
+
+@pytest.mark.parametrize("recurrence", [None, "yearly"])
+def test_a_form_left_as_it_was_changes_nothing(admin_person, api, deadline, recurrence):
+    level = {"offset": "2 days after", "to": ["cfo@example.org"], "while": "unacknowledged", "severity": "urgent"}
+    made = deadline(
+        reminders=["60 days before", {"offset": "7 days before", "repeat": "daily", "times": 3, "name": "hurry"}],
+        escalation={"levels": [level], "rounds": 2, "every": "weekly"},
+        auto_actions=[{"offset": "1 day before", "action_type": "test:run", "payload": {"n": 1}, "priority": 3}],
+        **({} if recurrence is None else {"recurrence": recurrence}),
+    )
+    kept = [one["key"] for one in made["stages"] if one["kind"] in {"reminder", "escalation", "action"}]
+
+    page = admin_person.makes(
+        f"/deadlines/{made['id']}/edit", target_type="licence", target_id="42", timezone="UTC",
+        recipients="ann@example.org", keep=kept, recurrence=recurrence or "",
+    )  # fmt: skip
+
+    assert page.status_code == 200
+    now = api("GET", f"/deadlines/{made['id']}").json
+    assert ([one["what"] for one in now["history"]], now["updated_at"]) == (["set"], made["updated_at"])
+
+
+def test_what_cannot_be_changed_is_refused_in_the_form(admin_person, a_person, api, deadline):
+    made = deadline(team_id="blue")
+    path = f"/deadlines/{made['id']}/edit"
+    fields = {"target_type": "licence", "target_id": "42", "timezone": "UTC", "recipients": "ann@example.org"}
+
+    refused = admin_person.sends(path, **fields, reminders="whenever")
+    assert (refused.status_code, "whenever" in refused.text) == (400, True)
+    assert admin_person.sends(path, "forged", **fields).status_code == 400
+    assert a_person("viewer").sends(path, a_person("viewer").csrf(), **fields).status_code in {400, 403}
+    stranger = a_person("operator", "red")
+    assert stranger.sends(path, stranger.csrf("/deadlines"), **fields).status_code == 404
+    assert api("GET", f"/deadlines/{made['id']}").json["revision"] == made["revision"]
+    series = deadline(recurrence="yearly", target={"type": "tax", "id": "7"})
+    assert "recurrence" in admin_person.sends(f"/deadlines/{series['id']}/edit", **fields).text
+    api("POST", f"/deadlines/{made['id']}/complete", {})
+    assert "completed" in admin_person.sends(path, **fields).text
