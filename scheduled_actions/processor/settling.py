@@ -194,7 +194,10 @@ class Settling:
             except _PASSING:
                 kept_back.append((attempt, one))
             except psycopg.Error as refusal:
-                reason = f"the outcome cannot be stored: {describe(refusal)}"
+                # What the database says, without the statement around it.
+                said = refusal.diag.message_primary
+                told = describe(refusal) if said is None else f"{type(refusal).__name__}: {said}"
+                reason = f"the outcome cannot be stored: {told}"
                 statuses.update(self._settle_one(attempt, Ended(settlement.Failed(reason, is_final=True))))
             else:
                 statuses.update(settled)

@@ -23,7 +23,8 @@ def actions(connection: Connection, after: Place, to: datetime, *, limit: int, *
     """Return the actions that wait before `to`, the first `limit` after a place; `filters`: `team_id` and `user`."""
     at, action_id = after.after("actions")
     parameters = {**filters, "after_at": at, "after_id": action_id, "to": to, "limit": limit}
-    return [_action(*row) for row in read_leniently(connection, "calendar_actions", parameters)]
+    name = "calendar_actions" if filters["user"] is None else "calendar_actions_of_user"
+    return [_action(*row) for row in read_leniently(connection, name, parameters)]
 
 
 def _action(*row: Any) -> Entry:  # noqa: ANN401 - the columns of calendar_actions.sql
@@ -49,7 +50,8 @@ def deadlines(connection: Connection, after: Place, to: datetime, *, limit: int,
     """Return the unresolved deadlines due before `to`, the first `limit` after a place; `filters` as for `actions`."""
     at, deadline_id = after.after("deadlines")
     parameters = {**filters, "after_at": at, "after_id": deadline_id, "to": to, "limit": limit}
-    return [_deadline(*row) for row in read_leniently(connection, "calendar_deadlines", parameters)]
+    name = "calendar_deadlines" if filters["user"] is None else "calendar_deadlines_of_user"
+    return [_deadline(*row) for row in read_leniently(connection, name, parameters)]
 
 
 def _deadline(*row: Any) -> Entry:  # noqa: ANN401 - the columns of calendar_deadlines.sql

@@ -241,3 +241,41 @@ def test_both_statements_walk_an_index_however_much_waits(project, connection):
     assert "scheduled_actions_claim_free" in actions
     assert "scheduled_actions_claim_grouped" in actions
     assert "scheduled_action_deadlines_unresolved" in deadlines
+
+
+def test_the_calendar_of_one_user_is_found_without_a_look_at_the_others(project, connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at, user_id)"
+        " select 'test:run', '{}', %s::timestamptz + make_interval(mins => n), case when n %% 2 = 0 then 'u' || n end"
+        " from generate_series(1, 20000) n",
+        [NOW],
+    )
+    connection.execute(
+        "insert into scheduled_action_deadlines (target_type, target_id, due_at, recipients)"
+        " select 't', n::text, %s::timestamptz + make_interval(mins => n), jsonb_build_array('u' || n)"
+        " from generate_series(1, 5000) n",
+        [NOW],
+    )
+    connection.execute("vacuum (analyze) scheduled_actions, scheduled_action_deadlines")
+    parameters = {
+        "after_at": NOW, "after_id": "00000000-0000-0000-0000-000000000000", "to": NOW + 300 * DAY,
+        "team_id": None, "user": "u1400", "limit": 101,
+    }  # fmt: skip
+
+    plans = [plan_of(connection, f"calendar_{name}_of_user", parameters) for name in ("actions", "deadlines")]
+
+    assert "scheduled_actions_of_user" in plans[0]
+    for plan in plans:
+        assert "scheduled_action_deadlines_recipients" in plan
+        assert "Seq Scan on scheduled_actions " not in plan
+        assert "Seq Scan on scheduled_action_deadlines" not in plan
+
+
+def test_what_is_a_users_own_and_of_a_deadline_of_theirs_is_shown_once(project, connection):
+    target = {"type": "t", "id": "1"}
+    set_deadline(target, NOW + 2 * DAY, name="one", recipients=["ann@example.org"], reminders=["1 day before"])
+    connection.execute("update scheduled_actions set user_id = 'ann@example.org' where deadline_id is not null")
+
+    entries = project.calendar.page(end=NOW + 3 * DAY, user="ann@example.org").entries
+
+    assert [one.kind for one in entries] == ["reminder", "deadline"]

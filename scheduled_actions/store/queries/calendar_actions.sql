@@ -55,9 +55,6 @@ waiting as (
       and a.scheduled_at < %(to)s::timestamptz
       and a.action_type not in ('deadline:miss', 'deadline:renew')
       and (%(team_id)s::text is null or a.team_id = %(team_id)s)
-      and (%(user)s::text is null or a.user_id = %(user)s
-        or d.recipients @> jsonb_build_array(%(user)s::text)
-        or d.recipients @> jsonb_build_array(jsonb_build_object('id', %(user)s::text)))
     order by a.scheduled_at, a.id
     limit %(limit)s
   ) w
@@ -77,9 +74,6 @@ waiting as (
       and a.scheduled_at < %(to)s::timestamptz
       and a.action_type not in ('deadline:miss', 'deadline:renew')
       and (%(team_id)s::text is null or a.team_id = %(team_id)s)
-      and (%(user)s::text is null or a.user_id = %(user)s
-        or d.recipients @> jsonb_build_array(%(user)s::text)
-        or d.recipients @> jsonb_build_array(jsonb_build_object('id', %(user)s::text)))
     order by a.scheduled_at, a.id
     limit %(limit)s
   ) w

@@ -8,8 +8,5 @@ where d.status in ('open', 'missed')
   and (d.due_at, d.id) > (%(after_at)s::timestamptz, %(after_id)s::uuid)
   and d.due_at < %(to)s::timestamptz
   and (%(team_id)s::text is null or d.team_id = %(team_id)s)
-  and (%(user)s::text is null
-    or d.recipients @> jsonb_build_array(%(user)s::text)
-    or d.recipients @> jsonb_build_array(jsonb_build_object('id', %(user)s::text)))
 order by d.due_at, d.id
 limit %(limit)s
