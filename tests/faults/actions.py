@@ -68,12 +68,16 @@ class Actions:
         """Return how many lock groups are held."""
         return self._number("select count(*) from scheduled_action_holds")
 
-    def open_ticks(self) -> int:
-        """Return how many ticks have no end."""
-        return self._number("select count(*) from scheduled_action_ticks where finished_at is null")
+    def open_ticks(self, *, for_seconds: float = 0) -> int:
+        """Return how many ticks have no end, of those that began so long ago."""
+        return self._number(
+            "select count(*) from scheduled_action_ticks where finished_at is null"
+            " and started_at <= scheduled_actions_now() - make_interval(secs => %s)",
+            for_seconds,
+        )
 
-    def _number(self, query: LiteralString) -> int:
-        row = self.connection.execute(query).fetchone()
+    def _number(self, query: LiteralString, *parameters: float) -> int:
+        row = self.connection.execute(query, parameters).fetchone()
         assert row is not None
         return int(row[0])
 
