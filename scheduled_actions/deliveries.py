@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.action import Action
     from scheduled_actions.endpoint_book import EndpointBook
+    from scheduled_actions.handler import RetryPolicy
     from scheduled_actions.store.connection import Connection, Database
     from scheduled_actions.store.deliveries import Delivery, Event, Selection
     from scheduled_actions.webhooks.endpoint import Endpoint
@@ -118,7 +119,8 @@ class Deliveries:
             before = actions.get(connection, found.id)
             if before is None:
                 raise UnknownDelivery(delivery_id)
-            return actions.schedule(connection, _again(before, by))
+            endpoint = self._book.any(found.endpoint)
+            return actions.schedule(connection, _again(before, by, None if endpoint is None else endpoint.retry))
 
     def count_lost(self, since: datetime, *, endpoint: str | None = None, team_id: str | None = None) -> int:
         """Return how many deliveries were lost since an instant, counted to 100,000."""
@@ -274,7 +276,7 @@ def _wants(endpoint: Endpoint, event: Event) -> bool:
     return is_matched and endpoint.belongs_to(event.team_id) and filters.fits(body, endpoint.filter)
 
 
-def _again(before: Action, by: str | None) -> dict[str, Any]:
+def _again(before: Action, by: str | None, retry: RetryPolicy | None) -> dict[str, Any]:
     """Return a delivery once more, as the SQL function takes it: the same message, of the same event."""
     notes: Mapping[str, Any] = before.metadata or {}
     metadata = {
@@ -288,6 +290,7 @@ def _again(before: Action, by: str | None) -> dict[str, Any]:
         "team_id": before.team_id,
         "priority": before.priority,
         "max_attempts": before.max_attempts,
+        "retry": None if retry is None else encode("retry", retry.as_json(), limit=RESULT_LIMIT),
         "dedup_window": 0,
         "target": arguments.target_text({"type": before.target_type, "id": before.target_id})
         if before.target_type is not None and before.target_id is not None

@@ -17,7 +17,7 @@ import psycopg
 
 from scheduled_actions import delivery, retry
 from scheduled_actions.endpoint_health import write_failure
-from scheduled_actions.errors import NotConfigured, ScheduledActionsError, UrlInvalid
+from scheduled_actions.errors import NotConfigured, ScheduledActionsError, UnknownEndpoint, UrlInvalid
 from scheduled_actions.gate import Gate
 from scheduled_actions.json_text import decode
 from scheduled_actions.reach import Reach
@@ -148,10 +148,13 @@ class EndpointBook:
         Raises:
             NotConfigured: Its URL or its secret is unset or unusable; the message repeats neither.
             SecretUnreadable: Its secret was encrypted with another key.
+            UnknownEndpoint: It has just been deleted.
         """
+        if not endpoint.is_tenants:
+            return self._target_of_file(endpoint.name)
         known = self._known(endpoint.name)
         if known is None or known.row is None:
-            return self._target_of_file(endpoint.name)
+            raise UnknownEndpoint(endpoint.name)
         row = known.row
         version = (row.id, row.updated_at, row.previous_secret is not None)
         kept = self._targets.get(version)

@@ -13,28 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from scheduled_actions.config import Endpoint as Declared
-    from scheduled_actions.store.endpoints import EndpointRow, LaneRow, State
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """What is on its way to an endpoint, as the table of actions tells it: of all processes together."""
-
-    #: Claimed by a tick, and not settled.
-    in_flight: int
-    #: Deliveries that one process has in flight at most: it begins with 1, and ends at this while the endpoint answers.
-    in_flight_limit: int
-    waiting: int
-    #: When the first of those that wait is due.
-    next_attempt_at: datetime | None
-    #: Of those that wait: put off for the endpoint's sake. That cost no attempt.
-    put_off: int
-    put_off_until: datetime | None
-    #: Of the first of these: `hung` (one took five seconds or more), `slow` (one takes far longer than usual), `full`
-    #: (no room beside those in flight) or `rate_limit`.
-    put_off_reason: str | None
-    #: False: more actions wait than were looked at, and so there may be more of these.
-    is_complete: bool
+    from scheduled_actions.store.endpoints import EndpointRow, Lane, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +52,7 @@ class Shown:
     lane: Lane
 
 
-def of_file(
-    name: str, declared: Declared, state: State | None, lane: LaneRow, *, url: str | None, concurrency: int
-) -> Shown:
+def of_file(name: str, declared: Declared, state: State | None, lane: Lane, *, url: str | None) -> Shown:
     """Return an endpoint of the file as it is shown.
 
     Args:
@@ -84,7 +61,6 @@ def of_file(
         state: How it has been doing; None: nothing but success.
         lane: What is on its way to it.
         url: As the environment has it; None: it is unset.
-        concurrency: The setting.
     """
     return Shown(
         id=name, source="file", team_id=None, url=None, place=_place(url), description=declared.description,
@@ -93,11 +69,11 @@ def of_file(
         rate_limit=declared.rate_limit, retry=None, header_names=[], created_by=None, created_at=None,
         updated_at=None, previous_secret_until=None, failing_since=state.failing_since if state else None,
         disabled_by=_disabled_by(state), disabled_at=state.disabled_at if state else None,
-        disabled_reason=state.disabled_reason if state else None, lane=_lane(lane, concurrency),
+        disabled_reason=state.disabled_reason if state else None, lane=lane,
     )  # fmt: skip
 
 
-def of_row(row: EndpointRow, lane: LaneRow, *, concurrency: int) -> Shown:
+def of_row(row: EndpointRow, lane: Lane) -> Shown:
     """Return an endpoint of the database as it is shown, with what is on its way to it."""
     is_rotating = row.previous_secret is not None
     return Shown(
@@ -107,15 +83,8 @@ def of_row(row: EndpointRow, lane: LaneRow, *, concurrency: int) -> Shown:
         retry=row.retry, header_names=row.header_names, created_by=row.created_by, created_at=row.created_at,
         updated_at=row.updated_at, previous_secret_until=row.previous_secret_until if is_rotating else None,
         failing_since=row.failing_since, disabled_by=_disabled_by(row), disabled_at=row.disabled_at,
-        disabled_reason=row.disabled_reason, lane=_lane(lane, concurrency),
+        disabled_reason=row.disabled_reason, lane=lane,
     )  # fmt: skip
-
-
-def _lane(row: LaneRow, concurrency: int) -> Lane:
-    facts = row._asdict()
-    del facts["endpoint"]
-    # Whoever put it off because it hung begins with one again.
-    return Lane(**facts, in_flight_limit=1 if row.put_off_reason == "hung" else concurrency)
 
 
 def _disabled_by(state: State | EndpointRow | None) -> datetime | None:

@@ -126,9 +126,9 @@ class Endpoints:
             rows = store.find(connection, team_id=team_id, after=after, limit=limit)
             named = {} if team_id is not None or after is not None else self._config.settings.webhooks.endpoints
             states = store.states(connection, list(named)) if named else {}
-            lanes = store.lanes(connection, [*named, *(str(row.id) for row in rows)])
+            lanes = self._lanes(connection, [*named, *(str(row.id) for row in rows)])
         of_file = [self._declared(name, one, states.get(name), lanes[name]) for name, one in named.items()]
-        return [*of_file, *(self._shown(row, lanes[str(row.id)]) for row in rows)]
+        return [*of_file, *(endpoint_shown.of_row(row, lanes[str(row.id)]) for row in rows)]
 
     def update(self, endpoint: str, *, team_id: str | None = None, **changes: Any) -> Shown:  # noqa: ANN401 - each is checked by its name
         """Change what is given of an endpoint; return it as it is now.
@@ -279,19 +279,18 @@ class Endpoints:
         declared = self._config.settings.webhooks.endpoints.get(endpoint) if team_id is None else None
         if declared is not None:
             state = store.states(connection, [endpoint]).get(endpoint)
-            return self._declared(endpoint, declared, state, store.lanes(connection, [endpoint])[endpoint])
+            return self._declared(endpoint, declared, state, self._lanes(connection, [endpoint])[endpoint])
         endpoint_id = id_of(endpoint)
         row = None if endpoint_id is None else store.get(connection, endpoint_id, team_id=team_id)
         if row is None:
             raise UnknownEndpoint(endpoint)
-        return self._shown(row, store.lanes(connection, [endpoint])[endpoint])
+        return endpoint_shown.of_row(row, self._lanes(connection, [endpoint])[endpoint])
 
-    def _shown(self, row: store.EndpointRow, lane: store.LaneRow) -> Shown:
-        return endpoint_shown.of_row(row, lane, concurrency=self._config.settings.concurrency)
+    def _lanes(self, connection: Connection, endpoints: list[str]) -> dict[str, store.Lane]:
+        return store.lanes(connection, endpoints, concurrency=self._config.settings.concurrency)
 
-    def _declared(self, name: str, declared: Declared, state: store.State | None, lane: store.LaneRow) -> Shown:
-        url, most = self._config.endpoint_url(declared), self._config.settings.concurrency
-        return endpoint_shown.of_file(name, declared, state, lane, url=url, concurrency=most)
+    def _declared(self, name: str, declared: Declared, state: store.State | None, lane: store.Lane) -> Shown:
+        return endpoint_shown.of_file(name, declared, state, lane, url=self._config.endpoint_url(declared))
 
     def _checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings as the table takes them."""

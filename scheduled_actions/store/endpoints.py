@@ -64,22 +64,25 @@ class State(NamedTuple):
     disabled_reason: str | None
 
 
-class LaneRow(NamedTuple):
-    """What is on its way to an endpoint."""
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What is on its way to an endpoint, as the table of actions tells it: of all processes together."""
 
-    endpoint: str
     #: Claimed by a tick, and not settled.
     in_flight: int
+    #: Deliveries that one process has in flight at most: it begins with 1, and ends at this while the endpoint answers.
+    in_flight_limit: int
     waiting: int
     #: When the first of those that wait is due.
     next_attempt_at: datetime | None
-    #: Of those that wait: snoozed for the endpoint's sake, without an attempt.
+    #: Of those that wait: put off for the endpoint's sake. That cost no attempt.
     put_off: int
     #: When the first of these is due.
     put_off_until: datetime | None
-    #: Of that first one.
+    #: Of the first of these: `hung` (one took five seconds or more), `slow` (one takes far longer than usual), `full`
+    #: (no room beside those in flight) or `rate_limit`.
     put_off_reason: str | None
-    #: Whether all that waits was looked at.
+    #: False: more actions wait than were looked at, and so there may be more of these.
     is_complete: bool
 
 
@@ -159,10 +162,11 @@ def states(connection: Connection, endpoints: Collection[str]) -> dict[str, Stat
     return {row[0]: State(*row) for row in rows}
 
 
-def lanes(connection: Connection, endpoints: Collection[str]) -> dict[str, LaneRow]:
-    """Return what is on its way to each of the endpoints, by name."""
-    parameters = {"endpoints": list(endpoints), "most": LOOKED_AT}
-    return {row[0]: LaneRow(*row) for row in read_leniently(connection, "endpoint_lanes", parameters).fetchall()}
+def lanes(connection: Connection, endpoints: Collection[str], *, concurrency: int) -> dict[str, Lane]:
+    """Return what is on its way to each of the endpoints, by name; one process starts up to `concurrency` at once."""
+    parameters = {"endpoints": list(endpoints), "most": LOOKED_AT, "concurrency": concurrency}
+    rows = read_leniently(connection, "endpoint_lanes", parameters).fetchall()
+    return {name: Lane(*facts) for name, *facts in rows}
 
 
 def lock_health(connection: Connection, endpoint: str) -> tuple[Health, bool, datetime]:

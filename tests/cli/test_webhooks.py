@@ -208,7 +208,7 @@ def test_a_delivery_is_replayed(run, connection):
     ran = run("deliveries", "replay", lost["id"])
 
     assert ran.exit_code == 1
-    assert "is pending; only completed, failed, cancelled or skipped" in ran.stderr
+    assert "is pending; this takes only completed, failed, cancelled or skipped ones" in ran.stderr
 
 
 def test_ten_thousand_lost_deliveries_are_recovered_with_progress(run, connection):

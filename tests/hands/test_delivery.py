@@ -405,6 +405,35 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(receive):
     assert receiver.requests == []
 
 
+def test_a_trusted_certificate_for_another_name_is_refused(receive, monkeypatch):
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda _, port, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+    )
+    receiver = receive(answering(), tls=True)
+
+    answer = post(
+        f"https://another.example:{receiver.port}/hook",
+        body=b"{}",
+        headers={},
+        reach=Reach(ca_file=str(CERTIFICATE)),
+    )
+
+    assert answer.status is None
+    assert "has a certificate that cannot be trusted: Hostname mismatch" in answer.error
+    assert receiver.requests == []
+
+
+@pytest.mark.parametrize("value", ["a\r\nHost: evil.example", "a\nb", "a\0b", "grün €"])
+def test_a_header_that_would_end_is_not_sent(receive, value):
+    receiver = receive(answering())
+
+    answer = post(receiver.url, body=b"{}", headers={"X-Tenant": value})
+
+    assert answer.status is None
+    assert "evil" not in answer.error
+    assert receiver.requests == []
+
+
 def test_an_environment_without_certificates_does_not_switch_the_check_off(receive, monkeypatch):
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
         monkeypatch.setenv(name, str(CERTIFICATE))

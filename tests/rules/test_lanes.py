@@ -66,6 +66,16 @@ def test_a_lane_that_is_always_slow_is_not_suspected():
     assert lanes.ask("a", now + 4, draw=0) == "go"
 
 
+def test_one_quick_answer_does_not_change_what_is_usual():
+    lanes = Lanes(8)
+    now = one_after_the_other(lanes, "a", 5, took=2)
+    now = one_after_the_other(lanes, "a", 1, took=0.01, at=now)
+
+    lanes.begin("a", now)
+
+    assert lanes.ask("a", now + 4, draw=0) == "go"
+
+
 def test_after_one_that_hung_a_lane_is_closed_for_longer_each_time_and_begins_anew():
     lanes = Lanes(8)
     now, waits = one_after_the_other(lanes, "a", 5), []

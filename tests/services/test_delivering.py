@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from scheduled_actions.endpoint_shown import Lane
 from scheduled_actions.errors import InvalidArgument, UnknownDelivery, UnknownEndpoint, WrongStatus
 from scheduled_actions.gate import Gate
 from scheduled_actions.handler import action
+from scheduled_actions.store.endpoints import Lane
 from scheduled_actions.testing import clock
 from scheduled_actions.webhooks.health import APART, DISABLED_AFTER
 from tests.factories import database_now, move_clock, together
@@ -412,6 +412,20 @@ def test_places_under_a_rate_limit_are_handed_out_one_by_one(connection):
     assert 0 < wait <= 0.25
 
 
+def test_places_are_handed_out_once_each_however_many_ask(connection, database_url):
+    before = connection.execute("select clock_timestamp()").fetchone()[0]
+
+    def take(other, _):
+        for _ in range(50):
+            assert other.execute("select is_taken from webhook_take_place('x', 10, 1000)").fetchone() == (True,)
+
+    together(database_url, 8, take)
+
+    (next_at,) = connection.execute("select rate_next_at from webhook_endpoint_states").fetchone()
+    # 400 places, a tenth of a second each; a second's worth was free from the beginning.
+    assert next_at - before >= timedelta(seconds=39)
+
+
 # -- what receivers want
 
 
@@ -594,6 +608,19 @@ def test_a_delivery_that_arrived_is_replayed_as_a_new_action_with_the_old_id(pro
     assert first == second == third
 
 
+def test_what_is_replayed_has_the_delays_of_its_endpoint(project, wire, connection):
+    wire.post(URL)
+    project.endpoints.create(url=URL, retry=[7, 70])
+    emit(project)
+    project.processor.tick()
+    (arrived,) = project.deliveries.find()
+
+    again = project.deliveries.replay(arrived.id)
+
+    found = connection.execute("select retry, max_attempts from scheduled_actions where id = %s", [again.id]).fetchone()
+    assert (found[0]["seconds"], found[1]) == ([7, 70], 3)
+
+
 def test_what_waits_is_not_replayed_and_another_teams_is_unknown(project, wire):
     wire.post(URL, status=500)
     project.endpoints.create(url=URL)
@@ -601,7 +628,7 @@ def test_what_waits_is_not_replayed_and_another_teams_is_unknown(project, wire):
     project.processor.tick()
     (waiting,) = project.deliveries.find()
 
-    with pytest.raises(WrongStatus, match="is pending; only completed, failed, cancelled or skipped"):
+    with pytest.raises(WrongStatus, match="is pending; this takes only completed, failed, cancelled or skipped ones"):
         project.deliveries.replay(waiting.id)
     for delivery_id, team_id in ((waiting.id, "red"), ("nothing", None), (event_id, None)):
         with pytest.raises(UnknownDelivery, match=f"no webhook delivery has the id {delivery_id}"):
@@ -709,6 +736,27 @@ def test_recovered_deliveries_keep_the_order_of_their_events(project, wire, late
     later(minutes=1)
 
     assert [body["data"]["step"] for body in bodies(wire)] == [0, 0, 1, 2, 3, 4]
+
+
+def test_recovered_in_whatever_batches_what_was_skipped_before_what_failed_arrives_first(
+    project, wire, later, connection
+):
+    wire.call(URL, lambda _: 410 if len(wire.calls) == 1 else 200)
+    made, _ = project.endpoints.create(url=URL, ordering="fifo", patterns=["task:*"], enabled=False)
+    since = database_now(connection)
+    for step in range(3):
+        emit(project, "task:updated", entity_id="7", data={"step": step})
+        if step == 1:
+            project.processor.tick()
+            project.endpoints.update(made.id, enabled=True)
+    project.processor.tick()
+    assert deliveries(connection) == {"failed": 1, "skipped": 2}
+
+    project.endpoints.update(made.id, enabled=True)
+    all_of(project.deliveries.recover, since, limit=1)
+    later(minutes=1)
+
+    assert [body["data"]["step"] for body in bodies(wire)] == [2, 0, 1, 2]
 
 
 def test_what_an_endpoint_missed_before_it_was_there_is_replayed_once(project, wire, connection):

@@ -218,7 +218,7 @@ def test_an_event_is_delivered_signed_with_the_headers_of_its_owner(project, end
     assert (body["event"], body["data"]) == ("task:created", {"n": 1})
 
 
-def test_a_team_gets_its_own_events_and_those_without_a_team_get_all(project, endpoints, wire):
+def test_a_team_gets_its_own_events_and_those_without_a_team_get_all(project, endpoints, wire, connection):
     addresses = {name: f"https://{name}.example/" for name in ("blue", "red", "all")}
     for name, url in addresses.items():
         wire.post(url)
@@ -230,6 +230,8 @@ def test_a_team_gets_its_own_events_and_those_without_a_team_get_all(project, en
 
     got = {name: sorted(str(body["team_id"]) for body in bodies(wire, url)) for name, url in addresses.items()}
     assert got == {"blue": ["blue"], "red": ["red"], "all": ["None", "blue", "red"]}
+    made = connection.execute("select count(*) from webhook_deliveries").fetchone()
+    assert made == (5,), "no delivery is even made of what is another team's"
 
 
 def test_an_event_sent_straight_to_another_teams_endpoint_is_as_one_sent_to_none(project, endpoints, wire, connection):
@@ -363,6 +365,16 @@ def test_deliveries_of_an_endpoint_that_was_deleted_are_skipped(project, endpoin
     assert list(statuses(connection).values()) == ["skipped"]
     with pytest.raises(UnknownEndpoint):
         endpoints.get(made.id)
+
+
+def test_an_endpoint_that_is_deleted_while_its_delivery_begins_is_unknown_by_name(project, endpoints):
+    made, _ = endpoints.create(url=URL)
+    found = project.endpoint_book.find(made.id, team_id=None)
+
+    endpoints.delete(made.id)
+
+    with pytest.raises(UnknownEndpoint):
+        project.endpoint_book.target(found)
 
 
 def test_a_test_event_goes_to_the_one_endpoint_whatever_its_patterns(project, endpoints, wire):

@@ -37,20 +37,33 @@ found as (
   select p.payload ->> 'endpoint', p.team_id, null, null
   from scheduled_actions p
   where p.status = 'processing' and p.action_type = 'webhook:send' and p.payload ->> 'endpoint' = any (%(endpoints)s::text[])
+),
+lane as (
+  select
+    n.name,
+    count(*) filter (where f.endpoint is not null and f.scheduled_at is null) as in_flight,
+    count(f.scheduled_at) as waiting,
+    min(f.scheduled_at) as next_attempt_at,
+    count(f.put_off) as put_off,
+    min(f.scheduled_at) filter (where f.put_off is not null) as put_off_until,
+    (array_agg(f.put_off order by f.scheduled_at) filter (where f.put_off is not null))[1] as put_off_reason
+  from unnest(%(endpoints)s::text[]) n (name)
+  left join webhook_endpoints e on e.id::text = n.name
+  left join found f on f.endpoint = n.name and (e.team_id is null or f.team_id = e.team_id)
+  group by n.name
 )
 select
-  n.name,
-  count(*) filter (where f.endpoint is not null and f.scheduled_at is null),
-  count(f.scheduled_at),
-  min(f.scheduled_at),
-  count(f.put_off),
-  min(f.scheduled_at) filter (where f.put_off is not null),
-  (array_agg(f.put_off order by f.scheduled_at) filter (where f.put_off is not null))[1],
+  l.name,
+  l.in_flight,
+  -- Whoever put it off because it hung begins with one again.
+  case when l.put_off_reason = 'hung' then 1 else %(concurrency)s end,
+  l.waiting,
+  l.next_attempt_at,
+  l.put_off,
+  l.put_off_until,
+  l.put_off_reason,
   (
     select count(*) filter (where w.is_grouped) < %(most)s and count(*) filter (where not w.is_grouped) < %(most)s
     from waiting w
   )
-from unnest(%(endpoints)s::text[]) n (name)
-left join webhook_endpoints e on e.id::text = n.name
-left join found f on f.endpoint = n.name and (e.team_id is null or f.team_id = e.team_id)
-group by n.name
+from lane l
