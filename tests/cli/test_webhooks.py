@@ -113,7 +113,7 @@ def test_without_a_key_the_refusal_says_how_to_make_one(run):
         (["--url", URL, "--pattern", "task"], 1, "is not a pattern like task:created"),
         (["--url", URL, "--filter", "{"], 2, "write JSON between single quotes"),
         (["--url", URL, "--header", "s3cret"], 2, "write it as NAME: VALUE"),
-        (["--url", URL, "--header", "Host: x"], 1, "headers: 'Host' is not one that may be set"),
+        (["--url", URL, "--header", "Host: x"], 1, "--header: 'Host' is not one that may be set"),
         (["--url", URL, "--retry", "soon"], 2, "is not a list of seconds"),
         ([], 2, "Missing option '--url'"),
     ],
