@@ -1,47 +1,9 @@
 -- The actions that wait between two instants, in the order of their instants; at most `limit`, those after a place.
 -- Each priority of the two claiming indexes is walked from there on, so that what lies before costs nothing.
 -- The due instant of a deadline is the deadline's own entry: what marks it missed, and what makes the next, is none.
-with recursive free (priority) as (
-  select (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null
-    order by a.priority
-    limit 1
-  )
-  union all
-  select (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null and a.priority > p.priority
-    order by a.priority
-    limit 1
-  )
-  from free p
-  where p.priority is not null
-),
-grouped (priority) as (
-  select (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is not null
-    order by a.priority
-    limit 1
-  )
-  union all
-  select (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is not null and a.priority > p.priority
-    order by a.priority
-    limit 1
-  )
-  from grouped p
-  where p.priority is not null
-),
-waiting as (
+with waiting as (
   select w.*
-  from free p
+  from scheduled_actions_waiting_priorities() p
   cross join lateral (
     select
       a.id, a.scheduled_at, a.action_type, a.status, a.team_id, a.user_id, a.target_type, a.target_id, a.deadline_id,
@@ -58,9 +20,10 @@ waiting as (
     order by a.scheduled_at, a.id
     limit %(limit)s
   ) w
+  where not p.is_grouped
   union all
   select w.*
-  from grouped p
+  from scheduled_actions_waiting_priorities() p
   cross join lateral (
     select
       a.id, a.scheduled_at, a.action_type, a.status, a.team_id, a.user_id, a.target_type, a.target_id, a.deadline_id,
@@ -77,6 +40,7 @@ waiting as (
     order by a.scheduled_at, a.id
     limit %(limit)s
   ) w
+  where p.is_grouped
 )
 select
   w.scheduled_at, w.id, coalesce(w.name, s.name, w.action_type), w.action_type, w.status, w.team_id, w.user_id,

@@ -1,51 +1,13 @@
 -- What waits for each of several days, by type, schedule and deadline: of each day and priority the first `most`, with a lock
 -- group and without. What marks a deadline missed, and what makes the next of a series, is no entry of its own.
-with recursive free (priority) as (
-  select (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null
-    order by a.priority
-    limit 1
-  )
-  union all
-  select (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null and a.priority > p.priority
-    order by a.priority
-    limit 1
-  )
-  from free p
-  where p.priority is not null
-),
-grouped (priority) as (
-  select (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is not null
-    order by a.priority
-    limit 1
-  )
-  union all
-  select (
-    select a.priority
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is not null and a.priority > p.priority
-    order by a.priority
-    limit 1
-  )
-  from grouped p
-  where p.priority is not null
-),
-days as (
+with days as (
   select *
   from unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) with ordinality d (starts_at, ends_at, day)
 ),
 waiting as (
   select d.day, w.*
   from days d
-  cross join (select f.priority from free f where f.priority is not null) p
+  cross join scheduled_actions_waiting_priorities() p
   cross join lateral (
     select
       a.id, a.scheduled_at, a.action_type, a.user_id, a.deadline_id, a.schedule_id
@@ -58,10 +20,11 @@ waiting as (
     order by a.scheduled_at, a.id
     limit %(most)s
   ) w
+  where not p.is_grouped
   union all
   select d.day, w.*
   from days d
-  cross join (select g.priority from grouped g where g.priority is not null) p
+  cross join scheduled_actions_waiting_priorities() p
   cross join lateral (
     select
       a.id, a.scheduled_at, a.action_type, a.user_id, a.deadline_id, a.schedule_id
@@ -74,6 +37,7 @@ waiting as (
     order by a.scheduled_at, a.id
     limit %(most)s
   ) w
+  where p.is_grouped
 ),
 told as (
   select
