@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.action import Claimed
-    from scheduled_actions.conditions import Checked, Outside, Plan
+    from scheduled_actions.conditions import Checked, Fact, FactKey, Outside, Plan
     from scheduled_actions.settlement import Outcome
     from scheduled_actions.store.connection import Connection
 
@@ -153,11 +153,13 @@ def _parts(plan: Plan) -> Iterator[conditions.Condition]:
 
 
 def _known(waiter: waits.Waiter, claimed: Claimed, seen: waits.Seen) -> Known:
-    team = waiter.team_id
-    things = {(team, key.target_type, key.target_id) for key in waiter.needs.facts}
-    facts = {key: fact for thing in things for key, fact in seen.facts.get(thing, {}).items()}
-    pairs = ((one, seen.actions.get((team, one))) for one in waiter.needs.actions)
-    dated = ((one, seen.deadlines.get((team, one))) for one in waiter.needs.deadlines)
+    team, needs = waiter.team_id, waiter.needs
+    facts: dict[FactKey, Fact] = {}
+    for target_type, target_id, _ in needs.facts:
+        facts.update(seen.facts.get((team, target_type, target_id), ()))
+    # Most need nothing but facts.
+    pairs = [(one, seen.actions.get((team, one))) for one in needs.actions] if needs.actions else ()
+    dated = [(one, seen.deadlines.get((team, one))) for one in needs.deadlines] if needs.deadlines else ()
     return Known(
         now=seen.now,
         created_at=datetime.fromtimestamp(claimed.created_epoch, UTC),

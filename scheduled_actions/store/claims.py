@@ -10,10 +10,11 @@ from uuid import UUID, uuid4
 
 from scheduled_actions.action import Claimed, Status
 from scheduled_actions.store.actions import elements_text
+from scheduled_actions.store.arrays import numbers, uuids
 from scheduled_actions.store.statements import run, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from scheduled_actions.settlement import Settlement
@@ -311,9 +312,9 @@ def complete(
         {
             "ids": uuids(ids),
             "tokens": uuids(tokens),
-            "started": _numbers(started),
-            "ended": _numbers(ended),
-            "max_attempts": _numbers(max_attempts),
+            "started": numbers(started),
+            "ended": numbers(ended),
+            "max_attempts": numbers(max_attempts),
             "begun_at": tick.started_at,
             "running": uuids(running),
             "tick_id": tick.id,
@@ -323,16 +324,6 @@ def complete(
     assert row is not None  # noqa: S101 - a select of one row
     written, announced = row
     return Completed(frozenset() if written is None else frozenset(ids) - frozenset(written), announced)
-
-
-def uuids(ids: Iterable[UUID]) -> str:
-    """Return ids as an array literal: a tenth of the time that a list takes as a parameter."""
-    # Postgres needs no hyphens, and Python takes four times as long to put them in.
-    return f"{{{','.join([one.hex for one in ids])}}}"
-
-
-def _numbers(numbers: Iterable[int]) -> str:
-    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def free_stale_holds(connection: Connection) -> int:

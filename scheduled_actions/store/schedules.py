@@ -10,7 +10,8 @@ from uuid import UUID
 
 from scheduled_actions.schedule import Course, Schedule, instant
 from scheduled_actions.store.actions import read_leniently
-from scheduled_actions.store.claims import PATIENCE_MS, uuids
+from scheduled_actions.store.arrays import uuids
+from scheduled_actions.store.claims import PATIENCE_MS
 from scheduled_actions.store.statements import run
 
 if TYPE_CHECKING:

@@ -6,11 +6,13 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from scheduled_actions.action import Status
 from scheduled_actions.conditions import ActionState, DeadlineState, Fact, FactKey, Needs, Progress
+from scheduled_actions.store.arrays import instants, numbers, texts, uuids
 from scheduled_actions.store.claims import PATIENCE_MS
 from scheduled_actions.store.statements import run
 
@@ -79,7 +81,11 @@ def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
     run(
         connection,
         "register_waits",
-        {"action_ids": [waiter.action_id for waiter in waiters], "waiters": waiters_of, "topics": topics},
+        {
+            "action_ids": uuids(waiter.action_id for waiter in waiters),
+            "waiters": uuids(waiters_of),
+            "topics": uuids(topics),
+        },
     )
     if awaited:
         # In a statement of its own: whoever holds marks waits for no action, and the other way round.
@@ -89,22 +95,22 @@ def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
 def topic_of(team_id: str, key: FactKey) -> UUID:
     """Return what is waited for where a fact is, as the SQL function `scheduled_actions_fact_topic` says it."""
     # As jsonb writes it; in SQL it would take longer than all the rest of the statement.
-    text = json.dumps([team_id, *key], ensure_ascii=False)
+    text = f"[{', '.join(map(encode_basestring, (team_id, *key)))}]"
     return UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest())
 
 
 def look(connection: Connection, waiters: Sequence[Waiter]) -> Seen:
     """Return what the conditions of these actions need to be known, all of one moment."""
     keys = list({(waiter.team_id, *key) for waiter in waiters for key in waiter.needs.facts})
-    columns = [list(column) for column in zip(*keys, strict=True)] if keys else [[], [], [], []]
+    columns = [texts(column) for column in zip(*keys, strict=True)] if keys else ["{}"] * 4
     row = run(
         connection,
         "look_at_conditions",
         {
             **dict(zip(("teams", "target_types", "target_ids", "names"), columns, strict=True)),
-            "awaited": list({one for waiter in waiters for one in waiter.needs.actions}),
-            "action_ids": [waiter.action_id for waiter in waiters],
-            "deadlines": list({one for waiter in waiters for one in waiter.needs.deadlines}),
+            "awaited": uuids({one for waiter in waiters for one in waiter.needs.actions}),
+            "action_ids": uuids(waiter.action_id for waiter in waiters),
+            "deadlines": uuids({one for waiter in waiters for one in waiter.needs.deadlines}),
         },
     ).fetchone()
     assert row is not None  # noqa: S101 - a select of one row
@@ -139,21 +145,19 @@ def settle(connection: Connection, tick_id: UUID, unmet: Sequence[Unmet]) -> Set
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
     """
-    outcomes = [
-        {
-            "id": str(one.action_id),
-            "token": str(one.token),
-            "seconds": one.check_seconds,
-            "changes_at": None if one.changes_at is None else one.changes_at.isoformat(),
-            "reason": one.reason,
-            "hold": one.hold,
-        }
-        for one in unmet
-    ]
     rows = run(
         connection,
         "settle_waiting",
-        {"outcomes": json.dumps(outcomes), "tick_id": tick_id, "patience_ms": PATIENCE_MS},
+        {
+            "ids": uuids(one.action_id for one in unmet),
+            "tokens": uuids(one.token for one in unmet),
+            "seconds": numbers(one.check_seconds for one in unmet),
+            "changes_at": instants(one.changes_at for one in unmet),
+            "reasons": texts(one.reason for one in unmet),
+            "holds": texts(one.hold for one in unmet),
+            "tick_id": tick_id,
+            "patience_ms": PATIENCE_MS,
+        },
     ).fetchall()
     return Settled({one[0]: Status(one[1]) for one in rows}, any(one[2] for one in rows))
 

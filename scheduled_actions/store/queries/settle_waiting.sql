@@ -7,9 +7,10 @@ with patience as materialized (
 outcome as materialized (
   select o.*
   from patience
-  cross join jsonb_to_recordset(%(outcomes)s::jsonb) as o (
-    id uuid, token uuid, seconds double precision, changes_at timestamptz, reason text, hold text
-  )
+  cross join unnest(
+    %(ids)s::uuid[], %(tokens)s::uuid[], %(seconds)s::double precision[], %(changes_at)s::timestamptz[],
+    %(reasons)s::text[], %(holds)s::text[]
+  ) as o (id, token, seconds, changes_at, reason, hold)
 ),
 mark as materialized (
   select w.action_id, w.is_woken
@@ -25,40 +26,40 @@ settled as (
   update scheduled_actions a
   set
     status = case when a.cancel_requested_at is null then 'pending' else 'cancelled' end,
-    scheduled_at = n.next_at,
     completed_at = case when a.cancel_requested_at is null then null else scheduled_actions_now() end,
-    waiting = jsonb_build_object(
-      'since', coalesce(a.waiting -> 'since', to_jsonb(scheduled_actions_now())),
-      'checks', coalesce((a.waiting ->> 'checks')::integer, 0) + 1,
-      'next_check_at', n.next_at,
-      'unmet', n.reason,
-      'unmet_since', case when a.waiting ->> 'unmet' = n.reason then a.waiting -> 'unmet_since'
-        else to_jsonb(scheduled_actions_now()) end),
+    (scheduled_at, waiting) = (
+      select
+        n.next_at,
+        jsonb_build_object(
+          'since', coalesce(a.waiting -> 'since', to_jsonb(scheduled_actions_now())),
+          'checks', coalesce((a.waiting ->> 'checks')::integer, 0) + 1,
+          'next_check_at', n.next_at,
+          'unmet', o.reason,
+          'unmet_since', case when a.waiting ->> 'unmet' = o.reason then a.waiting -> 'unmet_since'
+            else to_jsonb(scheduled_actions_now()) end)
+      from (
+        select case when k.id is not null then scheduled_actions_now()
+          else greatest(
+            least(
+              -- On the grid of its own time, so that a tick a minute meets each check of a minute.
+              case when isfinite(a.scheduled_at) then a.scheduled_at + make_interval(secs => o.seconds * (
+                1 + floor(extract(epoch from scheduled_actions_now() - a.scheduled_at) / o.seconds)))
+                else scheduled_actions_now() + make_interval(secs => o.seconds) end,
+              o.changes_at),
+            scheduled_actions_now() + interval '1 millisecond')
+        end as next_at
+      ) n
+    ),
     history = scheduled_actions_history_with(a.history, jsonb_build_object(
       'outcome', 'waited', 'started_at', scheduled_actions_now(), 'ended_at', scheduled_actions_now(),
-      'error', n.reason, 'tick', %(tick_id)s::uuid)),
+      'error', o.reason, 'tick', %(tick_id)s::uuid)),
     claim_token = null,
     lease_expires_at = null,
     updated_at = scheduled_actions_now()
-  from (
-    select
-      o.id, o.token, o.reason, o.hold, k.id is not null as is_woken,
-      case when k.id is not null then scheduled_actions_now()
-        else greatest(
-          least(
-            -- On the grid of its own time, so that a tick a minute meets each check of a minute.
-            case when isfinite(b.scheduled_at) then b.scheduled_at + make_interval(secs => o.seconds * (
-              1 + floor(extract(epoch from scheduled_actions_now() - b.scheduled_at) / o.seconds)))
-              else scheduled_actions_now() + make_interval(secs => o.seconds) end,
-            o.changes_at),
-          scheduled_actions_now() + interval '1 millisecond')
-      end as next_at
-    from outcome o
-    join scheduled_actions b on b.id = o.id
-    left join woken k on k.id = o.id
-  ) n
-  where a.id = n.id and a.claim_token = n.token
-  returning a.id, a.status, a.lock_group, n.hold, n.is_woken
+  from outcome o
+  left join woken k on k.id = o.id
+  where a.id = o.id and a.claim_token = o.token
+  returning a.id, a.status, a.lock_group, o.hold, k.id is not null as is_woken
 ),
 freed as (
   delete from scheduled_action_holds h
