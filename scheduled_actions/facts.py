@@ -148,7 +148,7 @@ class Facts:
     def _announce(self, connection: psycopg.Connection[Any] | None) -> None:
         """Have a tick look now; where another transaction decides, one that lingers looks within a second."""
         if self._wake is not None and connection is None and joined_connection.get() is None:
-            self._wake.committed()
+            self._wake.committed(has_changed=True)
 
 
 def fact_key(target: Mapping[str, str], name: str) -> FactKey:

@@ -100,9 +100,9 @@ class Runtime:
 
         return Wake(self.config.settings.url, self.config.cron_secret, self.database, self._ask_here)
 
-    def _ask_here(self) -> bool:
+    def _ask_here(self, *, has_changed: bool) -> bool:
         """Tell the tick at work in this process that something is due; whether there is one."""
-        return "processor" in self.__dict__ and self.processor.process.turn.ask()
+        return "processor" in self.__dict__ and self.processor.process.turn.ask(has_changed=has_changed)
 
     @cached_property
     def occurrences(self) -> Occurrences:

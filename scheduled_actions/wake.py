@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -18,7 +18,7 @@ from scheduled_actions.store import actions as store
 from scheduled_actions.webhooks import signing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from uuid import UUID
 
     from scheduled_actions.secret import Secret
@@ -40,6 +40,13 @@ _IDLE_SECONDS = 5.0
 _EXIT_SECONDS = 2.0
 
 
+class AskHere(Protocol):
+    """Tells the tick at work in this very process that something may have come due."""
+
+    def __call__(self, *, has_changed: bool) -> bool:
+        """Return whether there is one."""
+
+
 class Wake:
     """Pings in the background: one at a time, however many ask; it never delays or fails the caller.
 
@@ -47,10 +54,10 @@ class Wake:
         url: Where the routes of this project are; None pings nobody.
         secret: `CRON_SECRET`; signs the ping and does not travel.
         database: To see whether a caller's own transaction has committed.
-        ask_here: Tells the tick at work in this very process; whether there is one.
+        ask_here: Tells the tick at work in this very process, also that something has changed; whether there is one.
     """
 
-    def __init__(self, url: str | None, secret: Secret, database: Database, ask_here: Callable[[], bool]) -> None:
+    def __init__(self, url: str | None, secret: Secret, database: Database, ask_here: AskHere) -> None:
         self._url = url
         self._secret = secret
         self._database = database
@@ -68,9 +75,9 @@ class Wake:
         """Whether anybody can be pinged."""
         return self._url is not None and self._secret.is_usable
 
-    def committed(self) -> None:
-        """Have a tick look at once: something that is due now has been committed."""
-        if self._ask_here() or not self.is_on:
+    def committed(self, *, has_changed: bool = False) -> None:
+        """Have a tick look at once: something due has been committed, or a change that actions wait for."""
+        if self._ask_here(has_changed=has_changed) or not self.is_on:
             return
         with self._changed:
             self._is_wanted = True

@@ -39,6 +39,7 @@ class Turn:
         #: The ping that waits to take over from a tick that lingers.
         self._relief: object | None = None
         self._was_asked = False
+        self._has_changed = False
         self._nudge: Callable[[], None] | None = None
         #: Who else pinged since the tick at work began, the first few of them.
         self.joined: list[str] = []
@@ -58,7 +59,7 @@ class Turn:
                     if len(self.joined) < _JOINED_MOST:
                         self.joined.append(caller)
                     return None
-            self._holder, self._was_asked, self.joined = object(), False, []
+            self._holder, self._was_asked, self._has_changed, self.joined = object(), False, False, []
             return self._holder
 
     def _relieves(self, patience_seconds: float) -> bool:
@@ -76,12 +77,23 @@ class Turn:
         if self._nudge is not None:
             self._nudge()
 
-    def ask(self) -> bool:
-        """Tell the tick at work that something may have come due; return whether there is one."""
+    def ask(self, *, has_changed: bool = False) -> bool:
+        """Tell the tick at work that something may have come due; return whether there is one.
+
+        Args:
+            has_changed: Something has changed that actions wait for: they are to be woken before they can be claimed.
+        """
         with self._changed:
             if self._holder is not None:
+                self._has_changed |= has_changed
                 self._ask()
             return self._holder is not None
+
+    def takes_change(self) -> bool:
+        """Whether something has changed that actions wait for, since this was asked last."""
+        with self._changed:
+            has_changed, self._has_changed = self._has_changed, False
+            return has_changed
 
     def hears(self, nudge: Callable[[], None] | None) -> None:
         """Let the tick at work be told when somebody asks, or nobody any more."""

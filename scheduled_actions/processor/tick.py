@@ -110,6 +110,7 @@ class Tick:
     def _work(self) -> None:
         """Do what there is to do, and write what came of it."""
         try:
+            self._wake()
             while self._work_once():
                 pass
         finally:
@@ -184,6 +185,7 @@ class Tick:
         wait = self._watch.seconds_to_wait(was_futile=was_futile)
         if wait > 0:
             self._flight.wait(wait)
+        self._wake()
         self._walk.look_again()
         return self._watch.is_kept
 
@@ -195,6 +197,11 @@ class Tick:
             self._line.do(self._watch.look)
             # What is due now was not when the last claim got nothing.
             self._has_claimed = True
+
+    def _wake(self) -> None:
+        """Make due what waits for something that this tick was told has changed, before it claims."""
+        if self._process.turn.takes_change():
+            self._line.do(self._tidying.wake)
 
     def _may_start(self) -> bool:
         return (
@@ -313,6 +320,7 @@ class Tick:
     def _collect(self) -> None:
         """Wait for the next outcome, gather its companions, give up what is over its time."""
         if self._flight.collect(self._patience()):
+            self._wake()
             self._walk.look_again()
         self._poll_cancel_requests()
 

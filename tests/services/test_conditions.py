@@ -445,3 +445,33 @@ def test_a_fact_reported_beside_a_lingering_tick_runs_its_action_at_once(a_proje
     finally:
         project.processor.stop()
         tick.join(PATIENCE)
+
+
+def test_a_fact_reported_beside_a_tick_that_does_not_linger_runs_its_action_in_that_tick(a_project, connection):
+    entered, leave = threading.Event(), threading.Event()
+
+    @action("test:hold", timeout_seconds=15)
+    def hold(payload: dict):
+        entered.set()
+        leave.wait(PATIENCE)
+
+    @action("order:submit")
+    def submit(payload: dict):
+        """Do nothing."""
+
+    project = a_project(hold, submit)
+    action_id = schedule(project, condition=waiting(check_interval=3600))
+    project.processor.tick()
+    assert row(connection, action_id)["waiting"]
+    insert(connection, action_type="test:hold")
+    reports = []
+    tick = threading.Thread(target=lambda: reports.append(project.processor.tick()))
+    tick.start()
+    assert entered.wait(PATIENCE)
+
+    project.facts.report(ORDER, "state", "approved")
+    leave.set()
+    tick.join(PATIENCE)
+
+    assert reports[0].succeeded == 2
+    assert row(connection, action_id)["status"] == "completed"
