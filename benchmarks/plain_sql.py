@@ -10,13 +10,16 @@ import psycopg
 from benchmarks.harness import WrongResultError
 from benchmarks.noop import ACTION_TYPE
 from scheduled_actions.store import claims
+from scheduled_actions.tick_plan import LARGEST
 
 if TYPE_CHECKING:
     from scheduled_actions.action import Claimed
     from scheduled_actions.store.connection import Connection
 
-#: Of every claim here: the default of the setting `batch_size`.
+#: Of a claim that stands alone: the default of the setting `batch_size`.
 BATCH = 100
+#: Of the claims of a drain: what those of a tick grow to, where handlers do nothing.
+DRAINED_AT_ONCE = LARGEST
 
 _FILL_DUE = """
 insert into scheduled_actions (action_type, payload, scheduled_at)
@@ -85,7 +88,7 @@ def drain(connection: Connection) -> int:
     position, settled = claims.START, 0
     while True:
         claimed, position = claims.claim_free(
-            connection, tick, wanted=BATCH, after=position, excluded=(), with_series=False
+            connection, tick, wanted=DRAINED_AT_ONCE, after=position, excluded=(), with_series=False
         )
         settled += complete(connection, tick, running, announced=claimed)
         if not claimed:
@@ -113,14 +116,14 @@ def complete(
 def bare_drain(connection: Connection) -> int:
     """Claim and complete all that is due with the least that could be called so; return how many."""
     completed = 0
-    while ids := bare_claim(connection):
+    while ids := bare_claim(connection, DRAINED_AT_ONCE):
         completed += bare_complete(connection, ids)
     return completed
 
 
-def bare_claim(connection: Connection) -> list[UUID]:
+def bare_claim(connection: Connection, wanted: int = BATCH) -> list[UUID]:
     """Claim a batch by the shortest statement that is safe; return its ids."""
-    return [row[0] for row in connection.execute(_BARE_CLAIM, {"wanted": BATCH})]
+    return [row[0] for row in connection.execute(_BARE_CLAIM, {"wanted": wanted})]
 
 
 def bare_complete(connection: Connection, ids: list[UUID]) -> int:
