@@ -96,7 +96,7 @@ class Endpoints:
             "secret": self._box.seal(secret),
             "created_by": arguments.check_text("created_by", created_by, longest=255),
         }
-        with self._database.connection() as connection:
+        with self._database.connection() as connection, connection.transaction():
             endpoint_id = store.create(connection, values)
             if endpoint_id is None:
                 raise TooManyEndpoints(store.ENDPOINTS_MOST)

@@ -95,7 +95,8 @@ class EventType(NamedTuple):
 
 
 def create(connection: Connection, values: Mapping[str, Any]) -> UUID | None:
-    """Put an endpoint in the table; None when its team has as many as it may have."""
+    """Put an endpoint in the table, in the caller's transaction; None when its team has as many as it may have."""
+    run(connection, "lock_endpoints", {"team_id": values["team_id"]})
     row = run(connection, "create_endpoint", {**_as_json(values), "most": ENDPOINTS_MOST}).fetchone()
     return None if row is None else row[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -19,7 +20,7 @@ from scheduled_actions.errors import (
     UrlInvalid,
 )
 from scheduled_actions.store import endpoints as store
-from tests.factories import move_clock, statuses
+from tests.factories import move_clock, statuses, together
 from tests.services.webhook_project import ENCRYPTION_KEY, URL, bodies, webhook_project
 from tests.services.wire import a_wire
 
@@ -127,6 +128,26 @@ def test_a_team_has_no_more_endpoints_than_it_may_have(endpoints, monkeypatch):
         endpoints.create(url=URL, team_id="blue")
 
     endpoints.create(url=URL, team_id="red")
+
+
+def test_a_team_has_no_more_than_that_however_many_it_makes_at_once(endpoints, connection, database_url, monkeypatch):
+    monkeypatch.setattr("scheduled_actions.store.endpoints.ENDPOINTS_MOST", 3)
+    # Each insert takes a moment: all of them have counted by then.
+    connection.execute(
+        "create function take_a_moment() returns trigger language plpgsql as"
+        " $$ begin perform pg_sleep(0.05); return new; end $$"
+    )
+    connection.execute(
+        "create trigger take_a_moment before insert on webhook_endpoints for each row execute function take_a_moment()"
+    )
+
+    def make(*_):
+        with suppress(TooManyEndpoints):
+            endpoints.create(url=URL, team_id="blue")
+
+    together(database_url, 8, make)
+
+    assert len(endpoints.find(team_id="blue")) == 3
 
 
 def test_endpoints_are_listed_beside_those_of_the_file(endpoints):
