@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import secrets
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,10 +10,10 @@ from uuid import UUID
 from scheduled_actions import arguments, calendar_forecast, feed_entries
 from scheduled_actions.errors import ScheduledActionsError, UnknownFeed
 from scheduled_actions.ics import Entry, calendar_text
+from scheduled_actions.minting import Minting, digest_of
 from scheduled_actions.store import feeds as store
 from scheduled_actions.store import schedules as schedule_store
 from scheduled_actions.store.borrowing import borrowed_connection
-from scheduled_actions.tokens import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,11 +23,7 @@ if TYPE_CHECKING:
     from scheduled_actions.schedule import Schedule
     from scheduled_actions.store.connection import Connection, Database
 
-#: What the secret of every feed begins with.
-PREFIX = "saf_"
-_RANDOM_BYTES = 32
-_SHAPE = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
-_HINT_LENGTH = len(PREFIX) + 4
+_MINTING = Minting("saf_")
 NAME_LENGTH = 100
 #: Schedules in one feed.
 _SCHEDULES_MOST = 1000
@@ -97,11 +91,11 @@ class Feeds:
         Raises:
             InvalidArgument: A value is not what it must be; nothing was made.
         """
-        secret = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+        minted = _MINTING.mint()
         values = {
             "name": arguments.check_name("name", name, longest=NAME_LENGTH),
-            "digest": digest_of(secret),
-            "hint": secret[:_HINT_LENGTH],
+            "digest": minted.digest,
+            "hint": minted.hint,
             "team_id": arguments.check_text("team_id", team_id),
             "user_id": arguments.check_text("user_id", user_id),
             "action_type": arguments.check_text("action_type", action_type),
@@ -109,7 +103,7 @@ class Feeds:
             "created_by": created_by,
         }
         with borrowed_connection(self._database, connection) as borrowed:
-            return _feed(store.create(borrowed, values)), secret
+            return _feed(store.create(borrowed, values)), minted.secret
 
     def newest(self, *, team_id: str | None = None, before: UUID | None = None, limit: int = 100) -> list[Feed]:
         """Return the newest feeds (of a team), at most `limit`, those with ids below `before`."""
@@ -138,7 +132,7 @@ class Feeds:
         Raises:
             ExtraMissing: The extra `calendar` is not installed.
         """
-        if not _SHAPE.fullmatch(secret):
+        if not _MINTING.is_one(secret):
             return None
         with self._database.connection() as connection:
             row = store.find(connection, digest_of(secret))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -13,18 +10,13 @@ from uuid import UUID
 
 from scheduled_actions import arguments
 from scheduled_actions.errors import InvalidArgument, UnknownToken
+from scheduled_actions.minting import Minting, digest_of
 from scheduled_actions.store import tokens as store
 
 if TYPE_CHECKING:
     from scheduled_actions.store.connection import Connection
 
-#: What every token begins with, so that people and scanners of repositories know one when they see it.
-PREFIX = "sat_"
-#: 256 bits: nobody guesses one, so that a plain digest protects it.
-_RANDOM_BYTES = 32
-_SHAPE = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
-#: So much of a token is kept to recognise it by.
-_HINT_LENGTH = len(PREFIX) + 4
+_MINTING = Minting("sat_")
 NAME_LENGTH = 100
 TEAM_LENGTH = 255
 _LONGEST_LIFE = timedelta(days=36525)
@@ -96,19 +88,19 @@ def create(
     """
     if expires_in is not None and not timedelta(0) <= expires_in <= _LONGEST_LIFE:
         raise InvalidArgument("expires_in", expires_in, "a time from now: between zero and a hundred years")
-    secret = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+    minted = _MINTING.mint()
     row = store.create(
         connection,
         name=arguments.check_name("name", name, longest=NAME_LENGTH),
-        digest=digest_of(secret),
-        hint=secret[:_HINT_LENGTH],
+        digest=minted.digest,
+        hint=minted.hint,
         role=check_role(role),
         team_id=arguments.check_text("team_id", team_id, longest=TEAM_LENGTH),
         created_by=created_by,
         expires_at=arguments.check_aware("expires_at", expires_at),
         expires_in=expires_in,
     )
-    return _token(row), secret
+    return _token(row), minted.secret
 
 
 def find(connection: Connection, secret: str) -> Token | None:
@@ -121,7 +113,7 @@ def find(connection: Connection, secret: str) -> Token | None:
 
 def is_one(secret: str) -> bool:
     """Whether it has the form of a token."""
-    return _SHAPE.fullmatch(secret) is not None
+    return _MINTING.is_one(secret)
 
 
 def find_digest(connection: Connection, digest: bytes) -> Token | None:
@@ -151,11 +143,6 @@ def revoke(connection: Connection, token_id: UUID | str, *, team_id: str | None 
     if row is None:
         raise UnknownToken(token_id)
     return _token(row)
-
-
-def digest_of(secret: str) -> bytes:
-    """Return what is kept of a secret."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def check_role(value: str) -> Role:

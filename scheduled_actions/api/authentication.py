@@ -10,6 +10,7 @@ from scheduled_actions import tokens
 from scheduled_actions.api.credentials import NotAuthorised, bearer, matches
 from scheduled_actions.api.refusals import Forbidden, TooManyAttempts
 from scheduled_actions.errors import NotConfigured
+from scheduled_actions.minting import digest_of
 from scheduled_actions.secret import SECRET_MIN_LENGTH
 from scheduled_actions.tokens import Role
 
@@ -122,7 +123,7 @@ def holder(runtime: Runtime, shown: str, *, address: str, attempts: FailedAttemp
     """
     check_open(runtime)
     admin = runtime.config.admin_token
-    digest = tokens.digest_of(shown)
+    digest = digest_of(shown)
     wait = attempts.wait(address, digest)
     if wait:
         raise TooManyAttempts(wait)
@@ -142,7 +143,7 @@ def holder(runtime: Runtime, shown: str, *, address: str, attempts: FailedAttemp
 def _holder(runtime: Runtime, shown: str) -> Caller:
     if not tokens.is_one(shown):
         raise NotAuthorised(_UNKNOWN)
-    return holder_of(runtime, tokens.digest_of(shown))
+    return holder_of(runtime, digest_of(shown))
 
 
 def holder_of(runtime: Runtime, digest: bytes) -> Caller:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -11,7 +10,8 @@ from uuid import UUID
 from flask import Response, request
 from pydantic import Field
 
-from scheduled_actions.api.models import PAGE_MOST, Given, Id, Limit, ShortText, Shown, TokenName
+from scheduled_actions.api.kept_secrets import KeptSecret, Newest, page_of
+from scheduled_actions.api.models import Given, ShortText, Shown, TokenName
 from scheduled_actions.api.problems import problem, problem_of
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import ScheduledActionsError, UnknownFeed
@@ -34,26 +34,11 @@ class NewFeed(Given):
     action_type: ShortText | None = Field(None, description="Only of this action type.")
 
 
-class FeedsQuery(Given):
-    """Which feeds to list."""
-
-    limit: Limit = PAGE_MOST
-    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
-
-
-class Feed(Shown):
+class Feed(KeptSecret):
     """A calendar feed, as far as it is known here."""
 
-    id: UUID
-    name: str
-    hint: str = Field(description="The first characters of the secret in its address.")
-    team_id: str | None
     user_id: str | None
     action_type: str | None
-    created_by: str | None
-    created_at: datetime
-    last_used_at: datetime | None = Field(description="To within an hour.")
-    revoked_at: datetime | None
 
 
 class MadeFeed(Feed):
@@ -88,11 +73,11 @@ def make(call: Call) -> Answer:
 
 def list_feeds(call: Call) -> Answer:
     """Answer the newest feeds, of the caller's team where it has one."""
-    query: FeedsQuery = call.query
-    # One more than is told: then it is known that there are more.
-    found = call.runtime.feeds.newest(team_id=call.caller.team_id, before=query.cursor, limit=query.limit + 1)
-    shown = found[: query.limit]
-    next_cursor = shown[-1].id if len(found) > query.limit else None
+
+    def newest(before: UUID | None, limit: int) -> list[feeds.Feed]:
+        return call.runtime.feeds.newest(team_id=call.caller.team_id, before=before, limit=limit)
+
+    shown, next_cursor = page_of(call.query, newest)
     return Answer(FeedsPage(feeds=[_shown(one) for one in shown], next_cursor=next_cursor))
 
 
@@ -130,7 +115,7 @@ ROUTES = (
         role=Role.VIEWER,
         tag="Calendar",
         summary="List the calendar feeds, the newest first",
-        query=FeedsQuery,
+        query=Newest,
         answers={HTTPStatus.OK: (FeedsPage, "A page.")},
     ),
     Route(

@@ -10,7 +10,8 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, model_validator
 
 from scheduled_actions import tokens
-from scheduled_actions.api.models import PAGE_MOST, Delay, Given, Id, Instant, Limit, ShortText, Shown, TokenName, about
+from scheduled_actions.api.kept_secrets import KeptSecret, Newest, page_of
+from scheduled_actions.api.models import Delay, Given, Instant, ShortText, Shown, TokenName, about
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import UnknownToken
 from scheduled_actions.tokens import Role
@@ -34,26 +35,11 @@ class NewToken(Given):
         return self
 
 
-class TokensQuery(Given):
-    """Which tokens to list."""
-
-    limit: Limit = PAGE_MOST
-    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
-
-
-class Token(Shown):
+class Token(KeptSecret):
     """A token, as far as it is known here."""
 
-    id: UUID
-    name: str
-    hint: str = Field(description="Its first characters.")
     role: Role
-    team_id: str | None
-    created_by: str | None
-    created_at: datetime
     expires_at: datetime | None
-    last_used_at: datetime | None = Field(description="To within an hour.")
-    revoked_at: datetime | None
     is_expired: bool
 
 
@@ -88,12 +74,12 @@ def make(call: Call) -> Answer:
 
 def list_tokens(call: Call) -> Answer:
     """Answer the newest tokens, of the caller's team where it has one."""
-    query: TokensQuery = call.query
-    with call.borrowed() as connection:
-        # One more than is told: then it is known that there are more.
-        found = tokens.newest(connection, team_id=call.caller.team_id, before=query.cursor, limit=query.limit + 1)
-    shown = found[: query.limit]
-    next_cursor = shown[-1].id if len(found) > query.limit else None
+
+    def newest(before: UUID | None, limit: int) -> list[tokens.Token]:
+        with call.borrowed() as connection:
+            return tokens.newest(connection, team_id=call.caller.team_id, before=before, limit=limit)
+
+    shown, next_cursor = page_of(call.query, newest)
     return Answer(TokensPage(tokens=[Token.model_validate(one) for one in shown], next_cursor=next_cursor))
 
 
@@ -112,7 +98,7 @@ ROUTES = (
         role=Role.ADMIN,
         tag="Tokens",
         summary="List the tokens, the newest first",
-        query=TokensQuery,
+        query=Newest,
         answers={HTTPStatus.OK: (TokensPage, "A page.")},
     ),
     Route(

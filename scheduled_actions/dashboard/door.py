@@ -14,7 +14,7 @@ from scheduled_actions.api.credentials import NotAuthorised
 from scheduled_actions.api.refusals import TooManyAttempts
 from scheduled_actions.dashboard import rendering, sessions
 from scheduled_actions.dashboard.page import address
-from scheduled_actions.tokens import digest_of
+from scheduled_actions.minting import digest_of
 
 if TYPE_CHECKING:
     from scheduled_actions.api.attempts import FailedAttempts
