@@ -62,6 +62,12 @@
   });
 
   // -- small conveniences -------------------------------------------------------------------------------------------
+  // Where the navigation scrolls sideways, the present page is in sight.
+  const here = document.querySelector(".bar nav [aria-current=page]");
+  if (here) {
+    const bar = here.closest("nav");
+    bar.scrollLeft += here.getBoundingClientRect().left - bar.getBoundingClientRect().left - 16;
+  }
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
     if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
