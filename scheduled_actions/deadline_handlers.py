@@ -72,7 +72,7 @@ def escalate(payload: StagePayload, context: Context, runtime: Runtime) -> Skip 
 
 def miss(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | dict[str, Any]:
     """Mark a deadline missed, once, and make the next of its series."""
-    rows = store.lock(context.connection, [payload.deadline_id])
+    rows = _locked(payload, context)
     if not rows:
         return Skip("the deadline is not there any more")
     deadline, now = rows[0]
@@ -92,7 +92,7 @@ def miss(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | di
 
 def renew(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
     """Make the next deadline of a series."""
-    rows = store.lock(context.connection, [payload.deadline_id])
+    rows = _locked(payload, context)
     if not rows:
         return Skip("the deadline is not there any more")
     made = book.succeed(context.connection, *rows[0])
@@ -101,9 +101,19 @@ def renew(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
 
 def _read(payload: StagePayload, context: Context) -> store.Found:
     found = store.get(context.connection, deadline_id=payload.deadline_id)
-    if found is None:
+    if found is None or not _is_of_its_team(found, context):
         raise UnknownDeadline(payload.deadline_id)
     return found
+
+
+def _locked(payload: StagePayload, context: Context) -> list[store.Found]:
+    rows = store.lock(context.connection, [payload.deadline_id])
+    return [row for row in rows if _is_of_its_team(row, context)]
+
+
+def _is_of_its_team(found: store.Found, context: Context) -> bool:
+    """Whether the action may know of the deadline: anybody may schedule one of these types, in a team of their own."""
+    return found.deadline.team_id == context.action.team_id
 
 
 def _emit(
