@@ -28,6 +28,19 @@ def router() -> Router[Route]:
     return Router(ROUTES)
 
 
+@cache
+def words_beside_ids() -> frozenset[str]:
+    """Return the words that stand in paths where an id may, such as `counts` in `/actions/counts`: no id is one."""
+    split = [route.path.split("/") for route in ROUTES]
+    before_id = {tuple(parts[: parts.index("{id}")]) for parts in split if "{id}" in parts}
+    return frozenset(
+        parts[len(before)]
+        for before in before_id
+        for parts in split
+        if tuple(parts[: len(before)]) == before and len(parts) > len(before) and parts[len(before)] != "{id}"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
     """Where one caller asks: what it may, and of which team, is the same however the question comes."""

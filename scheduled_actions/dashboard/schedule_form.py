@@ -155,7 +155,7 @@ def _number(name: str, text: str) -> int | None:
         return None
     try:
         return int(float(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InvalidArgument(name, text, "a whole number") from None
 
 

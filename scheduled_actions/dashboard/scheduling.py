@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import json_text
+from scheduled_actions import arguments, json_text
 from scheduled_actions.api.problems import field_problems, tell
 from scheduled_actions.dashboard import schema_forms
 from scheduled_actions.dashboard.page import Moved, Nav, Page, View
@@ -41,7 +41,7 @@ def new(visit: Visit) -> View:
     """Show the form of a type, as another action has it where one is to be cloned."""
     described = _described(visit, visit.path["type"])
     model = visit.query.get("from")
-    action = None if model is None else visit.ask("GET", f"/actions/{model}")
+    action = None if not model else visit.ask("GET", f"/actions/{arguments.check_id(model)}")
     shown: dict[str, str] = {"when": "now", "unit": "minutes"}
     payload = None
     if action is not None:

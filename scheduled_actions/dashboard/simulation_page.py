@@ -30,7 +30,7 @@ def simulation(visit: Visit) -> View:
     values: dict[str, Any] = {"given": given, "windows": list(_STRETCHES), "problem": None, "found": None}
     try:
         start = _start(visit, given["from"])
-        found = visit.runtime.simulator.simulate(start, start + _STRETCHES[window], team_id=visit.caller.team_id)
+        found = visit.runtime.simulator.simulate(start, _end(start, window), team_id=visit.caller.team_id)
     except RequestError as error:
         return View("simulation.html", values | {"problem": str(error)}, status=400)
     return View("simulation.html", values | _shown(found))
@@ -43,6 +43,13 @@ def _start(visit: Visit, text: str) -> datetime:
         return datetime.fromisoformat(from_input(text, visit.zone))
     except ValueError:
         raise InvalidArgument("from", text, "a local time, such as 2026-03-29T00:00") from None
+
+
+def _end(start: datetime, window: str) -> datetime:
+    try:
+        return start + _STRETCHES[window]
+    except OverflowError:
+        raise InvalidArgument("from", start, f"so early that a {window} follows it") from None
 
 
 def _shown(found: Simulation) -> dict[str, Any]:

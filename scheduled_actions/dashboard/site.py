@@ -12,7 +12,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from scheduled_actions.api.attempts import FailedAttempts
 from scheduled_actions.api.credentials import NotAuthorised
-from scheduled_actions.api.desk import Desk
+from scheduled_actions.api.desk import Desk, words_beside_ids
 from scheduled_actions.api.endpoint import mounted
 from scheduled_actions.api.problems import tell
 from scheduled_actions.api.refusals import MethodNotAllowed, UnknownRoute
@@ -117,7 +117,8 @@ class Dashboard:
             if path == "theme":
                 return _themed(base)
         found = self._router.find(path)
-        if found is None:
+        # Asked of the API as it stands, such a word would be another question than the page's.
+        if found is None or found[1].get("id") in words_beside_ids():
             raise UnknownRoute(request.path)
         page = found[0].get("GET" if request.method == "HEAD" else request.method)
         if page is None:
