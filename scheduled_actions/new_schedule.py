@@ -81,7 +81,12 @@ def reference(value: UUID | str) -> tuple[UUID | None, str | None]:
     try:
         return UUID(value), None
     except (ValueError, AttributeError, TypeError):
-        return None, arguments.check_text("schedule", value, longest=200)
+        pass
+    try:
+        return None, arguments.check_text("name", value, longest=200)
+    except InvalidArgument:
+        # What could be nobody's name is the name of none.
+        return None, None
 
 
 def _name(_: str, value: Any, __: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import ConfigDict, Field, WrapSerializer, model_validator
@@ -33,14 +33,12 @@ from scheduled_actions.api.models import (
     TimeZone,
     WholeNumber,
     about,
+    not_both,
 )
 from scheduled_actions.explanation import Code
 from scheduled_actions.finding import Filters
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.management import BULK_MOST
-
-if TYPE_CHECKING:
-    from pydantic.config import JsonDict
 
 #: The most actions that one request creates.
 BATCH_MOST = 1000
@@ -53,7 +51,7 @@ Priority = Annotated[int, Field(ge=_SMALLEST, le=_LARGEST, description="The lowe
 MaxAttempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT, description="The first included."), WholeNumber]
 After = Annotated[list[Id], Field(max_length=100)]
 Window = Annotated[float, Field(ge=0, le=_YEAR_SECONDS, allow_inf_nan=False)]
-_ONE_INSTANT: JsonDict = {"not": {"required": ["scheduled_at", "delay"]}}
+_ONE_INSTANT = not_both("scheduled_at", "delay")
 
 
 class _When(Given):

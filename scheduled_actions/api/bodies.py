@@ -37,7 +37,7 @@ def read_json(request: Request, *, limit: int, is_optional: bool) -> Any:  # noq
         # What cannot be written again cannot be kept; whatever it is, it is named by its place.
         json_text.encode("body", value, limit=len(body) * _GROWTH_MOST)
     except InvalidArgument as error:
-        raise BodyUnreadable(_said(error)) from None
+        raise BodyUnreadable(_said(error), field=error.name.removeprefix("body").removeprefix(".")) from None
     except RequestError as error:
         raise BodyUnreadable(str(error)) from None
     return value

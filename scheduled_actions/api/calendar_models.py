@@ -12,6 +12,8 @@ from scheduled_actions.api.models import PAGE_MOST, Given, Instant, Limit, Short
 from scheduled_actions.calendar_entries import LONGEST, EntryKind
 from scheduled_actions.calendar_reading import FORECAST_MOST, SCHEDULES_MOST, USUAL
 
+_CURSOR = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{6})?~[0-2]~[0-9a-f]{32}$"
+
 
 class CalendarQuery(Given):
     """Between which instants, and whose."""
@@ -27,7 +29,7 @@ class CalendarQuery(Given):
     user: ShortText | None = Field(None, description="Only what has this `user_id`, or names this recipient.")
     team_id: ShortText | None = None
     limit: Limit = PAGE_MOST
-    cursor: Annotated[ShortText, Field(max_length=80)] | None = Field(
+    cursor: Annotated[str, Field(max_length=80, pattern=_CURSOR)] | None = Field(
         None, description="`next_cursor` of the page before, asked with the same `from` and `to`."
     )
 

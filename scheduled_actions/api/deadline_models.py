@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from scheduled_actions.api.models import (
     PAGE_MOST,
+    UUID_SHAPE,
     ActionTypeName,
     Delay,
     Flag,
@@ -20,35 +21,52 @@ from scheduled_actions.api.models import (
     Limit,
     LongText,
     Moment,
+    Rule,
     ShortText,
     Shown,
     Target,
     TimeZone,
     WholeNumber,
     about,
+    not_both,
 )
+from scheduled_actions.api.skip_schemas import WorkingCalendar
 from scheduled_actions.deadline import DeadlineStatus, StageKind, StageState
 from scheduled_actions.deadline_rules.stages import RECIPIENTS_MOST, ROUNDS_MOST, STAGES_MOST
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
-from scheduled_actions.new_schedule import RECURRENCE_LIMIT
 from scheduled_actions.notices.severity import Severity
 
 #: Deadlines that one request may move.
 MOVED_MOST = 10_000
 
-_Recipient = ShortText | JsonObject
+_Someone = Annotated[
+    dict[str, Any], Field(min_length=1), WithJsonSchema({"x-schema": "JsonObject", "minProperties": 1})
+]
+_Recipient = Annotated[ShortText, Field(examples=["ann@example.org"])] | _Someone
 _Recipients = _Recipient | Annotated[list[_Recipient], Field(max_length=RECIPIENTS_MOST)]
-_Rule = Annotated[LongText, Field(max_length=RECURRENCE_LIMIT)]
-_Offset = Annotated[ShortText, Field(max_length=100, description='A distance: "60 days before", "PT12H after".')]
+_Offset = Annotated[
+    ShortText,
+    Field(
+        max_length=100,
+        description='A distance: "60 days before", "PT12H after".',
+        examples=["60 days before", "3 business days after at 09:00", "PT12H before"],
+    ),
+]
 _Name = Annotated[ShortText, Field(max_length=200)]
-_DUE = ConfigDict(json_schema_extra={"not": {"required": ["due_at", "delay"]}})
+
+
+def _one_of(*names: str) -> ConfigDict:
+    """Return what a schema says where one of these fields must be there, and not both instants."""
+    return ConfigDict(
+        json_schema_extra={"anyOf": [{"required": [name]} for name in names], **not_both("due_at", "delay")}
+    )
 
 
 class Reminder(Given):
     """A reminder; without a direction it comes before the due instant."""
 
     offset: _Offset
-    repeat: _Rule | None = Field(None, description="The rule by which it comes again until the deadline is resolved.")
+    repeat: Rule | None = Field(None, description="The rule by which it comes again until the deadline is resolved.")
     times: Annotated[int, Field(ge=1, le=10_000), WholeNumber] | None = Field(None, description="How often at most.")
     to: _Recipients | None = Field(None, description="Null: the deadline's own recipients.")
     severity: Severity | None = Field(None, description="Null: from the distance.")
@@ -93,14 +111,12 @@ class AutoAction(Given):
 class _Due(Given):
     """When something is due."""
 
-    model_config = _DUE
-
     due_at: Moment | None = Field(None, description="With an offset, or a wall time in `timezone`.")
     delay: Delay | None = Field(None, description="In place of `due_at`: seconds from now, or a duration.")
 
     @model_validator(mode="after")
     def _is_due_once(self) -> Self:
-        if self.due_at is not None and self.delay is not None:
+        if {"due_at", "delay"} <= self.model_fields_set:
             raise about("delay", "says the same as due_at: give one of them")
         return self
 
@@ -112,14 +128,16 @@ class _Definition(Given):
     escalation: Annotated[list[Level], Field(max_length=STAGES_MOST)] | Ladder | None = None
     auto_actions: Annotated[list[AutoAction], Field(max_length=STAGES_MOST)] | None = None
     recipients: _Recipients | None = Field(None, description="Who is responsible, and gets the reminders.")
-    recurrence: _Rule | None = Field(None, description="Each occurrence is a deadline of its own.")
+    recurrence: Rule | None = Field(None, description="Each occurrence is a deadline of its own.")
     timezone: TimeZone | None = Field(None, description="On whose wall clock days are counted; UTC unless said.")
-    calendar: JsonObject | None = Field(None, description="Holidays, dates, ranges, hours of work, then.")
+    calendar: WorkingCalendar | None = Field(None, description="Which days are none, and when work is done.")
     metadata: JsonObject | None = None
 
 
 class NewDeadline(_Definition, _Due):
     """A deadline to set, or to bring up to date when its name is there; names as in `set_deadline`."""
+
+    model_config = _one_of("due_at", "delay", "recurrence")
 
     target: Target
     team_id: ShortText | None = Field(None, description="The tenant.")
@@ -195,6 +213,8 @@ class Cancelling(Note):
 class Moving(_Due, Note):
     """Another due instant."""
 
+    model_config = _one_of("due_at", "delay")
+
     again: bool | None = Field(None, description="Whether what was sent is planned again; null: where it was missed.")
 
 
@@ -207,15 +227,20 @@ class Acknowledging(Note):
 class Reassigning(Note):
     """Other people."""
 
-    recipients: _Recipients
+    recipients: _Recipient | Annotated[list[_Recipient], Field(min_length=1, max_length=RECIPIENTS_MOST)]
 
 
 class MovingMany(Note):
     """Other due instants for many deadlines, in one transaction."""
 
-    moves: Annotated[dict[str, Instant], Field(min_length=1, max_length=MOVED_MOST)] = Field(
-        description="The new due instant of each, by id."
-    )
+    moves: Annotated[
+        dict[str, Instant],
+        Field(
+            min_length=1,
+            max_length=MOVED_MOST,
+            json_schema_extra={"propertyNames": {"pattern": f"^{UUID_SHAPE}$"}},
+        ),
+    ] = Field(description="The new due instant of each, by id.")
     again: bool | None = None
 
     @field_validator("moves")

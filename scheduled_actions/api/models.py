@@ -23,6 +23,7 @@ from scheduled_actions import arguments, json_text, retry
 from scheduled_actions.action import RESULT_LIMIT, Status
 from scheduled_actions.durations import parse_duration
 from scheduled_actions.errors import InvalidArgument, RequestError
+from scheduled_actions.new_schedule import RECURRENCE_LIMIT
 from scheduled_actions.tokens import NAME_LENGTH
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 _LONGEST_DELAY_DAYS = 36525
 #: The pages that lists answer.
 PAGE_MOST = 100
+
+
+#: An id, as answers write it.
+UUID_SHAPE = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 class Given(BaseModel):
@@ -87,6 +92,11 @@ def refused(error: InvalidArgument) -> PydanticCustomError:
     """Return one of our own refusals as pydantic's, of the field that it names."""
     message = str(error).removeprefix(f"{error.name}: ")
     return PydanticCustomError("refused", "{message}", {"message": message, "name": error.name})
+
+
+def not_both(one: str, other: str) -> JsonDict:
+    """Return what a schema says of two fields of which one may be there."""
+    return {"not": {"required": [one, other]}}
 
 
 def about(field: str, message: str) -> PydanticCustomError:
@@ -184,14 +194,27 @@ def _wrong(expected: str) -> PydanticCustomError:
     return PydanticCustomError("refused", "{message}", {"message": f"should be {expected}"})
 
 
-_WITHOUT_NUL: JsonDict = {"pattern": "^[^\\u0000]*$"}
-_Kept = BeforeValidator(kept_text)
+WITHOUT_NUL: JsonDict = {"pattern": "^[^\\u0000]*$"}
+Kept = BeforeValidator(kept_text)
 #: Texts without NUL.
-ShortText = Annotated[str, Field(min_length=1, max_length=255, json_schema_extra=_WITHOUT_NUL), _Kept]
-TokenName = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH, json_schema_extra=_WITHOUT_NUL), _Kept]
-ActionTypeName = Annotated[str, Field(min_length=1, max_length=200, json_schema_extra=_WITHOUT_NUL), _Kept]
-DedupKey = Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=_WITHOUT_NUL), _Kept]
-LongText = Annotated[str, Field(min_length=1, max_length=4096, json_schema_extra=_WITHOUT_NUL), _Kept]
+ShortText = Annotated[str, Field(min_length=1, max_length=255, json_schema_extra=WITHOUT_NUL), Kept]
+TokenName = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH, json_schema_extra=WITHOUT_NUL), Kept]
+ActionTypeName = Annotated[
+    str, Field(min_length=1, max_length=200, examples=["email:send"], json_schema_extra=WITHOUT_NUL), Kept
+]
+DedupKey = Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=WITHOUT_NUL), Kept]
+LongText = Annotated[str, Field(min_length=1, max_length=4096, json_schema_extra=WITHOUT_NUL), Kept]
+#: A recurrence; what it means is more than a pattern can say.
+Rule = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=RECURRENCE_LIMIT,
+        examples=["daily at 09:00", "0 9 * * 1-5", "FREQ=MONTHLY;BYMONTHDAY=-1", "last business day of the month"],
+        json_schema_extra=WITHOUT_NUL,
+    ),
+    Kept,
+]
 
 #: An instant that may lack its offset.
 Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]

@@ -66,8 +66,10 @@ _OWN_SCHEMAS: dict[str, Any] = {
 
 
 #: The parts of paths: ids, and names that callers have given.
-_PATH_PARTS = {"id": {"type": "string", "format": "uuid"}}
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^\\u0000/]+$"}
+_ID = {"type": "string", "format": "uuid"}
+#: What has a name beside its id, and is found by either.
+_NAMED = ("/schedules/", "/deadlines/", "/webhooks/endpoints/")
 
 
 def document(server: str) -> dict[str, Any]:
@@ -179,7 +181,7 @@ def _operation(route: Route, schemas: dict[type[BaseModel], Any], definitions: d
         "description": " ".join(part for part in (route.description, f"Needs the role `{route.role}`.") if part),
         "security": [{"token": []}],
         "parameters": [
-            *({"name": name, "in": "path", "required": True, "schema": _PATH_PARTS.get(name, _NAME)}
+            *({"name": name, "in": "path", "required": True, "schema": _path_part(route, name)}
               for name in re.findall(r"{(\w+)}", route.path)),
             *_query_parameters(route, definitions),
             *_header_parameters(route),
@@ -192,6 +194,12 @@ def _operation(route: Route, schemas: dict[type[BaseModel], Any], definitions: d
             "content": {"application/json": {"schema": schemas[route.body]}},
         }
     return operation
+
+
+def _path_part(route: Route, name: str) -> dict[str, Any]:
+    if name != "id":
+        return _NAME
+    return {"description": "Its id, or its name.", **_NAME} if route.path.startswith(_NAMED) else _ID
 
 
 def _query_parameters(route: Route, definitions: dict[str, Any]) -> Iterable[dict[str, Any]]:

@@ -6,38 +6,76 @@ from datetime import datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
 
 from scheduled_actions.api.models import (
+    WITHOUT_NUL,
     ActionTypeName,
     Delay,
     Given,
     Instant,
     JsonObject,
-    LongText,
+    Kept,
     RetryPolicy,
+    Rule,
     ShortText,
     Shown,
     Target,
     TimeZone,
     WholeNumber,
     about,
+    not_both,
 )
+from scheduled_actions.api.skip_schemas import HOURS, TIME_OF_DAY, object_of
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.local_times import USERS_MOST
-from scheduled_actions.new_schedule import RECURRENCE_LIMIT
 from scheduled_actions.notices.severity import Severity
 from scheduled_actions.notification_people import PEOPLE_MOST
 from scheduled_actions.notifications import TEXT_MOST
 
-_Text = Annotated[ShortText, Field(max_length=TEXT_MOST)]
-_Address = Annotated[ShortText, Field(max_length=2048)]
+_Text = Annotated[str, Field(min_length=1, max_length=TEXT_MOST, json_schema_extra=WITHOUT_NUL), Kept]
+_Address = Annotated[
+    str, Field(min_length=1, max_length=2048, examples=["ann@example.org"], json_schema_extra=WITHOUT_NUL), Kept
+]
+
+
+_TimeOfDay = Annotated[str, WithJsonSchema(TIME_OF_DAY)]
+_ADDRESS = {"type": "string", "minLength": 1, "maxLength": 2048, **WITHOUT_NUL, "examples": ["ann@example.org"]}
+_WORD = {"type": ["string", "null"], "minLength": 1, "maxLength": 255, **WITHOUT_NUL}
+_MOMENT = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}
+#: A person; whether an address is one, and which name is known, is judged where notices are made.
+_Person = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            **object_of(
+                {
+                    "channels": {"anyOf": [_ADDRESS, {"type": "array", "items": _ADDRESS, "minItems": 1}]},
+                    "email": _ADDRESS,
+                    "id": _WORD,
+                    "name": _WORD,
+                    "timezone": {"anyOf": [{"x-schema": "TimeZone"}, {"type": "null"}]},
+                    "quiet_hours": {"type": ["string", "null"], "pattern": HOURS},
+                    "away_from": _MOMENT,
+                    "away_until": _MOMENT,
+                    "deputy": {
+                        "description": "A person, an address, or `resolver:name`.",
+                        "anyOf": [_ADDRESS, {"x-schema": "JsonObject"}, {"type": "null"}],
+                    },
+                }
+            ),
+            "oneOf": [{"required": ["channels"]}, {"required": ["email"]}],
+        }
+    ),
+]
 
 
 class NewNotice(Given):
     """Something to tell people."""
 
-    recipients: Annotated[list[_Address | JsonObject], Field(min_length=1, max_length=PEOPLE_MOST)] = Field(
+    model_config = ConfigDict(json_schema_extra=not_both("scheduled_at", "delay"))
+
+    recipients: Annotated[list[_Address | _Person], Field(min_length=1, max_length=PEOPLE_MOST)] = Field(
         description="Addresses, `resolver:name`, or objects with `channels` or `email`."
     )
     text: _Text = Field(description="The words.")
@@ -54,7 +92,7 @@ class NewNotice(Given):
 
     @model_validator(mode="after")
     def _is_one_instant(self) -> Self:
-        if self.scheduled_at is not None and self.delay is not None:
+        if {"scheduled_at", "delay"} <= self.model_fields_set:
             raise about("delay", "says the same as scheduled_at: give one of them")
         return self
 
@@ -77,9 +115,9 @@ class NewLocalActions(Given):
 
     action_type: ActionTypeName
     payload: JsonObject = Field(description="The same for all.")
-    local_time: ShortText = Field(description="A time of day, `09:00`.")
+    local_time: _TimeOfDay = Field(description="A time of day, `09:00`.")
     users: Annotated[list[LocalUser], Field(min_length=1, max_length=USERS_MOST)]
-    recurrence: Annotated[LongText, Field(max_length=RECURRENCE_LIMIT)] | None = Field(
+    recurrence: Rule | None = Field(
         None, description="A rule that leaves the time of day out: `daily`. Left out: one action each."
     )
     name: Annotated[ShortText, Field(max_length=100)] | None = Field(

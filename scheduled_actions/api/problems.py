@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,7 @@ from scheduled_actions.errors import (
     FollowUpInvalid,
     InvalidArgument,
     PayloadInvalid,
+    RecurrenceInvalid,
     RequestError,
     ScheduledActionsError,
     StateConflict,
@@ -35,13 +37,15 @@ from scheduled_actions.errors import (
     UnknownToken,
     WrongStatus,
 )
-from scheduled_actions.store.actions import refused
+from scheduled_actions.store.actions import RefusedByDatabase, refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 log = logging.getLogger("scheduled_actions")
 
+#: How SQL functions name what they refuse: `after: …`, or of many at once `new_actions[3]: after: …`.
+_OF_SQL = re.compile(r"(?:new_actions\[([0-9]+)\]: )?([a-z_]+): (.+)", re.DOTALL)
 #: When a caller may try again after a failure of the database, in seconds.
 RETRY_AFTER_SECONDS = 5
 
@@ -187,6 +191,12 @@ def field_problems(error: RequestError, *, inside: str = "") -> list[FieldProble
             found = [(f"payload.{one.where}".rstrip("."), one.message) for one in problems]
         case InvalidArgument(name=name, expected=expected):
             found = [(name, f"is not {expected}")]
+        case refusals.BodyUnreadable(field=field, problem=problem) if field:
+            found = [(field, problem.removeprefix(f"body.{field}: "))]
+        case RefusedByDatabase() if named := _OF_SQL.match(str(error)):
+            found = [(f"actions.{named[1]}.{named[2]}" if named[1] else named[2], named[3])]
+        case RecurrenceInvalid(name=name, problem=problem):
+            found = [(name, problem.removeprefix(f"{name}: "))]
         case TooLarge(name=name):
             found = [(name, str(error).removeprefix(f"{name} "))]
         case UnknownActionType():
@@ -195,4 +205,11 @@ def field_problems(error: RequestError, *, inside: str = "") -> list[FieldProble
             found = [(one.where, one.message) for one in field_problems(problem, inside=where)]
         case _:
             found = []
-    return [FieldProblem(".".join(part for part in (inside, where) if part), message) for where, message in found]
+    return [
+        FieldProblem(".".join(part for part in (inside, _dotted(where)) if part), message) for where, message in found
+    ]
+
+
+def _dotted(where: str) -> str:
+    """Return a path with its places in lists as all paths have them here: `recipients.1`."""
+    return re.sub(r"\[([0-9]+)\]", r".\1", where)

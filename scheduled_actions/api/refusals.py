@@ -68,8 +68,10 @@ class BodyUnreadable(RequestError):
 
     code = "body_unreadable"
 
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem: str, *, field: str = "") -> None:
         self.problem = problem
+        #: The path of what cannot be kept; empty where it is no JSON at all.
+        self.field = field
         super().__init__(f"the body cannot be read: {problem}")
 
 

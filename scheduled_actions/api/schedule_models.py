@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from scheduled_actions.api.models import (
     PAGE_MOST,
@@ -21,73 +21,26 @@ from scheduled_actions.api.models import (
     LongText,
     Moment,
     RetryPolicy,
+    Rule,
     ShortText,
     Shown,
     Target,
     TimeZone,
     WholeNumber,
     about,
+    not_both,
 )
+from scheduled_actions.api.skip_schemas import Skip
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
-from scheduled_actions.new_schedule import RECURRENCE_LIMIT
 from scheduled_actions.recurrence.preview import COUNT_MOST
-from scheduled_actions.recurrence.skips import DATES_MOST, WINDOWS_MOST
 from scheduled_actions.schedule import Misfire, Overlap, RecurrenceType, ScheduleStatus
 
 #: How many of the next instants a schedule is answered with.
 UPCOMING = 5
 
-_Rule = Annotated[LongText, Field(max_length=RECURRENCE_LIMIT)]
 _Count = Annotated[int, Field(ge=1, le=10_000), WholeNumber]
-_Seconds = Annotated[float, Field(ge=0, le=366 * 86400, strict=False, allow_inf_nan=False)]
-_DAY = {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}
-_NAME = {"type": "string", "minLength": 1, "maxLength": 60}
-
-
-def _of(properties: dict[str, Any], *required: str) -> dict[str, Any]:
-    """Return the schema of an object that has these properties and no others."""
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-
-
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-_SKIP = {
-    "weekends": {"type": "boolean"},
-    "holidays": {
-        "description": "`US`, `US-CA` or `NYSE`; or a country, perhaps with a subdivision; or a market.",
-        "anyOf": [
-            {"type": "string"},
-            _of({"country": _NAME, "subdivision": _NAME}, "country"),
-            _of({"market": _NAME}, "market"),
-        ],
-    },
-    "dates": {"type": "array", "items": _DAY, "maxItems": DATES_MOST},
-    "ranges": {"type": "array", "items": _of({"from": _DAY, "to": _DAY}, "from", "to"), "maxItems": DATES_MOST},
-    "windows": {
-        "description": "From one time of day to another (`22:00`, `24:00`), on some days; or between two instants.",
-        "type": "array",
-        "items": _of(
-            {
-                "from": {"type": "string"},
-                "to": {"type": "string"},
-                "days": {"type": "array", "items": {"type": "string"}, "minItems": 1},
-            },
-            "from",
-            "to",
-        ),
-        "maxItems": WINDOWS_MOST,
-    },
-    "function": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"},
-    "then": {
-        "description": "`drop` leaves it out; the others move it to the business day before or after.",
-        "enum": ["drop", "preceding", "following"],
-    },
-}
-#: What is left out of a recurrence; whether it can be is judged where it is used.
-Skip = Annotated[dict[str, Any], WithJsonSchema(_of({name: _or_null(schema) for name, schema in _SKIP.items()}))]
-_START = ConfigDict(json_schema_extra={"not": {"required": ["scheduled_at", "delay"]}})
+_Seconds = Annotated[float, Field(ge=0, le=366 * 86400, allow_inf_nan=False)]
+_START = ConfigDict(json_schema_extra=not_both("scheduled_at", "delay"))
 
 
 class _Options(Given):
@@ -149,7 +102,7 @@ class NewSchedule(_Options):
 
     action_type: ActionTypeName
     payload: JsonObject = Field(description="Of every occurrence; checked against the handler's model.")
-    recurrence: _Rule = Field(description="An interval, a cron expression, an RRULE, a business day, or a function.")
+    recurrence: Rule = Field(description="An interval, a cron expression, an RRULE, a business day, or a function.")
     name: Annotated[ShortText, Field(max_length=200)] | None = Field(None, description="Names it within its team.")
     team_id: ShortText | None = Field(None, description="The tenant.")
     created_by: ShortText | None = None
@@ -159,7 +112,7 @@ class ScheduleChanges(_Options):
     """What is to change of a schedule: what is left out stays, null goes back to the default."""
 
     payload: JsonObject | None = None
-    recurrence: _Rule | None = None
+    recurrence: Rule | None = None
     name: Annotated[ShortText, Field(max_length=200)] | None = None
 
     def options(self) -> dict[str, Any]:
@@ -273,7 +226,7 @@ class PreviewOf(Given):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    rule: _Rule
+    rule: Rule
     timezone: TimeZone | None = None
     start: Moment | None = Field(None, alias="from", description="Exclusive; anchors intervals. Left out: now.")
     count: Annotated[int, Field(ge=1, le=COUNT_MOST), WholeNumber] = 10

@@ -105,9 +105,14 @@ def run(call: Call) -> Answer:
 
 def backfill(call: Call) -> Answer:
     """Create past occurrences that were never created."""
-    ids = call.runtime.schedules.backfill(
-        call.path["id"], call.body.start, call.body.end, by=call.caller.name, team_id=call.caller.team_id
-    )
+    try:
+        ids = call.runtime.schedules.backfill(
+            call.path["id"], call.body.start, call.body.end, by=call.caller.name, team_id=call.caller.team_id
+        )
+    except InvalidArgument as error:
+        # Python has no argument of the name `from`.
+        name = {"start": "from", "end": "to"}.get(error.name, error.name)
+        raise InvalidArgument(name, error.value, error.expected) from None
     return Answer(models.Created(ids=ids))
 
 
@@ -128,15 +133,19 @@ def delete(call: Call) -> Answer:
 def preview(call: Call) -> Answer:
     """Answer the next instants of a rule."""
     given: models.PreviewOf = call.body
-    document = previewed(
-        given.rule,
-        timezone=given.timezone or "UTC",
-        start=given.start or datetime.now(UTC),
-        count=given.count,
-        skips=None if given.skip is None else Skips.parse(given.skip),
-        until=given.until,
-        functions=call.runtime.registry.functions,
-    )
+    try:
+        document = previewed(
+            given.rule,
+            timezone=given.timezone or "UTC",
+            start=given.start or datetime.now(UTC),
+            count=given.count,
+            skips=None if given.skip is None else Skips.parse(given.skip),
+            until=given.until,
+            functions=call.runtime.registry.functions,
+        )
+    except RecurrenceInvalid as error:
+        error.name = error.name.replace("recurrence", "rule")
+        raise
     return Answer(models.Preview.model_validate(document))
 
 

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from scheduled_actions import tokens
 from scheduled_actions.api.kept_secrets import KeptSecret, Newest, page_of
-from scheduled_actions.api.models import Delay, Given, Instant, ShortText, Shown, TokenName, about
+from scheduled_actions.api.models import Delay, Given, Instant, ShortText, Shown, TokenName, about, not_both
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import UnknownToken
 from scheduled_actions.tokens import Role
@@ -20,7 +20,7 @@ from scheduled_actions.tokens import Role
 class NewToken(Given):
     """A token to make."""
 
-    model_config = ConfigDict(json_schema_extra={"not": {"required": ["expires_at", "expires_in"]}})
+    model_config = ConfigDict(json_schema_extra=not_both("expires_at", "expires_in"))
 
     name: TokenName = Field(description="What people call it; the history of an action names it so.")
     role: Role = Field(strict=False)

@@ -12,7 +12,7 @@ from scheduled_actions.api.refusals import FieldsInvalid
 from scheduled_actions.errors import FieldProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pydantic_core import ErrorDetails
     from werkzeug.datastructures import MultiDict
@@ -42,7 +42,7 @@ def checked(model: type[Model], value: Any, *, whole: str) -> Model:  # noqa: AN
         return model.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=True, include_input=True)
-        problems = [_problem(one, model, whole) for one in found[:_PROBLEMS_MOST]]
+        problems = [_problem(one, model, value, whole) for one in found[:_PROBLEMS_MOST]]
         if len(found) > _PROBLEMS_MOST:
             problems.append(FieldProblem("", f"and {len(found) - _PROBLEMS_MOST:,} more"))
         # Not chained: a validator's own error may repeat the values.
@@ -65,8 +65,8 @@ def checked_query(model: type[Model], given: MultiDict[str, str]) -> Model:
 _QUERY = "query"
 
 
-def _problem(error: ErrorDetails, model: type[Given], whole: str) -> FieldProblem:
-    path = [_shown(step) for step in error["loc"]]
+def _problem(error: ErrorDetails, model: type[Given], value: Any, whole: str) -> FieldProblem:  # noqa: ANN401 - as above
+    path = [_shown(step) for step in _steps(error, value)]
     context: Mapping[str, Any] = error.get("ctx", {})
     # Our own refusals may name the field more closely, or one inside of what is refused.
     if "name" in context:
@@ -77,6 +77,18 @@ def _problem(error: ErrorDetails, model: type[Given], whole: str) -> FieldProble
     if message.startswith("should ") and (whole == _QUERY or error["type"] in _HARMLESS):
         message += f", not {_value(error['input'])}"
     return FieldProblem(".".join(path) or whole, message)
+
+
+def _steps(error: ErrorDetails, value: Any) -> Iterator[int | str]:  # noqa: ANN401 - as above
+    """Yield the steps to what is wrong, as it was sent; pydantic's own, which kind of several it tried, are none."""
+    for position, step in enumerate(error["loc"], start=1):
+        is_last = position == len(error["loc"])
+        is_place = isinstance(value, list) and isinstance(step, int) and step < len(value)
+        if is_place or (isinstance(value, dict) and step in value):
+            value = value[step]
+        elif not (is_last and error["type"] == "missing"):
+            continue
+        yield step
 
 
 def _message(error: ErrorDetails, model: type[Given]) -> str:

@@ -12,6 +12,7 @@ from scheduled_actions.action import Status
 from scheduled_actions.api.action_models import Document
 from scheduled_actions.api.models import (
     PAGE_MOST,
+    UUID_SHAPE,
     Delay,
     Given,
     Id,
@@ -37,9 +38,8 @@ from scheduled_actions.deliveries import BATCH, BATCH_MOST, Step
 from scheduled_actions.store.deliveries import Place
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _RECOVERY = "^(failed|skipped)_[0-9]{1,17}$"
-_REPLAY = f"^(completed|skipped)_[0-9]{{1,17}}(_[0-9]{{1,17}}_{_UUID})?$"
+_REPLAY = f"^(completed|skipped)_[0-9]{{1,17}}(_[0-9]{{1,17}}_{UUID_SHAPE})?$"
 
 BatchLimit = Annotated[int, Field(ge=1, le=BATCH_MOST, description="Looked at by this call."), WholeNumber]
 

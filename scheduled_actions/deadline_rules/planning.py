@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from scheduled_actions.deadline_rules.offsets import parse_offset
 from scheduled_actions.deadline_rules.working_calendar import Calendar, parse_calendar
-from scheduled_actions.errors import InvalidArgument, NeverOccurs
+from scheduled_actions.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
 from scheduled_actions.recurrence.compiling import compile_recurrence
 
 if TYPE_CHECKING:
@@ -49,9 +49,17 @@ class Clock:
             raise InvalidArgument(stage.key, stage.offset, "an instant that the calendar has") from None
 
     def following(self, stage: Stage, base: datetime, after: datetime) -> datetime | None:
-        """Return the first instant after `after` of a stage that comes again, counted from its first."""
+        """Return the first instant after `after` of a stage that comes again, counted from its first.
+
+        Raises:
+            RecurrenceInvalid: Its rule is none; the stage is named.
+        """
         assert stage.repeat is not None  # noqa: S101 - asked of those alone
-        rule = compile_recurrence(stage.repeat, timezone=self.zone.key, anchor=base)
+        try:
+            rule = compile_recurrence(stage.repeat, timezone=self.zone.key, anchor=base)
+        except RecurrenceInvalid as error:
+            error.name = "reminders" if stage.kind == "reminder" else "escalation.every"
+            raise
         try:
             found = rule.next_after(max(after, base - _ONE_MICROSECOND))
         except NeverOccurs:

@@ -71,7 +71,11 @@ def escalation_of(given: Any) -> list[Stage]:  # noqa: ANN401 - any JSON
     is_ladder = isinstance(given, dict)
     ladder = _object("escalation", given, _LADDER_KEYS) if is_ladder else {"levels": given}
     rounds = arguments.check_integer("escalation.rounds", ladder.get("rounds"), least=1, most=ROUNDS_MOST) or 1
-    every = arguments.check_text("escalation.every", ladder.get("every"), longest=200) or "daily"
+    every = arguments.check_text("escalation.every", ladder.get("every"), longest=200)
+    if every is not None and rounds == 1:
+        raise InvalidArgument(
+            "escalation.every", every, "beside `rounds` of 2 or more: a ladder climbed once has no next round"
+        )
     stages = []
     for number, one in enumerate(_list("escalation.levels" if is_ladder else "escalation", ladder.get("levels"))):
         path = f"escalation{'.levels' if is_ladder else ''}[{number}]"
@@ -86,7 +90,7 @@ def escalation_of(given: Any) -> list[Stage]:  # noqa: ANN401 - any JSON
                 kind="escalation",
                 offset=_offset(path, said, "after").text,
                 action_type=ESCALATION,
-                repeat=every if rounds > 1 else None,
+                repeat=(every or "daily") if rounds > 1 else None,
                 times=rounds if rounds > 1 else None,
                 to=to or assign,
                 assign=assign,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import json_text
 from scheduled_actions.action import RESULT_LIMIT
-from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.errors import InvalidArgument, RecurrenceInvalid
 from scheduled_actions.recurrence.phrases import parse_time, time_text
 from scheduled_actions.recurrence.skips import Skips
 from scheduled_actions.recurrence.zones import resolve
@@ -129,7 +129,13 @@ def _parsed(text: str) -> Calendar:
     for key in value:
         if key not in {*_OF_SKIPS, "hours"}:
             raise InvalidArgument("calendar", key, f"one of its keys: {_EXPECTED}")
-    skips = Skips.parse({key: one for key, one in value.items() if key != "hours"})
+    try:
+        skips = Skips.parse({key: one for key, one in value.items() if key != "hours"})
+    except InvalidArgument as error:
+        raise InvalidArgument(error.name.replace("skip", "calendar", 1), error.value, error.expected) from None
+    except RecurrenceInvalid as error:
+        problem = error.problem.replace("skip.", "calendar.", 1)
+        raise RecurrenceInvalid(error.rule, problem, name=error.name.replace("skip", "calendar", 1)) from None
     hours = value.get("hours")
     if hours is None:
         return Calendar(skips, is_given=True)

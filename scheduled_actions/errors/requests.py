@@ -164,9 +164,11 @@ class RecurrenceInvalid(RequestError):
 
     code = "recurrence_invalid"
 
-    def __init__(self, rule: str, problem: str) -> None:
+    def __init__(self, rule: str, problem: str, *, name: str = "recurrence") -> None:
         self.rule = rule
         self.problem = problem
+        #: What the caller called it; the path of what it skips, where that is at fault.
+        self.name = name
         super().__init__(f'recurrence "{short_text(rule)}": {problem}')
 
 

@@ -55,7 +55,7 @@ class Causes:
     def __init__(self, skips: Skips, zone: ZoneInfo, functions: Functions, *, text: str) -> None:
         if skips.function is not None and skips.function not in functions.skip:
             problem = unregistered(skips.function, functions.skip, decorator="skip_occurrence")
-            raise RecurrenceInvalid(text, f"skip.function: {problem}")
+            raise RecurrenceInvalid(text, f"skip.function: {problem}", name="skip.function")
         self._zone = zone
         self._function_name = skips.function
         self._function = None if skips.function is None else functions.skip[skips.function]

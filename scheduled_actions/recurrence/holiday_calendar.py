@@ -119,7 +119,7 @@ def _check_known(name: str, known: Iterable[str], path: str, what: str) -> None:
         hint = f"known are {', '.join(names[:_LISTED_MOST])}{' and others' if len(names) > _LISTED_MOST else ''}"
     else:
         hint = "it has none that differ"
-    raise RecurrenceInvalid(name, f"{path}: {what} of that name is known; {hint}")
+    raise RecurrenceInvalid(name, f"{path}: {what} of that name is known; {hint}", name=path)
 
 
 def _countries(path: str) -> list[str]:
@@ -136,7 +136,7 @@ def _library(path: str) -> ModuleType:
         import holidays.registry  # noqa: PLC0415
     except ImportError:
         problem = 'needs the library "holidays": pip install "scheduled-actions[holidays]"'
-        raise RecurrenceInvalid(path, problem) from None
+        raise RecurrenceInvalid(path, problem, name=path) from None
     return holidays
 
 
