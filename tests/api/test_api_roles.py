@@ -65,6 +65,7 @@ API = {
         DELETE /schedules/{id}
         DELETE /webhooks/endpoints/{id}
         PATCH /actions/{id}
+        PATCH /deadlines/{id}
         PATCH /schedules/{id}
         PATCH /webhooks/endpoints/{id}
         POST /actions
@@ -76,11 +77,13 @@ API = {
         POST /calendar/feeds
         POST /deadlines
         POST /deadlines/move
+        POST /deadlines/preview
         POST /deadlines/{id}/acknowledge
         POST /deadlines/{id}/cancel
         POST /deadlines/{id}/complete
         POST /deadlines/{id}/move
         POST /deadlines/{id}/pause
+        POST /deadlines/{id}/preview
         POST /deadlines/{id}/reassign
         POST /deadlines/{id}/resume
         POST /local-actions

@@ -75,7 +75,7 @@ MEANT: dict[str, dict[str, str]] = {
         "recurrence_invalid": r"rule|skip[.].*", "never_occurs": "rule", "invalid_argument": r"from|until|skip[.].*",
     },
     "POST /api/v1/schedules/{id}/backfill": {"invalid_argument": "from|to"},
-    "POST /api/v1/deadlines": {
+    "POST /api/v1/deadlines(/preview|/{id}/preview)?|PATCH /api/v1/deadlines/{id}": {
         **_PAYLOAD,
         "recurrence_invalid": r"recurrence|calendar[.].*|reminders|escalation[.]every",
         "never_occurs": r"recurrence|reminders|escalation[.]every",
