@@ -200,15 +200,16 @@ ROUTES = (
         "…/move moves them. A rule changes what comes after the last one that was made.",
     ),
     _route(
-        "POST", "/preview", foresee, "Look at what would come of a new deadline", body=models.NewDeadline,
+        "POST", "/preview", foresee, "Look at what would come of a new deadline", role=Role.VIEWER,
+        body=models.NewDeadline,
         description="Nothing is written; `name` is not looked up.", refuses=_MAKING,
         answers={HTTPStatus.OK: (models.ForeseenDeadline, "When it is due, and its stages.")},
     ),
     _route(
         "POST", "/{id}/preview", foresee_change, "Look at what would come of a deadline if it were changed",
-        body=models.DeadlineChanges, description="Nothing is written.", refuses=(*_CHANGING, *_MAKING),
+        role=Role.VIEWER, body=models.DeadlineChanges, description="Nothing is written.",
         answers={HTTPStatus.OK: (models.ForeseenDeadline, "When it is due, and its stages.")},
-        headers={}, takes_if_match=False,
+        refuses=(*_CHANGING, *_MAKING), headers={}, takes_if_match=False,
     ),
     _route(
         "POST", "/{id}/complete", complete, "Complete a deadline", body=models.Completing, is_body_optional=True,

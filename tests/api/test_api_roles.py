@@ -56,6 +56,8 @@ API = {
         GET /webhooks/endpoints
         GET /webhooks/endpoints/{id}
         GET /webhooks/events
+        POST /deadlines/preview
+        POST /deadlines/{id}/preview
         POST /schedules/preview
     """,
     "operator": """
@@ -77,13 +79,11 @@ API = {
         POST /calendar/feeds
         POST /deadlines
         POST /deadlines/move
-        POST /deadlines/preview
         POST /deadlines/{id}/acknowledge
         POST /deadlines/{id}/cancel
         POST /deadlines/{id}/complete
         POST /deadlines/{id}/move
         POST /deadlines/{id}/pause
-        POST /deadlines/{id}/preview
         POST /deadlines/{id}/reassign
         POST /deadlines/{id}/resume
         POST /local-actions
