@@ -162,7 +162,7 @@ class DeadlineChanges(_Definition):
     @classmethod
     def _is_about_something(cls, value: Any) -> Any:  # noqa: ANN401 - any field
         if value is None:
-            raise about("target", "left out rather than null")
+            raise about("", "should be left out rather than null")
         return value
 
     def arguments(self) -> dict[str, Any]:
