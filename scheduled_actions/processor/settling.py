@@ -201,8 +201,10 @@ class Settling:
                 statuses.update(self._settle_one(attempt, Ended(settlement.Failed(reason, is_final=True))))
             else:
                 statuses.update(settled)
+        # Their handlers have started: until that is written, it is announced, so that a rescue charges it.
+        still = [*running, *(attempt.claimed.id for attempt, _ in kept_back)]
         announced = self._line.do(
-            lambda connection: claims.settle(connection, self._row, [], running=running)
+            lambda connection: claims.settle(connection, self._row, [], running=still)
         ).announced
         return claims.Settled(statuses, announced), kept_back
 

@@ -354,7 +354,12 @@ class Tick:
         report.processed = report.succeeded + report.failed + report.retried + report.snoozed + report.skipped
         self._settling.tally_tick(self._monotonic() - self._budget.started)
         self._line.do(self._prune_and_count)
-        self._settling.tally_is_written()
+        if self._ended:
+            # Somebody kept their rows locked to the last: the tick's row stays open, and tells a rescue what had started.
+            log.warning("tick.unwritten tick_id=%s outcomes=%d", self._row.id, len(self._ended))
+        else:
+            self._line.do(self._end)
+            self._settling.tally_is_written()
         report.more = report.remaining > 0
 
     def _prune_and_count(self, connection: Connection) -> None:
@@ -362,6 +367,9 @@ class Tick:
         if self._budget.may_start(self._monotonic()) and not self._process.is_stopping.is_set():
             self._tidying.prune(connection)
         report.remaining = actions.due(connection)
+
+    def _end(self, connection: Connection) -> None:
+        report = self._report
         self._caller.look(self._monotonic())
         counts = self._process.counts(report) | self._caller.notes(self._process.turn.joined)
         claims.finish_tick(

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 
 import psycopg
@@ -16,6 +16,7 @@ import pytest
 from scheduled_actions import Context, RetryAfter, action
 from scheduled_actions.errors import DatabaseUnavailable, SchemaOutdated
 from scheduled_actions.new_action import NewAction
+from scheduled_actions.processor.tick import LEASE_MARGIN_SECONDS
 from tests.factories import (
     PATIENCE,
     holds,
@@ -47,6 +48,12 @@ def released():
 def schedule(project, action_type="test:run", **arguments):
     new = NewAction(**{"action_type": action_type, "payload": {}} | arguments)
     return project.scheduler.schedule_action(new).id
+
+
+def running(connection):
+    """Return what ticks that have not ended have announced."""
+    found = connection.execute("select unnest(running) from scheduled_action_ticks where finished_at is null")
+    return [one for (one,) in found.fetchall()]
 
 
 def a_hanging(released, action_type="test:hang", **options):
@@ -621,11 +628,41 @@ def test_an_outcome_that_somebody_keeps_from_being_written_keeps_no_other_waitin
     with holder, beside(project.processor.tick) as ticking:
         wait_until(lambda: {statuses(connection)[one] for one in others} == {"completed"})
         assert statuses(connection)[held] == "processing"
+        assert running(connection) == [held]
         holder.rollback()
         report = ticking.result(PATIENCE)
 
     assert report.succeeded == 3
     assert statuses(connection)[held] == "completed"
+
+
+def test_a_start_whose_outcome_could_not_be_written_in_time_is_charged_all_the_same(
+    a_project, connection, database_url
+):
+    holder = psycopg.connect(database_url)
+
+    @action("test:run")
+    def handle(payload, context: Context):
+        if context.attempt == 1:
+            holder.execute("select from scheduled_actions where id = %s for update", [context.id])
+
+    project = a_project(handle, max_run_seconds=0.5, max_duration_seconds=2.2, default_timeout_seconds=0.1)
+    action_id = schedule(project)
+    with holder:
+        # Its last statement is cut off where it waits for the row.
+        with suppress(DatabaseUnavailable):
+            project.processor.tick()
+        holder.rollback()
+    assert statuses(connection) == {action_id: "processing"}
+    assert running(connection) == [action_id]
+
+    move_clock(connection, LEASE_MARGIN_SECONDS + 2)
+    project.processor.tick()
+
+    found = row(connection, action_id)
+    assert (found["status"], found["attempts"]) == ("completed", 2)
+    assert [entry["outcome"] for entry in found["history"]] == ["crashed", "completed"]
+    assert running(connection) == []
 
 
 def test_what_the_database_refuses_of_one_outcome_harms_no_other(a_project, connection):

@@ -1,6 +1,7 @@
 -- Every action here whose claim still stands has completed at its first attempt, outside any lock group, with nothing to keep
 -- but its times (microseconds after `begun_at`): what `settle.sql` writes of such an outcome, in less than two thirds of its
--- time. An occurrence whose schedule waits for its end is left to that. What starts next is announced as there, and a locked row waited for no longer. `ids` is null where all were written.
+-- time. An occurrence whose schedule waits for its end is left to that, and stays announced until then. What starts next is
+-- announced as there, and a locked row waited for no longer. `ids` is null where all were written.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 ),
@@ -35,7 +36,12 @@ completed as (
 ),
 announced as (
   update scheduled_action_ticks t
-  set running = %(running)s::uuid[]
+  set running = case
+    when (select count(*) from completed) = cardinality(%(ids)s::uuid[]) then %(running)s::uuid[]
+    else %(running)s::uuid[] || array(
+      select o.id from unnest(%(ids)s::uuid[]) o (id) where o.id not in (select c.id from completed c)
+    )
+  end
   where t.id = %(tick_id)s and (t.lease_expires_at > scheduled_actions_now() or %(running)s::uuid[] = '{}')
   returning true as stands
 )
