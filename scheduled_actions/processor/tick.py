@@ -355,7 +355,7 @@ class Tick:
         self._settling.tally_tick(self._monotonic() - self._budget.started)
         self._line.do(self._prune_and_count)
         if self._ended:
-            # Somebody kept their rows locked to the last: the tick's row stays open, and tells a rescue what had started.
+            # Somebody kept their rows locked to the last: the tick's row stays open, and tells a rescue what started.
             log.warning("tick.unwritten tick_id=%s outcomes=%d", self._row.id, len(self._ended))
         else:
             self._line.do(self._end)

@@ -628,7 +628,7 @@ def test_an_outcome_that_somebody_keeps_from_being_written_keeps_no_other_waitin
     with holder, beside(project.processor.tick) as ticking:
         wait_until(lambda: {statuses(connection)[one] for one in others} == {"completed"})
         assert statuses(connection)[held] == "processing"
-        assert running(connection) == [held]
+        wait_until(lambda: held in running(connection))
         holder.rollback()
         report = ticking.result(PATIENCE)
 
@@ -656,7 +656,7 @@ def test_a_start_whose_outcome_could_not_be_written_in_time_is_charged_all_the_s
     assert statuses(connection) == {action_id: "processing"}
     assert running(connection) == [action_id]
 
-    move_clock(connection, LEASE_MARGIN_SECONDS + 2)
+    move_clock(connection, timedelta(seconds=LEASE_MARGIN_SECONDS + 2))
     project.processor.tick()
 
     found = row(connection, action_id)
