@@ -10,7 +10,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 import secrets
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -34,7 +33,6 @@ SESSION_COOKIE = "scheduled_actions_session"
 VISIT_COOKIE = "scheduled_actions_visit"
 SAID_COOKIE = "scheduled_actions_said"
 SHOWN_COOKIE = "scheduled_actions_shown"
-_NONCE_BYTES = 16
 _SALT = b"scheduled-actions dashboard"
 #: 16 MiB and some 50 ms: who holds a cookie cannot try out what ADMIN_TOKEN may be.
 _SCRYPT_COST = 2**14
@@ -114,23 +112,12 @@ class Sessions:
             return None
 
     def seal(self, session: Session, value: Any) -> str:  # noqa: ANN401 - small JSON
-        """Return a value that nobody but this project can read or write, for that session alone."""
-        nonce, text = secrets.token_bytes(_NONCE_BYTES), json.dumps(value).encode()
-        hidden = _masked(self._keys[-1], nonce, text)
-        return self.sign(f"shown {session.csrf}", base64.b64encode(nonce + hidden).decode())
+        """Return a value for the next page of that session alone; it can be read by whoever has the cookie, who may."""
+        return self.sign(f"shown {session.csrf}", value)
 
     def unseal(self, session: Session, sealed: str | None) -> Any:  # noqa: ANN401 - as sealed
         """Return what was sealed for this session a moment ago; else None."""
-        told = self.unsign(f"shown {session.csrf}", sealed, SAID_SECONDS)
-        if not isinstance(told, str):
-            return None
-        both = base64.b64decode(told)
-        for key in self._keys:
-            try:
-                return json.loads(_masked(key, both[:_NONCE_BYTES], both[_NONCE_BYTES:]))
-            except ValueError:
-                continue  # It was sealed before the key was rotated.
-        return None
+        return self.unsign(f"shown {session.csrf}", sealed, SAID_SECONDS)
 
     def _serializer(self, purpose: str) -> URLSafeTimedSerializer:
         return URLSafeTimedSerializer(
@@ -149,15 +136,6 @@ class Sessions:
 @cache
 def _key(value: bytes) -> bytes:
     return hashlib.scrypt(value, salt=_SALT, n=_SCRYPT_COST, r=8, p=1, dklen=32)
-
-
-def _masked(key: bytes, nonce: bytes, text: bytes) -> bytes:
-    """Return a text under a pad that the key and a nonce, used once, give; the same again takes the pad away.
-
-    A keyed sponge (SHAKE256) as a stream; that nobody changes the text is for the signature around it.
-    """
-    pad = hashlib.shake_256(key + nonce).digest(len(text))
-    return bytes(one ^ other for one, other in zip(text, pad, strict=True))
 
 
 def check_csrf(expected: str, sent: str) -> None:

@@ -203,9 +203,7 @@ class Settling:
                 statuses.update(settled)
         # Their handlers have started: until that is written, it is announced, so that a rescue charges it.
         still = [*running, *(attempt.claimed.id for attempt, _ in kept_back)]
-        announced = self._line.do(
-            lambda connection: claims.settle(connection, self._row, [], running=still)
-        ).announced
+        announced = self._line.do(lambda connection: claims.settle(connection, self._row, [], running=still)).announced
         return claims.Settled(statuses, announced), kept_back
 
     def _settle_one(self, attempt: Attempt, ended: Ended) -> dict[UUID, Status]:

