@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduled_actions import Context, Exponential, Skip, action, runtime
-from scheduled_actions.deadline_handlers import StagePayload, escalate, miss, remind, renew
+from scheduled_actions.deadlines.handlers import StagePayload, escalate, miss, remind, renew
 
 
 @action("reminder:send", transactional=True, max_attempts=10, description="Remind people of a deadline")

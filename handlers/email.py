@@ -32,7 +32,8 @@ from pydantic import (
     model_validator,
 )
 
-from scheduled_actions import Context, Fail, action, mail, runtime
+from scheduled_actions import Context, Fail, action, runtime
+from scheduled_actions.messaging import mail
 
 if TYPE_CHECKING:
     from scheduled_actions.config import Config

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduled_actions import Context, Skip, Snooze, action, runtime
-from scheduled_actions.notifications import Notices  # noqa: TC001 - whoever asks for the type hints of send finds it
+from scheduled_actions.notifications.planning import Notices  # noqa: TC001 - whoever asks for the type hints of send finds it
 
 
 @action("notification:send", timeout_seconds=30, max_attempts=10, description="Send a notice to one person")

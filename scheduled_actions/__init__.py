@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.action import Action, Scheduled, Status
-from scheduled_actions.condition_functions import ConditionCheck, condition
+from scheduled_actions.functions.condition import ConditionCheck, condition
+from scheduled_actions.functions.occurrence import next_occurrence, skip_occurrence
+from scheduled_actions.functions.recipient import resolve_recipients
 from scheduled_actions.handler import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
-from scheduled_actions.occurrence_functions import next_occurrence, skip_occurrence
-from scheduled_actions.recipient_functions import resolve_recipients
 from scheduled_actions.retry import Delays, Exponential, Linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduled_actions.client import (
+    from scheduled_actions.client.actions import (
         cancel_action,
         delete_fact,
         emit_event,
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
         schedule_when,
         update_action,
     )
-    from scheduled_actions.deadline import Deadline
-    from scheduled_actions.deadline_functions import (
+    from scheduled_actions.client.deadlines import (
         acknowledge_deadline,
         cancel_deadline,
         complete_deadline,
@@ -47,11 +46,8 @@ if TYPE_CHECKING:
         set_deadlines,
         update_deadline,
     )
-    from scheduled_actions.fact import Fact
-    from scheduled_actions.flask_extension import ScheduledActions
-    from scheduled_actions.new_action import NewAction
-    from scheduled_actions.notices.people import Person
-    from scheduled_actions.recurring import (
+    from scheduled_actions.client.people import notify, schedule_local
+    from scheduled_actions.client.schedules import (
         backfill_schedule,
         delete_schedule,
         get_schedule,
@@ -63,8 +59,12 @@ if TYPE_CHECKING:
         skip_next_occurrence,
         update_schedule,
     )
+    from scheduled_actions.deadline import Deadline
+    from scheduled_actions.fact import Fact
+    from scheduled_actions.flask_extension import ScheduledActions
+    from scheduled_actions.new_action import NewAction
+    from scheduled_actions.notices.people import Person
     from scheduled_actions.schedule import Schedule
-    from scheduled_actions.telling import notify, schedule_local
 
 __all__ = [
     "Action",
@@ -143,7 +143,7 @@ _LATER = {
     "Person": "scheduled_actions.notices.people",
     "Schedule": "scheduled_actions.schedule",
     "ScheduledActions": "scheduled_actions.flask_extension",
-    **dict.fromkeys(("notify", "schedule_local"), "scheduled_actions.telling"),
+    **dict.fromkeys(("notify", "schedule_local"), "scheduled_actions.client.people"),
     **dict.fromkeys(
         (
             "cancel_action",
@@ -162,7 +162,7 @@ _LATER = {
             "schedule_when",
             "update_action",
         ),
-        "scheduled_actions.client",
+        "scheduled_actions.client.actions",
     ),
     **dict.fromkeys(
         (
@@ -177,7 +177,7 @@ _LATER = {
             "skip_next_occurrence",
             "update_schedule",
         ),
-        "scheduled_actions.recurring",
+        "scheduled_actions.client.schedules",
     ),
     **dict.fromkeys(
         (
@@ -195,7 +195,7 @@ _LATER = {
             "set_deadlines",
             "update_deadline",
         ),
-        "scheduled_actions.deadline_functions",
+        "scheduled_actions.client.deadlines",
     ),
 }
 

@@ -11,14 +11,15 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from scheduled_actions import bounded_http, delivery, json_text
-from scheduled_actions.condition_functions import ConditionCheck
+from scheduled_actions import json_text
 from scheduled_actions.conditions import Checked
 from scheduled_actions.conditions.kinds import compares
 from scheduled_actions.conditions.pointer import MISSING, found_at
-from scheduled_actions.endpoint_book import reach_of
+from scheduled_actions.endpoints.book import reach_of
 from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.errors.families import short
+from scheduled_actions.functions.condition import ConditionCheck
+from scheduled_actions.outbound import bounded_http, delivery
 from scheduled_actions.queries import first_row, parameters_of
 
 if TYPE_CHECKING:

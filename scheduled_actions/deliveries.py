@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.action import Action
-    from scheduled_actions.endpoint_book import EndpointBook
+    from scheduled_actions.endpoints.book import EndpointBook
     from scheduled_actions.handler import RetryPolicy
     from scheduled_actions.store.connection import Connection, Database
     from scheduled_actions.store.deliveries import Delivery, Event, Selection

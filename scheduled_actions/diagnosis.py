@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from scheduled_actions.database_verdict import DatabaseFound, MigrationsFound, StoredSecretsFound
 from scheduled_actions.errors import (
     DeploymentError,
     HandlerBroken,
@@ -18,7 +17,6 @@ from scheduled_actions.errors import (
 )
 from scheduled_actions.registry import source as registry_source
 from scheduled_actions.store import diagnosis, pings
-from scheduled_actions.tick_verdict import TicksFound
 from scheduled_actions.verdict import (
     EndpointFound,
     HandlersFound,
@@ -27,18 +25,20 @@ from scheduled_actions.verdict import (
     SettingsFound,
     ThreadsFound,
 )
+from scheduled_actions.verdict.database import DatabaseFound, MigrationsFound, StoredSecretsFound
+from scheduled_actions.verdict.tick import TicksFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from scheduled_actions.config import Config, Endpoint
-    from scheduled_actions.heartbeat_verdict import HeartbeatFound
     from scheduled_actions.processor import Processor
     from scheduled_actions.runtime import Runtime
     from scheduled_actions.secret import Secret
     from scheduled_actions.store.connection import Connection
     from scheduled_actions.verdict import Fact
+    from scheduled_actions.verdict.heartbeat import HeartbeatFound
 
 #: How long a doctor waits for the database's answers: longer means that they will not come.
 PATIENCE_SECONDS = 10.0
@@ -129,7 +129,7 @@ def _endpoint(config: Config, name: str, endpoint: Endpoint) -> EndpointFound:
 
 
 def _problem_of_url(config: Config, endpoint: Endpoint) -> str | None:
-    from scheduled_actions import delivery  # noqa: PLC0415 - HTTP's modules, which readiness does without
+    from scheduled_actions.outbound import delivery  # noqa: PLC0415 - HTTP's modules, which readiness does without
 
     url = config.endpoint_url(endpoint)
     if url is None:
@@ -215,7 +215,7 @@ def _all_of_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]
 
 
 def _heartbeat(runtime: Runtime, connection: Connection) -> HeartbeatFound:
-    from scheduled_actions import delivery  # noqa: PLC0415 - HTTP's modules, which readiness does without
+    from scheduled_actions.outbound import delivery  # noqa: PLC0415 - HTTP's modules, which readiness does without
 
     problem = None
     if runtime.has_heartbeat:

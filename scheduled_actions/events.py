@@ -17,11 +17,12 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from scheduled_actions import delivery, tracing
-from scheduled_actions.endpoint_book import EndpointBook, id_of
-from scheduled_actions.endpoint_health import DISABLED_EVENT, FAILING_EVENT
+from scheduled_actions import tracing
+from scheduled_actions.endpoints.book import EndpointBook, id_of
+from scheduled_actions.endpoints.health import DISABLED_EVENT, FAILING_EVENT
 from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.handler import Fail, RetryAfter, Skip, Snooze
+from scheduled_actions.outbound import delivery
 from scheduled_actions.retry import Delays
 from scheduled_actions.webhooks import routing, signing
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduled_actions.config import Config
-    from scheduled_actions.endpoint_book import Target
+    from scheduled_actions.endpoints.book import Target
     from scheduled_actions.handler import Context, RetryPolicy
     from scheduled_actions.lanes import PutOffReason
     from scheduled_actions.webhooks.endpoint import Endpoint

@@ -9,14 +9,14 @@ import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from scheduled_actions import delivery
 from scheduled_actions.errors import UrlInvalid
-from scheduled_actions.heartbeat_verdict import ANSWERED, UNSENT
+from scheduled_actions.outbound import delivery
+from scheduled_actions.verdict.heartbeat import ANSWERED, UNSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduled_actions.reach import Reach
+    from scheduled_actions.outbound.reach import Reach
 
 log = logging.getLogger("scheduled_actions")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.occurrences import Occurrences
     from scheduled_actions.scheduler import Scheduler
-    from scheduled_actions.schedules import Schedules
+    from scheduled_actions.schedules.making import Schedules
     from scheduled_actions.store.connection import Database
 
 

@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduled_actions.asking import Asker
-    from scheduled_actions.calendar_days import CalendarDays
-    from scheduled_actions.calendar_reading import Calendar
+    from scheduled_actions.calendar.days import CalendarDays
+    from scheduled_actions.calendar.feeds import Feeds
+    from scheduled_actions.calendar.reading import Calendar
     from scheduled_actions.config import Config
-    from scheduled_actions.deadline_foresight import DeadlineForesight
+    from scheduled_actions.deadlines.foresight import DeadlineForesight
     from scheduled_actions.deliveries import Deliveries
-    from scheduled_actions.endpoint_book import EndpointBook
-    from scheduled_actions.endpoints import Endpoints
+    from scheduled_actions.endpoints.book import EndpointBook
+    from scheduled_actions.endpoints.making import Endpoints
     from scheduled_actions.facts import Facts
-    from scheduled_actions.feeds import Feeds
     from scheduled_actions.for_each import ForEach
     from scheduled_actions.heartbeat import Heartbeat
     from scheduled_actions.local_postgres import LocalPostgres
     from scheduled_actions.local_scheduling import LocalScheduling
-    from scheduled_actions.notification_sending import Sender
-    from scheduled_actions.notifications import Notifications
+    from scheduled_actions.notifications.planning import Notifications
+    from scheduled_actions.notifications.sending import Sender
     from scheduled_actions.preparation import Preparation
     from scheduled_actions.refusals import Refusals
     from scheduled_actions.scheduler import Scheduler
-    from scheduled_actions.schedules import Schedules
+    from scheduled_actions.schedules.making import Schedules
     from scheduled_actions.simulating import Simulator
     from scheduled_actions.store.connection import Connection
     from scheduled_actions.wake import Wake
@@ -112,7 +112,7 @@ class Runtime:
     @cached_property
     def schedules(self) -> Schedules:
         """Makes, reads and changes schedules."""
-        from scheduled_actions.schedules import Schedules  # noqa: PLC0415 - as above
+        from scheduled_actions.schedules.making import Schedules  # noqa: PLC0415 - as above
 
         return Schedules(self.database, self.registry, self.occurrences, self._extras)
 
@@ -128,7 +128,7 @@ class Runtime:
     def deadlines(self) -> DeadlineForesight:
         """Sets, reads and changes deadlines."""
         # Loaded with the first deadline.
-        from scheduled_actions.deadline_foresight import DeadlineForesight  # noqa: PLC0415
+        from scheduled_actions.deadlines.foresight import DeadlineForesight  # noqa: PLC0415
 
         return DeadlineForesight(self.database, self.registry, self.notifications)
 
@@ -167,14 +167,14 @@ class Runtime:
     def endpoint_book(self) -> EndpointBook:
         """The webhook endpoints, as deliveries need them."""
         # Loaded with the first event, and pydantic and much else with it.
-        from scheduled_actions.endpoint_book import EndpointBook  # noqa: PLC0415
+        from scheduled_actions.endpoints.book import EndpointBook  # noqa: PLC0415
 
         return EndpointBook(self.config, self.database)
 
     @cached_property
     def endpoints(self) -> Endpoints:
         """The webhook endpoints, as people make and change them."""
-        from scheduled_actions.endpoints import Endpoints  # noqa: PLC0415 - as above
+        from scheduled_actions.endpoints.making import Endpoints  # noqa: PLC0415 - as above
 
         return Endpoints(self.database, self.config, self.endpoint_book)
 
@@ -188,7 +188,7 @@ class Runtime:
     @cached_property
     def feeds(self) -> Feeds:
         """What calendar programs read."""
-        from scheduled_actions.feeds import Feeds  # noqa: PLC0415 - only for those who ask
+        from scheduled_actions.calendar.feeds import Feeds  # noqa: PLC0415 - only for those who ask
 
         return Feeds(self.database, self.occurrences)
 
@@ -202,14 +202,14 @@ class Runtime:
     @cached_property
     def notifications(self) -> Notifications:
         """Knows whom notices reach, when and how, and plans them."""
-        from scheduled_actions.notifications import Notifications  # noqa: PLC0415 - as above
+        from scheduled_actions.notifications.planning import Notifications  # noqa: PLC0415 - as above
 
         return Notifications(self.config, self.registry, self.database, self.scheduler)
 
     @cached_property
     def sender(self) -> Sender:
         """Sends notices."""
-        from scheduled_actions.notification_sending import Sender  # noqa: PLC0415 - as above
+        from scheduled_actions.notifications.sending import Sender  # noqa: PLC0415 - as above
         from scheduled_actions.store import deadlines  # noqa: PLC0415 - as above
 
         return Sender(self.notifications, self.database, holding=deadlines.holding, prove=deadlines.keep_notices)
@@ -224,7 +224,7 @@ class Runtime:
     @cached_property
     def calendar(self) -> Calendar:
         """Shows what is to come."""
-        from scheduled_actions.calendar_reading import Calendar  # noqa: PLC0415 - only for those who ask
+        from scheduled_actions.calendar.reading import Calendar  # noqa: PLC0415 - only for those who ask
 
         return Calendar(self.database, self.occurrences)
 
@@ -239,7 +239,7 @@ class Runtime:
     @cached_property
     def calendar_days(self) -> CalendarDays:
         """Counts what the days of a calendar hold."""
-        from scheduled_actions.calendar_days import CalendarDays  # noqa: PLC0415 - only for those who ask
+        from scheduled_actions.calendar.days import CalendarDays  # noqa: PLC0415 - only for those who ask
 
         return CalendarDays(self.database, self.occurrences)
 
@@ -262,7 +262,7 @@ class Runtime:
     def heartbeat(self) -> Heartbeat:
         """Tells somebody outside of each good tick."""
         # With the first beat come HTTP and what else it needs.
-        from scheduled_actions.endpoint_book import reach_of  # noqa: PLC0415
+        from scheduled_actions.endpoints.book import reach_of  # noqa: PLC0415
         from scheduled_actions.heartbeat import Heartbeat  # noqa: PLC0415
 
         environ = self.config.environ
@@ -286,7 +286,7 @@ class Runtime:
         self.heartbeat.beat(has_failed=has_failed)
 
     def _heartbeat_outcome(self) -> str:
-        from scheduled_actions.heartbeat_verdict import UNSENT  # noqa: PLC0415 - only where there is one
+        from scheduled_actions.verdict.heartbeat import UNSENT  # noqa: PLC0415 - only where there is one
 
         # Asking makes none: that waits for the first beat.
         made: Heartbeat | None = self.__dict__.get("heartbeat")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from scheduled_actions.deadline import Deadline
-    from scheduled_actions.deadline_foresight import Foreseen
+    from scheduled_actions.deadlines.foresight import Foreseen
 
 
 def list_deadlines(call: Call) -> Answer:

@@ -18,7 +18,7 @@ from scheduled_actions.errors import ScheduledActionsError, UnknownFeed
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
-    from scheduled_actions import feeds
+    from scheduled_actions.calendar import feeds
     from scheduled_actions.runtime import Runtime
 
 #: For how long a calendar program may keep what it read, in seconds.

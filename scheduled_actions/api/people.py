@@ -16,7 +16,7 @@ from scheduled_actions.errors import (
     TooLarge,
     UnknownActionType,
 )
-from scheduled_actions.notifications import Options
+from scheduled_actions.notifications.planning import Options
 from scheduled_actions.tokens import Role
 
 

@@ -30,8 +30,8 @@ from scheduled_actions.api.skip_schemas import HOURS, TIME_OF_DAY, object_of
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.local_times import USERS_MOST
 from scheduled_actions.notices.severity import Severity
-from scheduled_actions.notification_people import PEOPLE_MOST
-from scheduled_actions.notifications import TEXT_MOST
+from scheduled_actions.notifications.people import PEOPLE_MOST
+from scheduled_actions.notifications.planning import TEXT_MOST
 
 _Text = Annotated[str, Field(min_length=1, max_length=TEXT_MOST, json_schema_extra=WITHOUT_NUL), Kept]
 _Address = Annotated[

@@ -29,7 +29,7 @@ from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
     from scheduled_actions.schedule import Schedule
-    from scheduled_actions.schedules import Schedules
+    from scheduled_actions.schedules.making import Schedules
 
 
 def list_schedules(call: Call) -> Answer:

@@ -8,15 +8,15 @@ from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from scheduled_actions.api.models import refused
-from scheduled_actions.delivery import URL_LIMIT
-from scheduled_actions.endpoint_checks import (
+from scheduled_actions.errors import InvalidArgument, UrlInvalid
+from scheduled_actions.outbound.delivery import URL_LIMIT
+from scheduled_actions.outbound.endpoint_checks import (
     DESCRIPTION_LIMIT,
     RATE_LEAST,
     RATE_MOST,
     check_secret,
     check_settings,
 )
-from scheduled_actions.errors import InvalidArgument, UrlInvalid
 from scheduled_actions.webhooks import filters, headers, routing
 
 if TYPE_CHECKING:

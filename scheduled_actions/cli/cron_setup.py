@@ -11,7 +11,7 @@ from scheduled_actions.cli.cron_callers import Caller, callers, filled
 from scheduled_actions.cli.output import print_json, print_table
 from scheduled_actions.cli.parameters import as_json_option
 from scheduled_actions.cli.project import Project, pass_project
-from scheduled_actions.setting_checks import base_url
+from scheduled_actions.config.checks import base_url
 
 if TYPE_CHECKING:
     from scheduled_actions.config import Config

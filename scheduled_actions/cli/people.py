@@ -39,7 +39,7 @@ def notify(
 
     RECIPIENT is an address (ann@example.org, https://…), a name of [notifications.channels], or resolver:name.
     """
-    from scheduled_actions.notifications import Options  # noqa: PLC0415 - help needs no models
+    from scheduled_actions.notifications.planning import Options  # noqa: PLC0415 - help needs no models
 
     options = Options(severity=severity, gather=gather, team_id=team_id, arguments={"created_by": caller()})
     notifications = project.open().notifications

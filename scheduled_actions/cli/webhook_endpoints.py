@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from scheduled_actions.endpoint_shown import Shown
+    from scheduled_actions.endpoints.shown import Shown
     from scheduled_actions.store.endpoints import Lane
 
 Command = TypeVar("Command", bound="Callable[..., Any]")

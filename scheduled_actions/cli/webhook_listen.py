@@ -67,7 +67,7 @@ def listen(
 
     What is not signed with the secret is answered 401. --answer 500 shows what happens when a receiver fails.
     """
-    from scheduled_actions.endpoints import new_secret  # noqa: PLC0415 - help needs no database driver
+    from scheduled_actions.endpoints.making import new_secret  # noqa: PLC0415 - help needs no database driver
     from scheduled_actions.webhooks import signing  # noqa: PLC0415 - as above
 
     chosen = (_secret_of(project, endpoint) if endpoint else secret) or new_secret()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from scheduled_actions.calendar_days import Day, Line
+    from scheduled_actions.calendar.days import Day, Line
     from scheduled_actions.dashboard.page import Visit
 
 _ENDED = {"completed": "done", "failed": "bad"}

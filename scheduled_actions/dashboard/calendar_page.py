@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.calendar_days import DAY_MOST
+from scheduled_actions.calendar.days import DAY_MOST
 from scheduled_actions.dashboard.calendar_marks import marks
 from scheduled_actions.dashboard.page import Nav, Page, View
 from scheduled_actions.errors import InvalidArgument, RequestError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
-    from scheduled_actions.calendar_days import Day, Days, Line
+    from scheduled_actions.calendar.days import Day, Days, Line
     from scheduled_actions.dashboard.calendar_marks import Mark
     from scheduled_actions.dashboard.page import Visit
 

@@ -8,7 +8,7 @@ from scheduled_actions.dashboard.deadline_ladder import ladder
 from scheduled_actions.dashboard.deadline_stages import OF_PEOPLE, as_asked
 from scheduled_actions.dashboard.deadline_words import listed, people_of, typed
 from scheduled_actions.dashboard.page import Moved, Page, View
-from scheduled_actions.deadlines import Step
+from scheduled_actions.deadlines.making import Step
 from scheduled_actions.errors import ScheduledActionsError
 from scheduled_actions.tokens import Role
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from scheduled_actions import tick_plan
 from scheduled_actions.action import Status
-from scheduled_actions.database_verdict import TICKS_MISSED, in_words
 from scheduled_actions.errors import UnknownActionType
 from scheduled_actions.explanation.facts import AHEAD_MOST, Code, Explanation, Facts, at, iso
 from scheduled_actions.recurrence import series
+from scheduled_actions.verdict.database import TICKS_MISSED, in_words
 
 if TYPE_CHECKING:
     from scheduled_actions.explanation.facts import HoldSeen, TickSeen

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.database_verdict import in_words
 from scheduled_actions.explanation.facts import Code, Explanation, Facts, at, iso
+from scheduled_actions.verdict.database import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.action import Claimed
     from scheduled_actions.conditional import Asking
-    from scheduled_actions.deadline_stages import Guard
+    from scheduled_actions.deadlines.stages import Guard
     from scheduled_actions.processor.process import Process
     from scheduled_actions.registry.resolution import Handler
     from scheduled_actions.settlement import Outcome, Settlement
@@ -231,7 +231,7 @@ class Attempts:
     def _begin_stage(self, attempt: Attempt) -> Guard | Ended | None:
         """Look once more at the deadline that the action is of; return what it begins under, or what becomes of it."""
         # Loaded with the first action of a deadline.
-        from scheduled_actions import deadline_stages  # noqa: PLC0415
+        from scheduled_actions.deadlines import stages as deadline_stages  # noqa: PLC0415
 
         try:
             begun = deadline_stages.begin(self._database, attempt.claimed)

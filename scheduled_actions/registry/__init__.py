@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import recurrence_option
 from scheduled_actions.errors import InvalidArgument, RegistryInvalid, UnknownActionType
+from scheduled_actions.functions import DECLARED_ATTRIBUTE, DeclaredFunction
 from scheduled_actions.handler import OPTIONS_ATTRIBUTE, HandlerOptions
 from scheduled_actions.json_text import Unquoted
-from scheduled_actions.project_functions import DECLARED_ATTRIBUTE, DeclaredFunction
 from scheduled_actions.registry import generated
 from scheduled_actions.registry.functions import ProjectFunctions
 from scheduled_actions.registry.loading import Loader

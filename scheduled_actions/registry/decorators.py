@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from scheduled_actions.project_functions import FunctionKind
+    from scheduled_actions.functions import FunctionKind
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 #: The dotted name behind each imported one: `act` → `scheduled_actions.action`.
@@ -46,14 +46,14 @@ ACTION = Decorator(
 )
 NEXT_OCCURRENCE = Decorator(
     name="next_occurrence",
-    home="scheduled_actions.occurrence_functions",
+    home="scheduled_actions.functions.occurrence",
     parameter="name",
     called="the name",
     example='@next_occurrence("payday")',
 )
 SKIP_OCCURRENCE = Decorator(
     name="skip_occurrence",
-    home="scheduled_actions.occurrence_functions",
+    home="scheduled_actions.functions.occurrence",
     parameter="name",
     called="the name",
     example='@skip_occurrence("school-holidays")',
@@ -61,7 +61,7 @@ SKIP_OCCURRENCE = Decorator(
 
 RESOLVE_RECIPIENTS = Decorator(
     name="resolve_recipients",
-    home="scheduled_actions.recipient_functions",
+    home="scheduled_actions.functions.recipient",
     parameter="name",
     called="the name",
     example='@resolve_recipients("role")',
@@ -69,7 +69,7 @@ RESOLVE_RECIPIENTS = Decorator(
 
 CONDITION = Decorator(
     name="condition",
-    home="scheduled_actions.condition_functions",
+    home="scheduled_actions.functions.condition",
     parameter="name",
     called="the name",
     example='@condition("stock-is-there")',

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.errors import FunctionBroken
-from scheduled_actions.project_functions import DECLARED_ATTRIBUTE, DeclaredFunction, FunctionKind
+from scheduled_actions.functions import DECLARED_ATTRIBUTE, DeclaredFunction, FunctionKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

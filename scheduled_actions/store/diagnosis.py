@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from scheduled_actions.database_verdict import (
+from scheduled_actions.errors import DatabaseUnavailable
+from scheduled_actions.store import management, migrate
+from scheduled_actions.store.connection import cut_off, is_connection_failure
+from scheduled_actions.store.statements import run
+from scheduled_actions.verdict.database import (
     OLD_TRANSACTION,
     ClocksFound,
     LineFound,
@@ -18,11 +22,7 @@ from scheduled_actions.database_verdict import (
     ServerFound,
     TransactionsFound,
 )
-from scheduled_actions.errors import DatabaseUnavailable
-from scheduled_actions.store import management, migrate
-from scheduled_actions.store.connection import cut_off, is_connection_failure
-from scheduled_actions.store.statements import run
-from scheduled_actions.work_verdict import (
+from scheduled_actions.verdict.work import (
     COUNTED,
     BacklogFound,
     DisabledEndpointsFound,

@@ -6,10 +6,10 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scheduled_actions.heartbeat_verdict import HeartbeatFound
 from scheduled_actions.store import actions
 from scheduled_actions.store.statements import run
-from scheduled_actions.tick_verdict import (
+from scheduled_actions.verdict.heartbeat import HeartbeatFound
+from scheduled_actions.verdict.tick import (
     WINDOW,
     DoublesFound,
     HangUpsFound,

@@ -14,9 +14,9 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from scheduled_actions import config
-from scheduled_actions.delivery import WISH_HEADER, Answer, retry_after
-from scheduled_actions.endpoints import new_secret
+from scheduled_actions.endpoints.making import new_secret
 from scheduled_actions.errors import ScheduledActionsError, SignatureInvalid
+from scheduled_actions.outbound.delivery import WISH_HEADER, Answer, retry_after
 from scheduled_actions.webhooks import signing
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import config, delivery, runtime
+from scheduled_actions import config, runtime
 from scheduled_actions.action import Status
 from scheduled_actions.finding import Bounds, Filters, page
+from scheduled_actions.outbound import delivery
 from scheduled_actions.registry import Registry
 from scheduled_actions.testing.captured import CapturedWebhooks
 from scheduled_actions.testing.clock import Clock, check_aware

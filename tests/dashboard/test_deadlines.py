@@ -8,7 +8,7 @@ import pytest
 
 from handlers import deadline as own
 from scheduled_actions.dashboard.deadline_ladder import ladder
-from scheduled_actions.deadlines import Step
+from scheduled_actions.deadlines.making import Step
 from scheduled_actions.registry import Registry
 from tests.api.conftest import ADMIN_TOKEN, Api, run
 

@@ -21,10 +21,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduled_actions import bounded_http
-from scheduled_actions.delivery import ANSWER_LIMIT, check_url, post, retry_after, user_agent
 from scheduled_actions.errors import UrlInvalid
-from scheduled_actions.reach import Reach
+from scheduled_actions.outbound import bounded_http
+from scheduled_actions.outbound.delivery import ANSWER_LIMIT, check_url, post, retry_after, user_agent
+from scheduled_actions.outbound.reach import Reach
 
 CERTIFICATE = Path(__file__).parents[1] / "vectors/tls/localhost.pem"
 NOW = datetime(2026, 3, 4, 12, 0, 0, tzinfo=UTC)
@@ -679,7 +679,7 @@ def test_an_answer_carries_what_retry_after_asks_for(receive, value, seconds):
 
 
 def test_certificates_are_not_loaded_before_the_first_post():
-    code = "import sys, scheduled_actions.delivery; sys.exit('certifi' in sys.modules)"
+    code = "import sys, scheduled_actions.outbound.delivery; sys.exit('certifi' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from scheduled_actions.gate import Gate
 from scheduled_actions.lanes import HUNG_SECONDS, SLOW_SECONDS
+from scheduled_actions.outbound.gate import Gate
 from tests.factories import PATIENCE
 
 

@@ -12,9 +12,9 @@ from email.message import EmailMessage
 import pytest
 from aiosmtpd.smtp import AuthResult
 
-from scheduled_actions import mail
 from scheduled_actions.config import Email
 from scheduled_actions.errors import ConfigInvalid, InvalidArgument, NotConfigured
+from scheduled_actions.messaging import mail
 from tests.mail_server import CERTIFICATE, ELSEWHERE, Mailbox, free_port, serving
 
 PASSWORD = "correct horse battery staple"

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduled_actions.notice_templates import render_digest, render_reminder
+from scheduled_actions.messaging.templates import render_digest, render_reminder
 from scheduled_actions.notices.reminder import Reminder
 from scheduled_actions.notices.severity import SEVERITIES
 from tests.factories import NOW

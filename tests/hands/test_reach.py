@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduled_actions import bounded_http
-from scheduled_actions.delivery import check_tenant_url, post
 from scheduled_actions.errors import UrlInvalid
-from scheduled_actions.reach import Reach
+from scheduled_actions.outbound import bounded_http
+from scheduled_actions.outbound.delivery import check_tenant_url, post
+from scheduled_actions.outbound.reach import Reach
 from scheduled_actions.webhooks.addresses import networks_of
 
 VECTORS = Path(__file__).parents[1] / "vectors/ssrf"

@@ -173,10 +173,10 @@ def test_another_function_gives_another_digest(project):
     "text",
     [
         "from scheduled_actions import next_occurrence as after\n@after('payday')\ndef payday(moment): ...",
-        "from scheduled_actions.occurrence_functions import *\n@next_occurrence('payday')\ndef payday(moment): ...",
+        "from scheduled_actions.functions.occurrence import *\n@next_occurrence('payday')\ndef payday(moment): ...",
         "from scheduled_actions import *\n@next_occurrence(name='payday')\ndef payday(moment): ...",
         "import scheduled_actions as sa\n@sa.next_occurrence('payday')\ndef payday(moment): ...",
-        "import scheduled_actions.occurrence_functions as f\n@f.next_occurrence('payday')\ndef payday(moment): ...",
+        "import scheduled_actions.functions.occurrence as f\n@f.next_occurrence('payday')\ndef payday(moment): ...",
     ],
 )
 def test_every_way_to_import_the_decorator_is_found(tmp_path, text):

@@ -9,8 +9,8 @@ import pytest
 
 from scheduled_actions import action, next_occurrence, skip_occurrence
 from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.functions import DECLARED_ATTRIBUTE
 from scheduled_actions.handler import OPTIONS_ATTRIBUTE
-from scheduled_actions.project_functions import DECLARED_ATTRIBUTE
 from scheduled_actions.recurrence_option import normalised
 
 #: Every key, each with a value that it takes.

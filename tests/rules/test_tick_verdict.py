@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from scheduled_actions.tick_verdict import DoublesFound, HangUpsFound, LossesFound, Ping, RefusalsFound, TicksFound
 from scheduled_actions.verdict import Level
+from scheduled_actions.verdict.tick import DoublesFound, HangUpsFound, LossesFound, Ping, RefusalsFound, TicksFound
 
 OK, WARNING = Level.OK, Level.WARNING
 MINUTE = timedelta(minutes=1)

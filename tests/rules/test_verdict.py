@@ -4,16 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from scheduled_actions.database_verdict import (
-    ClocksFound,
-    DatabaseFound,
-    LineFound,
-    MigrationsFound,
-    ServerFound,
-    TransactionsFound,
-    in_words,
-)
-from scheduled_actions.tick_verdict import Ping, TicksFound
 from scheduled_actions.verdict import (
     Check,
     EndpointFound,
@@ -25,6 +15,16 @@ from scheduled_actions.verdict import (
     ThreadsFound,
     worst,
 )
+from scheduled_actions.verdict.database import (
+    ClocksFound,
+    DatabaseFound,
+    LineFound,
+    MigrationsFound,
+    ServerFound,
+    TransactionsFound,
+    in_words,
+)
+from scheduled_actions.verdict.tick import Ping, TicksFound
 
 OK, WARNING, FAULT = Level.OK, Level.WARNING, Level.FAULT
 

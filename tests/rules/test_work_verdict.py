@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from scheduled_actions.heartbeat_verdict import ANSWERED, UNSENT, HeartbeatFound
-from scheduled_actions.tick_verdict import Ping
 from scheduled_actions.verdict import Level
-from scheduled_actions.work_verdict import (
+from scheduled_actions.verdict.heartbeat import ANSWERED, UNSENT, HeartbeatFound
+from scheduled_actions.verdict.tick import Ping
+from scheduled_actions.verdict.work import (
     BacklogFound,
     DisabledEndpointsFound,
     FailuresFound,

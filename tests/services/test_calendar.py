@@ -14,7 +14,7 @@ from scheduled_actions import (
     set_deadline,
     update_schedule,
 )
-from scheduled_actions.calendar_reading import FORECAST_MOST
+from scheduled_actions.calendar.reading import FORECAST_MOST
 from scheduled_actions.errors import InvalidArgument
 from tests.factories import NOW, insert, set_clock
 from tests.services.deadline_project import OWN, deadline_project

@@ -10,7 +10,8 @@ from datetime import timedelta
 import pytest
 
 from handlers import notification
-from scheduled_actions import Fail, action, deadline_stages, settlement
+from scheduled_actions import Fail, action, settlement
+from scheduled_actions.deadlines import stages as deadline_stages
 from scheduled_actions.store import claims
 from scheduled_actions.store import deadlines as store
 from tests.factories import NOW, PATIENCE, a_tick, is_waiting, set_clock, statuses, together, wait_until

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from scheduled_actions.errors import InvalidArgument, UnknownDelivery, UnknownEndpoint, WrongStatus
-from scheduled_actions.gate import Gate
 from scheduled_actions.handler import action
+from scheduled_actions.outbound.gate import Gate
 from scheduled_actions.store.endpoints import Lane
 from scheduled_actions.testing import clock
 from scheduled_actions.webhooks.health import APART, DISABLED_AFTER

@@ -16,7 +16,7 @@ import pytest
 from pydantic import ValidationError
 from standardwebhooks.webhooks import Webhook
 
-from scheduled_actions import bounded_http, config, delivery, webhooks
+from scheduled_actions import config, webhooks
 from scheduled_actions.action import Action, Status
 from scheduled_actions.errors import ConfigInvalid, InvalidArgument, NotConfigured
 from scheduled_actions.events import (
@@ -27,6 +27,7 @@ from scheduled_actions.events import (
     send_webhook,
 )
 from scheduled_actions.handler import OPTIONS_ATTRIBUTE, Context, Fail, RetryAfter, Skip
+from scheduled_actions.outbound import bounded_http, delivery
 
 EVENT_ID = UUID("0197a000-0000-7000-8000-000000000001")
 DELIVERY_ID = UUID("0197a000-0000-7000-8000-000000000002")

@@ -16,7 +16,7 @@ from handlers.email import Email, deliver, send_email
 from scheduled_actions import config
 from scheduled_actions.action import Action
 from scheduled_actions.handler import OPTIONS_ATTRIBUTE, Context, Fail
-from scheduled_actions.mail import MailDeferred
+from scheduled_actions.messaging.mail import MailDeferred
 from tests.mail_server import CERTIFICATE, Mailbox, serving
 
 PASSWORD = "correct horse battery staple"

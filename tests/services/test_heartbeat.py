@@ -10,7 +10,7 @@ import pytest
 
 from scheduled_actions import action
 from scheduled_actions.heartbeat import Heartbeat
-from scheduled_actions.reach import Reach
+from scheduled_actions.outbound.reach import Reach
 from tests.factories import PATIENCE, insert_many, projects, wait_until
 
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from scheduled_actions import bounded_http
+from scheduled_actions.outbound import bounded_http
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

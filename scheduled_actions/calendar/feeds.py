@@ -1,0 +1,230 @@
+"""Calendar feeds: private addresses from which calendar programs read what will run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from scheduled_actions import arguments
+from scheduled_actions.calendar import feed_entries, forecast
+from scheduled_actions.errors import ScheduledActionsError, UnknownFeed
+from scheduled_actions.ics import Entry, calendar_text
+from scheduled_actions.minting import Minting, digest_of
+from scheduled_actions.store import feeds as store
+from scheduled_actions.store import schedules as schedule_store
+from scheduled_actions.store.borrowing import borrowed_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.recurrence import Recurrence
+    from scheduled_actions.schedule import Schedule
+    from scheduled_actions.store.connection import Connection, Database
+
+_MINTING = Minting("saf_")
+NAME_LENGTH = 100
+#: Schedules in one feed.
+_SCHEDULES_MOST = 1000
+_PAGE = 500
+#: Of a schedule that no RRULE says: how far ahead, and how many.
+_AHEAD = timedelta(days=90)
+_SINGLE_MOST = 100
+_MOMENT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """One feed, as far as it is known here; the secret in its address is not."""
+
+    id: UUID
+    #: What calendar programs call it.
+    name: str
+    #: The first characters of its secret.
+    hint: str
+    #: Only what belongs to this team, this user, this type; None: of all.
+    team_id: str | None
+    user_id: str | None
+    action_type: str | None
+    created_by: str | None
+    created_at: datetime
+    #: To within an hour; None before the first reading.
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class Feeds:
+    """The calendar feeds of one project.
+
+    Args:
+        database: Where the tables are.
+        occurrences: Knows the rules of schedules.
+    """
+
+    def __init__(self, database: Database, occurrences: Occurrences) -> None:
+        self._database = database
+        self._occurrences = occurrences
+
+    def create(
+        self,
+        name: str,
+        *,
+        team_id: str | None = None,
+        user_id: str | None = None,
+        action_type: str | None = None,
+        token_id: UUID | None = None,
+        created_by: str | None = None,
+        connection: Connection | None = None,
+    ) -> tuple[Feed, str]:
+        """Make a feed; return what is kept of it, and the secret of its address, which nobody can read again.
+
+        Args:
+            name: What calendar programs call it; 1 to 100 characters.
+            team_id: Only what belongs to this team.
+            user_id: Only what belongs to this user.
+            action_type: Only of this type.
+            token_id: The token that made it: with that one the feed ends.
+            created_by: Who asked for it.
+            connection: Its transaction decides whether the feed ever was.
+
+        Raises:
+            InvalidArgument: A value is not what it must be; nothing was made.
+        """
+        minted = _MINTING.mint()
+        values = {
+            "name": arguments.check_name("name", name, longest=NAME_LENGTH),
+            "digest": minted.digest,
+            "hint": minted.hint,
+            "team_id": arguments.check_text("team_id", team_id),
+            "user_id": arguments.check_text("user_id", user_id),
+            "action_type": arguments.check_text("action_type", action_type),
+            "token_id": token_id,
+            "created_by": created_by,
+        }
+        with borrowed_connection(self._database, connection) as borrowed:
+            return _feed(store.create(borrowed, values)), minted.secret
+
+    def newest(self, *, team_id: str | None = None, before: UUID | None = None, limit: int = 100) -> list[Feed]:
+        """Return the newest feeds (of a team), at most `limit`, those with ids below `before`."""
+        with self._database.connection() as connection:
+            return [_feed(row) for row in store.newest(connection, team_id=team_id, before=before, limit=limit)]
+
+    def revoke(self, feed_id: UUID | str, *, team_id: str | None = None) -> Feed:
+        """Let the address of a feed answer nothing any more; one revoked before stays as it was.
+
+        Raises:
+            UnknownFeed: There is none of that id (in that team).
+        """
+        try:
+            wanted = feed_id if isinstance(feed_id, UUID) else UUID(feed_id)
+        except ValueError:
+            raise UnknownFeed(feed_id) from None
+        with self._database.connection() as connection:
+            row = store.revoke(connection, wanted, team_id=team_id)
+        if row is None:
+            raise UnknownFeed(feed_id)
+        return _feed(row)
+
+    def text(self, secret: str) -> bytes | None:
+        """Return the calendar behind an address; None for one that answers nothing, or nothing any more.
+
+        Raises:
+            ExtraMissing: The extra `calendar` is not installed.
+        """
+        if not _MINTING.is_one(secret):
+            return None
+        with self._database.connection() as connection:
+            row = store.find(connection, digest_of(secret))
+            if row is None:
+                return None
+            feed = _feed(row)
+            left_out: list[str] = []
+            entries = [*self._of_schedules(connection, feed, left_out), *feed_entries.to_come(connection, feed)]
+        return calendar_text(feed.name, _described(left_out), entries)
+
+    def _of_schedules(self, connection: Connection, feed: Feed, left_out: list[str]) -> Iterator[Entry]:
+        now = schedule_store.now(connection)
+        for schedule in _schedules(connection, feed):
+            try:
+                yield from _entries(schedule, self._occurrences.rule_of(schedule), now)
+            except _TooOften:
+                left_out.append(_title(schedule))
+            except ScheduledActionsError as error:
+                left_out.append(f"{_title(schedule)} ({error})")
+
+
+class _TooOften(Exception):
+    """A schedule that would fill every hour of a calendar."""
+
+
+def _schedules(connection: Connection, feed: Feed) -> Iterator[Schedule]:
+    """Yield the active schedules that a feed shows, the newest first."""
+    before: UUID | None = None
+    for _ in range(_SCHEDULES_MOST // _PAGE):
+        page = schedule_store.find(
+            connection,
+            status="active",
+            action_type=feed.action_type,
+            team_id=feed.team_id,
+            before=before,
+            limit=_PAGE,
+        )
+        yield from (one for one in page if feed.user_id in {None, one.user_id})
+        if len(page) < _PAGE:
+            return
+        before = page[-1].id
+
+
+def _entries(schedule: Schedule, rule: Recurrence, now: datetime) -> Iterator[Entry]:
+    """Yield one event that recurs where an RRULE says the same, else the next occurrences one by one."""
+    from scheduled_actions.recurrence.as_rrule import as_rrule  # noqa: PLC0415 - only calendars ask
+
+    planned = schedule.next_occurrence_at
+    if planned is None:
+        return
+    if forecast.fills_a_day(rule, planned):
+        raise _TooOften
+    # From the very first, so that the event stays the same from reading to reading; what is counted down begins now.
+    first = None if schedule.remaining is not None else rule.next_after(schedule.anchor_at - _MOMENT)
+    start = planned if first is None else first.at
+    is_rolling = schedule.recurrence_type == "rolling"
+    form = None if is_rolling else as_rrule(rule, start, remaining=schedule.remaining)
+    if form is not None:
+        yield replace(_entry(schedule, rule, start, key=f"schedule-{schedule.id}"), rule=form)
+        return
+    most = _SINGLE_MOST if schedule.remaining is None else min(_SINGLE_MOST, schedule.remaining)
+    instants = [planned, *(one.at for one in rule.between(planned, now + _AHEAD, limit=most - 1))]
+    for at in instants[:1] if is_rolling else instants:
+        yield _entry(schedule, rule, at, key=f"schedule-{schedule.id}-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}")
+
+
+def _entry(schedule: Schedule, rule: Recurrence, start: datetime, *, key: str) -> Entry:
+    return Entry(
+        key=key,
+        title=_title(schedule),
+        text=f"{schedule.action_type}: {rule.description}",
+        start=start,
+        made_at=schedule.created_at,
+        category="schedule",
+    )
+
+
+def _title(schedule: Schedule) -> str:
+    return schedule.name or schedule.action_type
+
+
+def _described(left_out: list[str]) -> str:
+    said = "What Scheduled Actions will run."
+    if left_out:
+        said += f" Left out, for they occur too often to be seen or cannot be followed: {', '.join(left_out)}."
+    return said
+
+
+def _feed(row: store.Row) -> Feed:
+    values: Iterator[Any] = (one.astimezone(UTC) if isinstance(one, datetime) else one for one in row)
+    return Feed(**dict(zip(_FIELDS, values, strict=True)))
+
+
+_FIELDS = [one.name for one in fields(Feed)]

@@ -1,0 +1,1 @@
+"""The functions that application code calls, on the process's own runtime."""

@@ -1,0 +1,308 @@
+"""Webhook endpoints that are made and changed while the application runs; the file's are listed beside them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions import arguments
+from scheduled_actions.action import PAYLOAD_LIMIT
+from scheduled_actions.endpoints import shown
+from scheduled_actions.endpoints.book import id_of
+from scheduled_actions.errors import (
+    EndpointOfTheFile,
+    TooManyEndpoints,
+    UnknownEndpoint,
+)
+from scheduled_actions.json_text import encode
+from scheduled_actions.outbound.endpoint_checks import check_secret, check_settings
+from scheduled_actions.secret_box import SecretBox
+from scheduled_actions.store import actions, watches
+from scheduled_actions.store import endpoints as store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from scheduled_actions.action import Scheduled
+    from scheduled_actions.config import Config
+    from scheduled_actions.config import Endpoint as Declared
+    from scheduled_actions.endpoints.book import EndpointBook
+    from scheduled_actions.endpoints.shown import Shown
+    from scheduled_actions.store.connection import Connection, Database
+
+#: How long the secret before signs beside a new one.
+BESIDE = timedelta(days=1)
+#: What a test delivers.
+TEST_EVENT = "webhook:test"
+
+_DEFAULTS: dict[str, Any] = {
+    "description": "", "patterns": ["*:*"], "filter": None, "enabled": True, "ordering": "none", "rate_limit": None,
+    "retry": None, "header_names": [], "headers": None,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventKind:
+    """An event type that was declared, or seen."""
+
+    event: str
+    #: What it tells; empty where nobody said.
+    description: str = ""
+    #: Tables whose changes it tells of.
+    tables: tuple[str, ...] = ()
+    first_seen_at: datetime | None = None
+    last_seen_at: datetime | None = None
+
+
+class Endpoints:
+    """The webhook endpoints of one project.
+
+    In every method `team_id` narrows what there is to one team: another team's endpoint answers as an unknown one.
+    """
+
+    def __init__(self, database: Database, config: Config, book: EndpointBook) -> None:
+        self._database = database
+        self._config = config
+        self._book = book
+        self._box = SecretBox(config.encryption_keys)
+
+    def create(
+        self, *, url: str, team_id: str | None = None, secret: str | None = None, created_by: str | None = None,
+        **settings: Any,  # noqa: ANN401 - each is checked by its name
+    ) -> tuple[Shown, str]:  # fmt: skip
+        """Put an endpoint in the database; return it and its secret, which is shown this once.
+
+        Args:
+            url: https, on the public internet.
+            team_id: Gets this team's events alone; None: those of every team.
+            secret: `whsec_…`, brought from elsewhere; None: a new one.
+            created_by: Who asks for it.
+            settings: `patterns`, `filter`, `description`, `enabled`, `rate_limit`, `headers`, `ordering`, `retry`.
+
+        Raises:
+            RequestError: A value cannot be; the message names it.
+            NotConfigured: There is no key to encrypt the secret with.
+            TooManyEndpoints: The team has as many as it may have.
+        """
+        secret = new_secret() if secret is None else check_secret(secret)
+        values = {**_DEFAULTS, **self._checked({"url": url, **settings})}
+        values |= {
+            "team_id": arguments.check_text("team_id", team_id, longest=255),
+            "secret": self._box.seal(secret),
+            "created_by": arguments.check_text("created_by", created_by, longest=255),
+        }
+        with self._database.connection() as connection, connection.transaction():
+            endpoint_id = store.create(connection, values)
+            if endpoint_id is None:
+                raise TooManyEndpoints(store.ENDPOINTS_MOST)
+            made = self._get(connection, str(endpoint_id), None)
+        self._book.forget()
+        return made, secret
+
+    def get(self, endpoint: str, *, team_id: str | None = None) -> Shown:
+        """Return one endpoint.
+
+        Raises:
+            UnknownEndpoint: There is none of that id or name.
+        """
+        with self._database.connection() as connection:
+            return self._get(connection, endpoint, team_id)
+
+    def find(self, *, team_id: str | None = None, cursor: str | None = None, limit: int = 100) -> list[Shown]:
+        """Return endpoints of the database, the oldest first; before the first page the file's, which are no team's.
+
+        Args:
+            team_id: Of this team only.
+            cursor: The id of the last endpoint of the page before.
+            limit: Endpoints of the database on this page.
+        """
+        after = None if cursor is None else self._id(cursor)
+        with self._database.connection() as connection:
+            rows = store.find(connection, team_id=team_id, after=after, limit=limit)
+            named = {} if team_id is not None or after is not None else self._config.settings.webhooks.endpoints
+            states = store.states(connection, list(named)) if named else {}
+            lanes = self._lanes(connection, [*named, *(str(row.id) for row in rows)])
+        of_file = [self._declared(name, one, states.get(name), lanes[name]) for name, one in named.items()]
+        return [*of_file, *(shown.of_row(row, lanes[str(row.id)]) for row in rows)]
+
+    def update(self, endpoint: str, *, team_id: str | None = None, **changes: Any) -> Shown:  # noqa: ANN401 - each is checked by its name
+        """Change what is given of an endpoint; return it as it is now.
+
+        `enabled=True` also forgives the failures that disabled it: for an endpoint of the file that is all there is.
+
+        Raises:
+            UnknownEndpoint: There is none of that id.
+            EndpointOfTheFile: It is declared in the file, and changed there.
+            RequestError: A value cannot be; nothing was changed.
+        """
+        enables = changes.get("enabled") is True
+        if endpoint in self._config.settings.webhooks.endpoints and team_id is None:
+            if changes != {"enabled": True}:
+                raise EndpointOfTheFile(endpoint)
+            changed: dict[str, Any] = {}
+        else:
+            changed = self._checked(changes)
+        with self._database.connection() as connection, connection.transaction():
+            if changed and not store.update(connection, self._id(endpoint), changed, team_id=team_id):
+                raise UnknownEndpoint(endpoint)
+            if enables:
+                store.forget_failures(connection, endpoint, enable=True)
+            shown = self._get(connection, endpoint, team_id)
+        self._book.forget()
+        return shown
+
+    def rotate(
+        self, endpoint: str, *, team_id: str | None = None, secret: str | None = None, beside: timedelta = BESIDE
+    ) -> tuple[Shown, str]:
+        """Give an endpoint a new secret; return it, and the secret, which is shown this once.
+
+        Args:
+            endpoint: Its id.
+            team_id: Only within this team.
+            secret: `whsec_…`; None: a new one.
+            beside: For how long the one before signs, too; zero: no longer, as when it was stolen.
+
+        Raises:
+            UnknownEndpoint: There is none of that id.
+            EndpointOfTheFile: Its secret is in the environment, and rotated there.
+            NotConfigured: There is no key to encrypt the secret with.
+        """
+        secret = new_secret() if secret is None else check_secret(secret)
+        sealed = self._box.seal(secret)
+        with self._database.connection() as connection:
+            found = store.rotate(
+                connection, self._id(endpoint), sealed, beside_seconds=beside.total_seconds(), team_id=team_id
+            )
+            if not found:
+                raise UnknownEndpoint(endpoint)
+            shown = self._get(connection, endpoint, team_id)
+        self._book.forget()
+        return shown, secret
+
+    def delete(self, endpoint: str, *, team_id: str | None = None) -> None:
+        """Remove an endpoint; deliveries that wait for it are skipped when they are due.
+
+        Raises:
+            UnknownEndpoint: There is none of that id.
+            EndpointOfTheFile: It is declared in the file.
+        """
+        with self._database.connection() as connection:
+            if not store.delete(connection, self._id(endpoint), team_id=team_id):
+                raise UnknownEndpoint(endpoint)
+        self._book.forget()
+
+    def test(self, endpoint: str, *, team_id: str | None = None, by: str | None = None) -> Scheduled:
+        """Schedule the delivery of a test event to an endpoint, whatever its patterns; return it.
+
+        Raises:
+            UnknownEndpoint: There is none of that id or name.
+        """
+        with self._database.connection() as connection:
+            shown = self._get(connection, endpoint, team_id)
+            payload = {
+                "event": TEST_EVENT,
+                "entity_type": "webhook",
+                "entity_id": shown.id,
+                "data": {"message": "This is a test."},
+                "endpoint": shown.id,
+            }
+            new = {
+                "action_type": "webhook:send",
+                "payload": encode("payload", payload, limit=PAYLOAD_LIMIT),
+                "team_id": shown.team_id,
+                "dedup_window": 0,
+                "created_by": by,
+            }
+            return actions.schedule(connection, new)
+
+    def reseal(self) -> int:
+        """Encrypt every secret with the first key, so that the others can go; return how many endpoints there are.
+
+        Raises:
+            SecretUnreadable: One was encrypted with a key that is not there; those before it are done.
+        """
+        count, after = 0, None
+        while True:
+            with self._database.connection() as connection:
+                rows = store.find(connection, after=after, limit=100)
+                for row in rows:
+                    store.reseal(connection, row, **self._sealed_anew(row))
+            if not rows:
+                self._book.forget()
+                return count
+            count, after = count + len(rows), rows[-1].id
+
+    def events(self, *, team_id: str | None = None) -> list[EventKind]:
+        """Return the event types that the settings declare, that watched tables tell, and that were seen, by name."""
+        with self._database.connection() as connection:
+            seen = {one.event: one for one in store.event_types(connection, team_id=team_id)}
+            watched = watches.watched(connection)
+        tables: dict[str, list[str]] = {}
+        for one in watched:
+            for verb in one.on:
+                tables.setdefault(f"{one.entity}:{verb}", []).append(one.table)
+        declared = self._config.settings.webhooks.events
+        return [
+            EventKind(
+                event=event,
+                description=declared.get(event, ""),
+                tables=tuple(tables.get(event, ())),
+                first_seen_at=seen[event].first_seen_at if event in seen else None,
+                last_seen_at=seen[event].last_seen_at if event in seen else None,
+            )
+            for event in sorted({*declared, *tables, *seen})
+        ]
+
+    # -- helpers ---------------------------------------------------------------------------------------------------
+
+    def _sealed_anew(self, row: store.EndpointRow) -> dict[str, Any]:
+        sealed = {"secret": row.secret, "previous_secret": row.previous_secret, "headers": row.headers}
+        return {
+            name: None if one is None else self._box.seal(self._box.open(one, what=f'a secret of endpoint "{row.id}"'))
+            for name, one in sealed.items()
+        }
+
+    def _id(self, endpoint: str) -> UUID:
+        if endpoint in self._config.settings.webhooks.endpoints:
+            raise EndpointOfTheFile(endpoint)
+        found = id_of(endpoint)
+        if found is None:
+            raise UnknownEndpoint(endpoint)
+        return found
+
+    def _get(self, connection: Connection, endpoint: str, team_id: str | None) -> Shown:
+        declared = self._config.settings.webhooks.endpoints.get(endpoint) if team_id is None else None
+        if declared is not None:
+            state = store.states(connection, [endpoint]).get(endpoint)
+            return self._declared(endpoint, declared, state, self._lanes(connection, [endpoint])[endpoint])
+        endpoint_id = id_of(endpoint)
+        row = None if endpoint_id is None else store.get(connection, endpoint_id, team_id=team_id)
+        if row is None:
+            raise UnknownEndpoint(endpoint)
+        return shown.of_row(row, self._lanes(connection, [endpoint])[endpoint])
+
+    def _lanes(self, connection: Connection, endpoints: list[str]) -> dict[str, store.Lane]:
+        return store.lanes(connection, endpoints, concurrency=self._config.settings.concurrency)
+
+    def _declared(self, name: str, declared: Declared, state: store.State | None, lane: store.Lane) -> Shown:
+        return shown.of_file(name, declared, state, lane, url=self._config.endpoint_url(declared))
+
+    def _checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings as the table takes them."""
+        values = check_settings(given)
+        if "headers" in values:
+            kept = values["headers"]
+            values["header_names"] = sorted(kept)
+            values["headers"] = self._box.seal(json.dumps(kept)) if kept else None
+        return values
+
+
+def new_secret() -> str:
+    """Return a secret as Standard Webhooks writes it, of 32 random bytes."""
+    return f"whsec_{base64.b64encode(os.urandom(32)).decode()}"

@@ -1,0 +1,1 @@
+"""What reaches people: mail, the other channels, and the words of notices."""

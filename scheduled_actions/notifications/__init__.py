@@ -1,0 +1,1 @@
+"""Notices: whom they reach, when, and through which channel."""

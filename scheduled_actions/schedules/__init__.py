@@ -1,0 +1,1 @@
+"""Schedules: made and changed, and operated on as a whole."""
