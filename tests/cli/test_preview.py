@@ -124,7 +124,7 @@ def test_until_a_day_counts_the_whole_day(preview):
         (["0 9 * *"], 1, "found 4"),
         (["0 0 30 2 *"], 1, 'error: recurrence "0 0 30 2 *":'),
         (["FREQ=DAILY;INTERVAL=0"], 1, 'error: recurrence "FREQ=DAILY;INTERVAL=0":'),
-        (["daily", "--timezone", "Mars/X"], 1, "error: timezone: 'Mars/X' is not an IANA time zone"),
+        (["daily", "--timezone", "Mars/X"], 1, "error: --timezone: 'Mars/X' is not an IANA time zone"),
         (["daily", "--holidays", "ZZ"], 1, "skip.holidays: no country of that name is known"),
         (["daily", "--skip-date", "2026-02-30"], 1, "error: skip.dates[0]: '2026-02-30' is not a day"),
         (["daily", "--skip-range", "2026-12-25..x"], 1, "error: skip.ranges[0].to: 'x' is not a day"),

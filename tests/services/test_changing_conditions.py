@@ -212,7 +212,7 @@ def test_the_edit_lock_and_the_status_hold_for_conditions_too(project, connectio
 
     with pytest.raises(ActionLocked):
         project.scheduler.update_action(waits, condition=None, edit_lock_seconds=120)
-    with pytest.raises(WrongStatus, match="is completed; only pending actions"):
+    with pytest.raises(WrongStatus, match="is completed; this takes only pending ones"):
         project.scheduler.update_action(ended, condition=None)
 
 

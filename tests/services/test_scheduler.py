@@ -570,7 +570,7 @@ def test_what_is_due_too_soon_is_locked_for_those_who_ask_from_outside(project, 
         action_id = schedule(project, scheduled_at=timedelta(seconds=seconds)).id
 
         if is_locked:
-            with pytest.raises(ActionLocked, match="due within 120 seconds and locked"):
+            with pytest.raises(ActionLocked, match=r"due within 120 seconds \(edit_lock_seconds\), and locked"):
                 change(action_id, edit_lock_seconds=120)
         change(action_id, edit_lock_seconds=None if is_locked else 120)
 
