@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -102,7 +103,8 @@ def test_what_is_wrong_with_a_cron_is_named_in_words_to_act_on(serve, actions, e
     assert cut_off["status"] == "warning"
     assert cut_off["detail"].startswith(f"{IMPATIENT} hung up after 1")
     assert "in 2 of its last 6 pings" in cut_off["detail"]
-    assert "set max_run_seconds = 8 (SCHEDULED_ACTIONS_MAX_RUN_SECONDS)" in cut_off["remedy"]
+    # The tick looks once a second whether its caller is still there: it sees ten seconds, or eleven.
+    assert re.search(r"set max_run_seconds = [89] \(SCHEDULED_ACTIONS_MAX_RUN_SECONDS\)", cut_off["remedy"])
     assert checks["doubled_pings"]["detail"].startswith("pings come twice: ")
     assert IMPATIENT in checks["doubled_pings"]["detail"]
     assert DOUBLE in checks["doubled_pings"]["detail"]
