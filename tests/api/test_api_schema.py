@@ -69,7 +69,8 @@ MEANT: dict[str, dict[str, str]] = {
     },
     "POST /api/v1/actions/(cancel|retry)": {"fields_invalid": "scheduled_(from|to)"},
     "(POST /api/v1/schedules|PATCH /api/v1/schedules/{id})": {
-        **_RULE, **_PAYLOAD, "invalid_argument": r"name|recurrence|scheduled_at|until|skip[.].*|condition.*",
+        **_RULE, **_PAYLOAD, "follow_up_invalid": "on_(success|failure).*",
+        "invalid_argument": r"name|recurrence|scheduled_at|until|skip[.].*|(condition|on_(success|failure)).*",
     },
     "POST /api/v1/schedules/preview": {
         "recurrence_invalid": r"rule|skip[.].*", "never_occurs": "rule", "invalid_argument": r"from|until|skip[.].*",
@@ -88,7 +89,9 @@ MEANT: dict[str, dict[str, str]] = {
     "POST /api/v1/deadlines/{id}/complete": {"invalid_argument": "at"},
     "POST /api/v1/deadlines/{id}/reassign": {"invalid_argument": "recipients.*"},
     "GET /api/v1/calendar": {"invalid_argument": "cursor|from|to"},
-    "POST /api/v1/notifications": {"invalid_argument": "recipients.*|scheduled_at", "too_large": "payload.*|html|text"},
+    "POST /api/v1/notifications": {
+        "invalid_argument": "recipients.*|scheduled_at|subject|html|text", "too_large": "payload.*|html|text",
+    },
     "POST /api/v1/local-actions": {
         **_RULE, **_PAYLOAD, "invalid_argument": r"name|recurrence|users[.].*|timezone",
     },
