@@ -97,7 +97,8 @@ def _assert_repeats_follow_kills(runs, killed):
     for run in repeated:
         # Begun and not settled when its process was killed: no other run is ever repeated.
         assert run.pid in killed
-        assert 0 <= (killed[run.pid] - run.started_at).total_seconds() < 3
+        # The server still carries out what the dead had sent: a start can be written just after the kill.
+        assert -1 < (killed[run.pid] - run.started_at).total_seconds() < 3
     at_work = Counter(run.pid for run in repeated if run.ended_at is None)
     assert max(at_work.values()) <= CONCURRENCY
     assert all(run.ended_at is not None or run in repeated for run in runs)
