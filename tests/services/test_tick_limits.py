@@ -665,6 +665,40 @@ def test_a_start_whose_outcome_could_not_be_written_in_time_is_charged_all_the_s
     assert running(connection) == []
 
 
+def test_a_start_after_another_ping_was_left_to_the_tick_as_it_ended_is_charged_too(a_project, connection):
+    """The tick ends, goes on because it was asked meanwhile, and its process stands still until its lease is over."""
+    starts = []
+
+    @action("test:run")
+    def handle(payload, context: Context):
+        starts.append((context.id, context.attempt))
+        if len(starts) == 1:
+            asked.processor.process.turn.ask()
+        if len(starts) == 2:
+            move_clock(connection, timedelta(hours=1))
+            rescuing.processor.tick()
+
+    asked, rescuing = a_project(handle), a_project(handle)
+    first = schedule(asked)
+    connection.execute("create table later (id uuid)")
+    connection.execute(
+        "create function schedule_once() returns trigger language plpgsql as $$ begin insert into later"
+        " select id from schedule_action('test:run', '{}') where not exists (select from later); return null; end $$"
+    )
+    connection.execute(
+        "create trigger once after update on scheduled_action_ticks for each row"
+        " when (old.finished_at is null and new.finished_at is not null) execute function schedule_once()"
+    )
+
+    asked.processor.tick()
+
+    later = connection.execute("select id from later").fetchone()[0]
+    assert starts == [(first, 1), (later, 1), (later, 2)]
+    found = row(connection, later)
+    assert (found["status"], found["attempts"]) == ("completed", 2)
+    assert [entry["outcome"] for entry in found["history"]] == ["crashed", "completed"]
+
+
 def test_what_the_database_refuses_of_one_outcome_harms_no_other(a_project, connection):
     """A constraint of the user's own, on a column that the handlers' answers fill."""
     connection.execute("alter table scheduled_actions add check (result is null or result <> '13')")

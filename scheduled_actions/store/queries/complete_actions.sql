@@ -1,7 +1,8 @@
 -- Every action here whose claim still stands has completed at its first attempt, outside any lock group, with nothing to keep
 -- but its times (microseconds after `begun_at`): what `settle.sql` writes of such an outcome, in less than two thirds of its
 -- time. An occurrence whose schedule waits for its end is left to that, and stays announced until then. What starts next is
--- announced as there, and a locked row waited for no longer. `ids` is null where all were written.
+-- announced as there, and a locked row waited for no longer (in a tick that is open: what opens one again is its first
+-- announcement, and no completion comes with that). `ids` is null where all were written.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 ),

@@ -1,6 +1,8 @@
 -- Every outcome whose claim still stands is written, its hold freed, its follow-ups scheduled; and what starts next is
 -- announced. An outcome that lost its claim changes nothing and has no row in the answer.
 -- `announced` is false when the tick's leases have ended (then nothing may start), or when nothing was to be announced.
+-- A tick that had ended, and goes on because a ping was left to it meanwhile, is open again: a rescue charges the starts of
+-- open ones alone.
 -- A row that another transaction keeps locked is not waited for longer than `patience_ms`.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
@@ -53,7 +55,10 @@ lingering as (
 ),
 announced as (
   update scheduled_action_ticks t
-  set running = %(running)s::uuid[]
+  set
+    running = %(running)s::uuid[],
+    finished_at = case when %(running)s::uuid[] = '{}' then t.finished_at end,
+    outcome = case when %(running)s::uuid[] = '{}' then t.outcome end
   where t.id = %(tick_id)s and (t.lease_expires_at > scheduled_actions_now() or %(running)s::uuid[] = '{}')
   returning true as stands
 )
