@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from uuid import UUID
 
@@ -130,7 +129,7 @@ def _integer(least: int, most: int) -> _Check:
 
 def _seconds(name: str, value: Any, _: Mapping[str, Any]) -> float:  # noqa: ANN401 - any JSON
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not 0 <= value <= _YEAR_SECONDS:
+    if not is_number or not 0 <= value <= _YEAR_SECONDS:
         raise InvalidArgument(name, value, "a number of seconds between 0 and a year")
     return float(value)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, assert_never, cast, get_args
@@ -165,7 +164,7 @@ def _spread(seconds: float, jitter: Jitter, draw: float) -> timedelta:
 
 
 def _check_seconds(name: str, seconds: object) -> None:
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds)
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not (is_number and 0 <= cast("float", seconds) <= LONGEST_WAIT_SECONDS):
         raise InvalidArgument(f"retry.{name}", seconds, "a number of seconds between 0 and a year")
 

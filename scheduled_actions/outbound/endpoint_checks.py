@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import arguments, retry
@@ -86,13 +85,13 @@ def _ordering(value: object) -> str:
     return str(value)
 
 
-def _rate(value: object) -> float | None:
+def _rate(value: Any) -> float | None:  # noqa: ANN401 - it is what is judged
     if value is None:
         return None
-    rate = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not RATE_LEAST <= rate <= RATE_MOST:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not RATE_LEAST <= value <= RATE_MOST:
         raise InvalidArgument("rate_limit", value, f"a number of deliveries a second from {RATE_LEAST} to {RATE_MOST}")
-    return rate
+    return float(value)
 
 
 def _retry(value: Any) -> dict[str, Any] | None:  # noqa: ANN401 - it is what is judged

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from datetime import UTC, datetime, timedelta
 
 from scheduled_actions.errors import InvalidArgument
@@ -22,7 +21,7 @@ def jittered(at: datetime, *, key: str, seconds: float) -> datetime:
     Raises:
         InvalidArgument: `seconds` is no such number.
     """
-    if not math.isfinite(seconds) or not 0 <= seconds <= _YEAR_SECONDS:
+    if not 0 <= seconds <= _YEAR_SECONDS:
         raise InvalidArgument("seconds", seconds, "a number of seconds between 0 and a year")
     drawn = hashlib.sha256(f"{key}\0{at.astimezone(UTC).isoformat()}".encode()).digest()
     # In whole microseconds: a float would be rounded up to all of them now and then.

@@ -101,6 +101,7 @@ def test_without_a_key_no_endpoint_is_made_and_the_reason_is_said(tmp_path, data
         ({"description": "x" * 1001}, InvalidArgument, "at most 1,000 characters"),
         ({"rate_limit": 0}, InvalidArgument, "rate_limit: 0 is not a number of deliveries"),
         ({"rate_limit": True}, InvalidArgument, "rate_limit"),
+        ({"rate_limit": 10**400}, InvalidArgument, "rate_limit"),
         ({"headers": {"Host": "evil"}}, InvalidArgument, "headers: 'Host' is not one that may be set"),
         ({"ordering": "lifo"}, InvalidArgument, "ordering: 'lifo' is not none or fifo"),
         ({"retry": [-1]}, InvalidArgument, "retry.seconds"),

@@ -170,6 +170,7 @@ REFUSED = [
     ({"dedup_key": "a\0b"}, InvalidArgument, "dedup_key"),
     ({"dedup_window": -1}, InvalidArgument, "between 0 and a year"),
     ({"dedup_window": float("nan")}, InvalidArgument, "between 0 and a year"),
+    ({"dedup_window": 10**400}, InvalidArgument, "between 0 and a year"),
     ({"dedup_mode": "last"}, InvalidArgument, "dedup_mode: 'last' is not"),
     ({"target": {"type": "invoice"}}, InvalidArgument, "the thing it is about"),
     ({"target": {"type": "invoice", "id": 42}}, InvalidArgument, "the thing it is about"),
