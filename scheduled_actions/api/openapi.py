@@ -231,7 +231,7 @@ def _header_parameters(route: Route) -> Iterable[dict[str, Any]]:
         yield {
             "name": "If-Match",
             "in": "header",
-            "description": "The ETag of the action as it was seen: refused when it has changed since.",
+            "description": "The ETag of what was seen: the request is refused when that has changed since.",
             "schema": {"type": "string"},
         }
 

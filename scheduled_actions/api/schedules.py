@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from scheduled_actions.api import schedule_models as models
+from scheduled_actions.api.etags import as_it_was_seen, etag_of
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import (
     FollowUpInvalid,
@@ -28,6 +30,9 @@ from scheduled_actions.recurrence.skips import Skips
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from scheduled_actions.schedule import Schedule
     from scheduled_actions.schedules.making import Schedules
 
@@ -63,38 +68,29 @@ def make(call: Call) -> Answer:
             created_by=given.created_by or call.caller.name,
             connection=connection,
         )
-    return Answer(
-        _in_words(call.runtime.schedules, made),
-        HTTPStatus.CREATED if is_new else HTTPStatus.OK,
-        {"Location": f"{call.base}/schedules/{made.id}"},
-    )
+    answer = _answer(call, made)
+    status = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+    return replace(answer, status=status, headers={**answer.headers, "Location": f"{call.base}/schedules/{made.id}"})
 
 
 def show(call: Call) -> Answer:
     """Answer one schedule."""
-    return _told(call, call.runtime.schedules.get(call.path["id"], team_id=call.caller.team_id))
+    return _answer(call, call.runtime.schedules.get(call.path["id"], team_id=call.caller.team_id))
 
 
 def change(call: Call) -> Answer:
     """Change what is given."""
-    changes = call.body.options()
-    return _told(call, call.runtime.schedules.update(call.path["id"], **changes, team_id=call.caller.team_id))
+    return _answer(call, _as_seen(call, call.runtime.schedules.update, **call.body.options()))
 
 
 def pause(call: Call) -> Answer:
     """Plan no more until it is resumed."""
-    return _told(
-        call,
-        call.runtime.schedules.pause(
-            call.path["id"], note=call.body.note, by=call.caller.name, team_id=call.caller.team_id
-        ),
-    )
+    return _answer(call, _as_seen(call, call.runtime.schedules.pause, note=call.body.note, by=call.caller.name))
 
 
 def resume(call: Call) -> Answer:
     """Go on after now."""
-    schedules = call.runtime.schedules
-    return _told(call, schedules.resume(call.path["id"], by=call.caller.name, team_id=call.caller.team_id))
+    return _answer(call, _as_seen(call, call.runtime.schedules.resume, by=call.caller.name))
 
 
 def run(call: Call) -> Answer:
@@ -119,7 +115,7 @@ def backfill(call: Call) -> Answer:
 def skip(call: Call) -> Answer:
     """Leave the planned occurrence out."""
     schedules = call.runtime.schedules
-    return _told(
+    return _answer(
         call,
         schedules.skip_next(call.path["id"], reason=call.body.note, by=call.caller.name, team_id=call.caller.team_id),
     )
@@ -127,7 +123,7 @@ def skip(call: Call) -> Answer:
 
 def delete(call: Call) -> Answer:
     """Remove it, and what it has planned."""
-    return Answer(_shown(call.runtime.schedules.delete(call.path["id"], team_id=call.caller.team_id)))
+    return Answer(_shown(_as_seen(call, call.runtime.schedules.delete)))
 
 
 def preview(call: Call) -> Answer:
@@ -153,8 +149,33 @@ def _shown(schedule: Schedule) -> models.Schedule:
     return models.Schedule.model_validate(schedule)
 
 
-def _told(call: Call, schedule: Schedule) -> Answer:
-    return Answer(_in_words(call.runtime.schedules, schedule))
+def _as_seen(call: Call, change: Callable[..., Schedule], **arguments: Any) -> Schedule:  # noqa: ANN401 - of the change
+    """Return what comes of a change, made only of what was seen."""
+    with as_it_was_seen(call, call.runtime.schedules.locked, _as_asked_for) as connection:
+        return change(call.path["id"], **arguments, team_id=call.caller.team_id, connection=connection)
+
+
+def _answer(call: Call, schedule: Schedule) -> Answer:
+    return Answer(_in_words(call.runtime.schedules, schedule), headers={"ETag": etag_of(_as_asked_for(schedule))})
+
+
+def _as_asked_for(schedule: Schedule) -> models.Schedule:
+    """Return it without what its runs move: a change is not refused because an occurrence came in between."""
+    return _shown(
+        replace(
+            schedule,
+            next_action_id=None,
+            next_occurrence_at=None,
+            last_action_id=None,
+            last_occurrence_at=None,
+            executions=0,
+            skipped=0,
+            missed=0,
+            consecutive_failures=0,
+            remaining=schedule.definition.get("remaining"),
+            updated_at=schedule.created_at,
+        )
+    )
 
 
 def _in_words(schedules: Schedules, schedule: Schedule) -> models.ScheduleInWords:
@@ -170,6 +191,7 @@ def _in_words(schedules: Schedules, schedule: Schedule) -> models.ScheduleInWord
 _RULES = (RecurrenceInvalid, NeverOccurs, InvalidArgument)
 _MAKING = (*_RULES, PayloadInvalid, FollowUpInvalid, UnknownActionType, TooLarge, HandlerBroken, RegistryInvalid)
 _ONE = {HTTPStatus.OK: (models.ScheduleInWords, "The schedule as it is now.")}
+_ETAG = {"ETag": "For If-Match: names the schedule as it was asked for; what its runs count and plan does not count."}
 
 
 def _route(method: str, path: str, function: object, summary: str, **more: object) -> Route:
@@ -189,7 +211,7 @@ ROUTES = (
             HTTPStatus.CREATED: (models.ScheduleInWords, "It was made."),
             HTTPStatus.OK: (models.ScheduleInWords, "One of that name was there: it is as asked for."),
         },
-        headers={"Location": "Where the schedule is."}, refuses=_MAKING, creates=True,
+        headers={**_ETAG, "Location": "Where the schedule is."}, refuses=_MAKING, creates=True,
     ),
     _route(
         "POST", "/preview", preview, "Look at a rule: in words, and its next instants", role=Role.VIEWER,
@@ -197,24 +219,25 @@ ROUTES = (
     ),
     _route(
         "GET", "/{id}", show, "Show a schedule, by id or name", role=Role.VIEWER,
-        answers={HTTPStatus.OK: (models.ScheduleInWords, "The schedule.")}, refuses=(UnknownSchedule,),
+        answers={HTTPStatus.OK: (models.ScheduleInWords, "The schedule.")}, refuses=(UnknownSchedule,), headers=_ETAG,
     ),
     _route(
         "PATCH", "/{id}", change, "Change a schedule", body=models.ScheduleChanges,
         description="A new rule, zone, start, skip or end plans the waiting occurrence anew, in the same transaction.",
-        refuses=(UnknownSchedule, *_MAKING),
+        refuses=(UnknownSchedule, *_MAKING), headers=_ETAG, takes_if_match=True,
     ),
     _route(
         "DELETE", "/{id}", delete, "Remove a schedule and what it has planned",
         answers={HTTPStatus.OK: (models.Schedule, "The schedule as it was.")}, refuses=(UnknownSchedule,),
+        takes_if_match=True,
     ),
     _route(
         "POST", "/{id}/pause", pause, "Plan no more until it is resumed", body=models.Reason, is_body_optional=True,
-        refuses=(UnknownSchedule, ScheduleEnded, InvalidArgument),
+        refuses=(UnknownSchedule, ScheduleEnded, InvalidArgument), headers=_ETAG, takes_if_match=True,
     ),
     _route(
         "POST", "/{id}/resume", resume, "Go on with the first occurrence after now",
-        refuses=(UnknownSchedule, ScheduleEnded),
+        refuses=(UnknownSchedule, ScheduleEnded), headers=_ETAG, takes_if_match=True,
     ),
     _route(
         "POST", "/{id}/run", run, "Run it once more, now", refuses=(UnknownSchedule,),
@@ -227,6 +250,6 @@ ROUTES = (
     ),
     _route(
         "POST", "/{id}/skip", skip, "Leave the planned occurrence out", body=models.Reason, is_body_optional=True,
-        refuses=(UnknownSchedule, NothingPlanned, InvalidArgument),
+        refuses=(UnknownSchedule, NothingPlanned, InvalidArgument), headers=_ETAG,
     ),
 )  # fmt: skip

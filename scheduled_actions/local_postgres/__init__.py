@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
+import shutil
 import subprocess
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
@@ -21,12 +22,12 @@ from scheduled_actions.local_postgres import server
 from scheduled_actions.local_postgres.cluster import delete, open_private, recall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from scheduled_actions.local_postgres.cluster import Cluster
 
-__all__ = ["LocalPostgres", "attach", "dsn_if_running", "remove"]
+__all__ = ["LocalPostgres", "attach", "dsn_if_running", "remove", "remove_directory"]
 
 
 class LocalPostgres:
@@ -82,7 +83,7 @@ def attach(directory: Path, *, options: Sequence[str] = ()) -> LocalPostgres:
     """
     try:
         directory = _created(directory)
-        with _alone(directory):
+        with _alone(directory, makes_it=True):
             holding = _hold(directory)
             try:
                 return LocalPostgres(server.up(directory, options), holding)
@@ -110,20 +111,37 @@ def dsn_if_running(directory: Path) -> str | None:
 
 def remove(directory: Path) -> bool:
     """Delete the cluster of `directory` with its data; False: somebody holds it, or there is none."""
+    return _removed(directory, delete)
+
+
+def remove_directory(directory: Path) -> bool:
+    """Delete the cluster of `directory` and the directory itself; False: somebody holds it, or there is none.
+
+    Who is about to attach there meanwhile finds it gone, and makes it anew.
+    """
+
+    def whole(cluster: Cluster) -> None:
+        delete(cluster)
+        shutil.rmtree(cluster.directory, ignore_errors=True)
+
+    return _removed(directory, whole)
+
+
+def _removed(directory: Path, delete_it: Callable[[Cluster], None]) -> bool:
     directory = directory.resolve()
-    if not directory.is_dir():
-        return False
-    with _alone(directory):
+    # It may go at any moment, by somebody else who removes it.
+    with suppress(FileNotFoundError), _alone(directory):
         holding = _hold(directory)
         try:
             cluster = recall(directory)
             if cluster is None or not _is_last(holding):
                 return False
             server.stop(cluster)
-            delete(cluster)  # The lock files stay: somebody may be waiting for them.
+            delete_it(cluster)  # While the lock is held, or somebody would begin anew in what is just being deleted.
             return True
         finally:
             _let_go(holding)
+    return False
 
 
 def _created(directory: Path) -> Path:
@@ -136,14 +154,31 @@ def _created(directory: Path) -> Path:
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Keep every other process from starting, joining or stopping the server meanwhile."""
-    lock = open_private(directory / "start.lock", os.O_RDWR)
+def _alone(directory: Path, *, makes_it: bool = False) -> Iterator[None]:
+    """Keep every other process from starting, joining, stopping or removing the server meanwhile."""
+    while (lock := _start_lock(directory, makes_it=makes_it)) is None:
+        pass
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         _let_go(lock)
+
+
+def _start_lock(directory: Path, *, makes_it: bool) -> int | None:
+    """Return the lock once it is had; None: it was removed, and perhaps made anew, while somebody waited for it."""
+    try:
+        lock = open_private(directory / "start.lock", os.O_RDWR)
+    except FileNotFoundError:
+        if not makes_it:
+            raise
+        _created(directory)
+        return None
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(lock), (directory / "start.lock").stat()):
+            return lock
+    _let_go(lock)
+    return None
 
 
 def _hold(directory: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from uuid import UUID
 
@@ -200,6 +201,16 @@ class ScheduleOperations:
             store.drop_planned(borrowed, schedule.id)
             store.delete(borrowed, schedule.id)
             return schedule
+
+    @contextmanager
+    def locked(self, reference: UUID | str, *, team_id: str | None) -> Iterator[tuple[Schedule, Connection]]:
+        """Give the schedule and a connection in whose transaction nobody else changes it, no claim either.
+
+        Raises:
+            UnknownSchedule: There is none of that id or name (in that team).
+        """
+        with self._database.connection() as connection, connection.transaction():
+            yield self._locked(connection, reference, team_id).schedule, connection
 
     def _locked(self, connection: Connection, reference: UUID | str, team_id: str | None) -> store.Found:
         schedule_id, name = new_schedule.reference(reference)

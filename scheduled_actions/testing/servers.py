@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from scheduled_actions.local_postgres import remove
+from scheduled_actions.local_postgres import remove_directory
 
 #: Tests end processes, not the machine: the operating system keeps what was written.
 NOT_DURABLE = ("-c", "fsync=off", "-c", "max_connections=500")
@@ -22,15 +22,15 @@ def roomy_place() -> Path:
 
 
 def sweep(prefix: str) -> None:
-    """Remove the servers of runs that were killed; a run that goes on holds its own."""
+    """Remove the servers of runs that were killed; a run that goes on holds its own, or has none yet."""
     for left in roomy_place().glob(f"{prefix}*"):
         with suppress(OSError):  # It may be just ending.
-            if left.stat().st_uid == os.geteuid() and remove(left):
-                shutil.rmtree(left)
+            if left.stat().st_uid == os.geteuid():
+                remove_directory(left)
 
 
 def clear(directory: Path) -> None:
     """Remove the server of a run that has ended, with everything in it."""
     if directory.is_dir():
-        remove(directory)
+        remove_directory(directory)
         shutil.rmtree(directory, ignore_errors=True)

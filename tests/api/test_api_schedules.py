@@ -54,6 +54,44 @@ def test_what_occurrences_wait_for_and_what_follows_them_is_given_shown_and_take
     assert (refused.status_code, refused.json["code"]) == (400, "follow_up_invalid")
 
 
+def test_a_change_is_made_of_what_was_seen_and_of_nothing_else(api):
+    first = made(api, name="report", remaining=5)
+    seen = {"If-Match": api("GET", "/schedules/report").headers["ETag"]}
+    requests = [
+        ("DELETE", f"/schedules/{first['id']}", None),
+        ("POST", "/schedules/report/resume", None),
+        ("POST", "/schedules/report/pause", {"note": "too many"}),
+        ("PATCH", "/schedules/report", {"remaining": 3}),
+    ]
+
+    assert api("PATCH", "/schedules/report", {"remaining": 4}).status_code == 200
+    stale = [api(method, path, body, headers=seen) for method, path, body in requests]
+    unharmed = api("GET", "/schedules/report")
+    fresh = [api(*requests.pop(), headers={"If-Match": stale[0].headers["ETag"]})]
+    while requests:
+        fresh.append(api(*requests.pop(), headers={"If-Match": fresh[-1].headers["ETag"]}))
+
+    assert [(one.status_code, one.json["code"]) for one in stale] == [(412, "precondition_failed")] * 4
+    assert {one.headers["ETag"] for one in stale} == {unharmed.headers["ETag"]}
+    assert (unharmed.json["remaining"], unharmed.json["status"]) == (4, "active")
+    assert [one.status_code for one in fresh] == [200] * 4
+    assert [one.json["status"] for one in fresh] == ["active", "paused", "active", "active"]
+    assert api("PATCH", "/schedules/report", {"remaining": 2}, headers=seen).status_code == 404
+
+
+def test_what_its_runs_move_does_not_keep_a_schedule_from_being_changed(api, runtime, connection):
+    made(api, name="report", remaining=5)
+    seen = api("GET", "/schedules/report")
+
+    set_clock(connection, NOW + DAY)
+    assert runtime.processor.tick(caller="a cron").succeeded == 1
+    changed = api("PATCH", "/schedules/report", {"overlap": "queue"}, headers={"If-Match": seen.headers["ETag"]})
+
+    assert changed.status_code == 200
+    assert (changed.json["executions"], changed.json["remaining"]) == (1, 4)
+    assert changed.json["next_occurrence_at"] != seen.json["next_occurrence_at"]
+
+
 def test_asking_again_by_name_answers_200_and_the_same(api):
     body = {"action_type": "test:run", "payload": {}, "recurrence": "daily", "name": "report"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pwd
@@ -20,7 +21,7 @@ import psycopg
 import pytest
 
 from scheduled_actions.errors import EmbeddedPostgresFailed
-from scheduled_actions.local_postgres import attach, dsn_if_running, programs, remove
+from scheduled_actions.local_postgres import attach, dsn_if_running, programs, remove, remove_directory
 from scheduled_actions.local_postgres.cluster import free_port
 
 if TYPE_CHECKING:
@@ -470,6 +471,34 @@ def test_only_what_nobody_holds_is_removed(used, place):
     assert afterwards
     assert not (directory / "data").exists()
     assert not remove(directory)
+
+
+@pytest.mark.slow
+def test_who_waits_for_a_directory_that_is_being_removed_makes_it_anew(used, place):
+    directory = copy_of(used, place)
+    lock = directory / "start.lock"
+
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with holder(directory, wait=False) as (waiting, _):
+            wait_until(lambda: is_waiting_for(lock, waiting))
+            shutil.rmtree(directory)
+            fcntl.flock(held, fcntl.LOCK_UN)
+            answer = ask(waiting.stdout.readline().strip(), "select to_regclass('notes') is null")
+            is_removed = remove_directory(directory)
+
+    assert answer is True
+    assert not is_removed, "somebody holds it"
+    assert remove_directory(directory)
+    assert not directory.exists()
+
+
+def is_waiting_for(lock: Path, process: subprocess.Popen[str]) -> bool:
+    locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return any(
+        words[1] == "->" and words[5] == str(process.pid) and words[6].endswith(f":{lock.stat().st_ino}")
+        for words in locks
+    )
 
 
 def test_a_place_that_cannot_be_a_directory_is_named(place):
