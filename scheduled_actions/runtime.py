@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduled_actions import config as configuration
 from scheduled_actions.errors import NotConfigured
@@ -49,6 +49,16 @@ HEARTBEAT_URL = f"{configuration.PREFIX}HEARTBEAT_URL"
 #: Set by hosts that freeze a process between two requests.
 _FREEZING = ("VERCEL", "AWS_LAMBDA_FUNCTION_NAME", "K_SERVICE")
 
+_T = TypeVar("_T")
+
+
+class _part(cached_property[_T]):  # noqa: N801 - a decorator
+    """Made once, whichever threads ask first: two processors would be two ticks at a time in one process."""
+
+    def __get__(self, runtime: Runtime, owner: type[Any] | None = None) -> _T:  # type: ignore[override]  # of instances
+        with runtime.making:
+            return super().__get__(runtime, owner)
+
 
 class Runtime:
     """A project's parts, each made when it is first needed.
@@ -63,13 +73,15 @@ class Runtime:
         self._given_registry = registry
         self._local: LocalPostgres | None = None
         self._lock = threading.Lock()
+        #: Held while a part is made, which may need others.
+        self.making = threading.RLock()
 
-    @cached_property
+    @_part
     def registry(self) -> Registry:
         """The handlers of this build."""
         return self._given_registry or Registry.load(self.config.project)
 
-    @cached_property
+    @_part
     def database(self) -> Database:
         """The way to the project's database."""
         return Database(
@@ -78,7 +90,7 @@ class Runtime:
             is_direct=self.config.settings.database_direct,
         )
 
-    @cached_property
+    @_part
     def scheduler(self) -> Scheduler:
         """Schedules, reads and changes actions."""
         # Loaded with the first that is scheduled: a tick that finds nothing due does without.
@@ -86,14 +98,14 @@ class Runtime:
 
         return Scheduler(self.database, self.registry, self.preparation, self.occurrences, self.wake)
 
-    @cached_property
+    @_part
     def preparation(self) -> Preparation:
         """Checks new actions against the handlers."""
         from scheduled_actions.preparation import Preparation  # noqa: PLC0415 - as above
 
         return Preparation(self.database, self.registry, self.config.settings)
 
-    @cached_property
+    @_part
     def wake(self) -> Wake:
         """Has a tick look at once for what is due now."""
         from scheduled_actions.wake import Wake  # noqa: PLC0415 - as above
@@ -104,12 +116,12 @@ class Runtime:
         """Tell the tick at work in this process that something is due; whether there is one."""
         return "processor" in self.__dict__ and self.processor.process.turn.ask(has_changed=has_changed)
 
-    @cached_property
+    @_part
     def occurrences(self) -> Occurrences:
         """Plans what recurs."""
         return Occurrences(self.database, self.registry)
 
-    @cached_property
+    @_part
     def schedules(self) -> Schedules:
         """Makes, reads and changes schedules."""
         from scheduled_actions.schedules.making import Schedules  # noqa: PLC0415 - as above
@@ -124,7 +136,7 @@ class Runtime:
         """Return a condition and follow-ups of a schedule as its columns; loaded likewise."""
         return self.preparation.extras(given)
 
-    @cached_property
+    @_part
     def deadlines(self) -> DeadlineForesight:
         """Sets, reads and changes deadlines."""
         # Loaded with the first deadline.
@@ -132,28 +144,28 @@ class Runtime:
 
         return DeadlineForesight(self.database, self.registry, self.notifications)
 
-    @cached_property
+    @_part
     def facts(self) -> Facts:
         """What the application says is so."""
         from scheduled_actions.facts import Facts  # noqa: PLC0415 - most projects have none
 
         return Facts(self.database, self.wake)
 
-    @cached_property
+    @_part
     def asker(self) -> Asker:
         """Asks the world for conditions."""
         from scheduled_actions.asking import Asker  # noqa: PLC0415 - as above
 
         return Asker(self.database, self.registry, self.config.settings)
 
-    @cached_property
+    @_part
     def for_each(self) -> ForEach:
         """Makes actions of the rows of queries."""
         from scheduled_actions.for_each import ForEach  # noqa: PLC0415 - as above
 
         return ForEach(self.database, self.scheduler, self.config.settings)
 
-    @cached_property
+    @_part
     def maintenance(self) -> Maintenance:
         """Rescues and prunes."""
         settings = self.config.settings
@@ -163,7 +175,7 @@ class Runtime:
         """Bring the declared schedules up to date; what that takes is loaded when they have changed."""
         self.schedules.sync(connection)
 
-    @cached_property
+    @_part
     def endpoint_book(self) -> EndpointBook:
         """The webhook endpoints, as deliveries need them."""
         # Loaded with the first event, and pydantic and much else with it.
@@ -171,42 +183,42 @@ class Runtime:
 
         return EndpointBook(self.config, self.database)
 
-    @cached_property
+    @_part
     def endpoints(self) -> Endpoints:
         """The webhook endpoints, as people make and change them."""
         from scheduled_actions.endpoints.making import Endpoints  # noqa: PLC0415 - as above
 
         return Endpoints(self.database, self.config, self.endpoint_book)
 
-    @cached_property
+    @_part
     def deliveries(self) -> Deliveries:
         """The webhook deliveries, as people look at them and send them again."""
         from scheduled_actions.deliveries import Deliveries  # noqa: PLC0415 - as above
 
         return Deliveries(self.database, self.endpoint_book)
 
-    @cached_property
+    @_part
     def feeds(self) -> Feeds:
         """What calendar programs read."""
         from scheduled_actions.calendar.feeds import Feeds  # noqa: PLC0415 - only for those who ask
 
         return Feeds(self.database, self.occurrences)
 
-    @cached_property
+    @_part
     def simulator(self) -> Simulator:
         """Looks ahead."""
         from scheduled_actions.simulating import Simulator  # noqa: PLC0415 - only for those who ask
 
         return Simulator(self.database, self.occurrences, self.config.settings)
 
-    @cached_property
+    @_part
     def notifications(self) -> Notifications:
         """Knows whom notices reach, when and how, and plans them."""
         from scheduled_actions.notifications.planning import Notifications  # noqa: PLC0415 - as above
 
         return Notifications(self.config, self.registry, self.database, self.scheduler)
 
-    @cached_property
+    @_part
     def sender(self) -> Sender:
         """Sends notices."""
         from scheduled_actions.notifications.sending import Sender  # noqa: PLC0415 - as above
@@ -214,21 +226,21 @@ class Runtime:
 
         return Sender(self.notifications, self.database, holding=deadlines.holding, prove=deadlines.keep_notices)
 
-    @cached_property
+    @_part
     def refusals(self) -> Refusals:
         """Counts refused pings."""
         from scheduled_actions.refusals import Refusals  # noqa: PLC0415 - a tick does without
 
         return Refusals(self.database)
 
-    @cached_property
+    @_part
     def calendar(self) -> Calendar:
         """Shows what is to come."""
         from scheduled_actions.calendar.reading import Calendar  # noqa: PLC0415 - only for those who ask
 
         return Calendar(self.database, self.occurrences)
 
-    @cached_property
+    @_part
     def local_scheduling(self) -> LocalScheduling:
         """Schedules for users at a time of day on each one's own clock."""
         from scheduled_actions.local_scheduling import LocalScheduling  # noqa: PLC0415 - only for those who ask
@@ -236,14 +248,14 @@ class Runtime:
         usual_zone = self.config.settings.notifications.timezone
         return LocalScheduling(self.database, self.scheduler, self.schedules, self.occurrences, usual_zone)
 
-    @cached_property
+    @_part
     def calendar_days(self) -> CalendarDays:
         """Counts what the days of a calendar hold."""
         from scheduled_actions.calendar.days import CalendarDays  # noqa: PLC0415 - only for those who ask
 
         return CalendarDays(self.database, self.occurrences)
 
-    @cached_property
+    @_part
     def processor(self) -> Processor:
         """Ticks."""
         return Processor(
@@ -258,7 +270,7 @@ class Runtime:
             heartbeat_outcome=self._heartbeat_outcome if self.has_heartbeat else None,
         )
 
-    @cached_property
+    @_part
     def heartbeat(self) -> Heartbeat:
         """Tells somebody outside of each good tick."""
         # With the first beat come HTTP and what else it needs.

@@ -9,8 +9,10 @@ import runpy
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -21,6 +23,7 @@ from gunicorn.config import KNOWN_SETTINGS
 from scheduled_actions import config, environment
 from scheduled_actions.config import Settings
 from scheduled_actions.flask_extension import ScheduledActions
+from scheduled_actions.registry import Registry
 from scheduled_actions.registry import source as registry_source
 from scheduled_actions.runtime import Runtime
 from tests.faults.serving import CRON_SECRET, Service, has_ended, wait_until
@@ -92,6 +95,24 @@ def test_the_example_of_an_environment_holds_no_secret_and_no_mistake():
     assert environment.parse(text) == {"CRON_SECRET": "", "ADMIN_TOKEN": ""}
     names = environment.parse(re.sub(r"^#(?=\S)", "", text, flags=re.MULTILINE))
     assert {"DATABASE_URL", "SMTP_USERNAME", "WAREHOUSE_WEBHOOK_SECRET"} <= names.keys()
+
+
+def test_a_part_is_made_once_whichever_threads_need_it_first(tmp_path):
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for _ in range(40):
+                runtime = Runtime(config.load(tmp_path, {}), registry=Registry.of())
+                begins = threading.Barrier(4)
+
+                def first(runtime=runtime, begins=begins):
+                    begins.wait(10)
+                    return runtime.processor
+
+                assert len({id(one.result()) for one in [pool.submit(first) for _ in range(4)]}) == 1
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_vercel_pings_a_route_that_is_there_and_gives_it_the_time_of_a_tick(tmp_path):
