@@ -14,7 +14,7 @@ from scheduled_actions.api.kept_secrets import KeptSecret, Newest, page_of
 from scheduled_actions.api.models import Given, ShortText, Shown, TokenName
 from scheduled_actions.api.problems import problem, problem_of
 from scheduled_actions.api.routing import Answer, Call, Route
-from scheduled_actions.errors import ScheduledActionsError, UnknownFeed
+from scheduled_actions.errors import UnknownFeed
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def calendar(runtime: Runtime, secret: str) -> Response:
     """Answer the calendar behind a private address, as iCalendar; 304 where the reader has it already."""
     try:
         text = runtime.feeds.text(secret)
-    except ScheduledActionsError as error:
-        return problem_of(error)
+    except Exception as error:  # noqa: BLE001 - told to the reader, and logged, there; the path, a secret, in neither
+        return problem_of(error, path="/calendar/…")
     if text is None:
         return problem(HTTPStatus.NOT_FOUND, "unknown_feed", "no calendar is here: it was revoked, or never was")
     response = Response(text, content_type="text/calendar; charset=utf-8")

@@ -17,6 +17,10 @@ _STARS_MOST = 8
 _YEAR_SECONDS = 86400.0 * 366
 
 
+class Unshown(ValueError):
+    """What is refused may be a secret in the wrong place: it is not repeated."""
+
+
 def number(least: float, most: float = _YEAR_SECONDS, *, above: bool = False) -> Check:
     """Return a check for a number between the bounds; with `above` the lower one is excluded."""
     expected = f"should be a number {'above' if above else 'from'} {least:g}{'' if above else ' up'}, at most {most:g}"
@@ -93,8 +97,8 @@ def text(value: Any) -> str:  # noqa: ANN401 - it is what is judged
 def variable(value: Any) -> str:  # noqa: ANN401 - it is what is judged
     """Return the name of an environment variable."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-        message = "should be the name of an environment variable"
-        raise ValueError(message)
+        message = "should be the name of an environment variable, which holds what is meant"
+        raise Unshown(message)
     return value
 
 
@@ -170,7 +174,7 @@ def proxy(value: Any) -> str | None:  # noqa: ANN401 - it is what is judged
         r"http://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.\-]+):[0-9]{1,5}/?", value
     ):
         message = "should be http://host:port, without a login: this proxy is asked to CONNECT, and to nothing else"
-        raise ValueError(message)
+        raise Unshown(message)
     return value.removesuffix("/")
 
 
@@ -182,7 +186,7 @@ def base_url(value: Any) -> str | None:  # noqa: ANN401 - it is what is judged
         r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.\-]+)(:[0-9]{1,5})?(/[A-Za-z0-9._~/\-]*)?", value
     ):
         message = "should be an address such as https://app.example.com, without a login or a query"
-        raise ValueError(message)
+        raise Unshown(message)
     return value.rstrip("/")
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from scheduled_actions.config import checks
+from scheduled_actions.config import checks
 
 Section = TypeVar("Section")
 
@@ -56,7 +55,8 @@ def checked(check: checks.Check, value: Any, key: str) -> Any:  # noqa: ANN401 -
     except Bad as bad:
         raise Bad(f"{key}.{bad.key}", bad.value, bad.expected) from None
     except ValueError as error:
-        raise Bad(key, None if isinstance(value, list | dict) else value, str(error)) from None
+        is_shown = not isinstance(value, list | dict) and not isinstance(error, checks.Unshown)
+        raise Bad(key, value if is_shown else None, str(error)) from None
 
 
 def named(kind: type[Section], value: Any, noun: str) -> dict[str, Section]:  # noqa: ANN401 - it is what is judged

@@ -255,3 +255,17 @@ def test_what_stays_as_it_is_reads_the_same(api, client, deadline, connection):
     set_clock(connection, NOW + timedelta(hours=2))
 
     assert client.get(path, headers={"If-None-Match": first.headers["ETag"]}).status_code == 304
+
+
+def test_a_calendar_that_breaks_answers_a_problem_and_its_address_stands_in_no_log(api, client, connection, caplog):
+    path = api("POST", "/calendar/feeds", {"name": "Work"}).json["path"]
+    connection.execute(
+        "create or replace function scheduled_actions_now() returns timestamptz language plpgsql stable"
+        " as $$ begin raise exception 'the clock has stopped'; end $$"
+    )
+
+    response = client.get(path)
+
+    assert (response.status_code, response.json["code"]) == (503, "database_error")
+    assert "the clock has stopped" in caplog.text
+    assert path.rpartition("/")[2].partition(".")[0] not in caplog.text + response.text

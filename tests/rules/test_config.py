@@ -280,6 +280,24 @@ def test_bad_settings_of_webhooks_are_refused_by_name(loaded, toml, expected):
     assert expected in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "toml",
+    [
+        'url = "https://me:sesame@app.example"',
+        'url = "https://app.example?token=sesame"',
+        '[webhooks]\negress_proxy = "http://me:sesame@proxy:3128"',
+        '[webhooks.endpoints.crm]\nenv_var = "https://crm.example/sesame"',
+        '[webhooks.endpoints.crm]\nenv_var = "CRM"\nsecret_env_var = "whsec+sesame"',
+        '[notifications.channels]\nops = "https://hooks.example/sesame"',
+    ],
+)
+def test_what_may_be_a_secret_in_the_wrong_place_is_not_repeated(loaded, toml):
+    with pytest.raises(ConfigInvalid) as caught:
+        loaded(toml)
+
+    assert "sesame" not in str(caught.value)
+
+
 def test_networks_can_be_listed_in_the_environment(loaded):
     settings = loaded(
         SCHEDULED_ACTIONS_WEBHOOKS_PRIVATE_NETWORKS="10.0.0.0/8, fd00::/8",
