@@ -103,14 +103,21 @@ def _run(
     """
     parameters_of(query, given)
     milliseconds = max(1, round(query.timeout_seconds * 1000))
+    found: list[Sequence[Any]] = []
+    mistake: psycopg.ProgrammingError | None = None
     with database.connection() as connection:
         try:
             with connection.transaction():
                 connection.execute("set transaction read only")
                 connection.execute("select set_config('statement_timeout', %s, true)", [str(milliseconds)])
-                found: list[Sequence[Any]] = list(connection.execute(text, {**given, **(ours or {}), TEAM: team_id}))
+                found = list(connection.execute(text, {**given, **(ours or {}), TEAM: team_id}))
         except psycopg.errors.QueryCanceled:
             # Told apart here from a connection that an operator ended.
             message = f"took longer than {query.timeout_seconds:g} s"
             raise TimeoutError(message) from None
+        except psycopg.ProgrammingError as error:
+            # A name in the operator's text that is nowhere; the connection would take it for a table of ours.
+            mistake = error
+    if mistake is not None:
+        raise mistake
     return found

@@ -14,6 +14,7 @@ from psycopg.types.json import set_json_loads
 
 from scheduled_actions.action import Action, Scheduled, Status
 from scheduled_actions.errors import RequestError
+from scheduled_actions.store.connection import whole
 from scheduled_actions.store.statements import run, statement
 
 if TYPE_CHECKING:
@@ -143,10 +144,10 @@ def refused(error: psycopg.Error) -> RequestError:
 
 
 def savepoint(connection: Connection) -> Any:  # noqa: ANN401 - psycopg's own context managers
-    """Return what keeps a refusal from spoiling the caller's transaction; nothing where there is none."""
-    if connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
-        return connection.transaction()
-    return _Nothing()
+    """Return what keeps a refusal from spoiling the caller's transaction, also one that this statement would begin."""
+    if connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+        return _Nothing()
+    return whole(connection)
 
 
 class _Nothing:

@@ -28,6 +28,8 @@ sql = "with gone as (delete from stock returning 1) select * from gone"
 [queries.changing]
 sql = "select nextval('numbers')"
 
+[queries.misspelt]
+sql = "select * from stok"
 [queries.slow]
 sql = "select pg_sleep(30)"
 timeout_seconds = 0.05
@@ -112,9 +114,16 @@ def test_a_query_sees_the_team_of_its_action(project, connection):
 
 @pytest.mark.parametrize(
     ("name", "error"),
-    [("writing", "FeatureNotSupported"), ("changing", "ReadOnlySql"), ("slow", "took longer than 0.05 s")],
+    [
+        ("writing", "FeatureNotSupported"),
+        ("changing", "ReadOnlySql"),
+        ("slow", "took longer than 0.05 s"),
+        ("misspelt", "UndefinedTable"),
+    ],
 )
-def test_a_query_that_changes_something_or_takes_too_long_never_runs_its_action(project, connection, name, error):
+def test_a_query_that_changes_something_takes_too_long_or_is_none_never_runs_its_action(
+    project, connection, name, error
+):
     connection.execute("insert into stock values ('bolt', 1)")
 
     status, reason = ended(project, connection, {"not": {"kind": "query", "name": name}}, max_attempts=1)
@@ -264,7 +273,10 @@ def test_a_server_that_does_not_answer_never_runs_its_action_and_is_not_describe
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"kind": "query", "name": "stok"}, "a query of [queries]; there are: changing, mine, slow, stock, writing"),
+        (
+            {"kind": "query", "name": "stok"},
+            "a query of [queries]; there are: changing, mine, misspelt, slow, stock, writing",
+        ),
         ({"kind": "query", "name": "stock"}, "what the query takes: item"),
         ({**STOCK, "parameters": {"item": ["a"]}}, "texts, numbers, truth values and nulls"),
         ({"kind": "custom", "name": "truck"}, "a function of @condition; there are: truck-is-there"),

@@ -350,6 +350,16 @@ def test_the_callers_connection_may_be_of_any_kind(project, connection, database
     assert len(statuses(connection)) == 2
 
 
+def test_a_refusal_leaves_the_transaction_usable_that_it_would_have_begun(project, connection, database_url):
+    with psycopg.connect(database_url) as own:
+        with pytest.raises(RequestError):
+            schedule(project, connection=own, after=str(uuid4()))
+        schedule(project, connection=own)
+        assert statuses(connection) == {}
+
+    assert len(statuses(connection)) == 1
+
+
 def test_a_refusal_leaves_the_callers_transaction_usable(project, connection, database_url):
     with psycopg.connect(database_url) as own:
         schedule(project, connection=own)
