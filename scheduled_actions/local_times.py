@@ -103,12 +103,14 @@ def next_local(clock: time, zone: ZoneInfo, now: datetime) -> datetime:
 
 
 def fits(rule: Recurrence, clock: time, zone: ZoneInfo, first: datetime) -> bool:
-    """Whether a rule that begins at `first` keeps to a time of day: what it names first is then."""
+    """Whether a rule that begins at `first` keeps to a time of day: what it names first is then, and what follows."""
     found = rule.next_after(first - timedelta(microseconds=1))
     if found is None:
         return False
-    wall = datetime.combine(found.at.astimezone(zone).date(), clock)
-    return found.at == resolve(wall, zone).at
+    # "every 2 hours" begins at the right time, too.
+    following = rule.next_after(found.at)
+    instants = [found.at] if following is None else [found.at, following.at]
+    return all(at == resolve(datetime.combine(at.astimezone(zone).date(), clock), zone).at for at in instants)
 
 
 def zones_of(users: Iterable[User]) -> dict[str, ZoneInfo]:

@@ -57,7 +57,8 @@ def cases() -> list[Case]:
         Case("waiting_for_retry", "attempt 1 of 2 timed out", waiting("timed_out")),
         Case("delivery_put_off", 'endpoint "crm" takes 2 a second at most', put_off_delivery),
         Case("snoozed", "its handler asked to go on later: in 59 minutes", waiting("snoozed")),
-        Case("condition_not_met", "its condition is not met: order:paid is not known;", waiting_for_a_fact),
+        Case("condition_not_met", "order:paid is not known; a change wakes it, and it is looked", waiting_for_a_fact),
+        Case("condition_not_met", "order:paid is not known; nothing wakes it, it is looked", waiting_for_an_answer),
         Case("not_due", "it comes due in 59 minutes", later),
         Case("not_due", "never", forever),
         Case("not_due", "it comes due in 59 minutes", moved_by_hand),
@@ -133,6 +134,13 @@ def waiting_for_a_fact(connection, action_type):
     action_id = waiting("waited")(connection, action_type)
     unmet = Jsonb({"unmet": "order:paid is not known", "checks": 2})
     connection.execute("update scheduled_actions set waiting = %s where id = %s", [unmet, action_id])
+    return action_id
+
+
+def waiting_for_an_answer(connection, action_type):
+    action_id = waiting_for_a_fact(connection, action_type)
+    asked = {"wait": {"any": [{"kind": "query", "name": "paid"}, {"not": {"kind": "custom", "name": "late"}}]}}
+    connection.execute("update scheduled_actions set condition = %s where id = %s", [Jsonb(asked), action_id])
     return action_id
 
 

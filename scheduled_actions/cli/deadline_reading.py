@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from scheduled_actions.deadline import Deadline
+    from scheduled_actions.store.deadlines import Noticed
 
 _NONE_YET = (
     "no deadlines yet: `scheduled-actions deadlines set TYPE ID --due ISO --to ADDRESS --reminder '7 days before'`"
 )
 #: What a person sees in other lines, or does not need.
-_TOLD_ELSEWHERE = {"stages", "history", "status", "due_at", "target_type", "target_id", "revision", "anchor_at"}
+_TOLD_ELSEWHERE = {
+    "stages", "history", "status", "due_at", "target_type", "target_id", "recipients", "revision", "anchor_at",
+}  # fmt: skip
 
 
 @click.command("list")
@@ -80,12 +83,11 @@ def show(project: Project, reference: str, *, team_id: str | None, as_json: bool
     """Show the deadline REF, and its ladder as a timeline: what was sent, and what will be."""
     deadlines = project.open_without_handlers().deadlines
     deadline = deadlines.get(reference, team_id=team_id)
-    steps = deadlines.timeline(deadline)
+    steps, notices = deadlines.timeline(deadline), deadlines.notices(deadline)
     if as_json:
         names = ("at", "stage", "occurrence", "state", "note", "action_id")
         timeline = [{name: getattr(step, name) for name in names} for step in steps]
-        notices = [one._asdict() for one in deadlines.notices(deadline)]
-        print_json(document_of(deadline) | {"timeline": timeline, "notices": notices})
+        print_json(document_of(deadline) | {"timeline": timeline, "notices": [one._asdict() for one in notices]})
         return
     print_fields(
         {
@@ -94,6 +96,7 @@ def show(project: Project, reference: str, *, team_id: str | None, as_json: bool
             "status": _status(deadline),
             "due": on_its_clock(deadline.due_at, deadline),
         }
+        | {"recipients": _fact(list(deadline.recipients))}
         | {name: shown(name, value) for name, value in document_of(deadline).items() if name not in _TOLD_ELSEWHERE}
     )
     click.echo("\ntimeline")
@@ -101,10 +104,25 @@ def show(project: Project, reference: str, *, team_id: str | None, as_json: bool
         again = f" ({step.occurrence})" if step.occurrence > 1 else ""
         note = f"  {one_line(step.note, longest=100)}" if step.note else ""
         click.echo(f"  {_when(step.at, deadline)}  {step.state:<9}  {one_line(step.stage)}{again}{note}")
+    if notices:
+        click.echo("\nnotices")
+        headings = ("AT", "STAGE", "TO", "THROUGH", "SUBJECT", "CALLED THERE, OR WHY IT WAS NOT TAKEN")
+        print_table(headings, [_line_of(notice, deadline) for notice in notices])
     click.echo("\nhistory")
     for entry in deadline.history:
         facts = ", ".join(f"{name} {_fact(value)}" for name, value in entry.items() if name not in {"what", "at"})
         click.echo(f"  {shown_at(entry['at'])}  {entry['what']}{f'  {one_line(facts, longest=160)}' if facts else ''}")
+
+
+def _line_of(notice: Noticed, deadline: Deadline) -> tuple[str, ...]:
+    return (
+        on_its_clock(notice.sent_at, deadline),
+        one_line(notice.stage),
+        one_line(notice.recipient or ""),
+        one_line(f"{notice.channel} {notice.address}", longest=80),
+        one_line(notice.subject, longest=60),
+        one_line(notice.problem or notice.message_id or "", longest=120),
+    )
 
 
 def _status(deadline: Deadline) -> str:

@@ -118,7 +118,7 @@ def move_deadline(deadline: UUID | str, due_at: datetime | timedelta, **options:
     return runtime.current().deadlines.move(deadline, due_at, **options)
 
 
-def move_deadlines(moves: Mapping[UUID, datetime | timedelta], **options: Any) -> int:  # noqa: ANN401 - the options of Deadlines.move_many
+def move_deadlines(moves: Mapping[UUID | str, datetime | timedelta], **options: Any) -> int:  # noqa: ANN401 - the options of Deadlines.move_many
     """Give many deadlines other due instants in one transaction; see `Deadlines.move_many`."""
     return runtime.current().deadlines.move_many(moves, **options)
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduled_actions.conditions.model import MET, Truth, Verdict
+from scheduled_actions.errors.families import short_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
     from scheduled_actions.conditions.model import Condition, Known, Needs, Outside
+
+
+#: Characters of a condition that a reason shows.
+_SHOWN_MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +72,16 @@ class Not:
 
     where: str
     part: Condition
+    #: The part as it was given: a condition that holds says no more of itself.
+    given: object
 
     def judge(self, known: Known) -> Verdict:
         """Say so."""
         verdict = self.part.judge(known)
         match verdict.truth:
             case Truth.MET:
-                return Verdict(Truth.UNMET, f"{self.where}: what should not hold does", verdict.changes_at)
+                what = short_text(json.dumps(self.given, ensure_ascii=False), _SHOWN_MOST)
+                return Verdict(Truth.UNMET, f"{self.where}: what should not hold does: {what}", verdict.changes_at)
             case Truth.UNMET:
                 return Verdict(Truth.MET, changes_at=verdict.changes_at)
             case _:

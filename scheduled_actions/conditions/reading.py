@@ -76,7 +76,7 @@ class _Reader:
             raise InvalidArgument(f"{where}.{other}", Unquoted("this"), f'there beside "{composition}"')
         inside, path = given[composition], f"{where}.{composition}"
         if composition == "not":
-            return Not(where, self.read(inside, path, room - 1))
+            return Not(where, self.read(inside, path, room - 1), inside)
         if not isinstance(inside, list) or not inside:
             raise InvalidArgument(path, Unquoted(_json_type(inside)), "a list of conditions, not empty")
         parts = tuple(self.read(one, f"{path}.{number}", room - 1) for number, one in enumerate(inside))

@@ -164,6 +164,8 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
 
 def due_instant(moment: datetime | timedelta | None, timezone: str, *, now: datetime) -> datetime:
     """Return a due instant in UTC, for a call that needs one."""
+    if moment is None:
+        raise InvalidArgument("due_at", json_text.Unquoted("nothing"), "an instant: say when")
     at, delay = _when(moment, timezone, is_needed=True)
     return at if at is not None else now + (delay or timedelta(0))
 

@@ -149,9 +149,8 @@ def checked(stages: Sequence[Stage]) -> tuple[Stage, ...]:
     seen: set[str] = set()
     for stage in stages:
         if stage.key in seen:
-            raise InvalidArgument(
-                "stage", stage.key, "there once: give one of the two another offset, or a `name` of its own"
-            )
+            expected = "the only one of its name: give one of the two another offset, or a `name` of its own"
+            raise InvalidArgument("stage", stage.key, expected)
         seen.add(stage.key)
     return tuple(stages)
 

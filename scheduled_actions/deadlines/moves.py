@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import arguments
+from scheduled_actions import arguments, new_schedule
 from scheduled_actions.deadline_rules import planning
 from scheduled_actions.deadline_rules.definition import due_instant
 from scheduled_actions.deadlines import book
@@ -90,7 +90,7 @@ class DeadlineMoves:
 
     def move_many(
         self,
-        moves: Mapping[UUID, datetime | timedelta],
+        moves: Mapping[UUID | str, datetime | timedelta],
         *,
         again: bool | None = None,
         by: str | None = None,
@@ -98,21 +98,22 @@ class DeadlineMoves:
         team_id: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> int:
-        """Give many deadlines other due instants in one transaction; return how many. All of them, or none.
+        """Give many deadlines, by their ids, other due instants in one transaction; return how many. All, or none.
 
         Raises:
             UnknownDeadline: One is not there (in that team).
             WrongDeadlineStatus: One was completed or cancelled.
-            InvalidArgument: A due instant cannot be, or they are more than 20,000.
+            InvalidArgument: A due instant cannot be, what should be an id is none, or they are more than 20,000.
         """
         if len(moves) > MOVED_MOST:
             raise InvalidArgument("moves", len(moves), f"at most {MOVED_MOST:,} at once")
         by, note = arguments.check_text("by", by), arguments.check_text("note", note)
+        by_id = {_id_of(given): due_at for given, due_at in moves.items()}
         with self._borrowed(connection) as borrowed, whole(borrowed):
-            rows = store.lock(borrowed, moves, team_id=team_id)
+            rows = store.lock(borrowed, by_id, team_id=team_id)
             found = {one.deadline.id: one.deadline for one in rows}
             moved = []
-            for deadline_id, due_at in moves.items():
+            for deadline_id, due_at in by_id.items():
                 if deadline_id not in found:
                     raise UnknownDeadline(deadline_id)
                 deadline, now = found[deadline_id], rows[0].now
@@ -217,6 +218,13 @@ class DeadlineMoves:
             store.write(borrowed, {deadline.id: changes})
             store.plan(borrowed, deadline.id, stages)
             return book.read(borrowed, deadline.id)
+
+
+def _id_of(given: UUID | str) -> UUID:
+    deadline_id, _ = new_schedule.reference(given)
+    if deadline_id is None:
+        raise InvalidArgument("moves", given, "the id of a deadline: names move one by one, by `move_deadline`")
+    return deadline_id
 
 
 def refuse_closed(reference: object, deadline: Deadline) -> None:

@@ -80,11 +80,29 @@ def condition_not_met(facts: Facts) -> Explanation | None:
         return None
     return Explanation(
         code=Code.CONDITION_NOT_MET,
-        sentence=f"its condition is not met: {waiting['unmet']}; a change wakes it, and it is looked at again "
-        f"{_when(facts)}",
+        sentence=f"its condition is not met: {waiting['unmet']}; "
+        f"{_what_wakes(facts.action.condition)} is looked at again {_when(facts)}",
         remedy=f"see that what it waits for comes about; {_at_once(facts)}, and has it looked at again",
         details={**_due(facts), **{name: waiting.get(name) for name in ("unmet", "unmet_since", "since", "checks")}},
     )
+
+
+#: Kinds of conditions that ask the world: nobody tells when its answer would be another one.
+_ASKED = frozenset({"query", "http", "custom"})
+
+
+def _what_wakes(condition: Any) -> str:  # noqa: ANN401 - any JSON
+    kinds, parts = set(), [condition]
+    while parts:
+        match parts.pop():
+            case list(inside):
+                parts += inside
+            case dict(part):
+                kinds |= {str(part["kind"])} if "kind" in part else {"after"} & part.keys()
+                parts += [part[name] for name in ("condition", "wait", "all", "any", "not") if name in part]
+            case _:
+                pass
+    return "nothing wakes it, it" if kinds and kinds <= _ASKED else "a change wakes it, and it"
 
 
 def not_due(facts: Facts) -> Explanation | None:

@@ -6,15 +6,18 @@ import getpass
 import shutil
 from datetime import timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from scheduled_actions.registry import source as registry_source
+from scheduled_actions.store import deadlines as store
 from tests.factories import NOW, set_clock
 
 DAY = timedelta(days=1)
 DUE = "2026-06-02T14:00:00"
 NOBODY = "00000000-0000-0000-0000-000000000000"
+NOW_THERE = NOW.astimezone(ZoneInfo("Europe/Berlin")).isoformat(" ", "seconds")
 HANDLERS = Path(__file__).parents[2] / "handlers"
 
 
@@ -61,6 +64,8 @@ def test_a_deadline_is_set_and_shown_as_a_timeline(run, set_one):
     listed = run("deadlines", "list")
 
     assert made["due_at"] == "2026-06-02T12:00:00+00:00"
+    assert "recipients  ann@example.org\n" in shown.stdout
+    assert "notices" not in shown.stdout
     timeline = shown.stdout[shown.stdout.index("timeline") :].splitlines()
     assert "2026-04-03 14:00:00+02:00  planned    reminder:60 days before" in timeline[1]
     assert "2026-06-04 14:00:00+02:00  planned    escalation:1" in timeline[5]
@@ -73,6 +78,22 @@ def test_a_deadline_is_set_and_shown_as_a_timeline(run, set_one):
     ]
     assert "renewal" in listed.stdout
     assert "2026-04-03 14:00:00+02:00 reminder:60 days before" in listed.stdout
+
+
+def test_the_proof_of_what_was_sent_is_a_table_for_people(run, set_one, connection):
+    stage = {"deadline_id": set_one()["id"], "stage": "reminder:60 days before#1", "action_id": NOBODY}
+    sent = {**stage, "subject": "Coming up", "recipient": "Ann", "channel": "email"}
+    refused = {**sent, "address": "old@example.org", "problem": "550 no such mailbox"}
+    store.keep_notices(connection, [refused])
+    store.keep_notices(connection, [{**sent, "address": "ann@example.org", "message_id": "<1@example.org>"}])
+
+    shown = run("deadlines", "show", "renewal").stdout
+
+    lines = [line.split("  ") for line in shown[shown.index("notices") : shown.index("\nhistory")].splitlines()[2:]]
+    assert [[cell.strip() for cell in line if cell.strip()] for line in lines] == [
+        [NOW_THERE, stage["stage"], "Ann", "email old@example.org", "Coming up", "550 no such mailbox"],
+        [NOW_THERE, stage["stage"], "Ann", "email ann@example.org", "Coming up", "<1@example.org>"],
+    ]
 
 
 def test_it_is_moved_paused_resumed_acknowledged_reassigned_and_completed(run, set_one, connection):

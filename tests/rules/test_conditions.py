@@ -180,6 +180,14 @@ def test_a_condition_is_kept_as_it_was_given_and_needs_the_same(condition):
     assert needs == again
 
 
+def test_what_should_not_hold_is_named_with_all_that_it_asks():
+    late = {"kind": "time_elapsed", "seconds": 0}
+
+    reason = read_condition({"all": [{"not": late}]}).judge(facts()).reason
+
+    assert reason == 'condition.all.0: what should not hold does: {"kind": "time_elapsed", "seconds": 0}'
+
+
 # -- rulings -----------------------------------------------------------------------------------------------------------
 
 

@@ -151,7 +151,7 @@ def test_another_rule_changes_what_comes_after_the_last_that_was_made(deadlines,
         ({"recurrence": "every 1 hour"}, "rarer"),
         ({"recipients": None}, "recipients"),
         ({"reminder": ["1 day before"]}, "did you mean reminders?"),
-        ({"reminders": ["30 days before", "30 days before"]}, "there once"),
+        ({"reminders": ["30 days before", "30 days before"]}, "the only one of its name"),
     ],
 )
 def test_what_it_cannot_become_is_refused_with_the_way_to_go(deadlines, changes, expected):

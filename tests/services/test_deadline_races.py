@@ -12,11 +12,12 @@ import pytest
 from handlers import notification
 from scheduled_actions import Fail, action, settlement
 from scheduled_actions.deadlines import stages as deadline_stages
+from scheduled_actions.new_action import NewAction
 from scheduled_actions.store import claims
 from scheduled_actions.store import deadlines as store
 from tests.factories import NOW, PATIENCE, a_tick, is_waiting, set_clock, statuses, together, wait_until
 from tests.mail_server import Mailbox, serving
-from tests.services.deadline_project import deadline_project, planned
+from tests.services.deadline_project import SENT, deadline_project, planned, send
 
 DAY = timedelta(days=1)
 DUE = NOW + 90 * DAY
@@ -124,6 +125,54 @@ def test_a_move_between_the_look_and_the_start_puts_the_reminder_off(runtime, co
     assert (stage.state, stage.at, stage.begun) == ("planned", DUE + 40 * DAY, 0)
 
 
+def test_a_reminder_that_had_begun_is_not_told_when_its_deadline_moves_before_its_own_transaction(
+    database_url, connection, monkeypatch
+):
+    """It waits for the one transaction that this process may have; meanwhile the deadline is moved."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    @action("hold:up", transactional=True)
+    def hold_up(payload: dict):
+        busy.set()
+        go_on.wait(PATIENCE)
+
+    monkeypatch.setattr(store, "PATIENCE_MS", str(PATIENCE * 1000))
+    set_clock(connection, NOW)
+    with deadline_project(database_url, hold_up, send, concurrency=2) as runtime:
+        made = a_deadline(runtime)
+        set_clock(connection, DUE - 60 * DAY)
+        runtime.scheduler.schedule_action(NewAction(action_type="hold:up", payload={}))
+        tick = threading.Thread(target=runtime.processor.tick)
+        with connection.transaction():
+            store.lock(connection, [made.id])
+            tick.start()
+            assert busy.wait(PATIENCE)
+        wait_until(lambda: runtime.deadlines.get(made.id).stages[0].begun == 1)
+        runtime.deadlines.move(made.id, DUE + 100 * DAY)
+        go_on.set()
+        tick.join(PATIENCE)
+
+        assert (SENT, planned(connection, made.id)["reminder:60 days before#1"]) == ([], DUE + 40 * DAY)
+
+
+def test_what_begins_while_its_deadline_is_being_completed_begins_nothing_and_plans_nothing(runtime, connection):
+    made = a_deadline(runtime, reminders=[{"offset": "60 days before", "repeat": "daily"}])
+    set_clock(connection, DUE - 60 * DAY)
+    claimed, outcomes = a_claimed(connection), []
+    begin = threading.Thread(target=lambda: outcomes.append(deadline_stages.begin(runtime.database, claimed)))
+
+    with runtime.database.connection() as completing, completing.transaction():
+        store.lock(completing, [made.id])
+        begin.start()
+        wait_until(lambda: is_waiting(connection))
+        runtime.deadlines.complete(made.id, connection=completing)
+    begin.join(PATIENCE)
+
+    assert outcomes == [settlement.Skipped("the deadline is completed")]
+    assert planned(connection, made.id) == {}
+    assert {one.state for one in runtime.deadlines.get(made.id).stages} == {"withdrawn"}
+
+
 def test_while_a_deadline_is_being_changed_a_tick_does_not_spend_an_attempt(runtime, connection, monkeypatch):
     made = a_deadline(runtime)
     set_clock(connection, DUE - 60 * DAY)
@@ -170,12 +219,12 @@ class TimedMailbox(Mailbox):
 
 @pytest.mark.slow
 def test_once_a_change_has_returned_no_reminder_that_no_longer_holds_begins_to_be_sent(database_url, connection):
-    """A thousand deadlines, each completed, moved or cancelled while two ticks send its reminder by real SMTP."""
+    """A thousand deadlines, each completed, moved, cancelled or paused while two ticks send reminders by real SMTP."""
     mailbox, returned, dice = TimedMailbox(), {}, random.Random(7)
     set_clock(connection, NOW)
 
     def change(runtime, made, address):
-        how = dice.choice(["complete", "cancel", "move"])
+        how = dice.choice(["complete", "cancel", "move", "pause"])
         getattr(runtime.deadlines, how)(made, **({"due_at": DUE + 100 * DAY} if how == "move" else {}))
         returned[address] = time.monotonic()
 

@@ -388,8 +388,10 @@ def test_many_move_in_one_transaction_or_none_does(set_one, deadlines, connectio
         deadlines.move_many(dict.fromkeys(ids, DUE + DAY))
     with pytest.raises(UnknownDeadline):
         deadlines.move_many({ids[0]: DUE + DAY, uuid4(): DUE})
+    with pytest.raises(InvalidArgument, match="moves: 'renewal' is not the id of a deadline"):
+        deadlines.move_many({ids[0]: DUE + DAY, "renewal": DUE})
     unmoved = planned(connection, ids[0])
-    count = deadlines.move_many({ids[0]: DUE + DAY, ids[1]: DUE + 2 * DAY})
+    count = deadlines.move_many({ids[0]: DUE + DAY, str(ids[1]): DUE + 2 * DAY})
 
     assert unmoved["due#1"] == DUE
     assert count == 2

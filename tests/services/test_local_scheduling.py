@@ -75,7 +75,7 @@ def test_asking_again_by_name_changes_nothing_and_another_time_moves_them(projec
 
 def test_a_rule_with_the_same_time_of_day_is_taken_and_another_is_not(project):
     assert schedule_local("test:greet", {}, "09:00", USERS, recurrence="0 9 * * MON")
-    for rule in ("0 10 * * MON", "daily at 10:00", "FREQ=DAILY;BYHOUR=10;BYMINUTE=0"):
+    for rule in ("0 10 * * MON", "daily at 10:00", "FREQ=DAILY;BYHOUR=10;BYMINUTE=0", "every 2 hours"):
         with pytest.raises(InvalidArgument, match="a rule that leaves the time of day to local_time"):
             schedule_local("test:greet", {}, "09:00", USERS, recurrence=rule)
 

@@ -25,7 +25,7 @@ GIVEN = {"target": {"type": "licence", "id": "42"}, "due_at": NOW + timedelta(da
         ({"timezone": "Mars/Olympus"}, InvalidArgument, "timezone"),
         ({"reminders": "60 days before"}, InvalidArgument, "reminders"),
         ({"reminders": ["60 days befor"]}, InvalidArgument, r"reminders\[0\].offset"),
-        ({"reminders": ["7 days before", "1 week before"]}, InvalidArgument, "there once"),
+        ({"reminders": ["7 days before", "1 week before"]}, InvalidArgument, "the only one of its name"),
         ({"reminders": [{"offset": "7 days", "repeats": "daily"}]}, InvalidArgument, "repeat"),
         ({"reminders": [{"offset": "7 days", "times": 3}]}, InvalidArgument, "repeat"),
         ({"reminders": [{"offset": "7 days", "severity": "huge"}]}, InvalidArgument, "urgent"),
