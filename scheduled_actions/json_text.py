@@ -16,6 +16,8 @@ MAX_DEPTH = 100
 #: Python and pydantic refuse to read a longer integer: reading one takes quadratic time.
 MAX_DIGITS = 4300
 
+_TOO_DEEP = f"nesting deeper than {MAX_DEPTH} levels"
+_TOO_LONG = f"an integer of more than {MAX_DIGITS:,} digits"
 _INTEGER_BOUND = 10**MAX_DIGITS
 #: What pydantic's secret types become in JSON: storing it would lose the value without a word.
 _MASK = "**********"
@@ -99,7 +101,7 @@ def _made_plain(value: object, where: str, room: int) -> Any:  # noqa: ANN401, P
             return _text(value, where)
         case int():
             if not -_INTEGER_BOUND < value < _INTEGER_BOUND:
-                raise _unfit(where, f"an integer of more than {MAX_DIGITS:,} digits", "one that can be read back")
+                raise _unfit(where, _TOO_LONG, "one that can be read back")
             return int(value)
         case float():
             if not isfinite(value):
@@ -127,7 +129,7 @@ def _text(text: str, where: str) -> str:
 
 def _inside(where: str, room: int) -> int:
     if not room:
-        raise _unfit(where, f"nesting deeper than {MAX_DEPTH} levels", "taken")
+        raise _unfit(where, _TOO_DEEP, "taken")
     return room - 1
 
 
@@ -178,12 +180,20 @@ def decode(text: str | bytes, *, name: str = "payload") -> object:
     try:
         value = from_json(text, allow_inf_nan=False)
     except (ValueError, TypeError) as error:
-        problem = str(error) if isinstance(error, ValueError) else "no text"
-        raise InvalidArgument(name, Unquoted(f"a text ({problem})"), "JSON that can be read") from None
+        raise _unreadable(name, str(error) if isinstance(error, ValueError) else "no text was given") from None
     brackets = text.count("{") + text.count("[") if isinstance(text, str) else text.count(b"{") + text.count(b"[")
     if brackets > MAX_DEPTH and _is_deeper_than(value, MAX_DEPTH):
-        raise _unfit(name, f"nesting deeper than {MAX_DEPTH} levels", "JSON that is taken")
+        raise _unfit(name, _TOO_DEEP, "JSON that is taken")
     return value
+
+
+def _unreadable(name: str, problem: str) -> InvalidArgument:
+    """Return what to say of a text that the parser gives up on, for which its words may be about itself."""
+    if problem.startswith("recursion limit"):
+        return _unfit(name, _TOO_DEEP, "JSON that is taken")
+    if problem.startswith("number out of range"):
+        return _unfit(name, _TOO_LONG, "one that can be read back")
+    return InvalidArgument(name, Unquoted("the text"), f"JSON: {problem}")
 
 
 def _is_deeper_than(value: object, levels: int) -> bool:

@@ -151,6 +151,26 @@ def tick_seconds(settings: Settings, host_seconds: float | None) -> float:
     return duration if host_seconds is None else min(duration, host_seconds)
 
 
+class Within(NamedTuple):
+    """How a tick answers a caller that does not wait for ever, in whole seconds."""
+
+    #: How long it may start what is due: `max_run_seconds`.
+    run_seconds: int
+    #: What starts last has as long to end.
+    left_seconds: int
+
+
+def within(caller_seconds: float) -> Within | None:
+    """Return how to answer a caller that waits so long; None: no tick is sure to.
+
+    Two thirds are for starting, as by default of half a minute; a second is for the way there and back.
+    """
+    whole = int(caller_seconds)
+    run = whole * 2 // 3
+    left = whole - run - 1
+    return Within(run, left) if min(run, left) >= 1 else None
+
+
 def too_long(*, timeout_seconds: float, tick_seconds: float) -> str:
     """Return why an action is not started that could never end within a tick."""
     return (

@@ -28,7 +28,10 @@ class TooManyAttempts(RequestError):
 
     def __init__(self, retry_after_seconds: int) -> None:
         self.retry_after_seconds = retry_after_seconds
-        super().__init__(f"too many wrong tokens from this address: try again in {retry_after_seconds} seconds")
+        super().__init__(
+            f"too many wrong tokens from this address: try again in {retry_after_seconds} "
+            f"second{'' if retry_after_seconds == 1 else 's'}"
+        )
 
 
 class UnknownRoute(RequestError):

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
+from scheduled_actions.tick_plan import within
+
 #: The route that every caller pings.
 PATH = "/cron/process"
 
@@ -70,7 +72,9 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(" ".join(item.split()) for item in f"\n{text}".split("\n- ")[1:])
 
 
-def filled(caller: Caller, *, base_url: str | None, tick_seconds: float, secret: str | None) -> Caller:
+def filled(
+    caller: Caller, *, base_url: str | None, tick_seconds: float, run_seconds: float, secret: str | None
+) -> Caller:
     """Return the caller with everything in its place.
 
     Args:
@@ -78,6 +82,7 @@ def filled(caller: Caller, *, base_url: str | None, tick_seconds: float, secret:
         base_url: Where the application's routes are, as the setting `url` is checked: nothing in it needs quoting.
             None only where the caller needs none.
         tick_seconds: The longest that a tick may take: a caller that can be told waits a little longer.
+        run_seconds: How long it starts what is due.
         secret: Stands in what is made; None: it is left to the shell's `$CRON_SECRET`, or to be put in.
     """
     below = (base_url or "").partition("://")[2].partition("/")[2]
@@ -88,7 +93,7 @@ def filled(caller: Caller, *, base_url: str | None, tick_seconds: float, secret:
         "@SQL_SECRET@": _sql(_TO_PUT_IN if secret is None else secret),
     }
     pieces = tuple(replace(piece, text=_filled(piece, values, secret)) for piece in caller.pieces)
-    return replace(caller, pieces=pieces, traps=(*caller.traps, *_too_short(caller, tick_seconds)))
+    return replace(caller, pieces=pieces, traps=(*caller.traps, *_too_short(caller, tick_seconds, run_seconds)))
 
 
 def _filled(piece: Piece, values: dict[str, str], secret: str | None) -> str:
@@ -106,13 +111,15 @@ def _sql(text: str) -> str:
     return f"'{quoted}'" if "\\" not in text else "E'" + quoted.replace("\\", "\\\\") + "'"
 
 
-def _too_short(caller: Caller, tick_seconds: float) -> tuple[str, ...]:
+def _too_short(caller: Caller, tick_seconds: float, run_seconds: float) -> tuple[str, ...]:
     limit = caller.hangs_up_seconds
-    if limit is None or tick_seconds < limit:
+    found = None if limit is None else within(limit)
+    if limit is None or found is None or tick_seconds < limit:
         return ()
     trap = (
         f"A tick of yours may take {tick_seconds:g} s. It goes on after the caller has hung up and loses nothing, but "
-        f"the ping counts as a failure: set max_duration_seconds to {limit - _MARGIN_SECONDS}, and max_run_seconds "
-        "below it."
+        f"the ping counts as a failure. With max_run_seconds = {found.run_seconds}"
+        f"{' or less, as it is,' if run_seconds <= found.run_seconds else ''} what a tick starts last has "
+        f"{found.left_seconds} s to end: let handlers take no longer."
     )
     return (trap,)

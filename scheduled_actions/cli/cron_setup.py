@@ -68,7 +68,14 @@ def _setup(config: Config, caller: Caller, url: str | None, *, show_secret: bool
             )
         # During a rotation the first of the two is the new one.
         secret = config.cron_secret.reveal().partition(",")[0].strip()
-    return filled(caller, base_url=url, tick_seconds=config.settings.max_duration_seconds, secret=secret)
+    settings = config.settings
+    return filled(
+        caller,
+        base_url=url,
+        tick_seconds=settings.max_duration_seconds,
+        run_seconds=settings.max_run_seconds,
+        secret=secret,
+    )
 
 
 def _list(*, as_json: bool) -> None:

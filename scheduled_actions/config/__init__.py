@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from scheduled_actions.config import checks
+from scheduled_actions.config import checks, meant
 from scheduled_actions.config.sections import Bad, named, section, setting
 from scheduled_actions.errors import ConfigInvalid, NotConfigured
 from scheduled_actions.secret import Secret
@@ -283,16 +283,16 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def setting_names() -> dict[str, str]:
     """Return every overridable setting's dotted name by its environment variable."""
-    names: dict[str, str] = {}
+    overridable = (dotted for dotted in _dotted_names() if dotted.rpartition(".")[2] not in _TABLES)
+    return {PREFIX + dotted.replace(".", "_").upper(): dotted for dotted in overridable}
+
+
+def _dotted_names() -> list[str]:
+    """Return every setting's name, with the name of its table."""
+    names: list[str] = []
     for one in fields(Settings):
-        if one.name in _TABLES:
-            continue
-        inner = (
-            [f"{one.name}.{name.name}" for name in fields(one.default) if name.name not in _TABLES]
-            if (is_dataclass(one.default))
-            else [one.name]
-        )
-        names.update({PREFIX + dotted.replace(".", "_").upper(): dotted for dotted in inner})
+        is_table = is_dataclass(one.default)
+        names += [f"{one.name}.{inner.name}" for inner in fields(one.default)] if is_table else [one.name]
     return names
 
 
@@ -313,7 +313,8 @@ def settings_of(values: Mapping[str, Any], environ: Mapping[str, str] | None = N
         by_key = {dotted: name for name, dotted in setting_names().items()}
         variable = by_key.get(bad.key)
         source = f"environment variable {variable}" if variable and variable in (environ or {}) else TOML_NAME
-        raise ConfigInvalid(bad.key, bad.value, bad.expected, source) from None
+        expected = meant.refusal(bad.key, beside=bad.beside, elsewhere=_dotted_names()) if bad.beside else bad.expected
+        raise ConfigInvalid(bad.key, bad.value, expected, source) from None
     return settings
 
 
@@ -349,7 +350,8 @@ def _apply_environment(values: dict[str, Any], environ: Mapping[str, str]) -> No
         if not variable.startswith(PREFIX) or variable.removeprefix(PREFIX) in _NOT_SETTINGS:
             continue
         if variable not in known:
-            raise ConfigInvalid(variable, None, "is no setting; see docs/reference/settings.md", "environment")
+            expected = meant.refused_variable(variable, [*known, *(PREFIX + name for name in _NOT_SETTINGS)])
+            raise ConfigInvalid(variable, None, expected, "environment")
         section, _, name = known[variable].rpartition(".")
         target = values.setdefault(section, {}) if section else values
         if isinstance(target, dict):

@@ -20,10 +20,12 @@ def setting(default: Any, check: checks.Check) -> Any:  # noqa: ANN401 - a field
 class Bad(ValueError):
     """A value that cannot be: its dotted name, and what would be right."""
 
-    def __init__(self, key: str, value: object, expected: str) -> None:
+    def __init__(self, key: str, value: object, expected: str, *, beside: tuple[str, ...] = ()) -> None:
         self.key = key
         self.value = value
         self.expected = expected
+        #: Of a name that means nothing: those that are known in its table.
+        self.beside = beside
         super().__init__(key)
 
 
@@ -35,7 +37,7 @@ def section(kind: type[Section], values: Any, where: str) -> Section:  # noqa: A
     known: dict[str, Field[Any]] = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     for name in values:
         if name not in known:
-            raise Bad(f"{prefix}{name}", None, "is no setting; see docs/reference/settings.md")
+            raise Bad(f"{prefix}{name}", None, "is no setting", beside=tuple(known))
     made: dict[str, Any] = {}
     for name, one in known.items():
         if name not in values:
@@ -53,7 +55,7 @@ def checked(check: checks.Check, value: Any, key: str) -> Any:  # noqa: ANN401 -
     try:
         return check(value)
     except Bad as bad:
-        raise Bad(f"{key}.{bad.key}", bad.value, bad.expected) from None
+        raise Bad(f"{key}.{bad.key}", bad.value, bad.expected, beside=bad.beside) from None
     except ValueError as error:
         is_shown = not isinstance(value, list | dict) and not isinstance(error, checks.Unshown)
         raise Bad(key, value if is_shown else None, str(error)) from None

@@ -17,7 +17,7 @@ class WrongStatus(StateConflict):
         super().__init__(f"action {action_id} is {status}; this takes only {wanted} ones{_mended(status, wanted)}")
 
 
-def _mended(status: str, wanted: str) -> str:
+def _mended(status: str, wanted: str) -> str:  # noqa: PLR0911 - a return a case
     """Return how to go on with an action of that status, where something wants another one."""
     match status:
         case "processing":
@@ -26,6 +26,10 @@ def _mended(status: str, wanted: str) -> str:
             return ": cancel it first"
         case "pending":
             return ": it waits for its time already, and can be run now"
+        case "no_action":
+            return ": it waits for a build that has its handler, and runs by itself on the first tick of one"
+        case _ if "no_action" in wanted:
+            return ": it has ended, so there is nothing to cancel"
         case "failed" | "cancelled" | "skipped" if "pending" in wanted:
             return ": retry it first"
         case "completed":

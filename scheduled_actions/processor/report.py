@@ -58,8 +58,9 @@ class Report:
         return fields
 
     def counts(self) -> dict[str, int]:
-        """Return what the tick's row keeps of the answer: its numbers, and what was or was not."""
-        return {name: value for name, value in self.as_json().items() if isinstance(value, int)}
+        """Return what the tick's row keeps of the answer: what it counted; how long it took is known from the row."""
+        numbers = {name: value for name, value in self.as_json().items() if type(value) is int}
+        return {name: value for name, value in numbers.items() if name != "duration_ms"}
 
     def as_text(self) -> str:
         """Return the answer as JSON below 8 KB: callers cut longer ones off; errors that do not fit are left out."""

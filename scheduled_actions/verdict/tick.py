@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from scheduled_actions.tick_plan import within
 from scheduled_actions.verdict import Check, Level
 from scheduled_actions.verdict.database import TICKS_MISSED, in_words
 
@@ -25,8 +25,8 @@ _ENOUGH = 3
 _REGULAR = timedelta(minutes=15)
 #: Callers that are no cron: people at a keyboard, listeners, and pings right after an action.
 _NO_CRON = ("cli:", "listen", "scheduled-actions-wake")
-#: A caller's limit leaves this much for the network and the answer, in seconds.
-_CALLER_MARGIN_SECONDS = 2
+#: That a caller has gone is seen as much later.
+_LOOK = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,10 @@ class DoublesFound:
             detail = f"two crons ping: {_named(regular)}"
         else:
             return Check("doubled_pings", Level.OK, "no ping comes twice")
-        remedy = "keep one of these crons and remove the others; nothing runs twice, but each ping looks for work anew"
+        remedy = (
+            "keep one of these crons and remove the others; nothing runs twice, but each ping looks for work anew (pings "
+            "by hand, with curl say, are counted for an hour, too)"
+        )
         return Check("doubled_pings", Level.WARNING, detail, remedy)
 
 
@@ -133,20 +136,34 @@ class HangUpsFound:
         limit = min(waits)
         of = sum(ping.caller == caller for ping in self.pings)
         detail = (
-            f"{caller or 'a caller'} hung up after {_seconds(limit)} in {len(waits)} of its last {of} pings, before "
+            f"{caller or 'a caller'} hung up within {_seconds(limit)} in {len(waits)} of its last {of} pings, before "
             "the tick had ended: the work goes on, but that caller counts a failure, and some give up for good"
         )
         return Check("hung_up_pings", Level.WARNING, detail, self._remedy(limit))
 
-    def _remedy(self, limit: timedelta) -> str:
+    def _remedy(self, seen: timedelta) -> str:
         """Return which settings let a tick answer in time, as far as there are such."""
         raise_it = "let that caller wait longer (60 seconds)"
-        budget = math.floor(limit.total_seconds()) - _CALLER_MARGIN_SECONDS
-        if budget < 1:
-            return f"{raise_it}: no tick is sure to answer in {_seconds(limit)}"
-        lower = f"set max_run_seconds = {min(budget, self.max_run_seconds):g} (SCHEDULED_ACTIONS_MAX_RUN_SECONDS)"
-        linger = f", and linger_seconds to 0 or {budget} at most" if self.linger_seconds > budget else ""
-        return f"{raise_it}, or {lower}{linger}, with a timeout_seconds of {budget} or less for the handlers it runs"
+        waits = (seen - _LOOK).total_seconds()
+        found = within(waits)
+        if found is None:
+            return f"{raise_it}: no tick is sure to answer in {_seconds(seen)}"
+        to_lower = [
+            f"{name} = {bound} (SCHEDULED_ACTIONS_{name.upper()})"
+            for name, value, bound in (
+                ("max_run_seconds", self.max_run_seconds, f"{found.run_seconds}"),
+                ("linger_seconds", self.linger_seconds, f"0, or {found.run_seconds} at most"),
+            )
+            if value > found.run_seconds
+        ]
+        if to_lower:
+            last = f"what a tick starts last then has {found.left_seconds} seconds to end"
+            return f"{raise_it}, or set {' and '.join(to_lower)}: {last}"
+        starts = max(self.max_run_seconds, self.linger_seconds)
+        left = int(waits - starts) - 1
+        return (
+            f"{raise_it}, or shorten the handlers: what a tick starts last, after {starts:g} seconds, has {left} to end"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,8 +145,8 @@ def test_a_cron_that_hangs_up_before_the_answer_is_named_with_what_to_set(runtim
     connection.execute("update scheduled_action_ticks set counts = counts || '{\"hung_up_seconds\": 10.1}'")
     status, detail, remedy = check("hung_up_pings")
     assert status == "warning"
-    assert detail.startswith("cron-job.org hung up after 10.1 seconds in 2 of its last 2 pings")
-    assert "set max_run_seconds = 8 (SCHEDULED_ACTIONS_MAX_RUN_SECONDS)" in remedy
+    assert detail.startswith("cron-job.org hung up within 10.1 seconds in 2 of its last 2 pings")
+    assert "set max_run_seconds = 6 (SCHEDULED_ACTIONS_MAX_RUN_SECONDS): what a tick starts last then has 2 " in remedy
 
 
 def test_a_wrong_secret_that_is_tried_is_named_and_never_told(ping, check, connection):

@@ -123,8 +123,26 @@ def test_a_variable_with_the_prefix_that_is_no_setting_of_the_file_is_let_be(loa
 @pytest.mark.parametrize(
     ("toml", "environ", "message"),
     [
-        ("batch_sice = 7", {}, "scheduled_actions.toml: batch_sice: is no setting"),
-        ("[retry]\nbase = 7", {}, "scheduled_actions.toml: retry.base: is no setting"),
+        ("batch_sice = 7", {}, "scheduled_actions.toml: batch_sice: is no setting; did you mean batch_size? See docs/"),
+        ("[retri]\nbase_seconds = 7", {}, "scheduled_actions.toml: retri: is no setting; did you mean retry? See"),
+        (
+            "[retry]\nbase = 7",
+            {},
+            "scheduled_actions.toml: retry.base: is no setting; did you mean retry.base_seconds?",
+        ),
+        (
+            "[email]\nbatch_sise = 7",
+            {},
+            "email.batch_sise: is no setting; did you mean batch_size, which stands above the first [table]? See docs/",
+        ),
+        ("[email]\ncap_seconds = 7", {}, "email.cap_seconds: is no setting; did you mean retry.cap_seconds? See"),
+        ("[email]\ntimeout = 7", {}, "email.timeout: is no setting; did you mean email.timeout_seconds? See"),
+        (
+            "[webhooks.endpoints.crm]\npattern = ['*:*']",
+            {},
+            "webhooks.endpoints.crm.pattern: is no setting; did you mean webhooks.endpoints.crm.patterns? See",
+        ),
+        ("colour = 7", {}, "scheduled_actions.toml: colour: is no setting; see docs/reference/settings.md"),
         ("batch_size = 0", {}, "scheduled_actions.toml: batch_size: 0: should be a whole number from 1 to 1000"),
         (
             "",
@@ -153,7 +171,11 @@ def test_a_variable_with_the_prefix_that_is_no_setting_of_the_file_is_let_be(loa
             {},
             "default_endpoint: 'crm': is not the name of an endpoint (none are declared)",
         ),
-        ("", {"SCHEDULED_ACTIONS_BATCH_SICE": "7"}, "environment: SCHEDULED_ACTIONS_BATCH_SICE: is no setting"),
+        (
+            "",
+            {"SCHEDULED_ACTIONS_BATCH_SICE": "7"},
+            "environment: SCHEDULED_ACTIONS_BATCH_SICE: is no setting; did you mean SCHEDULED_ACTIONS_BATCH_SIZE? See",
+        ),
         (
             "batch_size = 7",
             {"SCHEDULED_ACTIONS_BATCH_SIZE": "many"},

@@ -267,8 +267,9 @@ def test_a_handler_gets_an_instance_of_its_annotation(annotation, text, value):
         (list[Welcome], '[{"to": "a"}, {"to": 1}]', ["1.to: Input should be a valid string"]),
         (dict, "[1]", ["Input should be an object"]),
         (dict, "7", ["Input should be an object"]),
-        (dict, "[" * 7000 + "]" * 7000, ["is not JSON that can be read"]),
-        (dict, '{"a": ' + "1" * 5001 + "}", ["is not JSON that can be read"]),
+        (dict, "{", ["the text is not JSON: EOF while parsing an object at line 1 column 1"]),
+        (dict, "[" * 7000 + "]" * 7000, ["nesting deeper than 100 levels is not JSON that is taken"]),
+        (dict, '{"a": ' + "1" * 5001 + "}", ["an integer of more than 4,300 digits is not one that can be read back"]),
     ],
 )
 def test_a_payload_that_does_not_fit_names_every_field(annotation, text, problems):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -81,22 +82,15 @@ def refused(*, minutes_ago=1, **columns):
         (
             hung_up(10.1, 10.3),
             WARNING,
-            "cron-job.org hung up after 10.1 seconds in 2 of its last 5 pings",
-            "let that caller wait longer (60 seconds), or set max_run_seconds = 8 (SCHEDULED_ACTIONS_MAX_RUN_SECONDS)",
+            "cron-job.org hung up within 10.1 seconds in 2 of its last 5 pings",
+            "let that caller wait longer (60 seconds), or set max_run_seconds = 6 (SCHEDULED_ACTIONS_MAX_RUN_SECONDS):",
         ),
         (
-            hung_up(30.5, 31),
+            hung_up(2, 2, caller=""),
             WARNING,
-            "cron-job.org hung up",
-            "let that caller wait longer (60 seconds), or set max_run",
+            "a caller hung up within 2.0 seconds",
+            "let that caller wait longer (60 seconds): no tick is sure to answer in 2.0 seconds",
         ),
-        (
-            hung_up(30, 31, linger_seconds=50),
-            WARNING,
-            "cron-job.org",
-            "let that caller wait longer (60 seconds), or se",
-        ),
-        (hung_up(2, 2, caller=""), WARNING, "a caller hung up after 2.0 seconds", "let that caller wait longer (60 se"),
         (LossesFound(every(60)), OK, "every tick has ended", None),
         (
             LossesFound([*pings(1, is_lost=True), *pings(61, duration=timedelta(seconds=9.4))]),
@@ -120,9 +114,29 @@ def test_pings_mean(fact, level, detail, remedy):
     assert (check.remedy is None) is (remedy is None)
 
 
-def test_a_linger_that_no_caller_waits_for_is_named_too():
-    assert ", and linger_seconds to 0 or 28 at most, " in (hung_up(30, 31, linger_seconds=50).judged().remedy or "")
-    assert "linger_seconds" not in (hung_up(30, 31).judged().remedy or "")
+@pytest.mark.parametrize("max_run_seconds", [1, 3, 6, 20])
+@pytest.mark.parametrize("linger_seconds", [0, 5, 50])
+@pytest.mark.parametrize("waits", [5, 10, 30, 60])
+def test_what_a_caller_that_hung_up_is_answered_with_in_time(waits, linger_seconds, max_run_seconds):
+    """Whenever in the second after its goodbye it was seen to have gone."""
+    for seen in (waits, waits + 0.5, waits + 1):
+        fact = hung_up(seen, seen, linger_seconds=linger_seconds, max_run_seconds=max_run_seconds)
+        remedy = fact.judged().remedy
+
+        def told(pattern, otherwise, remedy=remedy):
+            found = re.search(pattern, remedy)
+            return int(found[1]) if found else otherwise
+
+        starts_until = max(
+            told(r"max_run_seconds = (\d+)", max_run_seconds), told(r"linger_seconds = 0, or (\d+)", linger_seconds)
+        )
+        assert starts_until + told(r"has (\d+) (?:seconds )?to end", None) < waits, remedy
+
+
+def test_settings_that_are_short_enough_for_a_caller_are_not_to_be_lowered():
+    remedy = hung_up(10.5, 11, max_run_seconds=4).judged().remedy
+
+    assert remedy.endswith("or shorten the handlers: what a tick starts last, after 4 seconds, has 4 to end")
 
 
 def test_each_check_of_the_pings_has_a_name_of_its_own():

@@ -606,7 +606,7 @@ def test_what_waits_can_be_cancelled(project, connection, status):
 def test_what_has_ended_cannot_be_cancelled(project, connection, status):
     action_id = insert(connection, status=status)
 
-    with pytest.raises(WrongStatus, match=f"is {status}"):
+    with pytest.raises(WrongStatus, match=f"is {status}; .*: it has ended, so there is nothing to cancel"):
         project.scheduler.cancel_action(action_id)
 
 
