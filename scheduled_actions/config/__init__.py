@@ -291,8 +291,9 @@ def _dotted_names() -> list[str]:
     """Return every setting's name, with the name of its table."""
     names: list[str] = []
     for one in fields(Settings):
-        is_table = is_dataclass(one.default)
-        names += [f"{one.name}.{inner.name}" for inner in fields(one.default)] if is_table else [one.name]
+        names += (
+            [f"{one.name}.{inner.name}" for inner in fields(one.default)] if is_dataclass(one.default) else [one.name]
+        )
     return names
 
 

@@ -110,8 +110,8 @@ class DoublesFound:
         else:
             return Check("doubled_pings", Level.OK, "no ping comes twice")
         remedy = (
-            "keep one of these crons and remove the others; nothing runs twice, but each ping looks for work anew (pings "
-            "by hand, with curl say, are counted for an hour, too)"
+            "keep one of these crons and remove the others; nothing runs twice, but each ping looks for work anew "
+            "(pings by hand, with curl say, are counted for an hour, too)"
         )
         return Check("doubled_pings", Level.WARNING, detail, remedy)
 
