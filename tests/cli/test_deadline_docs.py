@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,7 +65,7 @@ def follow(project, run, database_url, connection):
     client = app.test_client()
 
     def curl(words):
-        given = dict(zip(words[1:-1], words[2:], strict=True))
+        given = dict(pairwise(words[1:]))
         assert {word for word in words if word.startswith("-")} <= {"-X", "-H", "-d"}
         (url,) = [word for word in words if word.startswith("$URL")]
         headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": "application/json"}
@@ -75,7 +76,7 @@ def follow(project, run, database_url, connection):
 
     def do(block):
         if block.language == "python":
-            exec(compile(block.text, block.section, "exec"), {})  # noqa: S102 - the page's own
+            exec(compile(block.text, block.section, "exec"), {})
             return
         for command in re.split(r"\n(?=curl |scheduled-actions )", block.text.replace("\\\n", " ")):
             words = shlex.split(command, comments=True)
