@@ -12,6 +12,7 @@ from uuid import UUID
 from scheduled_actions import retry, settlement
 from scheduled_actions.action import Status
 from scheduled_actions.store import claims, shared_settings, upkeep
+from scheduled_actions.store.connection import PASSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +114,11 @@ class Maintenance:
                     )  # fmt: skip
         if recurring:
             # In a transaction of its own: schedules are locked before actions. The sweep mends what a crash leaves.
-            self._occurrences.conclude(connection, recurring, statuses)
+            try:
+                self._occurrences.conclude(connection, recurring, statuses)
+            except PASSING as error:
+                # Somebody changes one of them: the rest of the tick does not wait for that.
+                log.info("schedules.put_off error=%s", type(error).__name__)
         upkeep.close_lost_ticks(connection)
         return rescued
 

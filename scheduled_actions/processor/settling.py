@@ -12,6 +12,7 @@ from scheduled_actions import settlement
 from scheduled_actions.action import Status
 from scheduled_actions.processor.calling import Ended, describe
 from scheduled_actions.store import claims
+from scheduled_actions.store.connection import PASSING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -28,8 +29,6 @@ log = logging.getLogger("scheduled_actions")
 
 #: What an action that is pending again is counted as, by whether it was snoozed.
 _AGAIN = ("retried", "snoozed")
-#: Refusals of a moment: the same outcome can be written a little later.
-_PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
 @dataclass(slots=True)
@@ -145,7 +144,7 @@ class Settling:
         written = Written(is_announced=True) if is_same else self.settle(others, running=running)
         try:
             settled = self._settle_waiting(waiting)
-        except _PASSING:
+        except PASSING:
             written.kept_back += waiting
             return written
         for attempt, one in waiting:
@@ -191,7 +190,7 @@ class Settling:
                 continue
             try:
                 settled = self._settle_one(attempt, one)
-            except _PASSING:
+            except PASSING:
                 kept_back.append((attempt, one))
             except psycopg.Error as refusal:
                 # What the database says, without the statement around it.

@@ -148,6 +148,9 @@ def whole(connection: psycopg.Connection[Any]) -> Iterator[None]:
         yield
 
 
+#: Refusals of a moment: what somebody else keeps locked can be written a little later.
+PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+
 #: The newest migration this code was written for; kept in step by a test.
 LATEST_KNOWN = 17
 

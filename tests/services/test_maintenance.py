@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from scheduled_actions import action
@@ -204,6 +205,17 @@ def test_a_rescued_members_group_is_free_and_a_blocking_ones_is_kept(project, co
     project.maintenance.rescue(connection)
 
     assert holds(connection) == {"kept": blocking}
+
+
+def test_a_schedule_that_somebody_is_changing_keeps_no_rescue_from_its_tick(project, connection, database_url):
+    schedule = project.schedules.schedule_recurring("test:run", {}, "every 5 minutes", recurrence_type="rolling")
+    move_clock(connection, timedelta(minutes=5))
+    a_dead_process(connection)
+    with psycopg.connect(database_url) as other:
+        other.execute("select 1 from scheduled_action_schedules where id = %s for update", [schedule.id])
+        minutes_later(connection, 7)
+
+        assert project.processor.tick().rescued == 1
 
 
 def test_a_late_outcome_of_what_was_rescued_is_refused(project, connection):
