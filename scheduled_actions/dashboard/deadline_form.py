@@ -10,6 +10,7 @@ from scheduled_actions.dashboard.deadline_words import listed, people_of, typed
 from scheduled_actions.dashboard.page import Moved, Page, View
 from scheduled_actions.deadlines.making import Step
 from scheduled_actions.errors import ScheduledActionsError
+from scheduled_actions.recurrence.holiday_calendar import label_of
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def edit(visit: Visit) -> View:
         "timezone": deadline.timezone,
         "recipients": typed(deadline.recipients),
         "recurrence": deadline.recurrence or "",
-        "holidays": calendar["holidays"] if isinstance(calendar.get("holidays"), str) else "",
+        "holidays": label_of(calendar.get("holidays")),
         "then": calendar.get("then") or "",
     }
     return _form(visit, given, (), None, deadline)
@@ -105,7 +106,7 @@ def _changes(visit: Visit, deadline: Any) -> dict[str, Any]:  # noqa: ANN401 - a
     whole = visit.runtime.deadlines.get(deadline.id, team_id=visit.caller.team_id)
     lists = as_asked([stage for stage in whole.stages if stage.key in kept])
     calendar = dict(deadline.calendar or {})
-    if isinstance(calendar.get("holidays", ""), str):
+    if "holidays" not in calendar or label_of(calendar["holidays"]):
         # These two the form shows, and their absence, too.
         calendar = {name: value for name, value in calendar.items() if name not in {"holidays", "then"}}
     return body | {

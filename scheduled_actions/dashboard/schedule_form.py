@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.dashboard.page import Moved, Page, View
 from scheduled_actions.dashboard.times import from_input
 from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.recurrence.holiday_calendar import label_of
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def edit(visit: Visit) -> View:
         "rule": schedule.recurrence,
         "payload": json.dumps(schedule.payload, ensure_ascii=False, indent=2),
         "weekends": "on" if skip.get("weekends") else "",
-        "holidays": skip.get("holidays") if isinstance(skip.get("holidays"), str) else "",
+        "holidays": label_of(skip.get("holidays")),
         "until": "" if schedule.until is None else schedule.until.astimezone(visit.zone).strftime("%Y-%m-%dT%H:%M:%S"),
     }
     return _form(visit, {name: "" if value is None else str(value) for name, value in given.items()}, None, schedule)
@@ -73,8 +75,11 @@ def change(visit: Visit) -> View | Moved:
     try:
         body = _body(visit)
         del body["team_id"]
-        kept = {name: value for name, value in (schedule.skip or {}).items() if name not in {"weekends", "holidays"}}
-        body["skip"] = kept | (body["skip"] or {}) or None
+        skip, asked = schedule.skip or {}, body["skip"] or {}
+        if "holidays" in asked and asked["holidays"] == label_of(skip.get("holidays")):
+            asked["holidays"] = skip["holidays"]
+        kept = {name: value for name, value in skip.items() if name not in {"weekends", "holidays"}}
+        body["skip"] = kept | asked or None
         visit.ask("PATCH", f"/schedules/{schedule.id}", body=body)
     except ScheduledActionsError as error:
         return _form(visit, visit.form, error, schedule)
@@ -107,7 +112,7 @@ def rule_of(form: MultiDict[str, str]) -> str:
     """
     at = form.get("at") or _NOON
     hour, _, minute = at.partition(":")
-    if not (hour.isdigit() and minute[:2].isdigit()):
+    if not (hour.isdecimal() and minute[:2].isdecimal()):
         raise InvalidArgument("at", at, "a time of day, such as 09:00")
     clock = f"{int(minute[:2])} {int(hour)}"
     match form.get("pattern", "own"):
@@ -149,14 +154,18 @@ def _body(visit: Visit) -> dict[str, Any]:
     return body
 
 
-def _number(name: str, text: str) -> int | None:
+def _number(name: str, text: str) -> float | None:
     text = text.strip()
     if not text:
         return None
     try:
-        return int(float(text))
-    except (ValueError, OverflowError):
-        raise InvalidArgument(name, text, "a whole number") from None
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidArgument(name, text, "a number")
+    # Which of them have to be whole, the API says.
+    return int(number) if number.is_integer() else number
 
 
 def _form(

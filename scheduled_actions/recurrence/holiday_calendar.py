@@ -65,6 +65,15 @@ def parse_holidays(value: str | Mapping[str, Any], *, path: str) -> HolidayCalen
     return _known(asked, path)
 
 
+def label_of(stored: object) -> str:
+    """Return what a calendar that was stored is called, as `parse_holidays` reads it; empty where there is none."""
+    if isinstance(stored, str):
+        return stored
+    if not isinstance(stored, dict) or not stored.keys() <= HolidayCalendar.__dataclass_fields__.keys():
+        return ""
+    return HolidayCalendar(**stored).label if all(isinstance(name, str) for name in stored.values()) else ""
+
+
 def _from_text(text: str, path: str) -> HolidayCalendar:
     parts = _SHORTHAND.fullmatch(text)
     if parts is None:

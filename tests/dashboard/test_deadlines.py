@@ -255,6 +255,7 @@ def test_a_form_changes_what_it_shows_and_leaves_the_rest_as_it_is(admin_person,
     )
     form = admin_person.opens(f"/deadlines/{made['id']}/edit").text
     assert "reminder 7 days before, again daily" in form
+    assert 'value="DE-BY"' in form
 
     changed = {
         "target_type": "licence", "target_id": "43", "timezone": "UTC",

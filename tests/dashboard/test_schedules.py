@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from werkzeug.datastructures import MultiDict
 
@@ -37,7 +39,10 @@ def test_simple_choices_make_a_rule(fields, rule):
     assert rule_of(MultiDict(fields)) == rule
 
 
-@pytest.mark.parametrize(("fields", "name"), [({"pattern": "weekly"}, "days"), ({"pattern": "daily", "at": "x"}, "at")])
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [({"pattern": "weekly"}, "days"), ({"pattern": "daily", "at": "x"}, "at"), ({"at": "²:00"}, "at")],
+)
 def test_a_choice_that_lacks_something_is_refused_by_name(fields, name):
     with pytest.raises(InvalidArgument) as refused:
         rule_of(MultiDict(fields))
@@ -103,6 +108,22 @@ def test_a_schedule_is_changed_and_keeps_what_the_form_does_not_show(admin_perso
     found = api("GET", f"/schedules/{schedule['id']}").json
     assert found["recurrence"] == "0 10 * * 1"
     assert found["skip"] == {"dates": ["2030-01-01"], "weekends": True}
+
+
+@pytest.mark.parametrize("holidays", ["US-CA", {"country": "US", "subdivision": "CA"}, {"market": "XNYS"}])
+def test_a_form_that_is_sent_as_it_was_shown_changes_nothing(admin_person, api, schedule, holidays):
+    made = api("PATCH", f"/schedules/{schedule['id']}", {"skip": {"holidays": holidays}, "jitter_seconds": 2.5}).json
+    page = admin_person.opens(f"/schedules/{schedule['id']}/edit").text
+    shown = {
+        name: re.search(rf'name="{name}"[^>]* value="([^"]*)"', page)[1] for name in ("holidays", "jitter_seconds")
+    }
+    rule = {"pattern": "own", "rule": "0 9 * * 1", "name": "weekly", "payload": "{}", "timezone": "UTC"}
+
+    sent = admin_person.sends(f"/schedules/{schedule['id']}/edit", **rule, **shown, priority="0")
+
+    assert sent.status_code == 303, sent.text
+    found = api("GET", f"/schedules/{schedule['id']}").json
+    assert (found["skip"], found["jitter_seconds"]) == (made["skip"], made["jitter_seconds"])
 
 
 def test_the_form_of_a_schedule_holds_what_it_is(admin_person, schedule):
