@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 HEARTBEAT_URL = f"{configuration.PREFIX}HEARTBEAT_URL"
 #: Set by hosts that freeze a process between two requests.
 _FREEZING = ("VERCEL", "AWS_LAMBDA_FUNCTION_NAME", "K_SERVICE")
+#: One of them shows that a directory is a project.
+_OF_PROJECTS = ("handlers", configuration.TOML_NAME, ".scheduled_actions")
 
 _T = TypeVar("_T")
 
@@ -308,7 +310,8 @@ class Runtime:
         """Return the data source name: `DATABASE_URL`, or the embedded Postgres, started when it does not run.
 
         Raises:
-            NotConfigured: `DATABASE_URL` is unset where an embedded database would be a mistake.
+            NotConfigured: `DATABASE_URL` is unset where an embedded database would be a mistake: in production, or in a
+                directory that holds no project.
         """
         url = self.config.database_url.reveal()
         if url:
@@ -320,9 +323,17 @@ class Runtime:
             )
         from scheduled_actions import local_postgres  # noqa: PLC0415 - only where there is no DATABASE_URL
 
+        project = self.config.project
+        if not any((project / name).exists() for name in _OF_PROJECTS):
+            # An empty database in a wrong directory would answer that there is nothing to see.
+            raise NotConfigured(
+                "DATABASE_URL",
+                f"{project} is no project with a Postgres of its own, for it has neither handlers/ nor "
+                f"{configuration.TOML_NAME}; set it, or run this in the project's directory",
+            )
         with self._lock:
             if self._local is None:
-                self._local = local_postgres.attach(self.config.project / ".scheduled_actions")
+                self._local = local_postgres.attach(project / ".scheduled_actions")
             return self._local.dsn
 
     def close(self) -> None:

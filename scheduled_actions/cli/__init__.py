@@ -30,6 +30,7 @@ COMMANDS = {
     "update": ("scheduled_actions.cli.changing:update", "Change a pending action."),
     "cancel": ("scheduled_actions.cli.changing:cancel", "Cancel a waiting action."),
     "retry": ("scheduled_actions.cli.changing:retry", "Make a failed, cancelled or skipped action pending again."),
+    "run-now": ("scheduled_actions.cli.changing:run_now", "Make a pending action due."),
     "bulk": ("scheduled_actions.cli.bulk:bulk", "Retry or cancel all actions that match."),
     "counts": ("scheduled_actions.cli.reading:counts", "Count actions by status, and those that are due."),
     "schedule-local": (

@@ -165,6 +165,16 @@ def retry(project: Project, action_id: str, *, as_json: bool) -> None:
     _tell(action, "pending again: the next tick takes it", as_json=as_json)
 
 
+@click.command("run-now")
+@click.argument("action_id", metavar="ID")
+@as_json_option
+@pass_project
+def run_now(project: Project, action_id: str, *, as_json: bool) -> None:
+    """Make the pending action ID due: the next tick takes it. Its condition, lock group and team still hold."""
+    action = project.open_management().run_now(action_id, by=caller(), team_id=None)
+    _tell(action, "is due: the next tick takes it", as_json=as_json)
+
+
 def _extras(given: dict[str, Any], reset: tuple[str, ...]) -> dict[str, Any]:
     """Return what is to change of condition and follow-ups; None takes away what is there.
 

@@ -25,7 +25,7 @@ def _mended(status: str, wanted: str) -> str:  # noqa: PLR0911 - a return a case
         case "pending" | "no_action" if "completed" in wanted:
             return ": cancel it first"
         case "pending":
-            return ": it waits for its time already, and can be run now"
+            return ": it waits for its time already; run-now makes it due"
         case "no_action":
             return ": it waits for a build that has its handler, and runs by itself on the first tick of one"
         case _ if "no_action" in wanted:

@@ -118,7 +118,8 @@ def not_due(facts: Facts) -> Explanation | None:
 
 
 def _at_once(facts: Facts) -> str:
-    return f"`POST /api/v1/actions/{facts.action.id}/run-now` makes it due at once"
+    action_id = facts.action.id
+    return f"`scheduled-actions run-now {action_id}` (`POST /api/v1/actions/{action_id}/run-now`) makes it due at once"
 
 
 def _waits(facts: Facts) -> bool:

@@ -30,6 +30,10 @@ log = logging.getLogger("scheduled_actions")
 
 #: A kept connection that has been idle longer is asked for a sign of life before it is used.
 _TRUSTED_IDLE_SECONDS = 30.0
+_MALFORMED = (
+    "DATABASE_URL is not a valid connection string: postgresql://user:password@host:5432/name, where an @ in the "
+    "password is written %40, a : %3A, a / %2F, a ? %3F, a # %23 and a % %25"
+)
 
 #: What makes a vanished server an error within seconds instead of a wait without end. The caller's own values win.
 _CONNECT_DEFAULTS = {
@@ -70,7 +74,7 @@ class Database:
             return psycopg.connect(conninfo, autocommit=True, prepare_threshold=5 if self._is_direct else None)
         except psycopg.ProgrammingError:
             # psycopg repeats the data source name, password and all, in this message.
-            raise DatabaseUnavailable("DATABASE_URL is not a valid connection string") from None
+            raise DatabaseUnavailable(_MALFORMED) from None
         except psycopg.OperationalError as error:
             raise unavailable(error) from None
 

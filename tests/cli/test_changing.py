@@ -1,8 +1,9 @@
-"""`schedule`, `update`, `cancel` and `retry`."""
+"""`schedule`, `update`, `cancel`, `retry` and `run-now`."""
 
 from __future__ import annotations
 
 import getpass
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -226,7 +227,9 @@ def test_the_edit_lock_is_as_long_as_the_setting_says(run, connection):
     assert ran.exit_code == 0
 
 
-@pytest.mark.parametrize("command", [("update", "--priority", "2"), ("cancel",), ("cancel", "--force"), ("retry",)])
+@pytest.mark.parametrize(
+    "command", [("update", "--priority", "2"), ("cancel",), ("cancel", "--force"), ("retry",), ("run-now",)]
+)
 def test_a_claimed_action_is_refused_with_its_status(run, connection, command):
     name, *options = command
     lease = {"claim_token": "0197a000-0000-4000-8000-00000000000f", "lease_expires_at": "2100-01-01"}
@@ -237,6 +240,18 @@ def test_a_claimed_action_is_refused_with_its_status(run, connection, command):
     assert ran.exit_code == 1
     assert f"action {action} is processing" in ran.stderr
     assert row(connection, action)["cancel_requested_at"] is None
+
+
+def test_what_explain_proposes_makes_a_pending_action_due(run, connection):
+    action = an_hour_ahead(connection)
+
+    proposed = re.search(r"`scheduled-actions (.*?)`", run("explain", action).stdout)
+    ran = run(*proposed[1].split(), "--json")
+
+    assert ran.exit_code == 0
+    assert (ran.json["status"], ran.json["history"][-1]["by"]) == ("pending", BY)
+    assert moment(row(connection, action)["scheduled_at"]) <= database_now(connection)
+    assert run("run-now", action).stdout == f"{action} is due: the next tick takes it\n"
 
 
 def test_cancel_keeps_the_reason_and_who_asked(run, connection):

@@ -83,7 +83,7 @@ def test_people_read_the_reason_what_to_do_and_the_facts(run, connection):
 
     reason, remedy, empty, *details = ran.stdout.splitlines()
     assert re.fullmatch(r"not_due: it is not due yet: it comes due in 59 minutes, at 20\d\d-\d\d-\d\d [\d:]+Z", reason)
-    assert remedy == f"  `POST /api/v1/actions/{action_id}/run-now` makes it due at once"
+    assert remedy.startswith(f"  `scheduled-actions run-now {action_id}` (")
     assert empty == ""
     assert [line.split()[0] for line in details] == ["scheduled_at", "due_in_seconds"]
 
