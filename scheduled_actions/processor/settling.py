@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scheduled_actions.processor.process import Process
     from scheduled_actions.processor.report import Report
     from scheduled_actions.store import waits
+    from scheduled_actions.store.connection import Connection
 
 log = logging.getLogger("scheduled_actions")
 
@@ -167,15 +168,24 @@ class Settling:
             for attempt, one in waiting
             if isinstance(one.outcome, settlement.Waited)
         ]
-        settled = self._line.do(lambda connection: waits.settle(connection, self._row.id, unmet))
-        # Cancelled while it was looked at: of a rolling schedule, the next is planned now.
-        ended = {
-            attempt.claimed.id: attempt.claimed.schedule_id
-            for attempt, _ in waiting
-            if attempt.claimed.schedule_id and settled.statuses.get(attempt.claimed.id) is Status.CANCELLED
-        }
-        if ended:
-            self._line.do(lambda connection: self._occurrences.conclude(connection, ended, settled.statuses))
+        recurring = {one.claimed.id: one.claimed.schedule_id for one, _ in waiting if one.claimed.schedule_id}
+        return self._line.do(lambda connection: self._settle_unmet(connection, unmet, recurring))
+
+    def _settle_unmet(
+        self, connection: Connection, unmet: list[waits.Unmet], recurring: dict[UUID, UUID]
+    ) -> waits.Settled:
+        from scheduled_actions.store import schedules, waits  # noqa: PLC0415 - most projects have no conditions
+
+        if not recurring:
+            return waits.settle(connection, self._row.id, unmet)
+        with connection.transaction():
+            # Schedules are locked before actions wherever both are: nobody waits in a circle.
+            schedules.lock_those_that_watch(connection, set(recurring.values()), recurring)
+            settled = waits.settle(connection, self._row.id, unmet)
+            # Cancelled while it was looked at: of a rolling schedule, the next is planned with its end.
+            ended = {one: recurring[one] for one in recurring if settled.statuses.get(one) is Status.CANCELLED}
+            if ended:
+                self._occurrences.conclude(connection, ended, settled.statuses)
         return settled
 
     def _settle_one_by_one(

@@ -149,6 +149,17 @@ def test_an_occurrence_that_has_waited_in_vain_ends_and_the_series_goes_on(proje
     assert ran == [{}]
 
 
+#: The first insertion of an action from then on fails, as a transaction that another one got in the way of.
+ONCE_IN_THE_WAY = """
+    create sequence in_the_way;
+    create function once_in_the_way() returns trigger language plpgsql as $$ begin
+      if nextval('in_the_way') = 1 then raise exception using errcode = 'serialization_failure'; end if;
+      return new;
+    end $$;
+    create trigger once_in_the_way before insert on scheduled_actions for each row execute function once_in_the_way();
+"""
+
+
 def test_a_rolling_occurrence_that_is_cancelled_while_it_is_looked_at_is_followed_by_the_next(database_url, connection):
     looks, goes_on = threading.Event(), threading.Event()
 
@@ -167,6 +178,8 @@ def test_a_rolling_occurrence_that_is_cancelled_while_it_is_looked_at_is_followe
         project = made(registry=Registry.of(make, slow))
         wait = {"wait": {"kind": "custom", "name": "slow"}}
         schedule = daily(project, recurrence_type="rolling", condition=wait)
+        # Together or not at all: what comes between the end and the next leaves no series without an occurrence.
+        connection.execute(ONCE_IN_THE_WAY)
         ticking = threading.Thread(target=tick, args=(project, connection, DAY))
         ticking.start()
         assert looks.wait(PATIENCE)
