@@ -212,15 +212,12 @@ def _deliver(event: WebhookEvent, name: str, context: Context, book: EndpointBoo
         return Skip(f'endpoint "{name}" is disabled')
     if endpoint.disabled_reason is not None:
         return Skip(f'endpoint "{name}" is disabled: {endpoint.disabled_reason}')
-    may_go, wait = book.take_place(endpoint, patience=RATE_PATIENCE_SECONDS)
-    if not may_go:
-        return _put_off(wait, "rate_limit")
-    if wait > 0:
-        time.sleep(wait)
+    if endpoint.rate_limit is not None and (put_off := _limited(endpoint, book)) is not None:
+        return put_off
     target = book.target(endpoint)
-    with book.gate.through(name, patience=GATE_PATIENCE_SECONDS) as put_off:
-        if put_off is not None:
-            return _put_off(put_off.seconds, put_off.reason)
+    with book.gate.through(name, patience=GATE_PATIENCE_SECONDS, team=endpoint.team_id) as not_now:
+        if not_now is not None:
+            return _put_off(not_now.seconds, not_now.reason)
         request = _request(event, context, target, sent_at=int(time.time()))
         with tracing.delivery(name, event.event) as delivering:
             answer = _post(target, request, context)
@@ -229,6 +226,20 @@ def _deliver(event: WebhookEvent, name: str, context: Context, book: EndpointBoo
         "webhook.answered endpoint=%s status=%s duration_ms=%d", name, answer.status, answer.duration_seconds * 1000
     )
     return _judge(answer, endpoint, context.attempt, book)
+
+
+def _limited(endpoint: Endpoint, book: EndpointBook) -> Snooze | None:
+    """Wait for a place under the endpoint's rate limit; return the snooze where that would take too long."""
+    # Asked first: a place that nobody uses is lost.
+    closed = book.gate.closed(endpoint.name)
+    if closed is not None:
+        return _put_off(closed.seconds, closed.reason)
+    may_go, wait = book.take_place(endpoint, patience=RATE_PATIENCE_SECONDS)
+    if not may_go:
+        return _put_off(wait, "rate_limit")
+    if wait > 0:
+        time.sleep(wait)
+    return None
 
 
 def _put_off(seconds: float, reason: PutOffReason | Literal["rate_limit"]) -> Snooze:

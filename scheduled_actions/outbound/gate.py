@@ -35,14 +35,15 @@ class Gate:
         self._spares = 1 if threads >= _SPARE_A_THREAD_OF else 0
 
     @contextmanager
-    def through(self, lane: str, *, patience: float) -> Iterator[PutOff | None]:
+    def through(self, lane: str, *, patience: float, team: str | None = None) -> Iterator[PutOff | None]:
         """Go through as the block: None, or when to come back instead.
 
         Args:
             lane: Which.
             patience: Seconds to wait for room at most.
+            team: Whose it is, where it is to share threads with the other lanes of its team.
         """
-        began = self._entered(lane, patience)
+        began = self._entered(lane, patience, team)
         if isinstance(began, PutOff):
             yield began
             return
@@ -53,16 +54,23 @@ class Gate:
                 self._lanes.end(lane, began, self._monotonic())
                 self._changed.notify_all()
 
-    def _entered(self, lane: str, patience: float) -> float | PutOff:
+    def closed(self, lane: str) -> PutOff | None:
+        """Return when to come back to a lane that is closed because one before hung; None where it is open."""
+        with self._changed:
+            verdict = self._lanes.ask(lane, self._monotonic(), draw=random.random())  # noqa: S311 - as below
+        return verdict if isinstance(verdict, PutOff) and verdict.reason == "hung" else None
+
+    def _entered(self, lane: str, patience: float, team: str | None) -> float | PutOff:
         until = self._monotonic() + patience
         is_spare = False
         with self._changed:
             try:
                 while True:
                     now = self._monotonic()
-                    verdict = self._lanes.ask(lane, now, draw=random.random())  # noqa: S311 - spreads load, no secret
+                    draw = random.random()  # noqa: S311 - spreads load, no secret
+                    verdict = self._lanes.ask(lane, now, draw=draw, team=team)
                     if verdict == "go":
-                        self._lanes.begin(lane, now)
+                        self._lanes.begin(lane, now, team=team)
                         return now
                     if isinstance(verdict, PutOff):
                         if verdict.reason == "slow" and self._spares and not is_spare:

@@ -21,6 +21,7 @@ PUT_OFF_BECAUSE = {
     "hung": "one took five seconds or more",
     "slow": "one takes far longer than usual",
     "full": "as many as may be are in flight",
+    "team": "others of its team do not answer",
     "rate_limit": "the rate limit is reached",
 }
 

@@ -10,6 +10,7 @@ from scheduled_actions.lanes import (
     CLOSED_SECONDS,
     HUNG_SECONDS,
     IDLE_SECONDS,
+    SLOW_SECONDS,
     Lanes,
     PutOff,
 )
@@ -143,6 +144,34 @@ def test_an_end_that_never_began_is_nothing():
     lanes.end("a", 0, 1)
 
     assert room(lanes, "a", 0) == 1
+
+
+def test_lanes_of_a_team_that_do_not_answer_hold_a_quarter_of_the_threads_together():
+    lanes = Lanes(8)
+    for lane in ("a", "b"):
+        lanes.begin(lane, 0.0, team="blue")
+
+    assert lanes.ask("c", SLOW_SECONDS, draw=0, team="blue") == "wait"
+    assert lanes.ask("c", 2.0, draw=0.5, team="blue") == PutOff(pytest.approx(2.0), "team")
+    assert lanes.ask("c", 2.0, draw=0, team="red") == "go"
+    assert lanes.ask("c", 2.0, draw=0) == "go"
+
+    lanes.end("a", 0.0, 2.0)
+    assert lanes.ask("c", 2.0, draw=0, team="blue") == "go"
+
+
+def test_a_lane_that_answered_goes_on_beside_those_of_its_team_that_hang_until_it_hangs_itself():
+    lanes = Lanes(8)
+    lanes.begin("good", 0.0, team="blue")
+    lanes.end("good", 0.0, 0.1)
+    for lane in ("a", "b"):
+        lanes.begin(lane, 1.0, team="blue")
+
+    assert lanes.ask("good", 3.0, draw=0, team="blue") == "go"
+    lanes.begin("good", 3.0, team="blue")
+    lanes.end("good", 3.0, 3.0 + HUNG)
+    opened = 3.0 + HUNG + CLOSED_SECONDS
+    assert lanes.ask("good", opened, draw=0, team="blue").reason == "team"
 
 
 def last_good(endpoints, hanging, *, each, took, timeout, threads, use_lanes=True):

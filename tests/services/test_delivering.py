@@ -345,14 +345,18 @@ def test_what_a_rate_limit_puts_off_is_seen_in_the_lane(project, wire):
     assert lane.put_off_until == lane.next_attempt_at
 
 
-def test_what_is_put_off_behind_one_that_hung_is_seen_in_the_lane(project, wire):
-    """The gate has seen one that took longer than anybody waits: as far as it knows, hours have passed."""
-    wire.post(URL)
-    made, _ = project.endpoints.create(url=URL)
+def hang(project, endpoint):
+    """Let the gate have seen one that took longer than anybody waits: as far as it knows, hours have passed."""
     hours = iter([0, 0])
     project.endpoint_book.gate = Gate(2, monotonic=lambda: next(hours, 3600))
-    with project.endpoint_book.gate.through(made.id, patience=0):
+    with project.endpoint_book.gate.through(endpoint, patience=0):
         pass
+
+
+def test_what_is_put_off_behind_one_that_hung_is_seen_in_the_lane(project, wire):
+    wire.post(URL)
+    made, _ = project.endpoints.create(url=URL)
+    hang(project, made.id)
 
     emit(project)
     project.processor.tick()
@@ -394,6 +398,18 @@ def test_a_rate_limit_lets_a_seconds_worth_go_and_puts_the_rest_off(project, wir
     assert all(wait > 0 for (wait,) in waits)
     charged = connection.execute("select sum(attempts) from webhook_deliveries where status = 'pending'").fetchone()
     assert charged == (0,)
+
+
+def test_what_waits_for_an_endpoint_that_hung_takes_no_place_under_its_rate_limit(project, wire, connection):
+    wire.post(URL)
+    made, _ = project.endpoints.create(url=URL, rate_limit=1)
+    hang(project, made.id)
+
+    emit(project)
+    project.processor.tick()
+
+    assert project.endpoints.get(made.id).lane.put_off_reason == "hung"
+    assert connection.execute("select count(*) from webhook_endpoint_states").fetchone() == (0,)
 
 
 def test_places_under_a_rate_limit_are_handed_out_one_by_one(connection):
@@ -681,6 +697,23 @@ def test_what_was_lost_since_an_instant_is_recovered_in_batches(project, connect
     ).fetchone()
     assert found[0] == 0
     assert (found[1][0]["outcome"], found[1][0]["by"]) == ("recovered", "ann")
+
+
+def test_a_recovery_begins_with_what_was_lost_first(project, connection):
+    since = database_now(connection) - timedelta(hours=1)
+    lose(connection, 6, endpoint="crm")
+    # The last ones in the table were the first to be lost.
+    connection.execute(
+        "update scheduled_actions"
+        " set completed_at = completed_at - make_interval(mins => (payload ->> 'entity_id')::integer)"
+    )
+
+    step, recovered = None, []
+    while step is None or step.count:
+        step = project.deliveries.recover(since, after=step, limit=2)
+        recovered.append({one.entity_id for one in project.deliveries.find(status="pending")})
+
+    assert recovered[:3] == [{"6", "5"}, {"6", "5", "4", "3"}, {"6", "5", "4", "3", "2", "1"}]
 
 
 def test_an_interrupted_recovery_goes_on_where_it_was(project, connection):
