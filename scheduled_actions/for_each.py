@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from scheduled_actions.scheduler import Scheduler
     from scheduled_actions.store.connection import Database
 
-#: Rows of one run.
-LIMIT_MOST = 10_000
 _KEY_LENGTH = 255
 #: Refusals that the result tells.
 _TOLD = 5

@@ -18,7 +18,6 @@ from scheduled_actions.store.connection import Database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from scheduled_actions.asking import Asker
     from scheduled_actions.calendar.days import CalendarDays
@@ -370,11 +369,6 @@ def use(runtime: Runtime | None) -> Runtime | None:
     with _current_lock:
         before, _current = _current, runtime
         return before
-
-
-def for_project(project: Path) -> Runtime:
-    """Return a new runtime of a project directory."""
-    return Runtime(configuration.load(project))
 
 
 def stop_on_sigterm() -> None:

@@ -8,6 +8,7 @@ import click
 
 from scheduled_actions import json_text
 from scheduled_actions.cli.deadline_output import on_its_clock, tell
+from scheduled_actions.cli.output import counted
 from scheduled_actions.cli.parameters import as_json_option, duration, instant, json_document, one_of
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
 from scheduled_actions.cli.schedule_output import in_its_zone, of_a_schedule
@@ -176,7 +177,7 @@ def complete(
     if at is not None:
         at = in_its_zone(at, deadlines.get(reference, team_id=team_id).timezone)
     deadline = deadlines.complete(reference, at=at, note=note, by=caller(), team_id=team_id)
-    late = f"{deadline.days_late} days late" if deadline.days_late else "on time"
+    late = f"{counted(deadline.days_late, 'day')} late" if deadline.days_late else "on time"
     tell(deadline, f"completed {late}", as_json=as_json)
 
 

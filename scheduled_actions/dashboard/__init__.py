@@ -1,7 +1,8 @@
 """The dashboard: pages for people, at `/dashboard`.
 
-Each page asks the API's own routes, so that what a caller may, and of which team, is decided in one place, and reads
-nothing of its own. It works without a script; with one it keeps itself fresh.
+Each page asks the API's own routes, so that what a caller may, and of which team, is decided in one place. What no
+route answers (the overview's pulse, the days of the calendar, outcomes in a row, a simulation) a page asks a service
+for, with the caller's team. It works without a script; with one it keeps itself fresh.
 
 To add a page:
 

@@ -1,4 +1,4 @@
-"""Deadlines: set and read; what is done to those that are there is in `deadline_operations`."""
+"""Deadlines: set and read; what is done to those that are there is in `operations`."""
 
 from __future__ import annotations
 

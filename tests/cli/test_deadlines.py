@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import shutil
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -116,6 +116,14 @@ def test_it_is_moved_paused_resumed_acknowledged_reassigned_and_completed(run, s
     assert (done["status"], done["days_late"], done["closed_by"]) == ("completed", 0, f"cli:{getpass.getuser()}")
     assert "completed on time" in shown
     assert "withdrawn" in shown
+
+
+@pytest.mark.parametrize(("days", "late"), [(1, "1 day late"), (3, "3 days late")])
+def test_what_is_completed_too_late_says_by_how_much(run, set_one, connection, days, late):
+    set_one()
+    set_clock(connection, datetime.fromisoformat(f"{DUE}+02:00") + days * DAY - timedelta(hours=1))
+
+    assert run("deadlines", "complete", "renewal").stdout == f"renewal completed {late}\n"
 
 
 def test_a_series_is_set_and_cancelled(run):
