@@ -162,7 +162,11 @@ class Maintenance:
             pruned += gone
             if gone < bite:
                 break
-        upkeep.prune_ticks(connection, retention_days=self._settings.retention_days, limit=BITE)
+        # A type of event is known for as long as there may be an action of it.
+        unseen_days = max(self._settings.retention_days, self._settings.retention_failed_days)
+        upkeep.prune_ticks(
+            connection, retention_days=self._settings.retention_days, unseen_days=unseen_days, limit=BITE
+        )
         upkeep.prune_waits(connection, limit=BITE)
         upkeep.prune_rows(connection, limit=BITE)
         upkeep.prune_deadlines(connection, retention_days=self._settings.retention_deadlines_days, limit=BITE)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Endpoints of one team.
 ENDPOINTS_MOST = 100
+#: Event types that are remembered of one team.
+EVENT_TYPES_MOST = 1000
 #: Waiting actions that are looked at for what is on its way.
 LOOKED_AT = 10_000
 
@@ -221,8 +223,8 @@ def take_place(connection: Connection, endpoint: str, *, rate: float, patience: 
 
 
 def see_event(connection: Connection, event: str, *, team_id: str | None) -> None:
-    """Remember that there was such an event."""
-    run(connection, "see_event", {"event": event, "team_id": team_id or ""})
+    """Remember that there was such an event, where its team has not too many types."""
+    run(connection, "see_event", {"event": event, "team_id": team_id or "", "most": EVENT_TYPES_MOST})
 
 
 def event_types(connection: Connection, *, team_id: str | None) -> list[EventType]:

@@ -124,9 +124,10 @@ def prune_actions(connection: Connection, *, retention_days: int, retention_fail
     ).rowcount
 
 
-def prune_ticks(connection: Connection, *, retention_days: int, limit: int) -> int:
-    """Remove ticks past their retention, at most `limit`; return how many."""
-    return run(connection, "prune_ticks", {"retention_days": retention_days, "limit": limit}).rowcount
+def prune_ticks(connection: Connection, *, retention_days: int, unseen_days: int, limit: int) -> int:
+    """Remove ticks past their retention, and event types unseen for so long, at most `limit`; return how many ticks."""
+    parameters = {"retention_days": retention_days, "unseen_days": unseen_days, "limit": limit}
+    return run(connection, "prune_ticks", parameters).rowcount
 
 
 def prune_waits(connection: Connection, *, limit: int) -> int:

@@ -441,6 +441,20 @@ def test_event_types_are_those_declared_watched_and_seen(tmp_path, database_url,
     assert [one.event for one in of_blue] == ["note:made", "task:created"]
 
 
+def test_a_team_whose_events_are_all_new_does_not_fill_the_table_of_types(project, connection):
+    connection.execute("insert into webhook_event_types select 'blue', 'task:' || n from generate_series(1, 999) n")
+    emit(project, "a:new", team_id="blue")
+    project.processor.tick()
+    for event, team in (("b:new", "blue"), ("b:new", "red"), ("task:1", "blue")):
+        emit(project, event, team_id=team)
+    project.processor.tick()
+
+    counted = connection.execute("select team_id, count(*) from webhook_event_types group by 1 order by 1").fetchall()
+    assert counted == [("blue", 1000), ("red", 1)]
+    seen_again = "select last_seen_at > first_seen_at from webhook_event_types where event = 'task:1'"
+    assert connection.execute(seen_again).fetchone() == (True,)
+
+
 def test_no_error_of_these_shows_a_secret(endpoints):
     made, secret = endpoints.create(url=URL)
 

@@ -379,3 +379,18 @@ def test_old_ticks_are_pruned_with_the_actions(project, connection):
     project.processor.tick()
 
     assert connection.execute("select count(*) from scheduled_action_ticks").fetchone() == (1,)
+
+
+def test_event_types_that_nobody_has_seen_for_long_are_forgotten(project, connection):
+    project.processor.tick()
+    connection.execute(
+        "insert into webhook_event_types (team_id, event, last_seen_at)"
+        " select 'blue', 'task:' || days, scheduled_actions_now() - make_interval(days => days)"
+        " from unnest(array[0, 80, 83]) days"
+    )
+    minutes_later(connection, 8 * 24 * 60)
+
+    project.processor.tick()
+
+    left = connection.execute("select event from webhook_event_types order by 1").fetchall()
+    assert left == [("task:0",), ("task:80",)]

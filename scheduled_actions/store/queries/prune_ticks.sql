@@ -1,4 +1,16 @@
--- At most `limit` ticks past the retention are gone, the oldest first.
+-- At most `limit` ticks past the retention are gone, the oldest first, and as many event types that nobody has seen for
+-- `unseen_days`.
+with forgotten as (
+  delete from webhook_event_types t
+  where (t.team_id, t.event) in (
+    select o.team_id, o.event
+    from webhook_event_types o
+    where o.last_seen_at < scheduled_actions_now() - make_interval(days => %(unseen_days)s)
+    order by o.last_seen_at
+    limit %(limit)s
+    for update skip locked
+  )
+)
 delete from scheduled_action_ticks t
 where t.id = any (array(
   select o.id
