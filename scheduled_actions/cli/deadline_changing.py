@@ -107,6 +107,9 @@ def _definition(given: dict[str, Any], rounds: int | None, every: str | None) ->
     """Return the options as `set_deadline` names them."""
     arguments = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
     if rounds is not None or every is not None:
+        if not arguments["escalation"]:
+            message = "--rounds and --every are said of a ladder: give its levels with them, by --escalate"
+            raise click.UsageError(message)
         arguments["escalation"] = {"levels": arguments["escalation"], "rounds": rounds, "every": every}
     return arguments
 

@@ -76,8 +76,12 @@ def escalation_of(given: Any) -> list[Stage]:  # noqa: ANN401 - any JSON
         raise InvalidArgument(
             "escalation.every", every, "beside `rounds` of 2 or more: a ladder climbed once has no next round"
         )
+    levels = _list("escalation.levels" if is_ladder else "escalation", ladder.get("levels"))
+    if rounds > 1 and not levels:
+        # Taken for no ladder, it would take away the one that is there.
+        raise InvalidArgument("escalation.levels", levels, "some levels: `rounds` is said of the ladder given with it")
     stages = []
-    for number, one in enumerate(_list("escalation.levels" if is_ladder else "escalation", ladder.get("levels"))):
+    for number, one in enumerate(levels):
         path = f"escalation{'.levels' if is_ladder else ''}[{number}]"
         said = _object(path, one, _LEVEL_KEYS)
         to = recipients_of(f"{path}.to", said.get("to"))

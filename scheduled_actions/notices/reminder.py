@@ -90,7 +90,7 @@ def in_words(length: timedelta) -> str:
         return counted(round(length / timedelta(days=1)), "day")
     if minutes >= _HOURS_FROM:
         return counted(round(length / timedelta(hours=1)), "hour")
-    return counted(minutes, "minute")
+    return counted(minutes, "minute") if minutes else "less than a minute"
 
 
 _DAYS_FROM = 48 * 60

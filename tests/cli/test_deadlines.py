@@ -45,9 +45,12 @@ def set_one(run):
 def test_edit_changes_what_is_given_and_takes_away_what_is_reset(run, set_one):
     set_one("--escalate", "2 days after: cfo@example.org")
 
+    refused = run("deadlines", "edit", "renewal", "--rounds", "3")
+    kept = run("deadlines", "show", "renewal").stdout
     changed = run("deadlines", "edit", "renewal", "--reminder", "10 days before", "--reset", "escalate", "--json").json
     nothing = run("deadlines", "edit", "renewal")
 
+    assert (refused.exit_code, "--rounds and --every" in refused.stderr, "escalation:1" in kept) == (2, True, True)
     assert [one["key"] for one in changed["stages"]] == ["reminder:10 days before", "due"]
     assert (nothing.exit_code, "nothing to change" in nothing.stderr) == (2, True)
 

@@ -37,6 +37,7 @@ GIVEN = {"target": {"type": "licence", "id": "42"}, "due_at": NOW + timedelta(da
             "unacknowledged",
         ),
         ({"escalation": {"levels": [], "rounds": 0}}, InvalidArgument, "rounds"),
+        ({"escalation": {"levels": [], "rounds": 3}}, InvalidArgument, "escalation.levels"),
         ({"auto_actions": [{"offset": "3 days", "action_type": "approval:start"}]}, InvalidArgument, "before"),
         ({"auto_actions": [{"offset": "when due"}]}, InvalidArgument, "action_type"),
         ({"recipients": [7]}, InvalidArgument, "recipients"),
