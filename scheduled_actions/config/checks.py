@@ -15,6 +15,10 @@ Check: TypeAlias = Callable[[Any], Any]
 #: As many stars as routing matches without effort.
 _STARS_MOST = 8
 _YEAR_SECONDS = 86400.0 * 366
+#: An address in brackets, or a name whose parts are no longer than those of names are (RFC 1035 §2.3.4).
+_HOST = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-]{1,63}(\.[A-Za-z0-9\-]{1,63})*\.?)"
+_PORT = "(?P<port>[0-9]{1,5})"
+_PORT_MOST = 65535
 
 
 class Unshown(ValueError):
@@ -170,24 +174,31 @@ def proxy(value: Any) -> str | None:  # noqa: ANN401 - it is what is judged
     """Return the host and port of an HTTP proxy, `http://host:port`; nothing for an empty text."""
     if value == "":
         return None
-    if not isinstance(value, str) or not re.fullmatch(
-        r"http://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.\-]+):[0-9]{1,5}/?", value
-    ):
+    if not _is_address(rf"http://{_HOST}:{_PORT}/?", value):
         message = "should be http://host:port, without a login: this proxy is asked to CONNECT, and to nothing else"
         raise Unshown(message)
-    return value.removesuffix("/")
+    return str(value).removesuffix("/")
 
 
 def base_url(value: Any) -> str | None:  # noqa: ANN401 - it is what is judged
     """Return an address under which routes are found, without a slash at its end; nothing for an empty text."""
     if value == "":
         return None
-    if not isinstance(value, str) or not re.fullmatch(
-        r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.\-]+)(:[0-9]{1,5})?(/[A-Za-z0-9._~/\-]*)?", value
-    ):
+    if not _is_address(rf"https?://{_HOST}(:{_PORT})?(/[A-Za-z0-9._~/\-]*)?", value):
         message = "should be an address such as https://app.example.com, without a login or a query"
         raise Unshown(message)
-    return value.rstrip("/")
+    return str(value).rstrip("/")
+
+
+def _is_address(form: str, value: object) -> bool:
+    """Whether a value is an address of that form, its host and its port such as there can be."""
+    found = re.fullmatch(form, value) if isinstance(value, str) else None
+    if found is None or int(found["port"] or 0) > _PORT_MOST:
+        return False
+    try:
+        return not found["host"].startswith("[") or bool(ipaddress.IPv6Address(found["host"][1:-1]))
+    except ValueError:
+        return False
 
 
 def descriptions(value: Any) -> dict[str, str]:  # noqa: ANN401 - it is what is judged

@@ -122,7 +122,7 @@ class Endpoints:
             cursor: The id of the last endpoint of the page before.
             limit: Endpoints of the database on this page.
         """
-        after = None if cursor is None else self._id(cursor)
+        after = None if cursor is None else self._id(cursor, team_id)
         with self._database.connection() as connection:
             rows = store.find(connection, team_id=team_id, after=after, limit=limit)
             named = {} if team_id is not None or after is not None else self._config.settings.webhooks.endpoints
@@ -149,7 +149,7 @@ class Endpoints:
         else:
             changed = self._checked(changes)
         with self._database.connection() as connection, connection.transaction():
-            if changed and not store.update(connection, self._id(endpoint), changed, team_id=team_id):
+            if changed and not store.update(connection, self._id(endpoint, team_id), changed, team_id=team_id):
                 raise UnknownEndpoint(endpoint)
             if enables:
                 store.forget_failures(connection, endpoint, enable=True)
@@ -177,7 +177,7 @@ class Endpoints:
         sealed = self._box.seal(secret)
         with self._database.connection() as connection:
             found = store.rotate(
-                connection, self._id(endpoint), sealed, beside_seconds=beside.total_seconds(), team_id=team_id
+                connection, self._id(endpoint, team_id), sealed, beside_seconds=beside.total_seconds(), team_id=team_id
             )
             if not found:
                 raise UnknownEndpoint(endpoint)
@@ -193,7 +193,7 @@ class Endpoints:
             EndpointOfTheFile: It is declared in the file.
         """
         with self._database.connection() as connection:
-            if not store.delete(connection, self._id(endpoint), team_id=team_id):
+            if not store.delete(connection, self._id(endpoint, team_id), team_id=team_id):
                 raise UnknownEndpoint(endpoint)
         self._book.forget()
 
@@ -252,7 +252,8 @@ class Endpoints:
             EventKind(
                 event=event,
                 description=declared.get(event, ""),
-                tables=tuple(tables.get(event, ())),
+                # What the installation's tables are called concerns no team.
+                tables=tuple(tables.get(event, ())) if team_id is None else (),
                 first_seen_at=seen[event].first_seen_at if event in seen else None,
                 last_seen_at=seen[event].last_seen_at if event in seen else None,
             )
@@ -268,8 +269,9 @@ class Endpoints:
             for name, one in sealed.items()
         }
 
-    def _id(self, endpoint: str) -> UUID:
-        if endpoint in self._config.settings.webhooks.endpoints:
+    def _id(self, endpoint: str, team_id: str | None) -> UUID:
+        # To a team the file's endpoints are as unknown ones.
+        if team_id is None and endpoint in self._config.settings.webhooks.endpoints:
             raise EndpointOfTheFile(endpoint)
         found = id_of(endpoint)
         if found is None:

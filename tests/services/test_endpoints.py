@@ -196,7 +196,7 @@ def test_another_teams_endpoint_answers_as_an_unknown_one(endpoints):
             with pytest.raises(UnknownEndpoint) as caught:
                 attempt(endpoint)
             assert str(caught.value) == f"no webhook endpoint is called {endpoint}"
-    for endpoint in (made.id, nobodys.id, unknown):
+    for endpoint in (made.id, nobodys.id, unknown, "crm"):
         for attempt in (
             lambda one: endpoints.update(one, team_id="red", description="mine"),
             lambda one: endpoints.update(one, team_id="red", enabled=True),
@@ -438,7 +438,7 @@ def test_event_types_are_those_declared_watched_and_seen(tmp_path, database_url,
         ("other:seen", "", (), True),
         ("task:created", "A task", ("tasks",), True),
     ]
-    assert [one.event for one in of_blue] == ["note:made", "task:created"]
+    assert [(one.event, one.tables) for one in of_blue] == [("note:made", ()), ("task:created", ())]
 
 
 def test_a_team_whose_events_are_all_new_does_not_fill_the_table_of_types(project, connection):

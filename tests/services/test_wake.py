@@ -200,7 +200,20 @@ def test_the_ping_of_a_whole_application_runs_the_action(a_project, database_url
     server.shutdown()
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "example.com", "https://user:pw@example.com", "https://x/?a=1", 7])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://x",
+        "example.com",
+        "https://user:pw@example.com",
+        "https://x/?a=1",
+        "https://x:99999",
+        "https://[1]",
+        "https://a..b",
+        f"https://{'a' * 64}.b",
+        7,
+    ],
+)
 def test_an_address_that_cannot_be_is_refused(a_project, url):
     with pytest.raises(Exception, match="url"):
         a_project(run, url=url)
