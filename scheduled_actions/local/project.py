@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduled_actions import config, environment, local_secrets, project_template
-from scheduled_actions.errors import NotConfigured, ProjectUnusable
+from scheduled_actions.errors import ConfigInvalid, NotConfigured, ProjectUnusable
 from scheduled_actions.local import cron as local_cron
 from scheduled_actions.local import server as local_server
 from scheduled_actions.registry import Registry
@@ -38,6 +38,8 @@ class LocalProject:
     server: LocalServer
     #: The secrets that were made just now.
     generated: tuple[str, ...]
+    #: The process's own environment, without what `.env` adds to it.
+    environ: Mapping[str, str]
 
     def ping(self) -> Pong:
         """Ping the server as a cron would, and return what came of it."""
@@ -51,19 +53,29 @@ class LocalProject:
     def reload(self) -> int:
         """Build the registry anew and have the server load it; return how many action types there are.
 
+        `.env` is read again, too; a program in its place is not: somebody may have to touch a key for it.
+
         Raises:
             ConfigInvalid: The settings cannot be used; the server goes on as it was.
             RegistryInvalid: The handlers hold a mistake; likewise.
         """
-        config.load(self.config.project, self.config.environ)
-        registry = Registry.load_or_build(self.config.project)
+        project = self.config.project
+        is_printed = environment.uses_command(self.environ)
+        values = self.config.environ if is_printed else environment.load(project, self.environ)
+        configuration = config.load(project, values)
+        _check_cron_secret(configuration)
+        if configuration.database_url.reveal() != self.config.database_url.reveal():
+            raise ConfigInvalid("DATABASE_URL", None, "has changed: stop this and start it again", environment.ENV_NAME)
+        registry = Registry.load_or_build(project)
+        self.config = configuration
         self.server.reload()
         return len(registry.types)
 
     def fingerprint(self) -> frozenset[tuple[str, int, int]]:
         """Return what changes when a handler or a setting does."""
         directory = self.config.project
-        paths = [*(directory / HANDLERS).rglob("[!_.]*.py"), directory / config.TOML_NAME]
+        settings = [directory / config.TOML_NAME, directory / environment.ENV_NAME]
+        paths = [*(directory / HANDLERS).rglob("[!_.]*.py"), *settings]
         facts = ((path, _stat(path)) for path in paths)
         return frozenset((str(path), found.st_mtime_ns, found.st_size) for path, found in facts if found)
 
@@ -104,11 +116,12 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
                 project,
                 listening,
                 settings=project_template.settings_of_gunicorn(project),
-                environ=configuration.environ,
+                # It reads `.env` itself, so that it can do so again; what a program printed it is given.
+                environ=configuration.environ if environment.uses_command(environ) else environ,
                 log=None if shows_log else project / local_server.LOG_NAME,
             )
         )
-        yield LocalProject(config=configuration, runtime=runtime, server=server, generated=generated)
+        yield LocalProject(config=configuration, runtime=runtime, server=server, generated=generated, environ=environ)
 
 
 def _check_cron_secret(configuration: Config) -> None:

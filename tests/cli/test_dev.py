@@ -370,6 +370,24 @@ def test_a_handler_that_changes_is_loaded_and_a_mistake_in_it_told(project, star
 
 
 @pytest.mark.slow
+def test_a_dot_env_that_changes_is_read_again(project, start, database_url):
+    (project / ".env").write_text(f"CRON_SECRET={SECRET}\nDATABASE_URL={database_url}\nGONE=1\n")
+    dev = start(project, ADMIN_TOKEN=SECRET)
+    assert dev.request("/cron/process", SECRET)[0] == 200
+
+    other = f"{SECRET}-that-is-another"
+    (project / ".env").write_text(f"CRON_SECRET={other}\nDATABASE_URL={database_url}\n")
+    dev.sees("loaded again, 1 action type")
+    wait_until(lambda: dev.request("/cron/process", other)[0] == 200, within=15, what="the new secret opens")
+    wait_until(lambda: dev.request("/cron/process", SECRET)[0] == 401, within=15, what="the old one does not")
+
+    (project / ".env").write_text(f"CRON_SECRET={other}\nDATABASE_URL=postgresql://127.0.0.1/another\n")
+    dev.sees("DATABASE_URL: has changed: stop this and start it again")
+    assert dev.request("/cron/process", other)[0] == 200
+    assert dev.ends(signal.SIGINT) == 0
+
+
+@pytest.mark.slow
 def test_a_server_that_ends_by_itself_is_told_with_its_last_words(project, start, database_url):
     dev = start(project, DATABASE_URL=database_url, CRON_SECRET=SECRET, ADMIN_TOKEN=SECRET)
 
