@@ -124,6 +124,14 @@ def test_a_process_that_only_ticks_loads_neither_requests_nor_croniter(tmp_path)
     assert told.stdout.split() == ["click"]
 
 
+def test_whoever_opens_the_bare_address_of_the_ready_made_application_is_led_to_the_dashboard(tmp_path):
+    ask = "from scheduled_actions.wsgi import app; print(app.test_client().get('/').location)"
+
+    told = subprocess.run([sys.executable, "-c", ask], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert told.stdout == "/dashboard/\n"
+
+
 def test_a_handler_module_loads_neither_the_database_nor_flask():
     ask = (
         "import sys; from scheduled_actions import action, Context, Snooze;"

@@ -19,6 +19,10 @@ UNSENT, ANSWERED = "unsent", "answered"
 _VARIABLE = "SCHEDULED_ACTIONS_HEARTBEAT_URL"
 #: So many ticks without one are no chance.
 _ENOUGH = 3
+_ONLY_FIRST = (
+    "is set; every tick of the last hour was the first of its process, which ended before it could tell how its "
+    "heartbeat went: the log has heartbeat.failed, and the receiver knows when the last one came"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,5 +54,7 @@ class HeartbeatFound:
         if known is not None:
             return Check("heartbeat", Level.OK, "the last one was answered")
         if self.is_set or telling:
-            return Check("heartbeat", Level.OK, "is set; no tick knows yet how one went")
+            # A first tick cannot know how a heartbeat of its process went; where all are, that process ended with each.
+            are_first = len(telling) >= _ENOUGH
+            return Check("heartbeat", Level.OK, _ONLY_FIRST if are_first else "is set; no tick knows yet how one went")
         return Check("heartbeat", Level.OK, f"none is wanted: {_VARIABLE} would tell somebody outside when ticks stop")

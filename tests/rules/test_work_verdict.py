@@ -36,8 +36,19 @@ def backlog(due, minutes, *, is_missing=False):
         (heartbeat(None, None, None, is_set=False), OK, "none is wanted", None),
         (heartbeat(), OK, "is set; no tick knows yet how one went", None),
         (heartbeat(None, None), OK, "is set; no tick knows yet how one went", None),
-        (heartbeat(UNSENT, UNSENT, UNSENT), OK, "is set; no tick knows yet how one went", None),
-        (heartbeat(UNSENT, UNSENT, UNSENT, is_set=False), OK, "is set; no tick knows yet how one went", None),
+        (heartbeat(UNSENT, UNSENT), OK, "is set; no tick knows yet how one went", None),
+        (
+            heartbeat(UNSENT, UNSENT, UNSENT),
+            OK,
+            "is set; every tick of the last hour was the first of its process",
+            None,
+        ),
+        (
+            heartbeat(UNSENT, UNSENT, UNSENT, is_set=False),
+            OK,
+            "is set; every tick of the last hour was the first",
+            None,
+        ),
         (heartbeat(UNSENT, ANSWERED, "was refused: HTTP 404"), OK, "the last one was answered", None),
         (
             heartbeat(None, UNSENT, "was refused: HTTP 404", ANSWERED, is_set=False),
