@@ -115,7 +115,8 @@ class Deliveries:
             if again is not None:
                 return Scheduled(again.id, deduplicated=False)
             if found.status != Status.COMPLETED:
-                raise WrongStatus(found.id, found.status, "completed, failed, cancelled or skipped")
+                remedy = "it goes out by itself, and run-now makes it due" if found.status == Status.PENDING else None
+                raise WrongStatus(found.id, found.status, "completed, failed, cancelled or skipped", remedy=remedy)
             before = actions.get(connection, found.id)
             if before is None:
                 raise UnknownDelivery(delivery_id)
@@ -123,7 +124,13 @@ class Deliveries:
             return actions.schedule(connection, _again(before, by, None if endpoint is None else endpoint.retry))
 
     def count_lost(self, since: datetime, *, endpoint: str | None = None, team_id: str | None = None) -> int:
-        """Return how many deliveries were lost since an instant, counted to 100,000."""
+        """Return how many deliveries were lost since an instant, counted to 100,000.
+
+        Raises:
+            UnknownEndpoint: There is none of that name or id; not said to a team.
+            InvalidArgument: The instant is naive.
+        """
+        self._check_endpoint(endpoint, team_id)
         with self._database.connection() as connection:
             return store.count_lost(connection, self._selection(connection, since, None, endpoint, team_id))
 
@@ -151,8 +158,10 @@ class Deliveries:
             limit: Deliveries of this batch.
 
         Raises:
+            UnknownEndpoint: There is none of that name or id; not said to a team.
             InvalidArgument: The instant is naive, or the limit none.
         """
+        self._check_endpoint(endpoint, team_id)
         status = store.LOST[0] if after is None else after.status
         with self._database.connection() as connection:
             selection = self._selection(connection, since, after, endpoint, team_id)
@@ -219,6 +228,11 @@ class Deliveries:
         if found is None or (team_id is not None and found.team_id != team_id):
             raise UnknownEndpoint(name)
         return found
+
+    def _check_endpoint(self, name: str | None, team_id: str | None) -> None:
+        """Refuse a name that no endpoint has; a team learns no more of others' than that nothing was lost."""
+        if name is not None and team_id is None and self._book.any(name) is None:
+            raise UnknownEndpoint(name)
 
     @staticmethod
     def _selection(

@@ -277,6 +277,7 @@ ROUTES = (
         "`next_cursor` while there are `more`.",
         body=models.Recovery,
         answers={HTTPStatus.OK: (models.Progress, "How far it is.")},
+        refuses=(UnknownEndpoint,),
     ),
     Route(
         method="GET",

@@ -12,6 +12,7 @@ from scheduled_actions.cli.parameters import as_json_option, json_document
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
 
 if TYPE_CHECKING:
+    from scheduled_actions.runtime import Runtime
     from scheduled_actions.store.watches import Watch
 
 # What a command does not need is not imported: help answers without a database driver.
@@ -66,13 +67,27 @@ def emit(
     new = NewAction(
         action_type=ACTION_TYPE, payload=payload, team_id=team_id, dedup_window=dedup_window, created_by=caller()
     )
-    scheduler = project.open().scheduler
+    runtime = project.open()
+    if endpoint is not None:
+        _check_endpoint(runtime, endpoint, team_id)
     with handlers_aside():
-        scheduled = scheduler.schedule_action(new)
+        scheduled = runtime.scheduler.schedule_action(new)
     if as_json:
         print_json({"id": scheduled.id, "deduplicated": scheduled.deduplicated})
     else:
         click.echo(f"{'merged into' if scheduled.deduplicated else 'emitted as'} {scheduled.id}")
+
+
+def _check_endpoint(runtime: Runtime, endpoint: str, team_id: str | None) -> None:
+    """Refuse an endpoint that would not get the event."""
+    from scheduled_actions.errors import UnknownEndpoint
+
+    found = runtime.endpoint_book.any(endpoint)
+    if found is None:
+        raise UnknownEndpoint(endpoint)
+    if not found.belongs_to(team_id):
+        message = f"it gets the events of team {found.team_id} alone: say so with --team"
+        raise click.BadParameter(message, param_hint="'--endpoint'")
 
 
 @events.command(short_help="Let every change of a table be an event.")

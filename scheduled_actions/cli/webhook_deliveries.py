@@ -13,6 +13,7 @@ from scheduled_actions.cli.output import counted, local, one_line, print_fields,
 from scheduled_actions.cli.parameters import as_json_option, instant
 from scheduled_actions.cli.progress import progress
 from scheduled_actions.cli.project import Project, caller, pass_project
+from scheduled_actions.cli.webhook_endpoints import warn_if_disabled
 from scheduled_actions.durations import parse_duration
 from scheduled_actions.errors import InvalidArgument
 
@@ -30,7 +31,12 @@ def _since(text: str) -> datetime:
     try:
         return datetime.now(UTC) - parse_duration(text)
     except InvalidArgument:
+        pass
+    try:
         return instant(text).astimezone(UTC)
+    except click.BadParameter as error:
+        message = f"{error.message}; nor is it how long ago, such as 90m, 2h or 3d"
+        raise click.BadParameter(message) from None
 
 
 @click.group()
@@ -147,7 +153,8 @@ def recover(project: Project, *, since: datetime, endpoint: str | None, team_id:
 
     It works in batches and says how far it is. Interrupted, it loses nothing: run it again, and it goes on.
     """
-    service = project.open_without_handlers().deliveries
+    runtime = project.open_without_handlers()
+    service = runtime.deliveries
     total = service.count_lost(since, endpoint=endpoint, team_id=team_id)
     count = _walk(
         lambda after: service.recover(since, endpoint=endpoint, team_id=team_id, by=caller(), after=after), total
@@ -156,6 +163,8 @@ def recover(project: Project, *, since: datetime, endpoint: str | None, team_id:
         print_json({"recovered": count})
     else:
         click.echo(f"{count:,} {'delivery is' if count == 1 else 'deliveries are'} pending again")
+    if endpoint is not None:
+        warn_if_disabled(runtime, endpoint)
 
 
 def _walk(step: Callable[[Step | None], Step], total: int | None) -> int:

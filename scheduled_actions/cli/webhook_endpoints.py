@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from scheduled_actions.endpoints.shown import Shown
+    from scheduled_actions.runtime import Runtime
     from scheduled_actions.store.endpoints import Lane
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
@@ -218,11 +219,23 @@ def reseal(project: Project, *, as_json: bool) -> None:
 @pass_project
 def test(project: Project, endpoint: str, *, team_id: str | None, as_json: bool) -> None:
     """Deliver webhook:test to the endpoint ID at the next tick, whatever its patterns."""
-    scheduled = project.open_without_handlers().endpoints.test(endpoint, team_id=team_id, by=caller())
+    runtime = project.open_without_handlers()
+    scheduled = runtime.endpoints.test(endpoint, team_id=team_id, by=caller())
     if as_json:
         print_json({"id": scheduled.id})
     else:
         click.echo(f"the next tick delivers it: `scheduled-actions webhooks deliveries show {scheduled.id}`")
+    warn_if_disabled(runtime, endpoint)
+
+
+def warn_if_disabled(runtime: Runtime, endpoint: str) -> None:
+    """Say on standard error that an endpoint gets nothing, and how it will again."""
+    found = runtime.endpoint_book.any(endpoint)
+    if found is not None and not (found.enabled and found.disabled_reason is None):
+        how = f"`scheduled-actions webhooks endpoints update {endpoint} --enable`"
+        if found.disabled_reason is None and not found.is_tenants:
+            how = "`enabled` in scheduled_actions.toml"
+        click.echo(f"{endpoint} is disabled: what comes for it is skipped, until {how} ends that", err=True)
 
 
 def _said(given: dict[str, Any]) -> dict[str, Any]:

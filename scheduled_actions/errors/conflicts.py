@@ -10,11 +10,12 @@ class WrongStatus(StateConflict):
 
     code = "wrong_status"
 
-    def __init__(self, action_id: object, status: str, wanted: str) -> None:
+    def __init__(self, action_id: object, status: str, wanted: str, *, remedy: str | None = None) -> None:
         self.action_id = action_id
         self.status = status
         self.wanted = wanted
-        super().__init__(f"action {action_id} is {status}; this takes only {wanted} ones{_mended(status, wanted)}")
+        mended = f": {remedy}" if remedy else _mended(status, wanted)
+        super().__init__(f"action {action_id} is {status}; this takes only {wanted} ones{mended}")
 
 
 def _mended(status: str, wanted: str) -> str:  # noqa: PLR0911 - a return a case

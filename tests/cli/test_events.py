@@ -47,6 +47,24 @@ def test_what_is_no_event_is_refused(run):
     assert "event: 'task' is not an event like task:created" in ran.stderr
 
 
+def test_an_event_for_an_endpoint_that_would_not_get_it_is_refused(run, connection):
+    (of_blue,) = connection.execute(
+        "insert into webhook_endpoints (team_id, url, patterns, secret)"
+        " values ('blue', 'https://a.example/', '{*:*}', 's') returning id::text"
+    ).fetchone()
+    words = ["events", "emit", "task:created", "--entity-id", "7", "--endpoint"]
+
+    unknown = run(*words, "nope")
+    anothers = run(*words, of_blue)
+    right = run(*words, of_blue, "--team", "blue")
+
+    assert (unknown.exit_code, unknown.stderr) == (1, "error: no webhook endpoint is called nope\n")
+    assert anothers.exit_code == 2
+    assert "it gets the events of team blue alone: say so with --team" in anothers.stderr
+    assert right.exit_code == 0
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (1,)
+
+
 def test_a_table_is_watched_listed_and_let_go(run, tasks):
     ran = run("events", "watch", "tasks", "--entity", "task", "--team-column", "team_id", "--columns", "title, team_id")
     tasks.execute("insert into tasks values (1, 'Write', 'blue')")

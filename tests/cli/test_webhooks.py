@@ -247,6 +247,24 @@ def test_a_recovery_that_is_interrupted_goes_on_when_it_is_run_again(run, connec
     assert run("deliveries", "recover", "--since", "1h").stdout == "700 deliveries are pending again\n"
 
 
+def test_what_is_sent_to_a_disabled_endpoint_is_told_to_be_skipped(run, endpoint):
+    run("endpoints", "update", endpoint, "--disable")
+
+    how = f"{endpoint} is disabled: what comes for it is skipped, until `scheduled-actions webhooks endpoints update"
+    assert how in run("endpoints", "test", endpoint).stderr
+    assert how in run("deliveries", "recover", "--since", "1h", "--endpoint", endpoint).stderr
+    run("endpoints", "update", endpoint, "--enable")
+    assert run("endpoints", "test", endpoint).stderr == ""
+
+
+def test_an_instant_that_is_none_is_refused_with_what_may_stand_there(run):
+    ran = run("deliveries", "recover", "--since", "yesterday")
+
+    assert ran.exit_code == 2
+    assert "'yesterday' is not an ISO 8601 time" in ran.stderr
+    assert "nor is it how long ago, such as 90m, 2h or 3d" in " ".join(ran.stderr.split())
+
+
 @pytest.mark.slow
 def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goes_on(connection, project, database_url):
     lose(connection, 10_000)

@@ -644,7 +644,7 @@ def test_what_waits_is_not_replayed_and_another_teams_is_unknown(project, wire):
     project.processor.tick()
     (waiting,) = project.deliveries.find()
 
-    with pytest.raises(WrongStatus, match="is pending; this takes only completed, failed, cancelled or skipped ones"):
+    with pytest.raises(WrongStatus, match=r"is pending; this takes only completed, .* ones: it goes .* run-now"):
         project.deliveries.replay(waiting.id)
     for delivery_id, team_id in ((waiting.id, "red"), ("nothing", None), (event_id, None)):
         with pytest.raises(UnknownDelivery, match=f"no webhook delivery has the id {delivery_id}"):
@@ -850,6 +850,17 @@ def test_missed_events_of_another_teams_endpoint_are_nobodys(project, connection
         project.deliveries.replay_missed(made.id, since.replace(tzinfo=None))
     with pytest.raises(InvalidArgument, match="limit: 1001 is not between 1 and 1000"):
         project.deliveries.recover(since, limit=1001)
+
+
+def test_a_recovery_for_an_endpoint_that_is_not_there_is_refused_and_a_team_learns_nothing(project, connection):
+    made, _ = project.endpoints.create(url=URL, team_id="blue")
+    since = database_now(connection)
+
+    for refused in (project.deliveries.count_lost, project.deliveries.recover):
+        with pytest.raises(UnknownEndpoint, match="no webhook endpoint is called nothing"):
+            refused(since, endpoint="nothing")
+    for name in ("nothing", made.id):
+        assert project.deliveries.recover(since, endpoint=name, team_id="red").count == 0
 
 
 def test_an_outage_of_an_hour_loses_nothing(project, wire, later, connection):
