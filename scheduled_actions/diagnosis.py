@@ -17,6 +17,7 @@ from scheduled_actions.errors import (
 )
 from scheduled_actions.registry import source as registry_source
 from scheduled_actions.store import diagnosis, pings
+from scheduled_actions.tick_plan import Budget, tick_seconds
 from scheduled_actions.verdict import (
     EndpointFound,
     HandlersFound,
@@ -162,15 +163,24 @@ def _handlers(runtime: Runtime) -> Iterator[HandlersFound]:
         types = sorted(runtime.registry.types)
     except RegistryInvalid:
         return
+    settings = runtime.config.settings
+    budget = Budget.by_settings(
+        settings, started=0, duration_seconds=tick_seconds(settings, host_seconds=None), lingers=False
+    )
     broken: list[str] = []
+    too_long: dict[str, float] = {}
     for action_type in types:
         try:
-            runtime.registry.resolve(action_type)
+            options = runtime.registry.resolve(action_type).options
         except HandlerBroken as error:
             broken.append(str(error))
+            continue
+        timeout = options.timeout_seconds or settings.default_timeout_seconds
+        if not budget.could_ever_fit(timeout):
+            too_long[action_type] = timeout
     functions = runtime.registry.project_functions
     broken += [str(error) for error in functions.load_all()]
-    yield HandlersFound(count=len(types), functions=len(functions), broken=tuple(broken))
+    yield HandlersFound(count=len(types), functions=len(functions), broken=tuple(broken), too_long=too_long)
 
 
 def _of_database(

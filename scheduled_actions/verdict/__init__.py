@@ -6,12 +6,12 @@ elsewhere; nothing here looks at the world.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 class Level(StrEnum):
@@ -175,12 +175,22 @@ class HandlersFound:
     functions: int = 0
     #: Why one cannot be loaded, a sentence each.
     broken: tuple[str, ...]
+    #: Types whose timeout is longer than any tick, in seconds.
+    too_long: Mapping[str, float] = field(default_factory=dict)
 
     def judged(self) -> Check:
-        """Return a fault where one cannot be loaded."""
+        """Return a fault where one cannot be loaded, a warning where one never begins."""
         if self.broken:
             remedy = "mend these modules: until then what needs them fails"
             return Check("handlers", Level.FAULT, "; ".join(self.broken), remedy)
+        if self.too_long:
+            named = ", ".join(f"{name} ({seconds:g} s)" for name, seconds in self.too_long.items())
+            detail = f"these may take longer than a tick has, so that none of them is started: {named}"
+            remedy = (
+                "raise max_duration_seconds, and the host's limit for a request, or lower their timeout_seconds "
+                "(default_timeout_seconds where they have none) to two seconds less than it"
+            )
+            return Check("handlers", Level.WARNING, detail, remedy)
         found = f"{self.count} handler{'' if self.count == 1 else 's'}"
         if self.functions:
             found += f" and {self.functions} function{'' if self.functions == 1 else 's'}"

@@ -56,6 +56,20 @@ def test_an_installation_without_faults_is_told_so(run, connection):
     assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])
 
 
+@pytest.mark.parametrize(("seconds", "status", "starts"), [("31", "warning", False), ("32", "ok", True)])
+def test_handlers_that_no_tick_ever_starts_are_named(run, seconds, status, starts):
+    """Of those without a timeout of their own, 30 seconds are expected."""
+    limits = {"SCHEDULED_ACTIONS_MAX_DURATION_SECONDS": seconds}
+    run("schedule", "greeting:say", "--payload", '{"name": "Ann"}')
+
+    (check,) = [one for one in run("doctor", "--json", **limits).json["checks"] if one["name"] == "handlers"]
+    report = run("process", "--json", **limits).json
+
+    assert check["status"] == status
+    assert ("greeting:say (30 s)" in check["detail"]) is not starts
+    assert (report["succeeded"] == 1) is starts, report
+
+
 def test_people_read_each_check_in_a_line_and_what_to_do_below(run, connection):
     a_tick(connection)
 

@@ -77,6 +77,7 @@ def ticks(due=0, **ago):
         (HandlersFound(count=1, broken=()), OK, "1 handler can be loaded"),
         (HandlersFound(count=2, functions=1, broken=()), OK, "2 handlers and 1 function can be loaded"),
         (HandlersFound(count=3, broken=("a is broken", "b is")), FAULT, "a is broken; b is"),
+        (HandlersFound(count=3, broken=(), too_long={"a:b": 30}), WARNING, "these may take longer than a tick has, so"),
         (DatabaseFound(None), OK, "answers"),
         (DatabaseFound("it was refused"), FAULT, "it was refused"),
         (ServerFound(major=13, encoding="UTF8"), FAULT, "PostgreSQL 13, UTF8"),
