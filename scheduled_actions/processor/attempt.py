@@ -7,7 +7,7 @@ import random
 import threading
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from scheduled_actions.registry.resolution import Handler
     from scheduled_actions.settlement import Outcome, Settlement
     from scheduled_actions.store.connection import Connection
+
+_T = TypeVar("_T")
 
 log = logging.getLogger("scheduled_actions")
 _handler_log = logging.getLogger("scheduled_actions.handler")
@@ -256,12 +258,16 @@ class Attempts:
 
         assert attempt.asking is not None  # noqa: S101 - asked for
         try:
-            with self._database.connection() as connection:
-                held = conditional.ask(attempt.asking, attempt.claimed, self._ask, lambda step: step(connection))
+            held = conditional.ask(attempt.asking, attempt.claimed, self._ask, self._on_a_connection)
         except (psycopg.Error, ScheduledActionsError) as error:
             return Ended(settlement.Failed(f"its condition cannot be judged: {describe(error)}"))
         attempt.asking = None
         return None if held is None else Ended(held.outcome, held.follow_ups)
+
+    def _on_a_connection(self, step: Callable[[Connection], _T]) -> _T:
+        """Do a step on a connection of its own: none is held while the world takes its time to answer."""
+        with self._database.connection() as connection:
+            return step(connection)
 
     def _context(self, attempt: Attempt) -> Context:
         claimed = attempt.claimed

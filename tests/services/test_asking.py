@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import psycopg
 import pytest
 
 from scheduled_actions import action, condition, config
@@ -30,6 +31,7 @@ sql = "select nextval('numbers')"
 
 [queries.misspelt]
 sql = "select * from stok"
+
 [queries.slow]
 sql = "select pg_sleep(30)"
 timeout_seconds = 0.05
@@ -60,6 +62,14 @@ def project(tmp_path, database_url, connection, asked):
         match check.parameters.get("answer", True):
             case "raise":
                 raise RuntimeError("the yard is on fire")
+            case "count":
+                with psycopg.connect(database_url) as own:
+                    found = own.execute(
+                        "select count(*) from pg_stat_activity where datname = current_database()"
+                        " and backend_type = 'client backend' and pid <> pg_backend_pid()"
+                    ).fetchone()
+                asked.extend(found)
+                return True
             case answer:
                 return answer
 
@@ -173,6 +183,13 @@ def test_a_function_of_the_project_says_whether_its_condition_holds(project, con
     assert ended(project, connection, given, max_attempts=1, team_id="ours") == ending
     (check,) = asked
     assert (check.action_type, check.payload, check.team_id) == ("order:ship", {"n": 1}, "ours")
+
+
+def test_while_the_world_is_asked_no_connection_waits_with_it(project, connection, asked):
+    given = {"kind": "custom", "name": "truck-is-there", "parameters": {"answer": "count"}}
+
+    assert ended(project, connection, given)[0] == "completed"
+    assert asked[1:] == [2]  # this test's, and the tick's
 
 
 def test_what_facts_have_settled_asks_nobody(project, connection, asked):
