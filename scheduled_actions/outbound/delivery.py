@@ -178,6 +178,8 @@ def check_tenant_url(url: str) -> str:
     if parts.fragment:
         raise UrlInvalid("has a fragment, which is never sent", _OF_TENANTS)
     host = unicodedata.normalize("NFKC", parts.hostname or "").replace("\u3002", ".").rstrip(".")
+    if parts.port == 0 or not _can_be_asked_for(host):
+        raise UrlInvalid("has a host or a port that cannot be one", _OF_TENANTS)
     is_local = host == "localhost" or host.endswith((".localhost", ".local", ".internal"))
     if is_local or (_looks_like_a_number(host) and not may_reach(host)):
         raise UrlInvalid("leads to an address that webhooks do not reach", _OF_TENANTS)
@@ -185,6 +187,14 @@ def check_tenant_url(url: str) -> str:
 
 
 _OF_TENANTS = "https:// with a host of the public internet"
+
+
+def _can_be_asked_for(host: str) -> bool:
+    """Whether a resolver could be asked for the host at all: it has no empty part, and none too long."""
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def _looks_like_a_number(host: str) -> bool:
