@@ -151,6 +151,8 @@ def test_a_reminder_that_had_begun_is_not_told_when_its_deadline_moves_before_it
         runtime.deadlines.move(made.id, DUE + 100 * DAY)
         go_on.set()
         tick.join(PATIENCE)
+        # Whichever tick finds it first puts it off.
+        runtime.processor.tick()
 
         assert (SENT, planned(connection, made.id)["reminder:60 days before#1"]) == ([], DUE + 40 * DAY)
 
