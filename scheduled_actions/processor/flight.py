@@ -131,11 +131,10 @@ class Flight:
 
     def _abandon(self, attempt: Attempt, reason: str) -> None:
         if not self._process.runner.abandon(attempt):
-            if attempt.connection is not None and self._monotonic() >= self._budget.answer_by:
+            if self._monotonic() >= self._budget.answer_by:
                 cut_off(attempt.connection)
             return
-        if attempt.connection is not None:
-            cut_off(attempt.connection)
+        cut_off(attempt.connection)
         del self._attempts[attempt]
         attempt.ended = self._monotonic()
         # Asked now that it can no longer start: a moment ago it might still have been waiting.

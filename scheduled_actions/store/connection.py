@@ -174,11 +174,14 @@ def unavailable(error: psycopg.Error) -> DatabaseUnavailable:
     return DatabaseUnavailable(f"{type(error).__name__}{f' ({error.sqlstate})' if error.sqlstate else ''}")
 
 
-def cut_off(connection: Connection) -> None:
+def cut_off(connection: Connection | None) -> None:
     """End another thread's connection: its statement fails, the server rolls its transaction back.
 
-    The socket is shut down rather than closed: its number must not be reused while the other thread waits on it.
+    None, where that thread has given it back this moment: there is nothing to end. The socket is shut down rather than
+    closed: its number must not be reused while the other thread waits on it.
     """
+    if connection is None:
+        return
     try:
         connection.cancel_safe(timeout=1.0)
     except psycopg.Error:

@@ -218,6 +218,10 @@ def test_a_vanished_server_is_noticed_within_seconds_unless_the_address_says_oth
         assert conninfo_to_dict(connection.info.dsn)["keepalives_idle"] == "10"
 
 
+def test_a_connection_that_was_given_back_this_moment_is_none_to_end():
+    cut_off(None)
+
+
 def test_another_threads_statement_can_be_ended(database_url, connection):
     asleep = "select from pg_stat_activity where query = 'select pg_sleep(30)' and state = 'active'"
     lent = []
