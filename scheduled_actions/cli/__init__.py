@@ -22,6 +22,7 @@ COMMANDS = {
     "dev": ("scheduled_actions.cli.dev:dev", "Serve the project on this machine, with a minute cron."),
     "demo": ("scheduled_actions.cli.demo:demo", "Show the whole story on real input, then end."),
     "migrate": ("scheduled_actions.cli.operating:migrate", "Bring the database's tables up to this version."),
+    "psql": ("scheduled_actions.cli.psql:psql", "Open the project's database in psql."),
     "process": ("scheduled_actions.cli.operating:process", "Run one tick in this process."),
     "schedule": ("scheduled_actions.cli.changing:schedule", "Schedule an action."),
     "list": ("scheduled_actions.cli.reading:list_", "List actions, the newest first."),

@@ -1,0 +1,53 @@
+"""`psql`: the client that is started, and what it is given."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+
+@pytest.fixture
+def psql(tmp_path):
+    """Return a directory with a psql that prints what it was given, and ends with 3."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    program = directory / "psql"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import json, os, sys\n"
+        "given = {name: value for name, value in os.environ.items() if name.startswith('PG')}\n"
+        "json.dump([sys.argv[1:], given], open(os.environ['TOLD'], 'w'))\n"
+        "sys.exit(3)\n"
+    )
+    program.chmod(0o755)
+    return directory
+
+
+def test_psql_gets_the_address_unseen_and_its_own_options(run, psql, tmp_path, database_url):
+    ran = run("psql", "-At", "-c", "select 1", PATH=str(psql), TOLD=str(tmp_path / "told"))
+
+    arguments, given = json.loads((tmp_path / "told").read_text())
+    expected = conninfo_to_dict(database_url)
+    assert ran.exit_code == 3
+    assert arguments == ["-At", "-c", "select 1"]
+    assert (given["PGDATABASE"], given["PGHOST"], given["PGPORT"]) == (
+        expected["dbname"], expected["host"], expected["port"],
+    )  # fmt: skip
+    assert given.get("PGPASSWORD") == expected.get("password")
+
+
+def test_without_psql_it_says_where_it_is_from(run, tmp_path):
+    ran = run("psql", PATH=str(tmp_path))
+
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith("error: no program here is called psql")
+
+
+def test_an_address_that_cannot_be_read_is_not_repeated(run, psql):
+    ran = run("psql", PATH=str(psql), DATABASE_URL="postgresql://ann:s3cret@[half/db")
+
+    assert ran.exit_code == 1
+    assert "s3cret" not in ran.stderr
