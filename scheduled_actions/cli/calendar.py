@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scheduled_actions.cli.output import as_document, local, print_json, print_table
-from scheduled_actions.cli.parameters import as_json_option, local_instant
+from scheduled_actions.cli.parameters import WholeNumber, as_json_option, local_instant
 from scheduled_actions.cli.project import Project, pass_project
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--to", "end", type=local_instant, metavar="ISO", help="Before then. [default: 31 days on]")
 @click.option("--user", metavar="USER", help="Only what has this user id, or names this recipient.")
 @click.option("--team", "team_id", metavar="TEAM", help="Of this team only.")
-@click.option("--limit", type=click.IntRange(1, 100), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=WholeNumber(1, 100), default=100, show_default=True, help="At most so many.")
 @click.option(
     "--cursor", metavar="CURSOR", help="Go on after next_cursor of the page before; needs its --from and --to."
 )

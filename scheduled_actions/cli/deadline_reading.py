@@ -8,7 +8,7 @@ import click
 
 from scheduled_actions.cli.deadline_output import document_of, label, on_its_clock, status_of
 from scheduled_actions.cli.output import counted, one_line, print_fields, print_json, print_table, shown
-from scheduled_actions.cli.parameters import as_json_option, local_instant
+from scheduled_actions.cli.parameters import WholeNumber, as_json_option, local_instant
 from scheduled_actions.cli.project import Project, pass_project
 from scheduled_actions.cli.schedule_output import of_a_schedule
 
@@ -35,7 +35,7 @@ _TOLD_ELSEWHERE = {
 @click.option("--name", metavar="NAME", help="Of this name only.")
 @click.option("--from", "due_from", type=local_instant, metavar="ISO", help="Due then or later.")
 @click.option("--to", "due_to", type=local_instant, metavar="ISO", help="Due before then.")
-@click.option("--limit", type=click.IntRange(1, 100), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=WholeNumber(1, 100), default=100, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="ID", help="Go on after this one: next_cursor of the page before.")
 @as_json_option
 @pass_project

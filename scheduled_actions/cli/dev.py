@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scheduled_actions import environment
+from scheduled_actions.cli.parameters import WholeNumber
 from scheduled_actions.cli.project import pass_project
 from scheduled_actions.errors import LocalServerFailed, ScheduledActionsError
 from scheduled_actions.local import cron as local_cron
@@ -45,7 +46,7 @@ _EXAMPLE_TYPE = "maintenance:prune"
     envvar="PORT",
     default=8000,
     show_default=True,
-    type=click.IntRange(0, 65535),
+    type=WholeNumber(0, 65535),
     help="Where it listens on 127.0.0.1; 0 takes any free port. Also PORT.",
 )
 @click.option("--logs", is_flag=True, help="Show what the server says here, instead of in its log.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scheduled_actions.cli.output import local, one_line, pretty_json, print_fields, print_json, print_table, shown
-from scheduled_actions.cli.parameters import as_json_option, json_document
+from scheduled_actions.cli.parameters import WholeNumber, as_json_option, json_document
 from scheduled_actions.cli.project import Project, caller, pass_project
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def report(
 @click.option("--target-id", metavar="ID", help="Of things of this id.")
 @click.option("--name", metavar="NAME", help="Of this name.")
 @click.option("--team", "team_id", metavar="TEAM", help="Of this team only.")
-@click.option("--limit", type=click.IntRange(1, 100), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=WholeNumber(1, 100), default=100, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="ID", help="Go on after this one: next_cursor of the page before.")
 @as_json_option
 @pass_project

@@ -22,6 +22,22 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
+class WholeNumber(click.IntRange):
+    """A whole number between two bounds: what is none is refused with both of them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - as it came
+        """Return the number of a text.
+
+        Raises:
+            BadParameter: It is none, or is out of bounds.
+        """
+        try:
+            return int(super().convert(value, param, ctx))
+        except click.BadParameter:
+            bounds = f"of {self.min} or more" if self.max is None else f"from {self.min} to {self.max}"
+            self.fail(f"{value!r} is not a whole number {bounds}", param, ctx)
+
+
 def json_document(given: str) -> Any:  # noqa: ANN401 - any JSON
     """Return the document that an option holds: the text itself, `@FILE`, or `-` for standard input.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scheduled_actions.cli.output import one_line, print_json
-from scheduled_actions.cli.parameters import as_json_option, instant, last_instant, skip_options
+from scheduled_actions.cli.parameters import WholeNumber, as_json_option, instant, last_instant, skip_options
 from scheduled_actions.cli.project import Project, pass_project
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ _COUNT_MOST = 1000
     metavar="ISO",
     help="Show what comes after; intervals count from it. Local to the zone unless it has an offset. [default: now]",
 )
-@click.option(
-    "--count", type=click.IntRange(1, _COUNT_MOST), default=10, show_default=True, metavar="N", help="How many."
-)
+@click.option("--count", type=WholeNumber(1, _COUNT_MOST), default=10, show_default=True, metavar="N", help="How many.")
 @click.option("--until", type=last_instant, metavar="ISO", help="The last instant that may be one; a day counts whole.")
 @skip_options
 @as_json_option

@@ -22,7 +22,7 @@ from scheduled_actions.cli.output import (
     shown,
     table_lines,
 )
-from scheduled_actions.cli.parameters import as_json_option, local_instant
+from scheduled_actions.cli.parameters import WholeNumber, as_json_option, local_instant
 from scheduled_actions.cli.project import Project, pass_project
 from scheduled_actions.cli.signals import stopping_early
 
@@ -52,7 +52,7 @@ _NONE_YET = "no actions yet: `scheduled-actions schedule TYPE --payload '{}'` pu
 )
 @click.option("--to", "scheduled_to", type=local_instant, metavar="ISO", help="Scheduled before then.")
 @click.option("--q", metavar="TEXT", help="Part of the type, dedup key or lock group, or the beginning of the id.")
-@click.option("--limit", type=click.IntRange(1, 100), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=WholeNumber(1, 100), default=100, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="ID", help="Go on after this one: next_cursor of the page before.")
 @as_json_option
 @pass_project

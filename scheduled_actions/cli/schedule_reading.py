@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scheduled_actions.cli.output import one_line, print_fields, print_json, print_table, shown
-from scheduled_actions.cli.parameters import as_json_option
+from scheduled_actions.cli.parameters import WholeNumber, as_json_option
 from scheduled_actions.cli.project import Project, handlers_aside, pass_project
 from scheduled_actions.cli.schedule_output import (
     document_of,
@@ -38,7 +38,7 @@ _TOLD_ELSEWHERE = {"description", "definition", "next_occurrence_at", "occurrenc
 @click.option("--status", type=click.Choice(["active", "paused", "ended"]), help="Where they stand.")
 @click.option("--type", "action_type", metavar="TYPE", help="Of exactly this action type.")
 @click.option("--team", "team_id", metavar="TEAM", help="Of this team only.")
-@click.option("--limit", type=click.IntRange(1, 100), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=WholeNumber(1, 100), default=100, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="ID", help="Go on after this one: next_cursor of the page before.")
 @as_json_option
 @pass_project

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scheduled_actions.cli.output import counted, one_line, print_json, print_table
-from scheduled_actions.cli.parameters import as_json_option, last_instant, local_instant
+from scheduled_actions.cli.parameters import WholeNumber, as_json_option, last_instant, local_instant
 from scheduled_actions.cli.project import Project, pass_project
 from scheduled_actions.cli.schedule_output import open_to_read
 
@@ -29,7 +29,7 @@ _BAR = 20
 @click.option("--team", "team_id", metavar="TEAM", help="Of this team only.")
 @click.option(
     "--concurrency",
-    type=click.IntRange(1, 10_000),
+    type=WholeNumber(1, 10_000),
     metavar="N",
     help="Handlers at once, all processes that are pinged together. [default: those of one process]",
 )

@@ -10,7 +10,7 @@ import click
 
 from scheduled_actions.action import Status
 from scheduled_actions.cli.output import counted, local, one_line, print_fields, print_json, print_table
-from scheduled_actions.cli.parameters import as_json_option, instant
+from scheduled_actions.cli.parameters import WholeNumber, as_json_option, instant
 from scheduled_actions.cli.progress import progress
 from scheduled_actions.cli.project import Project, caller, pass_project
 from scheduled_actions.cli.webhook_endpoints import warn_if_disabled
@@ -49,7 +49,7 @@ def deliveries() -> None:
 @click.option("--endpoint", metavar="ID", help="To this endpoint only: its id, or its name in the file.")
 @click.option("--event", metavar="EVENT", help="Exactly this event, such as task:created.")
 @_team
-@click.option("--limit", type=click.IntRange(1, 100), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=WholeNumber(1, 100), default=100, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="ID", help="Go on after this one: next_cursor of the page before.")
 @as_json_option
 @pass_project

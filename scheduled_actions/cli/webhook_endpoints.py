@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from scheduled_actions.cli.output import counted, local, one_line, pretty_json, print_fields, print_json, print_table
-from scheduled_actions.cli.parameters import as_json_option, duration, json_document
+from scheduled_actions.cli.parameters import WholeNumber, as_json_option, duration, json_document
 from scheduled_actions.cli.project import Project, caller, pass_project
 from scheduled_actions.webhooks.health import PUT_OFF_BECAUSE
 
@@ -72,7 +72,7 @@ def endpoints() -> None:
 @endpoints.command("list")
 @_team
 @click.option("--cursor", metavar="ID", help="Go on after this one: next_cursor of the page before.")
-@click.option("--limit", type=click.IntRange(1, 100), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=WholeNumber(1, 100), default=100, show_default=True, help="At most so many.")
 @as_json_option
 @pass_project
 def list_(project: Project, *, team_id: str | None, cursor: str | None, limit: int, as_json: bool) -> None:

@@ -14,7 +14,7 @@ import click
 
 from scheduled_actions.cli.group import Failure
 from scheduled_actions.cli.output import local, one_line, pretty_json, print_json
-from scheduled_actions.cli.parameters import as_json_option
+from scheduled_actions.cli.parameters import WholeNumber, as_json_option
 from scheduled_actions.cli.project import Project, pass_project
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ class Received:
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=9000, show_default=True, help="0 takes a free one.")
+@click.option("--port", type=WholeNumber(0, 65535), default=9000, show_default=True, help="0 takes a free one.")
 @click.option("--secret", metavar="whsec_…", envvar="WEBHOOK_SECRET", help="[default: $WEBHOOK_SECRET, or a new one]")
 @click.option("--endpoint", metavar="NAME", help="With the secret of this endpoint of scheduled_actions.toml.")
-@click.option("--answer", type=click.IntRange(200, 599), default=204, show_default=True, help="To what is believed.")
-@click.option("--count", type=click.IntRange(1), metavar="N", help="End after so many. [default: at Ctrl-C]")
+@click.option("--answer", type=WholeNumber(200, 599), default=204, show_default=True, help="To what is believed.")
+@click.option("--count", type=WholeNumber(1), metavar="N", help="End after so many. [default: at Ctrl-C]")
 @as_json_option
 @pass_project
 def listen(

@@ -124,8 +124,9 @@ def test_empty_lists_say_what_to_do(run):
     [
         (["--status", "done"], "'done' is not one of 'pending', 'processing'"),
         (["--from", "yesterday"], "'yesterday' is not an ISO 8601 time"),
-        (["--limit", "0"], "0 is not in the range 1<=x<=100"),
-        (["--limit", "101"], "101 is not in the range"),
+        (["--limit", "0"], "'0' is not a whole number from 1 to 100"),
+        (["--limit", "101"], "'101' is not a whole number from 1 to 100"),
+        (["--limit", "all"], "'all' is not a whole number from 1 to 100"),
     ],
 )
 def test_a_filter_that_cannot_be_read_is_a_usage_error(run, options, expected):
