@@ -92,6 +92,11 @@ class Attempt(Job):
         return settlement.Waited(f"the check of its condition {reason}", self.asking.plan.check_seconds)
 
 
+def began(attempt: Attempt, ended: Ended) -> float | None:
+    """Return when its handler started, on the monotonic clock; None where it was not called, whatever else was done."""
+    return None if isinstance(ended.outcome, settlement.Unstarted | settlement.Unmet) else attempt.started
+
+
 class Attempts:
     """Makes and runs the attempts of one tick.
 
@@ -150,7 +155,7 @@ class Attempts:
     def settle_as(self, attempt: Attempt, ended: Ended) -> claims.Outcome:
         """Return the outcome as it is written."""
         decided = self._decide(attempt, ended.outcome)
-        started = None if isinstance(ended.outcome, settlement.Unstarted | settlement.Unmet) else attempt.started
+        started = began(attempt, ended)
         started_at = None if started is None else self._at(started)
         ended_at = None if started is None else self._at(self._monotonic() if attempt.ended is None else attempt.ended)
         return claims.Outcome(

@@ -10,6 +10,7 @@ import psycopg
 
 from scheduled_actions import settlement
 from scheduled_actions.action import Status
+from scheduled_actions.processor.attempt import began
 from scheduled_actions.processor.calling import Ended, describe
 from scheduled_actions.store import claims
 from scheduled_actions.store.connection import PASSING
@@ -210,8 +211,9 @@ class Settling:
                 statuses.update(self._settle_one(attempt, Ended(settlement.Failed(reason, is_final=True))))
             else:
                 statuses.update(settled)
-        # Their handlers have started: until that is written, it is announced, so that a rescue charges it.
-        still = [*running, *(attempt.claimed.id for attempt, _ in kept_back)]
+        # Of those whose handlers have started: until that is written, it is announced, so that a rescue charges it.
+        unwritten = [attempt.claimed.id for attempt, one in kept_back if began(attempt, one) is not None]
+        still = [*running, *unwritten]
         announced = self._line.do(lambda connection: claims.settle(connection, self._row, [], running=still)).announced
         return claims.Settled(statuses, announced), kept_back
 

@@ -699,6 +699,32 @@ def test_a_start_after_another_ping_was_left_to_the_tick_as_it_ended_is_charged_
     assert [entry["outcome"] for entry in found["history"]] == ["crashed", "completed"]
 
 
+def test_a_release_that_could_not_be_written_is_charged_nothing(a_project, connection, database_url):
+    holder = psycopg.connect(database_url)
+    started = []
+
+    @action("test:run")
+    def handle(payload, context: Context):
+        started.append(context.id)
+        if len(started) == 1:
+            holder.execute("select from scheduled_actions where id <> %s for update", [context.id])
+            stopping.processor.stop()
+
+    stopping = a_project(handle, concurrency=1)
+    first, second = schedule(stopping), schedule(stopping)
+    with holder:
+        stopping.processor.tick()
+        holder.rollback()
+    assert statuses(connection) == {first: "completed", second: "processing"}
+
+    move_clock(connection, timedelta(hours=1))
+    a_project(handle).processor.tick()
+
+    found = row(connection, second)
+    assert started == [first, second]
+    assert (found["status"], found["attempts"], found["history"]) == ("completed", 1, [])
+
+
 def test_what_the_database_refuses_of_one_outcome_harms_no_other(a_project, connection):
     """A constraint of the user's own, on a column that the handlers' answers fill."""
     connection.execute("alter table scheduled_actions add check (result is null or result <> '13')")
