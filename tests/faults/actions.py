@@ -76,6 +76,11 @@ class Actions:
             for_seconds,
         )
 
+    def lost_ticks(self) -> set[str]:
+        """Return the ids of the ticks that ended without a word."""
+        rows = self.connection.execute("select id::text from scheduled_action_ticks where outcome = 'lost'")
+        return {row[0] for row in rows.fetchall()}
+
     def _number(self, query: LiteralString, *parameters: float) -> int:
         row = self.connection.execute(query, parameters).fetchone()
         assert row is not None

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.slow
 #: The handlers that hang have a timeout of two seconds.
 TICKS = {"max_duration_seconds": 6, "max_run_seconds": 4, "default_timeout_seconds": 2}
 HANGING = 3
-QUICK = 40
+#: More than one wave of them, and done long before those that hang are given up.
+QUICK = 24
 
 
 @pytest.mark.parametrize(
@@ -53,8 +54,8 @@ def test_a_process_whose_threads_all_hang_answers_in_time_and_is_replaced(serve,
     [stuck] = service.workers()
 
     answer = service.ping()
-    wait_until(lambda: has_ended(stuck), within=15, what="the stuck process leaves")
-    wait_until(service.workers, within=15, what="another takes its place")
+    wait_until(lambda: has_ended(stuck), within=30, what="the stuck process leaves")
+    wait_until(service.workers, within=30, what="another takes its place")
     next_answer = service.ping()
 
     assert answer.seconds < TICKS["max_duration_seconds"]

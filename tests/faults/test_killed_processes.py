@@ -16,69 +16,75 @@ from tests.faults.serving import Pings, has_ended, wait_until
 
 pytestmark = pytest.mark.slow
 
-#: Ticks short enough that the lease of a killed one (15 seconds longer) is over soon.
-SHORT_TICKS = {"max_duration_seconds": 4, "max_run_seconds": 2.5, "default_timeout_seconds": 2}
-LEASE_SECONDS = 4 + 15
+#: Ticks short enough that the lease of a killed one (15 seconds longer) is over soon. A cold process on a busy machine
+#: has been seen to take more than two seconds to the first line of a handler: no timeout is to be met here.
+SHORT_TICKS = {"max_duration_seconds": 8, "max_run_seconds": 2.5, "default_timeout_seconds": 6}
+LEASE_SECONDS = 8 + 15
 CONCURRENCY = 8
 KILLS = 20
 WORKERS = 3
-SCHEDULED = 1_800
+#: Each of the dead keeps some of it from the others until its lease has ended.
+LOT = 400
 #: Each of them leaves one effect and schedules one more.
-TRANSACTIONS = SCHEDULED // 10
-ACTIONS = SCHEDULED + TRANSACTIONS
+TRANSACT = "proof:transact"
 
 
 def test_twenty_kills_lose_nothing_and_repeat_only_what_was_running(serve, actions, ledger, record_property):
     actions.connection.execute(EFFECTS)
-    actions.schedule(
-        *(
-            {
-                "action_type": "proof:transact" if number % 10 == 1 else "proof:work",
-                "payload": {"number": number, "seconds": 0.1},
-                "max_attempts": 10,
-                "lock_group": f"group {number // 10 % 20}" if number % 10 == 0 else None,
-            }
-            for number in range(SCHEDULED)
-        )
-    )
     service = serve(workers=WORKERS, concurrency=CONCURRENCY, **SHORT_TICKS)
+    given = []
+    #: By process, the instants before and after its end.
     killed = {}
+
+    def a_victim():
+        victim = _busiest(service, ledger)
+        if victim is None and actions.ungrouped_pending() < LOT // 2:
+            # However slow this is beside those who work: it never runs out.
+            given.extend(actions.schedule(*map(_work, range(LOT))))
+        return victim
 
     with Pings([service.port]) as pings:
         for number in range(1, KILLS + 1):
-            victim = wait_until(lambda: _busiest(service, ledger), within=20, what="a process works")
+            victim = wait_until(a_victim, within=60, what="a process works")
+            asked_at = ledger.now()
             if number % 5:
                 os.kill(victim, signal.SIGKILL)
-                wait_until(lambda pid=victim: has_ended(pid), within=5, what="the process is gone")
-                killed[victim] = ledger.now()
+                wait_until(lambda pid=victim: has_ended(pid), within=30, what="the process is gone")
+                killed[victim] = asked_at, ledger.now()
             else:
                 workers = service.workers()
                 service.kill()
-                killed.update(dict.fromkeys(workers, ledger.now()))
+                killed.update(dict.fromkeys(workers, (asked_at, ledger.now())))
                 service.start()
-        wait_until(lambda: not actions.ungrouped_pending(), within=60, what="the rest waits for the dead")
+            if number == KILLS // 2:
+                # From now on what the first of them held comes back while others are killed.
+                wait_until(lambda: _crashed(actions), within=60, what="the first lease of the dead has ended")
+        wait_until(lambda: not actions.ungrouped_pending(), within=120, what="the rest waits for the dead")
     # No ping is open, so nobody who lives holds a lease.
     actions.move_clock(LEASE_SECONDS + 1)
     with Pings([service.port]):
-        wait_until(actions.are_settled, within=60, what="all is settled")
+        wait_until(actions.are_settled, within=120, what="all is settled")
 
-    assert actions.statuses() == {"completed": ACTIONS}
+    rows = actions.all()
+    transactions = Counter(row["id"] for row in rows if row["action_type"] == TRANSACT)
+    assert actions.statuses() == {"completed": len(rows)}
+    assert len(rows) == len(given) + len(transactions)
+    ids = {row["id"] for row in rows}
+    assert set(given) < ids
     runs = ledger.runs()
-    assert len({run.action_id for run in runs}) == ACTIONS
+    assert {run.action_id for run in runs} == ids
     assert overlaps(runs) == []
     _assert_repeats_follow_kills(runs, killed)
-    assert list(actions.effects().values()) == [1] * TRANSACTIONS
-    charged_unstarted = _assert_charges_match(actions, runs)
-    # Announced, and killed before the handler wrote its first line: together with the repeated, what was in flight.
-    assert len(runs) - ACTIONS + charged_unstarted <= CONCURRENCY * len(killed)
+    assert actions.effects() == transactions
+    charged_unstarted = _assert_charges_match(rows, runs, actions.lost_ticks())
     service.ping()
     assert (actions.holds(), actions.open_ticks()) == (0, 0), "nothing of the dead stays"
     assert set(pings.statuses) >= {200}
     assert not {status for status in pings.statuses if isinstance(status, int)} - {200}
     record_property(
         "measured",
-        f"{len(killed)} processes killed: {len(runs) - ACTIONS} runs repeated, {charged_unstarted} charged unseen;"
-        f" pings {dict(pings.statuses)}",
+        f"{len(killed)} processes killed: {len(runs) - len(rows)} runs of {len(rows)} repeated,"
+        f" {charged_unstarted} charged unseen; pings {dict(pings.statuses)}",
     )
 
 
@@ -89,6 +95,23 @@ def _busiest(service, ledger):
     return max(works, key=lambda pid: running[pid], default=None)
 
 
+def _work(number):
+    return {
+        "action_type": TRANSACT if number % 10 == 1 else "proof:work",
+        "payload": {"number": number, "seconds": 0.1},
+        "max_attempts": 10,
+        "lock_group": f"group {number // 10 % 20}" if number % 10 == 0 else None,
+    }
+
+
+def _crashed(actions):
+    """Return how many a rescue has charged."""
+    found = actions.connection.execute(
+        """select count(*) from scheduled_actions where history @> '[{"outcome": "crashed"}]'"""
+    )
+    return found.fetchone()[0]
+
+
 def _assert_repeats_follow_kills(runs, killed):
     by_action = defaultdict(list)
     for run in runs:
@@ -96,23 +119,35 @@ def _assert_repeats_follow_kills(runs, killed):
     repeated = [run for several in by_action.values() for run in several[:-1]]
     for run in repeated:
         # Begun and not settled when its process was killed: no other run is ever repeated.
-        assert run.pid in killed
-        # The server still carries out what the dead had sent: a start can be written just after the kill.
-        assert -1 < (killed[run.pid] - run.started_at).total_seconds() < 3
+        assert run.pid in killed, by_action[run.action_id]
+        asked_at, gone_at = killed[run.pid]
+        # Its tick was still at work: what was begun before that has been settled. The server carries out what the dead
+        # had sent, so that a start can be written after its process has gone.
+        begun_before_end = (asked_at - run.started_at).total_seconds()
+        assert begun_before_end < SHORT_TICKS["max_duration_seconds"], (run, killed[run.pid])
+        assert (run.started_at - gone_at).total_seconds() < LEASE_SECONDS / 2, (run, killed[run.pid])
     at_work = Counter(run.pid for run in repeated if run.ended_at is None)
     assert max(at_work.values()) <= CONCURRENCY
     assert all(run.ended_at is not None or run in repeated for run in runs)
 
 
-def _assert_charges_match(actions, runs):
-    starts = Counter(run.action_id for run in runs)
+def _assert_charges_match(rows, runs, lost_ticks):
+    starts = defaultdict(list)
+    for run in runs:
+        starts[run.action_id].append(run)
     charged_unstarted = 0
-    for row in actions.all():
+    for row in rows:
         told = [entry["attempt"] for entry in row["history"]] or [1]
-        assert told == list(range(1, row["attempts"] + 1))
-        assert [entry["outcome"] for entry in row["history"][:-1]] == ["crashed"] * (row["attempts"] - 1)
-        assert starts[row["id"]] <= row["attempts"]
-        charged_unstarted += row["attempts"] - starts[row["id"]]
+        story = f"{row}\n" + "\n".join(map(str, starts[row["id"]]))
+        assert told == list(range(1, row["attempts"] + 1)), story
+        assert [entry["outcome"] for entry in row["history"][:-1]] == ["crashed"] * (row["attempts"] - 1), story
+        assert len(starts[row["id"]]) <= row["attempts"], story
+        # Announced, and killed before the handler wrote its first line.
+        charged_unstarted += row["attempts"] - len(starts[row["id"]])
+    # In flight in one tick: what its threads were at, and what they had been at a moment before.
+    crashed = Counter(entry["tick"] for row in rows for entry in row["history"] if entry["outcome"] == "crashed")
+    assert max(crashed.values()) <= 2 * CONCURRENCY
+    assert set(crashed) <= lost_ticks
     return charged_unstarted
 
 
@@ -130,11 +165,11 @@ def test_an_action_that_kills_its_process_fails_alone(serve, actions, ledger):
     service = serve(concurrency=4, **SHORT_TICKS)
 
     deaths = 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not actions.are_settled():
         assert time.monotonic() < deadline, f"not settled: {actions.statuses()}"
         with suppress(OSError):
-            wait_until(service.workers, within=10, what="a worker is there")
+            wait_until(service.workers, within=30, what="a worker is there")
             service.ping()
             continue
         deaths += 1
@@ -149,7 +184,11 @@ def test_an_action_that_kills_its_process_fails_alone(serve, actions, ledger):
     runs = ledger.runs()
     starts = Counter(run.action_id for run in runs)
     assert {neighbour: starts[neighbour] for neighbour in waiting} == dict.fromkeys(waiting, 1)
-    assert all(starts[neighbour] == 2 for neighbour in beside), "they ran beside the first death"
+    for neighbour in beside:
+        told = [entry["outcome"] for entry in actions.one(neighbour)["history"]]
+        assert told == ["crashed", "completed"], "they ran beside the first death, and no other"
+        # That death may have been quicker than the first line that they write.
+        assert 1 <= starts[neighbour] <= 2
     # Only the first death had company: each killer's last start had its process for itself.
     assert deaths == 1 + 2 + 1
     for killer in killers:

@@ -49,8 +49,8 @@ def test_linger_wake_and_listen_together_run_every_action_once(  # noqa: PLR0917
         by_listener = ledger.ended()[listening.pid]
         before = ledger.ended().total()
         _wait_for(lambda: ledger.ended().total() - before, "actions run after the listener has gone")
-        count = sum(int(scheduler.communicate(timeout=60)[0]) for scheduler in schedulers)
-        wait_until(actions.are_settled, within=20, what="all is settled")
+        count = sum(int(scheduler.communicate(timeout=120)[0]) for scheduler in schedulers)
+        wait_until(actions.are_settled, within=60, what="all is settled")
 
     runs = ledger.runs()
     assert Counter(Counter(run.action_id for run in runs).values()) == {1: count}
@@ -74,13 +74,13 @@ def test_a_minute_cron_and_lingering_leave_no_second_unwatched(workers, serve, a
     service = serve(workers=workers, linger_seconds=MINUTE + OVERLAP, max_run_seconds=1, max_duration_seconds=40)
 
     with Cron(service, every=MINUTE) as cron:
-        wait_until(lambda: actions.open_ticks() == 1, within=10, what="the first tick lingers")
+        wait_until(lambda: actions.open_ticks() == 1, within=30, what="the first tick lingers")
         first = ledger.now() + timedelta(seconds=1)
         instants = [first + timedelta(seconds=draw.uniform(0, MINUTE * MINUTES)) for _ in range(count)]
         actions.schedule(
             *({"action_type": "proof:work", "payload": {}, "scheduled_at": at.isoformat()} for at in instants)
         )
-        wait_until(actions.are_settled, within=MINUTE * (MINUTES + 2), what="all is settled")
+        wait_until(actions.are_settled, within=60, what="all is settled")
 
     runs = ledger.runs()
     assert Counter(Counter(run.action_id for run in runs).values()) == {1: count}
@@ -100,15 +100,15 @@ def test_a_worker_that_lingers_is_gone_at_once_when_it_is_asked_to_end(asked, se
     [worker] = service.workers()
 
     with Cron(service, every=600.0) as cron:
-        wait_until(lambda: actions.open_ticks() == 1, within=10, what="the tick lingers")
+        wait_until(lambda: actions.open_ticks() == 1, within=30, what="the tick lingers")
         os.kill(worker if asked == "worker" else service.master, signal.SIGTERM)
         began = time.monotonic()
-        wait_until(lambda: has_ended(worker), within=15, what="the worker has gone")
+        wait_until(lambda: has_ended(worker), within=60, what="the worker has gone")
         took = time.monotonic() - began
 
     assert [answer.status for answer in cron.answers] == [200]
     assert actions.open_ticks() == 0
-    assert took < 4
+    assert took < 12, "a tenth of what it would have waited"
     record_property("measured", f"gone after {took:.2f} s")
 
 
@@ -163,7 +163,7 @@ def listener(environ, log):
 def stopped(process):
     """Ask a process to end, and see that it does so in order."""
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=15) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def _scheduler(environ, seed):
@@ -172,7 +172,7 @@ def _scheduler(environ, seed):
 
 
 def _wait_for(count, what):
-    wait_until(lambda: count() >= ENOUGH, within=30, what=what)
+    wait_until(lambda: count() >= ENOUGH, within=60, what=what)
 
 
 def _processed_by(actions, caller):

@@ -34,7 +34,7 @@ def test_one_key_from_many_threads_loses_no_event_and_delivers_the_latest(  # no
         with Pings([service.port], clients=4) as pings:
             calls = _calls(environ | changed, THREADS, processes=PROCESSES)
             calls += _calls(environ | changed, 1, processes=1, calls=2, first=PROCESSES * THREADS * CALLS)
-            wait_until(actions.are_settled, within=60, what="all is settled")
+            wait_until(actions.are_settled, within=120, what="all is settled")
 
     rows = {str(row["id"]): row for row in actions.all()}
     assert {row["status"] for row in rows.values()} == {"completed"}
@@ -58,7 +58,7 @@ def _calls(environ, threads, *, processes, calls=CALLS, first=0):
         for number in range(processes)
     ]
     started = [subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) for command in commands]
-    told = [process.communicate(timeout=60)[0] for process in started]
+    told = [process.communicate(timeout=120)[0] for process in started]
     assert [process.returncode for process in started] == [0] * processes
     return [json.loads(line) for text in told for line in text.splitlines()]
 
@@ -94,16 +94,19 @@ def _assert_the_latest_is_delivered(calls, delivered):
     assert delivered[last["id"]]["number"] == last["number"]
 
 
-def test_two_transactions_that_cross_two_keys_both_commit_within_a_second(actions, database_url, record_property):
+def test_two_transactions_that_cross_two_keys_both_commit_and_nobody_looks_for_a_deadlock(
+    actions, database_url, record_property
+):
     meet = threading.Barrier(2)
     took = {}
     scheduled = []
 
     def schedule(first, second):
-        with psycopg.connect(database_url) as connection:
+        # Were they to wait for each other, nobody would end that in time.
+        with psycopg.connect(database_url, options="-c deadlock_timeout=60s") as connection:
             begun = time.monotonic()
             scheduled.append(_schedule(connection, first))
-            meet.wait(timeout=10)
+            meet.wait(timeout=30)
             scheduled.append(_schedule(connection, second))
             connection.commit()
             took[first] = time.monotonic() - begun
@@ -112,10 +115,10 @@ def test_two_transactions_that_cross_two_keys_both_commit_within_a_second(action
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=90)
 
     assert set(took) == {"a", "b"}, "both committed"
-    assert max(took.values()) < 1
+    assert max(took.values()) < 10
     assert len(scheduled) == 4
     assert {row["id"] for row in actions.all()} == set(scheduled), "one that waited in vain went in by itself"
     record_property("measured", f"{', '.join(f'{seconds:.2f} s' for seconds in took.values())}")

@@ -18,6 +18,8 @@ CONCURRENCY = 4
 #: How long one handler takes; without the signal the tick would start the next ones for thirty seconds.
 HANDLER_SECONDS = 1.0
 TICKS = {"max_duration_seconds": 40, "max_run_seconds": 30}
+#: Far less than the tick had left, and far more than a machine needs that is busy with other things.
+AT_ONCE_SECONDS = 12
 
 
 @pytest.mark.parametrize("asked", ["worker", "master"])
@@ -34,14 +36,14 @@ def test_a_process_asked_to_end_starts_nothing_more_and_leaves_nothing_leased(
     wait_until(lambda: ledger.count() > CONCURRENCY, within=20, what="the second wave has begun")
     os.kill(worker if asked == "worker" else service.master, signal.SIGTERM)
     told_at, told = ledger.now(), time.monotonic()
-    wait_until(lambda: has_ended(worker), within=15, what="the worker has gone")
+    wait_until(lambda: has_ended(worker), within=60, what="the worker has gone")
     took = time.monotonic() - told
-    ping.join(timeout=10)
+    ping.join(timeout=30)
 
     runs = ledger.runs()
-    assert [run for run in runs if run.started_at > told_at + timedelta(seconds=0.5)] == []
+    assert [run for run in runs if run.started_at > told_at + timedelta(seconds=2 * HANDLER_SECONDS)] == []
     assert all(run.ended_at is not None for run in runs), "what ran was waited for"
-    assert took < HANDLER_SECONDS + 4
+    assert took < HANDLER_SECONDS + AT_ONCE_SECONDS
     [answer] = answers
     assert (answer.status, answer.report["succeeded"]) == (200, len(runs))
     assert actions.statuses() == {"completed": len(runs), "pending": 30 - len(runs)}
@@ -65,12 +67,12 @@ def test_a_handler_that_listens_ends_at_once_and_goes_on_elsewhere(serve, action
     wait_until(ledger.running, within=20, what="the handler runs")
     os.kill(worker, signal.SIGTERM)
     told = time.monotonic()
-    wait_until(lambda: has_ended(worker), within=15, what="the worker has gone")
+    wait_until(lambda: has_ended(worker), within=60, what="the worker has gone")
     took = time.monotonic() - told
-    ping.join(timeout=10)
+    ping.join(timeout=30)
 
     row = actions.one(listening)
     assert (row["status"], row["attempts"]) == ("pending", 0)
     assert [entry["outcome"] for entry in row["history"]] == ["snoozed"]
-    assert took < 4
+    assert took < AT_ONCE_SECONDS
     record_property("measured", f"gone after {took:.2f} s")
