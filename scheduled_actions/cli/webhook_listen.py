@@ -73,7 +73,7 @@ def listen(
     chosen = (_secret_of(project, endpoint) if endpoint else secret) or new_secret()
     signing.keys_of(chosen)
     done = threading.Event()
-    heard = 0
+    heard = answered = 0
     lock = threading.Lock()
 
     def hear(one: Received) -> bool:
@@ -83,12 +83,18 @@ def listen(
                 return False
             heard += 1
             _print(one, as_json=as_json)
-            if heard == count:
-                done.set()
         return True
 
+    def close() -> None:
+        """Count an answer that has gone out: to end before would make a failure of the last delivery."""
+        nonlocal answered
+        with lock:
+            answered += 1
+            if answered == count:
+                done.set()
+
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), _handler_of(chosen, answer, hear))
+        server = ThreadingHTTPServer(("127.0.0.1", port), _handler_of(chosen, answer, hear, close))
     except OSError as error:
         message = f"port {port} cannot be listened at: {error.strerror}; --port 0 takes a free one"
         raise Failure(message) from None
@@ -114,7 +120,9 @@ def _secret_of(project: Project, name: str) -> str:
     return project.environ[declared.secret_env_var]
 
 
-def _handler_of(secret: str, answer: int, hear: Callable[[Received], bool]) -> type[BaseHTTPRequestHandler]:
+def _handler_of(
+    secret: str, answer: int, hear: Callable[[Received], bool], close: Callable[[], None]
+) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         timeout = 30
@@ -126,7 +134,10 @@ def _handler_of(secret: str, answer: int, hear: Callable[[Received], bool]) -> t
                 return
             received = _received(self.rfile.read(int(length)), dict(self.headers.items()), secret)
             hear(received)
-            self._answer(answer if received.problem is None else HTTPStatus.UNAUTHORIZED)
+            try:
+                self._answer(answer if received.problem is None else HTTPStatus.UNAUTHORIZED)
+            finally:
+                close()
 
         def _answer(self, status: int) -> None:
             self.send_response(status)

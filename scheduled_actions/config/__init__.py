@@ -60,6 +60,8 @@ class Endpoint:
     ordering: Literal["none", "fifo"] = setting("none", checks.one_of("none", "fifo"))
     #: Deliveries a second, at most; None: as many as go.
     rate_limit: float | None = setting(None, checks.number(0, 10000, above=True))
+    #: Delays between attempts, in seconds; None: those of Standard Webhooks.
+    retry: tuple[float, ...] | None = setting(None, checks.delays)
 
 
 def _endpoints(value: Any) -> dict[str, Endpoint]:  # noqa: ANN401 - it is what is judged

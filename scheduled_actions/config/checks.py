@@ -155,6 +155,14 @@ def event_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - it is what 
     return tuple(value)
 
 
+def delays(value: Any) -> tuple[float, ...]:  # noqa: ANN401 - it is what is judged
+    """Return the delays between attempts, in seconds."""
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= 100:  # noqa: PLR2004 - said in the message
+        message = "should be a list of 1 to 100 delays in seconds, such as [5, 300, 3600]"
+        raise ValueError(message)
+    return tuple(number(0, 365 * 86400)(one) for one in value)
+
+
 def networks(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - it is what is judged
     """Return networks such as `10.0.0.0/8`; the environment separates them by commas."""
     listed = [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value

@@ -213,6 +213,7 @@ class EndpointBook:
             enabled=declared.enabled,
             ordering=declared.ordering,
             rate_limit=declared.rate_limit,
+            retry=None if declared.retry is None else retry.Delays(declared.retry),
             failing_since=state.failing_since if state else None,
             disabled_reason=state.disabled_reason if state and state.disabled_at else None,
         )

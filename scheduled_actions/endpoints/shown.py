@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.errors import UrlInvalid
 from scheduled_actions.outbound import delivery
+from scheduled_actions.retry import Delays
 from scheduled_actions.webhooks.health import DISABLED_AFTER
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def of_file(name: str, declared: Declared, state: State | None, lane: Lane, *, u
         id=name, source="file", team_id=None, url=None, place=_place(url), description=declared.description,
         patterns=list(declared.patterns), filter=None,
         enabled=declared.enabled and not (state and state.disabled_at), ordering=declared.ordering,
-        rate_limit=declared.rate_limit, retry=None, header_names=[], created_by=None, created_at=None,
+        rate_limit=declared.rate_limit, retry=declared.retry and Delays(declared.retry).as_json(),
+        header_names=[], created_by=None, created_at=None,
         updated_at=None, previous_secret_until=None, failing_since=state.failing_since if state else None,
         disabled_by=_disabled_by(state), disabled_at=state.disabled_at if state else None,
         disabled_reason=state.disabled_reason if state else None, lane=lane,

@@ -293,6 +293,8 @@ def test_an_endpoint_whose_secret_is_none_is_not_configured_and_the_message_keep
         ('events = { "task" = "no event" }', "webhooks.events: should be entity:verb"),
         ('endpoints = { crm = { env_var = "U", ordering = "lifo" } }', "should be none or fifo"),
         ('endpoints = { crm = { env_var = "U", rate_limit = 0 } }', "should be a number above 0"),
+        ('endpoints = { crm = { env_var = "U", retry = [] } }', "should be a list of 1 to 100 delays"),
+        ('endpoints = { crm = { env_var = "U", retry = [5, -1] } }', "should be a number from 0"),
     ],
 )
 def test_bad_settings_of_webhooks_are_refused_by_name(loaded, toml, expected):

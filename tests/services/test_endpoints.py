@@ -421,6 +421,21 @@ def test_an_endpoints_own_table_of_delays_is_that_of_its_deliveries(project, end
     assert found == ({"kind": "delays", "seconds": [7, 8], "jitter": "none"}, 3)
 
 
+def test_an_endpoint_of_the_file_may_have_its_own_delays_too(tmp_path, database_url, connection):
+    toml = '[webhooks.endpoints.crm]\nenv_var = "CRM_URL"\npatterns = ["task:*"]\nretry = [7, 0.5]'
+    with webhook_project(tmp_path, database_url, toml=toml, CRM_URL="https://crm.example/") as project:
+        emit(project, "task:made")
+        project.processor.tick()
+        shown = project.endpoints.get("crm").retry
+
+    policy = {"kind": "delays", "seconds": [7, 0.5], "jitter": "none"}
+    assert shown == policy
+    found = connection.execute(
+        "select retry, max_attempts from scheduled_actions where payload ? 'endpoint'"
+    ).fetchall()
+    assert found == [(policy, 3)]
+
+
 def test_event_types_are_those_declared_watched_and_seen(tmp_path, database_url, connection):
     connection.execute("create table tasks (id int primary key)")
     connection.execute("select scheduled_actions_watch('tasks', 'task', verbs => '{created}')")
