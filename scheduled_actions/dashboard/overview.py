@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import diagnosis
 from scheduled_actions.dashboard import charts
+from scheduled_actions.dashboard.endpoint_words import name_of
 from scheduled_actions.dashboard.page import Nav, Page, View
 from scheduled_actions.dashboard.times import seconds
 from scheduled_actions.pulse import WINDOWS, minutes, pulse
@@ -62,6 +63,7 @@ def overview(visit: Visit) -> View:
             "totals": _totals(found.steps),
             "troubled": [one for one in endpoints if one.failing_since or one.disabled_at],
             "has_endpoints": bool(endpoints),
+            "name_of": name_of,
         },
     )
 

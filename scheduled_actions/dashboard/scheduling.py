@@ -34,7 +34,10 @@ _RENAMED = {"scheduled_at": "at", "delay": "delay"}
 
 def list_types(visit: Visit) -> View:
     """Show the action types of this build."""
-    return View("action_types.html", {"types": visit.ask("GET", "/action-types").action_types})
+    return View(
+        "action_types.html",
+        {"types": visit.ask("GET", "/action-types").action_types, "usual": visit.runtime.config.settings},
+    )
 
 
 def new(visit: Visit) -> View:

@@ -24,7 +24,7 @@ from scheduled_actions.handler import Context, HandlerOptions
 from scheduled_actions.processor.calling import Ended, call, describe
 from scheduled_actions.runner import Job
 from scheduled_actions.store import claims
-from scheduled_actions.store.borrowing import joined_connection
+from scheduled_actions.store.borrowing import joined_connection, running_action
 from scheduled_actions.tick_plan import Candidate
 
 if TYPE_CHECKING:
@@ -230,6 +230,8 @@ class Attempts:
         guard = None if attempt.claimed.deadline_id is None else self._begin_stage(attempt)
         if isinstance(guard, Ended):
             return guard
+        # Each start has a context of its own (the runner sees to it): nothing is to be put back.
+        running_action.set(attempt.claimed.id)
         if handler.options.transactional:
             assert context is not None  # noqa: S101 - made above
             return self._run_in_transaction(attempt, handler, context, payload, guard)

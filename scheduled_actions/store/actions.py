@@ -14,6 +14,7 @@ from psycopg.types.json import set_json_loads
 
 from scheduled_actions.action import Action, Scheduled, Status
 from scheduled_actions.errors import RequestError
+from scheduled_actions.store.borrowing import running_action
 from scheduled_actions.store.connection import whole
 from scheduled_actions.store.statements import run, statement
 
@@ -81,9 +82,12 @@ def schedule(connection: Connection, new: dict[str, Any]) -> Scheduled:
     """
     try:
         with savepoint(connection):
-            row = run(connection, "schedule_action", _NOTHING_GIVEN | new).fetchone()
+            if running_action.get() is None:
+                row = run(connection, "schedule_action", _NOTHING_GIVEN | new).fetchone()
+            else:
+                row = _put(connection, [new]).fetchone()
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
-        raise refused(error) from error
+        raise RefusedByDatabase(str(refused(error)).removeprefix("new_actions[0]: ")) from error
     assert row is not None  # noqa: S101 - the function always answers one row
     return Scheduled(*row)
 
@@ -100,10 +104,18 @@ def schedule_many(connection: Connection, new_actions: Sequence[Mapping[str, Any
     """
     try:
         with savepoint(connection):
-            rows = run(connection, "schedule_actions", {"new_actions": elements_text(new_actions)}).fetchall()
+            rows = _put(connection, new_actions).fetchall()
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
         raise refused(error) from error
     return [Scheduled(*row) for row in rows]
+
+
+def _put(connection: Connection, new_actions: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - a cursor
+    """Put them in the table, as those of the action whose handler is running here, where one is."""
+    text, parent = elements_text(new_actions), running_action.get()
+    if parent is None:
+        return run(connection, "schedule_actions", {"new_actions": text})
+    return run(connection, "schedule_from_action", {"new_actions": text, "scheduled_by": parent})
 
 
 def elements_text(new_actions: Sequence[Mapping[str, Any]]) -> str:

@@ -1,4 +1,7 @@
-"""Whose connection a call of the application's code uses: its own, that of the handler around it, or one of ours."""
+"""Whose connection a call of the application's code uses: its own, that of the handler around it, or one of ours.
+
+And which action's handler is around it, if one is.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,14 @@ from scheduled_actions.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from uuid import UUID
 
     from scheduled_actions.store.connection import Connection, Database
 
 #: The connection of the transactional handler that is running in this context: what it schedules joins its transaction.
 joined_connection: ContextVar[Connection | None] = ContextVar("joined_connection", default=None)
+#: The action whose handler is running in this context: what it schedules by itself keeps that as its parent.
+running_action: ContextVar[UUID | None] = ContextVar("running_action", default=None)
 
 
 @contextmanager

@@ -254,3 +254,13 @@ def test_what_counts_a_month_goes_by_an_index(api, connection):
     for name in ("calendar_days_ended", "calendar_days_waiting", "calendar_days_of_team"):
         plan = connection.execute("explain " + statement(name), values).fetchall()
         assert not [line for (line,) in plan if "Seq Scan on scheduled_actions " in line], name
+
+
+@pytest.mark.parametrize("view", ["month", "week", "agenda"])
+def test_days_in_which_nothing_stands_say_so_and_where_to_look(admin_person, view):
+    alone = admin_person.opens(f"/calendar?view={view}").text
+    of_a_team = admin_person.opens(f"/calendar?view={view}&team_id=blue").text
+
+    assert "Nothing in these days" in alone
+    assert "Look at the schedules" in alone
+    assert "Show everybody's" in unescape(of_a_team)

@@ -201,3 +201,12 @@ def api(client):
     from tests.api.conftest import ADMIN_TOKEN
 
     return Api(client, ADMIN_TOKEN)
+
+
+def test_the_form_of_a_new_schedule_chooses_no_action_type_by_itself(admin_person):
+    text = admin_person.opens("/schedules/new").text
+    chosen = admin_person.opens("/schedules/new?action_type=test:run").text
+
+    assert '<option value="">Choose one</option>' in text
+    assert " selected>test:" not in text
+    assert "<option selected>test:run</option>" in chosen

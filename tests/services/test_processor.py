@@ -8,12 +8,14 @@ import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
+from uuid import UUID
 
 import psycopg
 import pytest
 
 import scheduled_actions
 from scheduled_actions import Cancel, Context, Delays, Fail, RetryAfter, Skip, Snooze, action, runtime
+from scheduled_actions.errors import RequestError
 from scheduled_actions.new_action import NewAction
 from scheduled_actions.registry import Registry
 from tests.factories import PATIENCE, insert, move_clock, projects, row, statuses
@@ -628,6 +630,43 @@ def test_what_a_transactional_handler_schedules_joins_its_transaction(a_project,
     found = statuses(connection)
     assert (found.pop(fails), found.pop(completes)) == ("pending", "completed")
     assert list(found.values()) == ["pending"], "the follow-up of the one that committed"
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_what_a_handler_schedules_by_itself_names_it_whatever_way_it_does(a_project, connection, transactional):
+    refused = []
+
+    def puts(name):
+        scheduled_actions.schedule_action("test:next", {"n": name}, scheduled_at=timedelta(hours=1))
+
+    @action("test:run", transactional=transactional)
+    def handle(payload):
+        puts("plain")
+        many = [{"action_type": "test:next", "payload": {"n": n}, "scheduled_at": timedelta(hours=1)} for n in "ab"]
+        scheduled_actions.schedule_actions(many)
+        try:
+            scheduled_actions.schedule_action("test:next", {}, after=UUID(int=1))
+        except RequestError as error:
+            refused.append(str(error))
+
+    @action("test:async")
+    async def handle_async(payload):
+        puts("coroutine")
+        await asyncio.to_thread(puts, "its thread")
+
+    project = a_project(handle, handle_async, a_handler(action_type="test:next"), concurrency=1)
+    before = runtime.use(project)
+    try:
+        first, second = schedule(project), schedule(project, action_type="test:async")
+        project.processor.tick()
+        puts("nobody")
+    finally:
+        runtime.use(before)
+
+    found = connection.execute("select payload ->> 'n', scheduled_by from scheduled_actions where payload ? 'n'")
+    wanted = dict.fromkeys(("plain", "a", "b"), first) | dict.fromkeys(("coroutine", "its thread"), second)
+    assert dict(found.fetchall()) == wanted | {"nobody": None}
+    assert [text.partition(":")[0] for text in refused] == ["after"]
 
 
 def test_at_most_half_of_the_threads_hold_a_connection_for_their_handler(a_project):
