@@ -172,7 +172,7 @@ def _scheduler(environ, seed):
 
 
 def _wait_for(count, what):
-    wait_until(lambda: count() >= ENOUGH, within=60, what=what)
+    wait_until(lambda: count() >= ENOUGH, within=240, what=what)
 
 
 def _processed_by(actions, caller):
