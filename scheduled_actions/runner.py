@@ -150,11 +150,10 @@ class Runner:
         self._jobs.extend([(job, results) for job in jobs])
         for _ in range(min(len(jobs), self.concurrency)):
             self._calls.put(None)
-        wanted = min(self.concurrency, self._threads + len(jobs))
-        while self._threads < wanted:
-            with self._lock:
-                self._threads += 1
-                number = self._threads
+        with self._lock:
+            there, self._threads = self._threads, min(self.concurrency, self._threads + len(jobs))
+            numbers = range(there + 1, self._threads + 1)
+        for number in numbers:
             threading.Thread(target=self._serve, name=f"scheduled-actions-{number}", daemon=True).start()
 
     def abandon(self, job: Job) -> bool:

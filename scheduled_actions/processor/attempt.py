@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,10 +24,11 @@ from scheduled_actions.processor.calling import Ended, call, describe
 from scheduled_actions.runner import Job
 from scheduled_actions.store import claims
 from scheduled_actions.store.borrowing import joined_connection, running_action
+from scheduled_actions.store.connection import Loan
 from scheduled_actions.tick_plan import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from scheduled_actions.action import Claimed
@@ -59,7 +59,7 @@ class Attempt(Job):
     """
 
     __slots__ = (
-        "asking", "candidate", "claimed", "connection", "is_awaited", "max_attempts", "options", "timeout_seconds",
+        "asking", "candidate", "claimed", "is_awaited", "loan", "max_attempts", "options", "timeout_seconds",
     )  # fmt: skip
 
     options: HandlerOptions
@@ -78,12 +78,18 @@ class Attempt(Job):
     ) -> None:
         super().__init__(work, start_until=start_until, on_late=on_late)
         self.claimed = claimed
-        #: Of a transactional handler, while it runs.
-        self.connection: Connection | None = None
+        #: Of the connection of a transactional handler.
+        self.loan: Loan | None = None
         #: Of a series: whether its schedule, or another occurrence, waits for its end.
         self.is_awaited = False
         #: What its condition has to ask the world before its handler starts; None once that is done.
         self.asking: Asking | None = None
+
+    def cut_off(self) -> None:
+        """End what its transactional handler does in the database, if it does anything now."""
+        loan = self.loan
+        if loan is not None:
+            loan.cut()
 
     def over_its_time(self, reason: str) -> Outcome:
         """Return what it is to be given up: an attempt, or a check of its condition that is made again."""
@@ -206,8 +212,16 @@ class Attempts:
             draw=random.random(),  # noqa: S311 - jitter, no secret
         )
 
-    def _run(self, attempt: Attempt) -> Ended:  # noqa: PLR0911 - a return per way to end early
-        """Run the handler; whatever it does, an outcome comes of it."""
+    def _run(self, attempt: Attempt) -> Ended:
+        """Run the handler; whatever it does, and whatever is wrong with us, an outcome comes of it."""
+        try:
+            return self._run_handler(attempt)
+        except BaseException as error:
+            # A validator that raises SystemExit, say: its thread would be lost, and the action told to have timed out.
+            log.exception("action.broken id=%s action_type=%s", attempt.claimed.id, attempt.claimed.action_type)
+            return Ended(settlement.Failed(f"it could not be run: {describe(error)}"))
+
+    def _run_handler(self, attempt: Attempt) -> Ended:  # noqa: PLR0911 - a return per way to end early
         if attempt.asking is not None:
             held = self._held_by_its_condition(attempt)
             if held is not None or attempt.is_stopped:
@@ -315,7 +329,7 @@ class Attempts:
         guard: Guard | None,
     ) -> Ended:
         try:
-            with self._transactions, self._database.connection() as connection, _lent(attempt, connection):
+            with self._transactions, self._database.connection() as connection, Loan(connection) as attempt.loan:
                 if attempt.is_stopped:
                     # Given up, or asked to end, while it waited for its turn: its handler was never called.
                     return Ended(settlement.Unstarted())
@@ -368,12 +382,3 @@ class Attempts:
 class _RolledBack(Exception):
     def __init__(self, ended: Ended) -> None:
         self.ended = ended
-
-
-@contextmanager
-def _lent(attempt: Attempt, connection: Connection) -> Iterator[None]:
-    attempt.connection = connection
-    try:
-        yield
-    finally:
-        attempt.connection = None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions import settlement
 from scheduled_actions.processor.calling import Ended
 from scheduled_actions.runner import UNSTARTED
-from scheduled_actions.store.connection import cut_off
 from scheduled_actions.tick_plan import LARGEST
 
 if TYPE_CHECKING:
@@ -132,9 +131,9 @@ class Flight:
     def _abandon(self, attempt: Attempt, reason: str) -> None:
         if not self._process.runner.abandon(attempt):
             if self._monotonic() >= self._budget.answer_by:
-                cut_off(attempt.connection)
+                attempt.cut_off()
             return
-        cut_off(attempt.connection)
+        attempt.cut_off()
         del self._attempts[attempt]
         attempt.ended = self._monotonic()
         # Asked now that it can no longer start: a moment ago it might still have been waiting.

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from scheduled_actions.errors import DatabaseUnavailable
-from scheduled_actions.store.connection import cut_off
+from scheduled_actions.store.connection import Loan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ class Line:
         self._database = database
         self._monotonic = monotonic
         self._until = until
-        self._connection: Connection | None = None
+        self._loan: Loan | None = None
         #: Whether anything had to be done a second time: then an outcome may have been written by the first.
         self.was_repeated = False
         self._has_worked = False
@@ -39,12 +39,8 @@ class Line:
         """
         while True:
             try:
-                with self._database.connection() as connection:
-                    self._connection = connection
-                    try:
-                        result = step(connection)
-                    finally:
-                        self._connection = None
+                with self._database.connection() as connection, Loan(connection) as self._loan:
+                    result = step(connection)
             except DatabaseUnavailable:
                 if not self._has_worked or self._monotonic() + _RECONNECT_SECONDS >= self._until:
                     raise
@@ -56,6 +52,6 @@ class Line:
 
     def cut(self) -> None:
         """End the wait of the step that is being done, from another thread."""
-        connection = self._connection
-        if connection is not None:
-            cut_off(connection)
+        loan = self._loan
+        if loan is not None:
+            loan.cut()

@@ -23,6 +23,7 @@ from scheduled_actions.errors import DatabaseUnavailable, SchemaOutdated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Self
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -174,14 +175,39 @@ def unavailable(error: psycopg.Error) -> DatabaseUnavailable:
     return DatabaseUnavailable(f"{type(error).__name__}{f' ({error.sqlstate})' if error.sqlstate else ''}")
 
 
-def cut_off(connection: Connection | None) -> None:
+class Loan:
+    """A connection in the hands of one thread, which another one may cut off until it is given back.
+
+    Used as a context manager by the borrower. One that was cut off is closed by its end: nobody else is given it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._lock = threading.Lock()
+        self._connection: Connection | None = connection
+        self._is_cut = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self._is_cut and self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def cut(self) -> None:
+        """End what the borrower is doing, from another thread; nothing once the connection is given back."""
+        with self._lock:
+            if self._connection is not None:
+                self._is_cut = True
+                cut_off(self._connection)
+
+
+def cut_off(connection: Connection) -> None:
     """End another thread's connection: its statement fails, the server rolls its transaction back.
 
-    None, where that thread has given it back this moment: there is nothing to end. The socket is shut down rather than
-    closed: its number must not be reused while the other thread waits on it.
+    The socket is shut down rather than closed: its number must not be reused while the other thread waits on it.
     """
-    if connection is None:
-        return
     try:
         connection.cancel_safe(timeout=1.0)
     except psycopg.Error:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 import psycopg
 import pytest
+from pydantic import BaseModel, field_validator
 
 from scheduled_actions import Context, RetryAfter, action
 from scheduled_actions.errors import DatabaseUnavailable, SchemaOutdated
@@ -28,6 +29,17 @@ from tests.factories import (
     statuses,
     wait_until,
 )
+
+
+class LeavesAtOne(BaseModel):
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def leave(cls, number):
+        if number == 1:
+            raise SystemExit("gone")
+        return number
 
 
 @pytest.fixture
@@ -723,6 +735,21 @@ def test_a_release_that_could_not_be_written_is_charged_nothing(a_project, conne
     found = row(connection, second)
     assert started == [first, second]
     assert (found["status"], found["attempts"], found["history"]) == ("completed", 1, [])
+
+
+def test_a_payload_that_ends_the_thread_which_reads_it_is_a_failure_and_the_thread_goes_on(a_project, connection):
+    @action("test:run", max_attempts=1)
+    def handle(payload: LeavesAtOne):
+        return payload.number
+
+    project = a_project(handle, concurrency=1)
+    ids = [insert(connection, payload={"number": number}) for number in (1, 2)]
+
+    project.processor.tick()
+
+    assert statuses(connection) == {ids[0]: "failed", ids[1]: "completed"}
+    assert "SystemExit: gone" in row(connection, ids[0])["error_message"]
+    assert project.processor.process.runner.stuck == 0
 
 
 def test_what_the_database_refuses_of_one_outcome_harms_no_other(a_project, connection):

@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from scheduled_actions.errors import DatabaseUnavailable, SchemaOutdated
-from scheduled_actions.store.connection import Database, cut_off
+from scheduled_actions.store.connection import Database, Loan, cut_off
 from tests.factories import together, wait_until
 
 
@@ -218,8 +218,23 @@ def test_a_vanished_server_is_noticed_within_seconds_unless_the_address_says_oth
         assert conninfo_to_dict(connection.info.dsn)["keepalives_idle"] == "10"
 
 
-def test_a_connection_that_was_given_back_this_moment_is_none_to_end():
-    cut_off(None)
+def test_a_connection_that_was_cut_off_is_lent_to_nobody_else(database_url):
+    with closing(Database(lambda: database_url)) as database:
+        with database.connection() as first, Loan(first) as loan:
+            loan.cut()
+        with database.connection() as second:
+            assert second.execute("select 1").fetchone() == (1,)
+
+
+def test_a_connection_that_was_given_back_is_not_cut_off_under_its_next_borrower(database_url):
+    with closing(Database(lambda: database_url)) as database:
+        with database.connection() as first, Loan(first) as loan:
+            pass
+        with database.connection() as second:
+            loan.cut()
+
+            assert second is first
+            assert second.execute("select 1").fetchone() == (1,)
 
 
 def test_another_threads_statement_can_be_ended(database_url, connection):
