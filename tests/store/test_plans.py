@@ -99,6 +99,21 @@ def test_of_a_status_that_many_have_none_is_looked_up(connection, status, looked
     assert loops(plan["Plan"], "scheduled_actions_pkey") == looked_up
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"before": _AN_ID}, {"endpoint": "rare"}, {"team_id": "team-1", "status": "failed"}]
+)
+def test_a_page_of_deliveries_reads_no_other_actions(connection, given):
+    fill(connection)
+    parameters = dict.fromkeys(["status", "endpoint", "event", "team_id", "before"]) | given | {"limit": 100}
+
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("list_deliveries"), parameters
+    ).fetchone()[0]  # fmt: skip
+
+    assert loops(plan["Plan"], "scheduled_actions_deliveries") == 1
+    assert scanned(plan["Plan"]) in (["Index Scan"], ["Bitmap Heap Scan"])
+
+
 def loops(plan, index):
     """Return how often the nodes of a plan that go by an index were asked."""
     own = plan["Actual Loops"] if plan.get("Index Name") == index else 0
