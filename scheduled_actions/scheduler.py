@@ -312,11 +312,6 @@ class Scheduler:
         self._announce([wanted], connection)
         return pending
 
-    def counts(self, *, team_id: str | None = None) -> dict[str, int]:
-        """Return how many actions stand in each status, and how many are due."""
-        with self._borrowed(None) as borrowed:
-            return store.counts(borrowed, team_id=team_id)
-
     def _announce(self, action_ids: list[UUID], connection: psycopg.Connection[Any] | None) -> None:
         """Have a tick look at once: now, or when a transaction that is not ours has committed."""
         if self._wake is None:

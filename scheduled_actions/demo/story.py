@@ -17,6 +17,7 @@ from scheduled_actions import explain_action, get_action, list_actions, retry_ac
 from scheduled_actions.demo.series import Series
 from scheduled_actions.local import cron as local_cron
 from scheduled_actions.local import server as local_server
+from scheduled_actions.management import Management
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -235,7 +236,9 @@ class Story:
         return failed.id
 
     def _counts(self) -> dict[str, int]:
-        return self._project.runtime.scheduler.counts()
+        runtime = self._project.runtime
+        found = Management(runtime.database, lambda: runtime.scheduler).exact_counts()
+        return {status.value: number for status, number in found.by_status.items()} | {"due": found.due}
 
     def _charges(self) -> list[tuple[Any, ...]]:
         with self._project.runtime.database.connection() as connection:

@@ -231,15 +231,9 @@ def retry(connection: Connection, action_id: UUID, *, by: str | None, team_id: s
     return None if row is None else action_of(row)
 
 
-def counts(connection: Connection, *, team_id: str | None = None) -> dict[str, int]:
-    """Return how many actions stand in each status, and how many are `due` (counted to 10,000)."""
-    found = by_status(connection, team_id=team_id)
-    return {status.value: number for status, number in found.items()} | {"due": due(connection)}
-
-
-def by_status(connection: Connection, *, team_id: str | None = None) -> dict[Status, int]:
+def by_status(connection: Connection) -> dict[Status, int]:
     """Return how many actions stand in each status; it reads them all."""
-    found = dict(run(connection, "count_by_status", {"team_id": team_id}).fetchall())
+    found = dict(run(connection, "count_by_status").fetchall())
     return {status: found.get(status.value, 0) for status in Status}
 
 

@@ -502,18 +502,6 @@ def test_one_row_that_cannot_be_read_hides_no_other(project, connection):
     assert [project.scheduler.get_action(one).id for one in made] == made
 
 
-def test_counts_tell_every_status_and_what_is_due(project, connection):
-    for status in ("completed", "failed", "failed"):
-        insert(connection, status=status)
-    schedule(project)
-    schedule(project, scheduled_at=timedelta(hours=1), team_id="t")
-
-    assert project.scheduler.counts() == {
-        "pending": 2, "processing": 0, "completed": 1, "failed": 2, "cancelled": 0, "skipped": 0, "no_action": 0,
-        "due": 1,
-    }  # fmt: skip
-
-
 # -- changing ----------------------------------------------------------------------------------------------------------
 
 
