@@ -44,7 +44,11 @@ def _as_list(given: object) -> object:
 
 
 #: Text that can stand in a header and cannot begin another one.
-Line = Annotated[str, Field(min_length=1, max_length=998), AfterValidator(mail.one_line)]
+Line = Annotated[
+    str,
+    Field(min_length=1, max_length=998, json_schema_extra={"pattern": r"^[^\r\n]+$"}),
+    AfterValidator(mail.one_line),
+]
 #: `ann@example.org` or `Ann <ann@example.org>`.
 Address = Annotated[str, AfterValidator(lambda text: str(mail.parse_address(text)))]
 #: One address, or a list of them.
@@ -70,8 +74,8 @@ class Email(BaseModel):
     to: Annotated[Addresses, Field(min_length=1)]
     subject: Line
     #: The body; always there, for those who cannot or will not read HTML.
-    text: str
-    html: str | None = None
+    text: Annotated[str, Field(json_schema_extra={"contentMediaType": "text/plain"})]
+    html: Annotated[str, Field(json_schema_extra={"contentMediaType": "text/html"})] | None = None
     cc: Addresses = []
     bcc: Addresses = []
     reply_to: Address | None = None

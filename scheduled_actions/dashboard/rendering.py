@@ -18,6 +18,7 @@ from scheduled_actions.dashboard.page import address
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+    from zoneinfo import ZoneInfo
 
     from jinja2.runtime import Context
 
@@ -91,9 +92,10 @@ def _badge(value: str) -> Markup:
 
 
 @pass_context
-def _instant(context: Context, moment: datetime | None) -> Markup:
+def _instant(context: Context, moment: datetime | None, zone: ZoneInfo | None = None) -> Markup:
+    """Return an instant where the viewer is, or in a zone that is named beside it."""
     visit: Visit = context["visit"]
-    return times.instant(moment, visit.zone, now=visit.now)
+    return times.instant(moment, zone or visit.zone, now=visit.now)
 
 
 @pass_context

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import time
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
+from werkzeug.datastructures import MultiDict
+
+from scheduled_actions import arguments
 from scheduled_actions.dashboard.page import Moved, Page, View
-from scheduled_actions.dashboard.times import from_input
+from scheduled_actions.dashboard.times import from_input, parsed
 from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.recurrence.holiday_calendar import label_of
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from werkzeug.datastructures import MultiDict
+    from collections.abc import Mapping, Sequence
 
     from scheduled_actions.dashboard.page import Visit
 
@@ -31,6 +34,10 @@ PATTERNS = {
 WEEKDAYS = {"MON": "Mon", "TUE": "Tue", "WED": "Wed", "THU": "Thu", "FRI": "Fri", "SAT": "Sat", "SUN": "Sun"}
 _BUSINESS = ("first business day of the month", "last business day of the month", "last business day of the quarter")
 _NOON = "09:00"
+#: Of an interval.
+UNITS = ("minutes", "hours", "days", "weeks")
+#: Of a month, as cron has them.
+DAYS = (*map(str, range(1, 32)), "L")
 #: Instants shown of a rule.
 _SHOWN = 6
 #: Taken as they are typed.
@@ -58,15 +65,16 @@ def edit(visit: Visit) -> View:
     schedule = visit.ask("GET", f"/schedules/{visit.path['id']}")
     skip = schedule.skip or {}
     given = {name: getattr(schedule, name) for name in (*_TEXTS, *_NUMBERS)}
-    given |= {
-        "pattern": "own",
+    choices = choices_of(schedule.recurrence)
+    given |= choices.to_dict() | {
         "rule": schedule.recurrence,
         "payload": json.dumps(schedule.payload, ensure_ascii=False, indent=2),
         "weekends": "on" if skip.get("weekends") else "",
         "holidays": label_of(skip.get("holidays")),
         "until": "" if schedule.until is None else schedule.until.astimezone(visit.zone).strftime("%Y-%m-%dT%H:%M:%S"),
     }
-    return _form(visit, {name: "" if value is None else str(value) for name, value in given.items()}, None, schedule)
+    shown = {name: "" if value is None else str(value) for name, value in given.items()}
+    return _form(visit, shown, None, schedule, days=choices.getlist("days"))
 
 
 def change(visit: Visit) -> View | Moved:
@@ -88,7 +96,7 @@ def change(visit: Visit) -> View | Moved:
 
 def preview(visit: Visit) -> View:
     """Show what the rule in a form means, and its next instants."""
-    found, problem = None, None
+    occurrences, found, problem = [], None, None
     try:
         body = {
             "rule": rule_of(visit.form),
@@ -99,9 +107,12 @@ def preview(visit: Visit) -> View:
         found = visit.ask(
             "POST", "/schedules/preview", body={name: value for name, value in body.items() if value is not None}
         )
+        zone = arguments.check_timezone(visit.form.get("timezone") or "UTC")
+        occurrences = [(parsed(one.utc), one.remarks) for one in found.occurrences]
     except ScheduledActionsError as error:
-        problem = str(error)
-    return View("schedule_preview.html", {"preview": found, "problem": problem})
+        zone, problem = visit.zone, str(error)
+    shown = {"preview": found, "problem": problem, "occurrences": occurrences, "at_zone": zone, "utc": ZoneInfo("UTC")}
+    return View("schedule_preview.html", shown)
 
 
 def rule_of(form: MultiDict[str, str]) -> str:
@@ -131,6 +142,46 @@ def rule_of(form: MultiDict[str, str]) -> str:
             return f"{form.get('which') or _BUSINESS[0]} at {at}"
         case _:
             return form.get("rule", "").strip()
+
+
+def choices_of(rule: str) -> MultiDict[str, str]:
+    """Return the choices of the form that tell a rule; where none do, that it is one's own."""
+    match rule.split():
+        case ["every", every, unit]:
+            return _telling(rule, pattern="interval", every=every, unit=unit)
+        case [*which, "at", at]:
+            return _telling(rule, pattern="business", which=" ".join(which), at=at)
+        case [minute, hour, "*", "*", "*"]:
+            return _telling(rule, pattern="daily", at=_clock(hour, minute))
+        case [minute, hour, "*", "*", days]:
+            return _telling(rule, *days.split(","), pattern="weekly", at=_clock(hour, minute))
+        case [minute, hour, day, "*", "*"]:
+            return _telling(rule, pattern="monthly", day=day, at=_clock(hour, minute))
+        case _:
+            return _telling(rule, pattern="own")
+
+
+def _telling(rule: str, *days: str, **choices: str) -> MultiDict[str, str]:
+    """Return the choices if the form can show them, and sends the rule again as it is."""
+    form = MultiDict([*choices.items(), *(("days", day) for day in days)])
+    shown = {"which": _BUSINESS, "unit": UNITS, "day": DAYS}
+    is_shown = all(choices[name] in known for name, known in shown.items() if name in choices) and WEEKDAYS.keys() >= {
+        *days
+    }
+    is_whole = choices.get("every", "1").isdecimal()
+    is_told = is_shown and is_whole and _is_clock(choices.get("at", _NOON)) and rule_of(form) == rule
+    return form if is_told else MultiDict({"pattern": "own"})
+
+
+def _clock(hour: str, minute: str) -> str:
+    return f"{hour:0>2}:{minute:0>2}"
+
+
+def _is_clock(text: str) -> bool:
+    try:
+        return time.fromisoformat(text).strftime("%H:%M") == text
+    except ValueError:
+        return False
 
 
 def _skip(form: MultiDict[str, str]) -> dict[str, Any] | None:
@@ -173,8 +224,9 @@ def _form(
     given: Mapping[str, str],
     error: ScheduledActionsError | None,
     schedule: Any = None,  # noqa: ANN401 - as the API tells it
+    days: Sequence[str] = (),
 ) -> View:
-    days = visit.form.getlist("days") if visit.form else ["MON"]
+    days = visit.form.getlist("days") if visit.form else days or ["MON"]
     values = {
         "schedule": schedule,
         "given": {"pattern": "daily", "timezone": visit.zone.key, "at": _NOON} | dict(given.items()),
@@ -182,6 +234,8 @@ def _form(
         "patterns": PATTERNS,
         "weekdays": WEEKDAYS,
         "business": _BUSINESS,
+        "units": UNITS,
+        "month_days": DAYS,
         "types": visit.ask("GET", "/action-types").action_types if schedule is None else [],
         "problem": None if error is None else str(error),
     }

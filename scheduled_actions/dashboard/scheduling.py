@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import arguments, json_text
 from scheduled_actions.api.problems import field_problems, tell
+from scheduled_actions.api.refusals import PreconditionFailed
 from scheduled_actions.dashboard import schema_forms
 from scheduled_actions.dashboard.page import Moved, Nav, Page, View
 from scheduled_actions.dashboard.times import from_input, when_input
@@ -90,7 +91,11 @@ def change(visit: Visit) -> View | Moved:
         values = _edit_form(visit, action, visit.form.get("etag", ""), visit.form)
         refused = _refused(visit, error, values["fields"])
         return View(
-            "edit.html", values | refused | {"is_locked": isinstance(error, ActionLocked)}, status=_status(error)
+            "edit.html",
+            values
+            | refused
+            | {"is_locked": isinstance(error, ActionLocked), "is_stale": isinstance(error, PreconditionFailed)},
+            status=_status(error),
         )
     return Moved(f"/actions/{action.id}", "Changed.")
 
@@ -148,6 +153,7 @@ def _edit_form(visit: Visit, action: Any, etag: str, sent: Mapping[str, str] | N
         "problems": [],
         "wrong": {},
         "is_locked": False,
+        "is_stale": False,
     }
 
 

@@ -184,11 +184,16 @@ def _kind(part: Mapping[str, Any], depth: int) -> str:  # noqa: C901, PLR0911 - 
             return "date"
         case {"type": "string", "format": "date-time"}:
             return "moment"
-        case {"type": "string", "maxLength": int(most)} if most > _SHORT:
+        case {"type": "string", "contentMediaType": str()}:
+            return "long"
+        case {"type": "string", "maxLength": int(most)} if most > _SHORT and "pattern" not in part:
             return "long"
         case {"type": "string"}:
             return "text"
-        case {"type": "array", "items": dict()}:
+        # One text, or a list of them: whoever writes one address thinks of no brackets.
+        case {"type": "array", "items": dict()} | {
+            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+        }:
             return "lines"
         case {"type": "object", "properties": dict(inner)} if inner and depth < _DEPTH_MOST:
             return "group"
@@ -206,8 +211,18 @@ def _covers(schema: Mapping[str, Any], value: Any, root: Mapping[str, Any]) -> b
     properties = schema.get("properties")
     if not isinstance(value, dict) or not isinstance(properties, dict) or not value.keys() <= properties.keys():
         return False
-    inner = [(_resolved(properties[name], root), one) for name, one in value.items()]
-    return all(_covers(part, one, root) for part, one in inner if _kind(part, 1) == "group" and one is not None)
+    inner = [(_kind(part := _resolved(properties[name], root), 1), part, one) for name, one in value.items()]
+    return all(
+        _covers(part, one, root) if kind == "group" else kind != "lines" or _is_lines(one)
+        for kind, part, one in inner
+        if one is not None
+    )
+
+
+def _is_lines(value: Any) -> bool:  # noqa: ANN401 - any JSON
+    """Whether a text, or each of a list, is one line as it is read again."""
+    texts = value if isinstance(value, list) else [value]
+    return all(not isinstance(one, str) or one.splitlines() == [one.strip()] for one in texts)
 
 
 def _filled(made: Field, value: Any, zone: ZoneInfo) -> str:  # noqa: ANN401 - any JSON

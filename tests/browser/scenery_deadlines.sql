@@ -1,4 +1,6 @@
 -- What is due in the company: a licence in the midst of its ladder, one that was missed, some to come, some that are done.
+-- Days are those of its people's wall clock, and due is at nine, as the reminders say.
+set time zone 'Europe/Berlin';
 with told as (
   select
     d.*,
@@ -22,8 +24,8 @@ with told as (
         'at', d.due + interval '2 days', 'occurrence', 1, 'to', '["cfo@nordlicht.example"]'::jsonb)) as stages
   from (values
     ('0197a000-0000-7000-8000-00000000dead'::uuid, 'Trade licence', 'licence', '42', '["ann@nordlicht.example", "ben@nordlicht.example"]'::jsonb,
-      date_trunc('hour', now()) + interval '10 days 6 hours', true),
-    ('0197a000-0000-7000-8000-00000000deae', 'ISO 27001 audit', 'audit', 'iso-2026', '["ciso@nordlicht.example"]', date_trunc('hour', now()) + interval '16 days', false)
+      date_trunc('day', now()) + interval '10 days 9 hours', true),
+    ('0197a000-0000-7000-8000-00000000deae', 'ISO 27001 audit', 'audit', 'iso-2026', '["ciso@nordlicht.example"]', date_trunc('day', now()) + interval '16 days 9 hours', false)
   ) d (id, name, type, target, people, due, is_near)
 )
 insert into scheduled_action_deadlines (id, name, team_id, target_type, target_id, due_at, timezone, recipients, stages, history, created_by, created_at)
@@ -55,3 +57,5 @@ from (values
   ('0197a000-0000-7000-8000-00000000deb1', 'Annual accounts', 'north', 'report', '2025', 'completed', now() - interval '9 days', interval '-2 days', '["finance@nordlicht.example"]'),
   ('0197a000-0000-7000-8000-00000000deb2', 'Fire safety check', 'north', 'building', 'b-1', 'completed', now() - interval '12 days', interval '30 hours', '["ben@nordlicht.example"]')
 ) d (id, name, team, type, target, status, due, late, people);
+
+reset time zone;

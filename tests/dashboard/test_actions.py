@@ -223,7 +223,9 @@ def test_an_edit_changes_what_is_different_and_nothing_that_somebody_else_change
     refused = person.sends(f"/actions/{action_id}/edit", **sent | {"payload": '{"n": 2}'})
 
     assert refused.status_code == 412
-    assert "has changed since" in refused.text
+    assert "It has changed since this form was opened" in refused.text
+    assert f'/dashboard/actions/{action_id}/edit">begin again' in refused.text
+    assert "ETag" not in refused.text
     assert "&#34;n&#34;: 2" in refused.text
     assert row(connection, action_id)["payload"] == {"n": 1}
 

@@ -7,6 +7,7 @@ import re
 import pytest
 from werkzeug.datastructures import MultiDict
 
+from scheduled_actions.dashboard import schedule_form
 from scheduled_actions.dashboard.schedule_form import rule_of
 from scheduled_actions.errors import InvalidArgument
 from tests.api.conftest import Api
@@ -88,7 +89,8 @@ def test_a_rule_is_shown_in_words_while_it_is_typed(admin_person):
     wrong = admin_person.sends("/schedules/preview", token, pattern="own", rule="every blue moon")
 
     assert "only on Monday in Europe/Berlin" in shown.text
-    assert shown.text.count("UTC") == 6
+    assert len(re.findall(r">(?:\d+ \w{3}|\d{4}-\d\d-\d\d) 09:00:00</time></b>", shown.text)) == 6
+    assert len(re.findall(r">(?:\d+ \w{3}|\d{4}-\d\d-\d\d) 0[78]:00:00</time> UTC", shown.text)) == 6
     assert (wrong.status_code, "every blue moon" in wrong.text) == (200, True)
 
 
@@ -124,6 +126,41 @@ def test_a_form_that_is_sent_as_it_was_shown_changes_nothing(admin_person, api, 
     assert sent.status_code == 303, sent.text
     found = api("GET", f"/schedules/{schedule['id']}").json
     assert (found["skip"], found["jitter_seconds"]) == (made["skip"], made["jitter_seconds"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "pattern", "shown"),
+    [
+        ("30 7 * * *", "daily", {"at": "07:30"}),
+        ("0 9 * * MON,FRI", "weekly", {"at": "09:00", "days": "MON,FRI"}),
+        ("0 9 L * *", "monthly", {"at": "09:00", "day": "L"}),
+        ("every 2 hours", "interval", {"every": "2", "unit": "hours"}),
+        ("last business day of the month at 17:00", "business", {"at": "17:00"}),
+        ("0 9 * * 1", "own", {}),
+        ("0 9 * * MON-FRI", "own", {}),
+        ("*/5 * * * *", "own", {}),
+        ("0 9 1,15 * *", "own", {}),
+        ("every 90 seconds", "own", {}),
+        ("first business day of the month", "own", {}),
+        ("FREQ=DAILY;INTERVAL=2", "own", {}),
+    ],
+)
+def test_a_rule_that_the_choices_tell_is_shown_as_them_when_it_is_edited(rule, pattern, shown):
+    choices = schedule_form.choices_of(rule)
+
+    assert choices["pattern"] == pattern
+    assert {name: ",".join(choices.getlist(name)) for name in shown} == shown
+    assert pattern == "own" or schedule_form.rule_of(choices) == rule
+
+
+def test_a_schedule_of_simple_choices_is_edited_by_them(admin_person, api, schedule):
+    api("PATCH", f"/schedules/{schedule['id']}", {"recurrence": "30 7 * * TUE,SAT"})
+
+    page = admin_person.opens(f"/schedules/{schedule['id']}/edit").text
+
+    assert re.search(r'name="pattern" value="weekly" checked', page)
+    assert re.findall(r'name="days" value="(\w+)" checked', page) == ["TUE", "SAT"]
+    assert 'name="at" type="time" value="07:30"' in page
 
 
 def test_the_form_of_a_schedule_holds_what_it_is(admin_person, schedule):

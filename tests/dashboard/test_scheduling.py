@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from handlers.email import send_email
 from scheduled_actions import action
 from scheduled_actions.dashboard import schema_forms, times
 from scheduled_actions.registry import Registry
@@ -188,6 +189,30 @@ def test_what_a_form_has_no_input_for_is_cloned_as_json(person, connection):
     page = person.opens(f"/action-types/parcel:send?from={model}").text
 
     assert "&#34;older&#34;: true" in page
+
+
+def test_the_form_of_an_email_takes_an_address_as_people_write_it(a_runtime, connection):
+    person = Person(application(a_runtime(registry=Registry.of(send_email))).test_client())
+    person.signs_in(ADMIN_TOKEN)
+    page = person.opens("/action-types/email:send").text
+    fields = {"payload.to": "ann@example.org\r\nBen <ben@example.org>", "payload.subject": "Hello"}
+
+    made = person.sends("/action-types/email:send", **fields, **{"payload.text": "Dear all,\r\nhello."})
+
+    areas = set(re.findall(r'<textarea id="[^"]+" name="payload\.(\w+)"', page))
+    assert areas == {"to", "text", "html", "cc", "bcc", "headers"}
+    assert made.status_code == 303, made.text
+    payload = row(connection, made.location.rpartition("/")[2])["payload"]
+    assert payload["to"] == ["ann@example.org", "Ben <ben@example.org>"]
+    assert payload["text"] == "Dear all,\nhello."
+
+
+@pytest.mark.parametrize("tag", ["", " x", "a\nb"])
+def test_what_lines_would_change_is_cloned_as_json(person, connection, tag):
+    payload = {"label": "box", "weight": 2, "to": {"name": "x"}, "tags": ["kept", tag]}
+    model = insert(connection, action_type="parcel:send", payload=payload)
+
+    assert 'name="as" value="json"' in person.opens(f"/action-types/parcel:send?from={model}").text
 
 
 def test_a_viewer_sees_the_schema_and_schedules_nothing(a_person, connection):
