@@ -231,6 +231,26 @@ def test_a_list_tells_of_what_is_new_and_moves_nothing(site, a_holder, connectio
     expect(page.locator("tbody tr")).to_have_count(6)
 
 
+def test_a_page_that_cannot_be_refreshed_says_so_until_it_can(site, a_holder, connection):
+    in_an_hour(connection, action_type="search:index")
+    viewer = a_holder("viewer")
+    page = viewer.page
+    viewer.opens("/actions")
+    expect(page.locator("#away")).to_be_empty()
+
+    page.route("**/dashboard/actions*", lambda route: route.fulfill(status=503, body="the database is away"))
+    viewer.refreshes("actions")
+    expect(page.locator("#away")).to_contain_text("could not be refreshed")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert viewer.faults() == []
+    page.unroute("**/dashboard/actions*")
+    viewer.refreshes("actions")
+
+    expect(page.locator("#away")).to_be_empty()
+    assert [one for one in viewer.complaints if "503" not in one] == []
+    viewer.complaints.clear()
+
+
 def test_who_is_signed_out_meanwhile_is_led_to_the_door(site, a_holder, connection):
     viewer = a_holder("viewer")
     viewer.opens("/actions")

@@ -53,10 +53,14 @@
     focused = null;
   });
   // A server that is away is not asked forever without a word.
-  const tell = (isStale) => document.documentElement.classList.toggle("stale", isStale);
+  const away = document.getElementById("away");
+  const tell = (isStale) => {
+    document.documentElement.classList.toggle("stale", isStale);
+    if (away) away.textContent = isStale ? away.dataset.said : "";
+  };
   document.addEventListener("htmx:sendError", () => tell(true));
-  document.addEventListener("htmx:responseError", () => tell(true));
-  document.addEventListener("htmx:afterOnLoad", () => tell(false));
+  // Of refusals, too, htmx tells that they were loaded.
+  document.addEventListener("htmx:afterOnLoad", (event) => tell(event.detail.xhr.status >= 400));
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) document.querySelectorAll(".live").forEach((one) => htmx.trigger(one, "refresh"));
   });
