@@ -15,6 +15,7 @@ from scheduled_actions.api import refusals
 from scheduled_actions.api.credentials import NotAuthorised
 from scheduled_actions.errors import (
     ActionLocked,
+    BudgetExceeded,
     DatabaseUnavailable,
     DeploymentError,
     FieldProblem,
@@ -57,6 +58,7 @@ _STATUSES: dict[type[ScheduledActionsError], HTTPStatus] = {
     DeploymentError: HTTPStatus.SERVICE_UNAVAILABLE,
     NotAuthorised: HTTPStatus.UNAUTHORIZED,
     refusals.Forbidden: HTTPStatus.FORBIDDEN,
+    BudgetExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
     UnknownAction: HTTPStatus.NOT_FOUND,
     UnknownActionType: HTTPStatus.NOT_FOUND,
     UnknownDeadline: HTTPStatus.NOT_FOUND,

@@ -40,6 +40,7 @@ from scheduled_actions.errors.families import (
     StateConflict,
 )
 from scheduled_actions.errors.requests import (
+    BudgetExceeded,
     FieldProblem,
     FollowUpInvalid,
     InvalidArgument,
@@ -67,6 +68,7 @@ from scheduled_actions.errors.requests import (
 
 __all__ = [
     "ActionLocked",
+    "BudgetExceeded",
     "ClaimLost",
     "ConfigInvalid",
     "DatabaseUnavailable",

@@ -263,3 +263,15 @@ class UnknownTable(RequestError):
             f"no table is called {short_text(table)}; write it as SQL does: schema.table, "
             'and "Quoted" where it has capitals'
         )
+
+
+class BudgetExceeded(RequestError):
+    """The evaluation of a rule, template or filter needs more steps or bytes than one evaluation may use."""
+
+    code = "budget_exceeded"
+
+    def __init__(self, what: str, unit: str, limit: int) -> None:
+        self.what = what
+        self.unit = unit
+        self.limit = limit
+        super().__init__(f"{what} needs more than {limit:,} {unit} to evaluate: make it simpler or its range shorter")

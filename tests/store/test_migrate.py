@@ -196,3 +196,17 @@ def test_all_statements_go_by_the_one_clock_that_tests_can_move():
         asking = [line for line in lines if re.search(r"now\(\)|_(timestamp|date|time)\b", line)]
         by_others = [line for line in asking if not any(allowed in line for allowed in NOT_THE_CLOCK)]
         assert [line for line in by_others if not line.strip().startswith("--")] == [], path.name
+
+
+#: From here on several migrations were written side by side.
+_SIDE_BY_SIDE = 20
+
+
+def test_no_two_new_migrations_define_the_same_function():
+    definitions: dict[str, str] = {}
+    for path in sorted((Path(migrate.__file__).parent / "migrations").glob("*.sql")):
+        if int(path.name[:4]) < _SIDE_BY_SIDE:
+            continue
+        names = re.findall(r"create\s+or\s+replace\s+function\s+(\w+)", path.read_text(), flags=re.IGNORECASE)
+        for name in set(names):
+            assert definitions.setdefault(name, path.name) == path.name, f"{name} is also in {definitions[name]}"
