@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from scheduled_actions.dashboard.site import Frame
     from scheduled_actions.runtime import Runtime
 
-#: Below the dashboard: nothing that a browser could take for another host, nor a way up.
-_INSIDE = re.compile(r"/(?:[A-Za-z0-9_~:.-]+/?)*(?:\?[^\s#\\]*)?")
+#: A path below the dashboard and its query. No repetition holds another one: matching takes linear time.
+_INSIDE = re.compile(r"/[A-Za-z0-9_~:./-]*(?:\?[^\s#\\]*)?")
+#: What a browser could take for another host, and a way up.
+_NOT_IN_A_PATH = ("//", "..")
 _NEXT_MOST = 2000
 
 
@@ -114,8 +116,11 @@ def below(base: str) -> str:
 
 def inside(base: str, wanted: str) -> str:
     """Return the address of a page below the dashboard; its first page for what is none."""
-    is_one = len(wanted) <= _NEXT_MOST and _INSIDE.fullmatch(wanted) and ".." not in wanted.partition("?")[0]
-    return base + wanted if is_one and wanted != "/" else base or "/"
+    is_one = len(wanted) <= _NEXT_MOST and _INSIDE.fullmatch(wanted)
+    path = wanted.partition("?")[0]
+    if not is_one or path == wanted == "/" or any(part in path for part in _NOT_IN_A_PATH):
+        return base or "/"
+    return base + wanted
 
 
 def moved(path: str, query: dict[str, str] | None = None) -> Response:

@@ -323,4 +323,4 @@ def _text(code: int, reply: bytes | str) -> str:
 
 
 def _without_addresses(text: str) -> str:
-    return re.sub(r"\S+@\S+", "…", text)
+    return " ".join("…" if "@" in word[1:-1] else word for word in text.split(" "))

@@ -55,7 +55,17 @@ def test_the_door_leads_back_to_where_one_wanted_to_go(somebody):
 
 @pytest.mark.parametrize(
     "wanted",
-    ["https://evil.example/", "//evil.example", "/\\evil.example", "/../admin", "javascript:alert(1)", "/a\nb", ""],
+    [
+        "https://evil.example/",
+        "//evil.example",
+        "/a//evil.example",
+        "/\\evil.example",
+        "/../admin",
+        "javascript:alert(1)",
+        "/a\nb",
+        "",
+        "/" + "a" * 1_900 + "!",
+    ],
 )
 def test_the_door_leads_nowhere_else(somebody, wanted):
     assert somebody().signs_in(ADMIN_TOKEN, next=wanted).location == "/dashboard"
