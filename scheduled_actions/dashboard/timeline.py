@@ -23,6 +23,8 @@ _WORDS = {
     "snoozed": "Snoozed",
     "waited": "Its condition was looked at",
     "skipped": "Skipped",
+    "refused": "Could not be scheduled",
+    "follow_up_refused": "A follow-up could not be scheduled",
 }
 _ATTEMPTS = {
     "completed": "completed",
@@ -36,6 +38,8 @@ _LOOKS = {
     "failed": "failed",
     "timed_out": "failed",
     "crashed": "failed",
+    "refused": "failed",
+    "follow_up_refused": "failed",
     "updated": "changed",
     "retried": "changed",
 }

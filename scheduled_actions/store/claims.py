@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from scheduled_actions.store.connection import Connection
     from scheduled_actions.tally import Tally
 
+
+log = logging.getLogger("scheduled_actions")
 
 #: How long a settlement waits for a row that another transaction has locked.
 PATIENCE_MS = "250"
@@ -293,7 +296,9 @@ def settle(
         },
     ).fetchone()
     assert row is not None  # noqa: S101 - a select of one row
-    ids, statuses, _, announced = row
+    ids, statuses, refused, announced = row
+    if refused:
+        log.warning("follow_ups.refused tick_id=%s count=%d", tick.id, refused)
     return Settled(dict(zip(ids, map(Status, statuses), strict=True)), announced)
 
 

@@ -69,12 +69,11 @@ def test_an_empty_database_is_brought_up_to_the_code(empty):
 
     done = migrate.migrate(empty, report=told.append)
 
-    assert len(done) == migrate.latest()
     assert done == sorted(done) == told
     assert migrate.applied(empty) == migrate.latest()
     assert tables(empty) >= TABLES
     found = empty.execute("select number, name from scheduled_action_migrations order by 1").fetchall()
-    assert found == list(enumerate(done, start=1))
+    assert found == [(int(name[:4]), name) for name in done]
 
 
 def test_what_is_up_to_date_is_left_alone(connection):
@@ -85,7 +84,7 @@ def test_two_that_migrate_at_once_do_it_once(empty_url, empty):
     done = together(empty_url, 4, lambda own, _: migrate.migrate(own))
 
     # Whoever comes first to a migration applies it; the others find it applied.
-    assert sum(map(len, done)) == len({name for one in done for name in one}) == migrate.latest()
+    assert sum(map(len, done)) == len({name for one in done for name in one})
     assert migrate.applied(empty) == migrate.latest()
 
 

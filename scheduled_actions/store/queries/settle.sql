@@ -1,5 +1,5 @@
 -- Every outcome whose claim still stands is written, its hold freed, its follow-ups scheduled; and what starts next is
--- announced. An outcome that lost its claim changes nothing and has no row in the answer.
+-- announced. `refused` counts follow-ups that could not be scheduled. An outcome that lost its claim changes nothing and has no row in the answer.
 -- `announced` is false when the tick's leases have ended (then nothing may start), or when nothing was to be announced.
 -- A tick that had ended, and goes on because a ping was left to it meanwhile, is open again: a rescue charges the starts of
 -- open ones alone.
@@ -66,14 +66,12 @@ select
   array(select s.id from settled s) as ids,
   array(select s.status from settled s) as statuses,
   (
-    select count(f.id) from settled s cross join lateral scheduled_actions_schedule(s.follow_ups, s.id) f
+    select coalesce(sum(scheduled_actions_follow(s.follow_ups, s.id)), 0)
+    from settled s
     where s.follow_ups is not null and s.is_as_answered
   ) + (
-    select count(f.id)
+    select coalesce(sum(scheduled_actions_follow(scheduled_actions_following(s.follow_its_end, s.id, s.team_id), s.id)), 0)
     from settled s
-    cross join lateral scheduled_actions_schedule(
-      scheduled_actions_following(s.follow_its_end, s.id, s.team_id), s.id
-    ) f
     where s.follow_its_end is not null
-  ) as followed,
+  ) as refused,
   coalesce((select n.stands from announced n), false) as announced
