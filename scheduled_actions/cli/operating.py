@@ -31,7 +31,10 @@ def migrate(project: Project, *, as_json: bool) -> None:
     if as_json:
         print_json({"applied": applied})
     else:
-        click.echo(f"{counted(len(applied), 'migration')} applied" if applied else "nothing to do")
+        indexes = sum(name.startswith("index ") for name in applied)
+        migrations_applied = counted(len(applied) - indexes, "migration")
+        built = f", {indexes} concurrent index changes" if indexes else ""
+        click.echo(f"{migrations_applied} applied{built}" if applied else "nothing to do")
 
 
 @click.command()

@@ -1,4 +1,7 @@
-"""Migrations: numbered SQL files, each applied once, in order, in a transaction of its own."""
+"""Migrations: numbered SQL files, each applied once, in order, in a transaction of its own.
+
+What a migration says of an index `concurrently` is done after them, outside any transaction: see `concurrent_indexes`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from scheduled_actions.errors import DeploymentError
+from scheduled_actions.store import concurrent_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,17 +65,18 @@ def applied(connection: Connection) -> int:
 
 
 def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _: None) -> list[str]:
-    """Bring the database up to this code; return the names of the migrations applied, oldest first.
+    """Bring the database up to this code; return the names of the migrations applied, oldest first, then the indexes.
 
     Migrations only expand, so that the code of one release before goes on running on the new schema.
 
     Args:
         connection: In autocommit mode, in the schema where the tables are to stand (the search path's first).
-        report: Called with each migration's name before it is applied.
+        report: Called with each migration's name before it is applied, and with `index NAME` before an index is built.
 
     Raises:
         ServerUnsuitable: The server is older than PostgreSQL 14, or the database's encoding is not UTF8.
         MigrationBlocked: Another session holds a table; nothing of that migration was changed.
+        IndexNotBuilt: The server ended the build of an index; the next call resumes there.
     """
     _check_server(connection)
     done: list[str] = []
@@ -82,7 +87,8 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
                     done.append(path.stem)
         except psycopg.errors.LockNotAvailable:
             raise MigrationBlocked(path.stem) from None
-    return done
+    statements = [one for _, path in _files() for one in concurrent_indexes.split(_text(path))[1]]
+    return done + concurrent_indexes.reconcile(connection, statements, report=report)
 
 
 def _apply(connection: Connection, number: int, path: Path, report: Callable[[str], None]) -> bool:
@@ -95,7 +101,8 @@ def _apply(connection: Connection, number: int, path: Path, report: Callable[[st
         "create table if not exists scheduled_action_migrations ("
         " number integer primary key, name text not null, applied_at timestamptz not null default now())"
     )
-    connection.execute(path.read_text(encoding="utf-8"))
+    in_transaction, _ = concurrent_indexes.split(_text(path))
+    connection.execute(in_transaction)
     connection.execute("insert into scheduled_action_migrations (number, name) values (%s, %s)", [number, path.stem])
     return True
 
@@ -107,6 +114,10 @@ def _check_server(connection: Connection) -> None:
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise ServerUnsuitable(f"the database's encoding is {encoding}; UTF8 is needed: create it with encoding 'UTF8'")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def _files() -> list[tuple[int, Path]]:

@@ -47,7 +47,8 @@ def test_migrate_answers_the_names_in_json(run, empty_database):
     second = run("migrate", "--json", DATABASE_URL=empty_database)
 
     assert first.json["applied"][0] == "0001_actions"
-    assert first.json["applied"][-1].startswith(f"{migrate.latest():04}_")
+    migrations = [name for name in first.json["applied"] if not name.startswith("index ")]
+    assert migrations[-1].startswith(f"{migrate.latest():04}_")
     assert second.json == {"applied": []}
 
 

@@ -69,7 +69,9 @@ def test_an_empty_database_is_brought_up_to_the_code(empty):
 
     done = migrate.migrate(empty, report=told.append)
 
-    assert done == sorted(done) == told
+    assert done == told
+    done = [name for name in done if not name.startswith("index ")]
+    assert done == sorted(done)
     assert migrate.applied(empty) == migrate.latest()
     assert tables(empty) >= TABLES
     found = empty.execute("select number, name from scheduled_action_migrations order by 1").fetchall()
@@ -84,7 +86,8 @@ def test_two_that_migrate_at_once_do_it_once(empty_url, empty):
     done = together(empty_url, 4, lambda own, _: migrate.migrate(own))
 
     # Whoever comes first to a migration applies it; the others find it applied.
-    assert sum(map(len, done)) == len({name for one in done for name in one})
+    names = [name for one in done for name in one if not name.startswith("index ")]
+    assert len(names) == len(set(names))
     assert migrate.applied(empty) == migrate.latest()
 
 
