@@ -80,7 +80,9 @@ class Runtime:
     @_part
     def registry(self) -> Registry:
         """The handlers of this build."""
-        return self._given_registry or Registry.load(self.config.project)
+        registry = self._given_registry or Registry.load(self.config.project)
+        registry.calls.timeout_seconds = self.config.settings.function_timeout_seconds
+        return registry
 
     @_part
     def database(self) -> Database:

@@ -165,6 +165,8 @@ class Settings:
     #: Whether one team that fills batches leaves others their turn.
     fair_by_team: bool = setting(True, checks.flag)  # noqa: FBT003 - the default of a field
     default_timeout_seconds: float = setting(30, checks.number(0, above=True))
+    #: Of one call of `@next_occurrence`, `@skip_occurrence`, `@resolve_recipients` or a retry policy.
+    function_timeout_seconds: float = setting(5, checks.number(0, 60, above=True))
     max_run_seconds: float = setting(20, checks.number(0, above=True))
     max_duration_seconds: float = setting(55, checks.number(0, above=True))
     linger_seconds: float = setting(0, checks.number(0, 3600))

@@ -141,3 +141,24 @@ class FunctionBroken(HandlerBroken):
     """A function of the project is registered, but its module cannot be imported or holds no such function."""
 
     what = "function"
+
+
+class FunctionTimedOut(DeploymentError):
+    """A function of the project did not return within its time limit, or is still at work on an earlier call."""
+
+    code = "function_timed_out"
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        super().__init__(f'the function "{name}" {problem}')
+
+
+class FunctionFailed(DeploymentError):
+    """A function of the project raised what is no `Exception`, such as `SystemExit`."""
+
+    code = "function_failed"
+
+    def __init__(self, name: str, raised: BaseException) -> None:
+        self.name = name
+        code = f" ({raised.code!s:.80})" if isinstance(raised, SystemExit) else ""
+        super().__init__(f'the function "{name}" raised {type(raised).__name__}{code}')

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from scheduled_actions.errors import NeverOccurs, RecurrenceInvalid
+from scheduled_actions.errors import FunctionTimedOut, NeverOccurs, RecurrenceInvalid
 from scheduled_actions.recurrence.model import HORIZON_YEARS, Kind, Occurrence, Rule
 from scheduled_actions.recurrence.phrases import nearest
 from scheduled_actions.recurrence.zones import resolve
@@ -145,6 +145,9 @@ class _CustomRule:
 def _called(function: Callable[[datetime], Any], moment: datetime, name: str) -> Any:  # noqa: ANN401 - judged by the callers
     try:
         return function(moment)
+    except FunctionTimedOut:
+        # Not a defect of the rule: another time it may return in time.
+        raise
     except Exception as error:
         problem = f'the function "{name}" failed at {moment.isoformat()}: {type(error).__name__}: {_short(str(error))}'
         raise RecurrenceInvalid(f"{name}", problem) from error

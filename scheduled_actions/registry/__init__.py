@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import recurrence_option
 from scheduled_actions.errors import InvalidArgument, RegistryInvalid, UnknownActionType
+from scheduled_actions.function_calls import FunctionCalls
 from scheduled_actions.functions import DECLARED_ATTRIBUTE, DeclaredFunction
 from scheduled_actions.handler import OPTIONS_ATTRIBUTE, HandlerOptions
 from scheduled_actions.json_text import Unquoted
@@ -48,7 +49,9 @@ class Registry:
         self._loader = Loader(self._project, monotonic)
         self._given: dict[str, Callable[..., Any]] = {}
         self._resolved: dict[str, Handler] = {}
-        self._functions = ProjectFunctions(self._loader, functions or {})
+        #: Calls what the project has written, each function within its time limit.
+        self.calls = FunctionCalls()
+        self._functions = ProjectFunctions(self._loader, functions or {}, self.calls)
         self.types = frozenset(self._handlers)
         #: Names this build's handlers, options and functions; another set of them has another digest.
         self.digest = _digest(self._handlers, self._declared, functions or {})

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.errors import FunctionBroken
 from scheduled_actions.functions import DECLARED_ATTRIBUTE, DeclaredFunction, FunctionKind
+from scheduled_actions.registry.loading import IMPORT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from scheduled_actions.function_calls import FunctionCalls
     from scheduled_actions.recurrence.custom import Functions
     from scheduled_actions.registry.loading import Loader
 
@@ -22,10 +24,12 @@ class ProjectFunctions:
     Args:
         loader: Imports them.
         references: Where each is, by key: `{"next:payday": "handlers.calendar:payday"}`.
+        calls: Limits the time of each call.
     """
 
-    def __init__(self, loader: Loader, references: Mapping[str, str]) -> None:
+    def __init__(self, loader: Loader, references: Mapping[str, str], calls: FunctionCalls) -> None:
         self._loader = loader
+        self._calls = calls
         self._references = dict(references)
         self._loaded: dict[str, Callable[..., Any]] = {}
         #: Those that need no import.
@@ -39,8 +43,10 @@ class ProjectFunctions:
 
     def of_kind(self, wanted: FunctionKind) -> dict[str, Callable[..., Any]]:
         """Return those of a kind by name; nothing is imported before one is called."""
+        # Those of conditions are called on the attempt's own thread: they have the handler's time limit.
+        call = self._call_here if wanted == "condition" else self._call
         parts = ((key, *key.split(":")) for key in self._references)
-        return {name: partial(self._call, key) for key, kind, name in parts if kind == wanted}
+        return {name: partial(call, key) for key, kind, name in parts if kind == wanted}
 
     def load_all(self) -> list[FunctionBroken]:
         """Import every one of them; return why those cannot be loaded that cannot."""
@@ -56,8 +62,15 @@ class ProjectFunctions:
         """Return how many there are."""
         return len(self._references)
 
-    def _call(self, key: str, *arguments: Any) -> Any:  # noqa: ANN401 - what the function answers is judged by whoever asks
+    def _call_here(self, key: str, *arguments: Any) -> Any:  # noqa: ANN401 - the caller checks what it returns
         return self._load(key)(*arguments)
+
+    def _call(self, key: str, *arguments: Any) -> Any:  # noqa: ANN401 - the caller checks what it returns
+        function = self._loaded.get(key)
+        if function is None:
+            # Its module is imported on the same thread, with a limit of its own.
+            function = self._calls.call(key, self._load, key, timeout_seconds=IMPORT_SECONDS)
+        return self._calls.call(key, function, *arguments)
 
     def _load(self, key: str) -> Callable[..., Any]:
         function = self._loaded.get(key)

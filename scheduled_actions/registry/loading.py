@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: How long a handler that could not be loaded is not tried again: a tick of a thousand actions imports a
 #: broken module once, and a passing failure heals by itself.
 FAILURE_SECONDS = 10.0
+#: How long the import of one module may take.
+IMPORT_SECONDS = 30.0
 #: How long a thread waits for another one that imports the same module. The lock only saves double work, so
 #: giving up is safe; waiting without end is not, should that module's own import wait for this thread.
 _TURN_SECONDS = 5.0

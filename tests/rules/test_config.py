@@ -34,6 +34,7 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
         "batch_size": 100,
         "concurrency": 8,
         "default_timeout_seconds": 30,
+        "function_timeout_seconds": 5,
         "max_run_seconds": 20,
         "max_duration_seconds": 55,
         "linger_seconds": 0,
