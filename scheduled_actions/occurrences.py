@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+import psycopg
+
 from scheduled_actions.action import Status
-from scheduled_actions.errors import ScheduledActionsError
+from scheduled_actions.errors import FunctionTimedOut, ScheduledActionsError
+from scheduled_actions.function_calls import all_within
 from scheduled_actions.recurrence import series
+from scheduled_actions.schedule import functions_named, is_planned_alike, project_functions
 from scheduled_actions.store import claims
 from scheduled_actions.store import schedules as store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from scheduled_actions.action import Claimed
-    from scheduled_actions.recurrence import Recurrence
+    from scheduled_actions.recurrence import Kind, Recurrence
     from scheduled_actions.registry import Registry
     from scheduled_actions.schedule import Course, Schedule
     from scheduled_actions.store.connection import Connection, Database
@@ -32,6 +37,8 @@ SWEEP_SECONDS = 300.0
 _BITE = 500
 #: How often a wanted occurrence may turn out to have been created before, until the sweep is left to find another.
 _COLLISIONS_MOST = 100
+#: How many times the limit of one call all calls may take together that one planning needs.
+PLANNING_CALLS = 4
 #: Where the rules begin whose instants do not depend on it.
 _ANY_ANCHOR = datetime(2000, 1, 1, tzinfo=UTC)
 _RUN = series.Judgement("run")
@@ -60,6 +67,16 @@ class Taking:
         self.is_by_turns = bool(other.kept)
 
 
+class Unplanned(NamedTuple):
+    """A schedule whose next occurrence functions of the project find after the commit that left it unplanned."""
+
+    schedule_id: UUID
+    #: Their keys: schedules with the same keys are planned one after the other.
+    functions: tuple[str, ...]
+    #: Its start was named in the call that left it: it may be a moment ago.
+    is_explicit: bool = False
+
+
 class Occurrences:
     """The occurrences of one project's schedules.
 
@@ -71,6 +88,8 @@ class Occurrences:
     def __init__(self, database: Database, registry: Registry) -> None:
         self._database = database
         self._registry = registry
+        #: What transactions left for after their commit; the sweep finds what is lost of it with the process.
+        self._unplanned: deque[Unplanned] = deque()
 
     def rule_of(self, schedule: Course | Schedule, *, anchor: datetime | None = None) -> Recurrence:
         """Return the rule of a schedule.
@@ -111,6 +130,27 @@ class Occurrences:
             until=until,
             functions=self._registry.functions,
         )
+
+    def kind(
+        self, text: str, *, timezone: str, anchor: datetime, skip: Mapping[str, Any] | None, until: datetime | None
+    ) -> Kind:
+        """Return the kind of a rule that is to be stored; no function of the project is called.
+
+        Raises:
+            RecurrenceInvalid: It is malformed, or, without functions of the project, names nothing that occurs.
+        """
+        if not functions_named(text, skip):
+            return self.rule(text, timezone=timezone, anchor=anchor, skip=skip, until=until).kind
+        # Most projects have no functions.
+        from scheduled_actions.recurrence import Skips  # noqa: PLC0415
+        from scheduled_actions.recurrence.causes import Causes  # noqa: PLC0415
+        from scheduled_actions.recurrence.kinds import parse_rule  # noqa: PLC0415
+
+        functions, zone = self._registry.functions, ZoneInfo(timezone)
+        skips = Skips() if skip is None else Skips.parse(skip)
+        # Refuses a function of the skips that is not registered.
+        Causes(skips, zone, functions, text=text)
+        return parse_rule(text.strip(), zone=zone, anchor=anchor, skips=skips, functions=functions).kind
 
     def rule_since(self, schedule: Schedule, moment: datetime) -> Recurrence:
         """Return the rule of a schedule as if it had begun at `moment` or before, with the same phase.
@@ -295,11 +335,106 @@ class Occurrences:
 
     def _mended(self, schedule: Schedule, now: datetime) -> store.Step:
         after = schedule.next_occurrence_at or schedule.last_occurrence_at
-        return self._planned(store.Step(schedule_id=schedule.id), schedule, now, after=after)
+        # Of one that is planned after the commit, what the pointer names has had its turn.
+        is_past = bool(project_functions(schedule)) and schedule.next_occurrence_at is not None
+        return self._planned(store.Step(schedule_id=schedule.id, is_past=is_past), schedule, now, after=after)
+
+    # -- planning outside of transactions ------------------------------------------------------------------------------
+
+    def take_unplanned(self) -> Iterator[Unplanned]:
+        """Yield, once each, the schedules that transactions of this process have left to `plan_outside`."""
+        while self._unplanned:
+            try:
+                yield self._unplanned.popleft()
+            except IndexError:  # Another thread was quicker.
+                return
+
+    def plan_left(self) -> None:
+        """Plan what has been left unplanned, on this thread and within the time of one planning; nothing is raised."""
+        with all_within(PLANNING_CALLS * self._registry.calls.timeout_seconds):
+            for left in self.take_unplanned():
+                self.plan_outside(left)
+
+    def plan_outside(self, left: Unplanned) -> None:
+        """Plan as `_plan_outside` does; what it raises is logged, and the sweep comes back to the schedule."""
+        try:
+            self._plan_outside(left.schedule_id, is_explicit=left.is_explicit)
+        except (psycopg.Error, ScheduledActionsError) as error:
+            log.warning("schedule.unplanned id=%s error=%s", left.schedule_id, type(error).__name__)
+        except Exception:
+            log.exception("schedule.unplanned id=%s", left.schedule_id)
+
+    def _plan_outside(self, schedule_id: UUID, *, is_explicit: bool) -> None:
+        """Plan the next occurrence of an active schedule that has none, calling its functions under no lock.
+
+        The answer is written only while the schedule is as it was read. A function that outlives its time limit defers
+        the series: the reason is stored, and the next sweep plans it.
+
+        Raises:
+            psycopg.errors.LockNotAvailable: Another transaction keeps the schedule locked; the next sweep plans it.
+        """
+        after = None
+        for _ in range(_COLLISIONS_MOST):
+            found = self._read_patiently(schedule_id)
+            if found is None or found.schedule.status != "active" or found.schedule.next_action_id is not None:
+                return
+            try:
+                step = self._found_outside(*found, after=after, is_explicit=is_explicit)
+            except FunctionTimedOut as error:
+                log.warning("schedule.deferred id=%s error=%s", schedule_id, error)
+                note = f"the next occurrence is not planned yet: {error}; it is tried again every {SWEEP_SECONDS:g} s"
+                step = store.Step(schedule_id, status="active", note=note, keeps_pointer=True)
+            is_written, after = self._write_outside(found.schedule, step), step.occurrence_at
+            if is_written:
+                return
+
+    def _read_patiently(self, schedule_id: UUID) -> store.Found | None:
+        """Read a schedule as the last transaction left it: one that commits at this moment is waited for."""
+        with self._database.connection() as connection, connection.transaction():
+            store.wait_shortly(connection)
+            return next(iter(store.lock(connection, [schedule_id])), None)
+
+    def _found_outside(
+        self, schedule: Schedule, now: datetime, *, after: datetime | None, is_explicit: bool
+    ) -> store.Step:
+        # A note on an active schedule is that of a planning that was deferred.
+        status = "active" if schedule.status_note else None
+        step = store.Step(schedule.id, status=status)
+        find = _finder(schedule, now, None if is_explicit else schedule.last_occurrence_at, is_explicit=is_explicit)
+        if after is not None:
+            # The wanted occurrence had been created before.
+            find = lambda rule: series.Next(series.instant(rule.next_after(after)))  # noqa: E731 - one of two finders
+        has_begun = schedule.recurrence_type == "rolling" and schedule.last_action_id is not None
+        with all_within(PLANNING_CALLS * self._registry.calls.timeout_seconds):
+            return self._tried(step._replace(is_past=has_begun), schedule, now, find)._replace(is_past=False)
+
+    def _write_outside(self, schedule: Schedule, step: store.Step) -> bool:
+        """Write a step of a schedule that is as it was read; False where its occurrence had been created before.
+
+        Raises:
+            psycopg.errors.LockNotAvailable: Another transaction keeps it locked.
+        """
+        with self._database.connection() as connection, connection.transaction() as transaction:
+            store.wait_shortly(connection)
+            found = next(iter(store.lock(connection, [schedule.id])), None)
+            if found is None or not is_planned_alike(found.schedule, schedule):
+                return True
+            if store.advance(connection, [step]):
+                raise psycopg.Rollback(transaction)
+            return True
+        return False
 
     # -- planning ------------------------------------------------------------------------------------------------------
 
-    def plan(self, connection: Connection, schedule: Schedule, now: datetime, *, is_explicit: bool = False) -> None:
+    def plan(
+        self,
+        connection: Connection,
+        schedule: Schedule,
+        now: datetime,
+        *,
+        is_explicit: bool = False,
+        may_leave: bool = False,
+    ) -> None:
         """Plan an occurrence of a schedule that has none planned; without one to come, it has ended.
 
         Args:
@@ -307,7 +442,12 @@ class Occurrences:
             schedule: As it stands in the table.
             now: The database's.
             is_explicit: Its start was named in this very call: it may be a moment ago.
+            may_leave: `plan_left` is called after the commit: functions of the project need not be called before it.
         """
+        functions = project_functions(schedule)
+        if functions and may_leave:
+            self._unplanned.append(Unplanned(schedule.id, functions, is_explicit))
+            return
         found = self._tried(
             store.Step(schedule_id=schedule.id),
             schedule,
@@ -320,9 +460,10 @@ class Occurrences:
         self, step: store.Step, schedule: Course | Schedule, now: datetime, *, after: datetime | None = None
     ) -> store.Step:
         """Return the step with the next occurrence: counted from now if it is rolling, else as its policies have it."""
-        if schedule.recurrence_type == "rolling" or after is None:
-            return self._tried(step, schedule, now, lambda rule: series.Next(_first(schedule, rule, now)))
-        return self._tried(step, schedule, now, lambda rule: series.following(schedule, rule, after=after, now=now))
+        if functions := project_functions(schedule):
+            self._unplanned.append(Unplanned(schedule.id, functions))
+            return step
+        return self._tried(step, schedule, now, _finder(schedule, now, after))
 
     def _tried(
         self, step: store.Step, schedule: Course | Schedule, now: datetime, find: Callable[[Recurrence], series.Next]
@@ -333,6 +474,8 @@ class Occurrences:
         is_counted_from_now = has_begun and schedule.kind == "interval"
         try:
             found = find(self.rule_of(schedule, anchor=now if is_counted_from_now else None))
+        except FunctionTimedOut:
+            raise
         except ScheduledActionsError as error:
             log.warning("schedule.broken id=%s action_type=%s error=%s", schedule.id, schedule.action_type, error)
             return step._replace(status="paused", note=f"the next occurrence could not be found: {error}")
@@ -364,6 +507,9 @@ class Occurrences:
 
     def _planned_after(self, found: store.Found, collided: store.Step) -> store.Step:
         after = collided.occurrence_at
+        if functions := project_functions(found.schedule):
+            self._unplanned.append(Unplanned(found.schedule.id, functions))
+            return store.Step(schedule_id=collided.schedule_id)
         return self._tried(
             store.Step(schedule_id=collided.schedule_id),
             found.schedule,
@@ -378,6 +524,15 @@ class Occurrences:
         return None if found is None else series.instant(self.rule_of(found.schedule).next_after(after))
 
 
+def _finder(
+    schedule: Course | Schedule, now: datetime, after: datetime | None, *, is_explicit: bool = False
+) -> Callable[[Recurrence], series.Next]:
+    """Return what finds the next occurrence: counted from now if it is rolling, else as the schedule's policies say."""
+    if schedule.recurrence_type == "rolling" or after is None:
+        return lambda rule: series.Next(_first(schedule, rule, now, is_explicit=is_explicit))
+    return lambda rule: series.following(schedule, rule, after=after, now=now)
+
+
 def _past(step: store.Step, schedule: Schedule, status: Status) -> store.Step:
     """Return the step with the end of the planned occurrence itself: of a fixed schedule nobody had started it."""
     has_run = schedule.recurrence_type == "rolling" and status in _RAN
@@ -388,6 +543,9 @@ def _ends_alone(taken: store.Taken, step: store.Step) -> bool:
     """Whether nothing has to be done about its series when this occurrence ends."""
     course, due_at = taken.course, step.due_at
     if course.recurrence_type == "rolling" or course.pause_after_failures is not None:
+        return False
+    if project_functions(course):
+        # What comes next is not known yet, and may be due already.
         return False
     # One that is due already may be claimed beside it, and put back until it has ended.
     return due_at is None or due_at > taken.now

@@ -138,6 +138,34 @@ class Course(NamedTuple):
         return None if self.next_occurrence_epoch is None else instant(self.next_occurrence_epoch)
 
 
+def project_functions(schedule: Course | Schedule) -> tuple[str, ...]:
+    """Return the keys of the project's functions that planning the schedule calls: "next:payday", "skip:holidays"."""
+    return functions_named(schedule.recurrence, schedule.skip)
+
+
+def functions_named(recurrence: str, skip: object) -> tuple[str, ...]:
+    """Return the keys of the project's functions that a rule and its skips name."""
+    prefix, _, name = recurrence.strip().partition(":")
+    functions = [f"next:{name.strip()}"] if prefix.lower() == "custom" else []
+    function = skip.get("function") if isinstance(skip, dict) else None
+    if isinstance(function, str):
+        functions.append(f"skip:{function}")
+    return tuple(functions)
+
+
+def is_planned_alike(one: Schedule, other: Schedule) -> bool:
+    """Whether two readings of a schedule lead to the same next occurrence: nothing that planning reads has changed."""
+    return all(getattr(one, name) == getattr(other, name) for name in _PLANNING)
+
+
+#: What planning reads of a schedule besides the present moment.
+_PLANNING = (
+    "recurrence", "timezone", "anchor_at", "recurrence_type", "misfire", "misfire_grace_seconds", "catch_up_limit",
+    "catch_up_seconds", "skip", "until", "remaining", "status", "next_action_id", "next_occurrence_at",
+    "last_action_id", "last_occurrence_at",
+)  # fmt: skip
+
+
 def instant(epoch: float) -> datetime:
     """Return an instant in UTC; the first or the last there is for what SQL can hold and a datetime cannot."""
     try:

@@ -18,7 +18,7 @@ from scheduled_actions.finding import Bounds, Filters, Listed, page
 from scheduled_actions.new_action import KEPT, Kept
 from scheduled_actions.store import actions as store
 from scheduled_actions.store import schedules
-from scheduled_actions.store.borrowing import borrowed_connection, joined_connection
+from scheduled_actions.store.borrowing import borrowed_connection, is_own
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
@@ -288,7 +288,9 @@ class Scheduler:
                 return self._refuse(borrowed, wanted, team_id, edit_lock_seconds, wanted_status="pending or no_action")
             if schedule_id is not None:
                 self._occurrences.conclude(borrowed, {wanted: schedule_id}, {wanted: cancelled.status})
-            return cancelled
+        if is_own(connection):
+            self._occurrences.plan_left()
+        return cancelled
 
     def retry_action(
         self,
@@ -316,7 +318,7 @@ class Scheduler:
         """Have a tick look at once: now, or when a transaction that is not ours has committed."""
         if self._wake is None:
             return
-        if connection is None and joined_connection.get() is None:
+        if is_own(connection):
             self._wake.committed()
         else:
             self._wake.uncommitted(action_ids)

@@ -14,6 +14,7 @@ from scheduled_actions.processor.calling import Ended
 from scheduled_actions.processor.flight import Flight
 from scheduled_actions.processor.judging import judged
 from scheduled_actions.processor.line import Line
+from scheduled_actions.processor.planning import Planning
 from scheduled_actions.processor.report import Report
 from scheduled_actions.processor.settling import Settling
 from scheduled_actions.processor.team_limits import TeamLimits
@@ -76,6 +77,7 @@ class Tick:
         #: What has ended and is not written yet.
         self._ended: list[tuple[Attempt, Ended]] = []
         self._flight = Flight(process, self._budget, self._ended)
+        self._planning = Planning(process.occurrences, self._flight.nudge)
         self._too_long: set[str] = set()
         self._may_announce = True
         self._occurrences = process.occurrences
@@ -166,6 +168,7 @@ class Tick:
             self._settle_and_start(wave)
         if self._wants_more():
             self._claim()
+        self._planning.start()
         if self._flight:
             self._collect()
             if self._watch.wants_a_look():
@@ -173,7 +176,11 @@ class Tick:
                 self._walk.look_again()
         if self._ended and not self._flight:
             return self._monotonic() < self._budget.answer_by
-        return bool(self._flight or self._wants_more() or self._startable()) or self._keeps_watch()
+        return (
+            bool(self._flight or self._wants_more() or self._startable())
+            or self._keeps_watch()
+            or self._awaits_planning()
+        )
 
     def _keeps_watch(self) -> bool:
         """Wait for what comes due next; False when the watch has ended."""
@@ -188,6 +195,17 @@ class Tick:
         self._wake()
         self._walk.look_again()
         return self._watch.is_kept
+
+    def _awaits_planning(self) -> bool:
+        """Wait for series that are being planned: what they plan may be due already. False when none is."""
+        if self._ready or not self._may_start():
+            return False
+        if self._planning.is_busy:
+            self._flight.wait(FRESH_SECONDS)
+        elif not self._planning.takes_planned():
+            return False
+        self._walk.look_again()
+        return True
 
     def _look(self) -> None:
         """Look what comes due; what waits for something that has changed is due now."""

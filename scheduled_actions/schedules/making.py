@@ -17,9 +17,12 @@ from scheduled_actions.errors import (
     ScheduledActionsError,
     UnknownSchedule,
 )
+from scheduled_actions.recurrence import series
+from scheduled_actions.schedule import functions_named
 from scheduled_actions.schedules.operations import ScheduleOperations
 from scheduled_actions.store import schedules as store
 from scheduled_actions.store import shared_settings
+from scheduled_actions.store.borrowing import is_own
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
@@ -82,11 +85,18 @@ class Schedules(ScheduleOperations):
             raise InvalidArgument("recurrence", recurrence, 'a rule: "daily", "0 9 * * 1", an RRULE')
         text = self._registry.resolve(action_type).payload.prepare(payload)
         created_by = arguments.check_text("created_by", created_by)
+        self._try_functions(definition)
         with self._borrowed(connection) as borrowed, whole(borrowed):
             made, change = self._upsert(
-                borrowed, action_type, text, definition, created_by=created_by, is_declared=False
+                borrowed,
+                action_type,
+                text,
+                definition,
+                created_by=created_by,
+                is_declared=False,
+                may_leave=is_own(connection),
             )
-        return made, change == "created"
+        return self._with_what_was_left(made, connection), change == "created"
 
     def rule_of(self, schedule: Schedule) -> Recurrence:
         """Return the rule of a schedule: its words, and its instants.
@@ -105,6 +115,7 @@ class Schedules(ScheduleOperations):
         *,
         created_by: str | None,
         is_declared: bool,
+        may_leave: bool,
     ) -> tuple[Schedule, Change]:
         name, team_id = definition.get("name"), definition.get("team_id")
         named = {**definition, "action_type": action_type, "payload": _fingerprint(payload)}
@@ -115,13 +126,15 @@ class Schedules(ScheduleOperations):
             values = self._values(named, payload, anchor, is_declared=is_declared)
             schedule_id = store.create(connection, {**values, "action_type": action_type, "created_by": created_by})
             if schedule_id is not None:
-                return self._planned(connection, schedule_id, named, is_new_start=True), "created"
+                made = self._planned(connection, schedule_id, named, is_new_start=True, may_leave=may_leave)
+                return made, "created"
             found = store.get(connection, name=name, name_team_id=team_id, locked=True)
         if found is None:
             raise UnknownSchedule(name)
         if found.schedule.definition == named and found.schedule.is_declared == is_declared:
             return found.schedule, "unchanged"
-        return self._changed(connection, found, named, payload, is_declared=is_declared), "changed"
+        changed = self._changed(connection, found, named, payload, is_declared=is_declared, may_leave=may_leave)
+        return changed, "changed"
 
     def update(
         self,
@@ -148,19 +161,26 @@ class Schedules(ScheduleOperations):
             UnknownSchedule: There is none of that id or name (in that team).
             RequestError: A new value cannot be; nothing was changed.
         """
+        if changes.get("recurrence") or changes.get("skip"):
+            with self._borrowed(connection) as borrowed:
+                before = self._found(borrowed, reference, team_id).schedule.definition
+            self._try_functions(self._redefined(before, changes))
         with self._borrowed(connection) as borrowed, whole(borrowed):
             found = self._locked(borrowed, reference, team_id)
-            before = found.schedule.definition
-            zone = changes.get("timezone") or before.get("timezone") or "UTC"
-            checked = self._definition(changes, timezone=zone)
-            definition = {name: value for name, value in before.items() if name not in changes} | checked
-            if "recurrence" not in definition:
-                raise InvalidArgument("recurrence", None, 'a rule: "daily", "0 9 * * 1", an RRULE')
+            definition = self._redefined(found.schedule.definition, changes)
             text = None
             if payload is not None:
                 text = self._registry.resolve(found.schedule.action_type).payload.prepare(payload)
                 definition["payload"] = _fingerprint(text)
-            return self._changed(borrowed, found, definition, text, is_declared=found.schedule.is_declared)
+            changed = self._changed(
+                borrowed,
+                found,
+                definition,
+                text,
+                is_declared=found.schedule.is_declared,
+                may_leave=is_own(connection),
+            )
+        return self._with_what_was_left(changed, connection)
 
     def _changed(
         self,
@@ -170,6 +190,7 @@ class Schedules(ScheduleOperations):
         payload: str | None,
         *,
         is_declared: bool,
+        may_leave: bool,
     ) -> Schedule:
         """Write a new definition; plan anew what it changes."""
         schedule, now = found
@@ -202,7 +223,16 @@ class Schedules(ScheduleOperations):
         if has_ended:
             store.advance(connection, [store.Step(schedule_id=schedule.id, status="active")])
         store.drop_planned(connection, schedule.id)
-        return self._planned(connection, schedule.id, definition, is_new_start=is_new_start)
+        return self._planned(connection, schedule.id, definition, is_new_start=is_new_start, may_leave=may_leave)
+
+    def _redefined(self, before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a definition with changes; None takes an argument back to its default."""
+        zone = changes.get("timezone") or before.get("timezone") or "UTC"
+        checked = self._definition(changes, timezone=zone)
+        definition = {name: value for name, value in before.items() if name not in changes} | checked
+        if "recurrence" not in definition:
+            raise InvalidArgument("recurrence", None, 'a rule: "daily", "0 9 * * 1", an RRULE')
+        return definition
 
     def _definition(self, given: Mapping[str, Any], *, timezone: str = "UTC") -> dict[str, Any]:
         """Return what was asked for as a JSON object; what is None is left out."""
@@ -212,13 +242,37 @@ class Schedules(ScheduleOperations):
         prepared = self._prepare_extras(extras) if extras else {}
         return definition | {name: json.loads(text) for name, text in prepared.items()}
 
+    def _try_functions(self, definition: Mapping[str, Any]) -> None:
+        """Call the functions of the project that a definition names, outside the transaction that stores it.
+
+        Raises:
+            RecurrenceInvalid: A function failed, or names no instant to come.
+            FunctionTimedOut: It did not return in time.
+        """
+        if not functions_named(definition["recurrence"], definition.get("skip")):
+            return
+        values = new_schedule.values_of(definition)
+        until = values["until"]
+        with self._borrowed(None) as borrowed:
+            now = store.now(borrowed)
+        anchor = _anchor(definition.get("scheduled_at"), now)
+        rule = self._occurrences.rule(
+            definition["recurrence"],
+            timezone=values["timezone"],
+            anchor=anchor,
+            skip=definition.get("skip"),
+            until=None if until is None else datetime.fromisoformat(until),
+        )
+        if series.first(rule, anchor=anchor, is_explicit="scheduled_at" in definition, now=now) is None:
+            raise RecurrenceInvalid(definition["recurrence"], f"names no occurrence after {now:%Y-%m-%d %H:%M:%S}Z")
+
     def _values(
         self, definition: Mapping[str, Any], payload: str | None, anchor: datetime, *, is_declared: bool
     ) -> dict[str, Any]:
         """Return the columns; a rule that cannot be followed is refused here."""
         values = new_schedule.values_of(definition)
         until = values["until"]
-        rule = self._occurrences.rule(
+        kind = self._occurrences.kind(
             definition["recurrence"],
             timezone=values["timezone"],
             anchor=anchor,
@@ -228,20 +282,26 @@ class Schedules(ScheduleOperations):
         return {
             **values,
             "payload": payload,
-            "kind": rule.kind,
+            "kind": kind,
             "anchor_at": anchor,
             "definition": json.dumps(definition, sort_keys=True),
             "is_declared": is_declared,
         }
 
     def _planned(
-        self, connection: Connection, schedule_id: UUID, definition: Mapping[str, Any], *, is_new_start: bool
+        self,
+        connection: Connection,
+        schedule_id: UUID,
+        definition: Mapping[str, Any],
+        *,
+        is_new_start: bool,
+        may_leave: bool,
     ) -> Schedule:
         """Plan the first occurrence, unless one is at work whose end will; return the schedule with it."""
         schedule, now = self._read(connection, schedule_id)
         if schedule.next_action_id is None:
             is_explicit = is_new_start and "scheduled_at" in definition
-            self._occurrences.plan(connection, schedule, now, is_explicit=is_explicit)
+            self._occurrences.plan(connection, schedule, now, is_explicit=is_explicit, may_leave=may_leave)
         planned = self._read(connection, schedule_id).schedule
         if planned.status == "ended":
             raise RecurrenceInvalid(planned.recurrence, f"names no occurrence after {now:%Y-%m-%d %H:%M:%S}Z")
@@ -362,7 +422,9 @@ class Schedules(ScheduleOperations):
         del given["rule"]
         definition = self._definition(given)
         text = self._registry.resolve(action_type).payload.prepare(payload)
-        _, change = self._upsert(connection, action_type, text, definition, created_by=SYNC, is_declared=True)
+        _, change = self._upsert(
+            connection, action_type, text, definition, created_by=SYNC, is_declared=True, may_leave=True
+        )
         return change
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions import arguments, new_schedule
 from scheduled_actions.action import Scheduled, Status
 from scheduled_actions.errors import InvalidArgument, NothingPlanned, ScheduleEnded, UnknownSchedule
+from scheduled_actions.schedule import project_functions
 from scheduled_actions.store import schedules as store
-from scheduled_actions.store.borrowing import borrowed_connection
+from scheduled_actions.store.borrowing import borrowed_connection, is_own
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
@@ -103,11 +104,11 @@ class ScheduleOperations:
             store.advance(borrowed, [step])
             # A rolling one whose run outlasted the pause goes on from the end of that run.
             if schedule.recurrence_type == "fixed" or not store.point_at_work(borrowed, schedule.id):
-                self._occurrences.plan(borrowed, schedule, now)
+                self._occurrences.plan(borrowed, schedule, now, may_leave=is_own(connection))
             resumed = self._read(borrowed, schedule.id).schedule
             if resumed.status == "ended":
                 raise ScheduleEnded(reference, resumed.status_note)
-            return resumed
+        return self._with_what_was_left(resumed, connection)
 
     def run_now(
         self,
@@ -146,17 +147,20 @@ class ScheduleOperations:
             InvalidArgument: The range is empty, reaches beyond now, or holds more than a thousand occurrences.
         """
         since, to = _aware("start", start), _aware("end", end)
+        # Read without a lock: the rule may call functions of the project.
+        with self._borrowed(connection) as borrowed:
+            schedule, now = self._found(borrowed, reference, team_id)
+        if not since <= to:
+            raise InvalidArgument("end", end, "at or after the start")
+        if to > now:
+            raise InvalidArgument("end", end, "in the past: what is still to come is planned by itself")
+        rule = self._occurrences.rule_since(schedule, since)
+        found = rule.between(since - timedelta(microseconds=1), to, limit=BACKFILL_LIMIT + 1)
+        if len(found) > BACKFILL_LIMIT:
+            raise InvalidArgument("end", end, f"near enough: at most {BACKFILL_LIMIT} occurrences at once")
+        instants = [one.at for one in found]
         with self._borrowed(connection) as borrowed, whole(borrowed):
-            schedule, now = self._locked(borrowed, reference, team_id)
-            if not since <= to:
-                raise InvalidArgument("end", end, "at or after the start")
-            if to > now:
-                raise InvalidArgument("end", end, "in the past: what is still to come is planned by itself")
-            rule = self._occurrences.rule_since(schedule, since)
-            found = rule.between(since - timedelta(microseconds=1), to, limit=BACKFILL_LIMIT + 1)
-            if len(found) > BACKFILL_LIMIT:
-                raise InvalidArgument("end", end, f"near enough: at most {BACKFILL_LIMIT} occurrences at once")
-            instants = [one.at for one in found]
+            self._locked(borrowed, schedule.id, team_id)
             return store.insert_occurrences(borrowed, schedule.id, instants, by=arguments.check_text("by", by))
 
     def skip_next(
@@ -182,6 +186,18 @@ class ScheduleOperations:
             if action_id is None or not store.skip_planned(borrowed, action_id, reason=note, by=by):
                 raise NothingPlanned(reference, schedule.status)
             self._occurrences.conclude(borrowed, {action_id: schedule.id}, {action_id: Status.SKIPPED})
+            skipped = self._read(borrowed, schedule.id).schedule
+        return self._with_what_was_left(skipped, connection)
+
+    def _with_what_was_left(self, schedule: Schedule, connection: psycopg.Connection[Any] | None) -> Schedule:
+        """Return the schedule as it is once what its transaction left unplanned is planned.
+
+        In a transaction that is not ours nothing can be planned yet: the sweep does it after the commit.
+        """
+        if not is_own(connection) or schedule.next_action_id is not None or not project_functions(schedule):
+            return schedule
+        self._occurrences.plan_left()
+        with self._borrowed(None) as borrowed:
             return self._read(borrowed, schedule.id).schedule
 
     def delete(
@@ -213,9 +229,15 @@ class ScheduleOperations:
             yield self._locked(connection, reference, team_id).schedule, connection
 
     def _locked(self, connection: Connection, reference: UUID | str, team_id: str | None) -> store.Found:
+        return self._found(connection, reference, team_id, locked=True)
+
+    @staticmethod
+    def _found(
+        connection: Connection, reference: UUID | str, team_id: str | None, *, locked: bool = False
+    ) -> store.Found:
         schedule_id, name = new_schedule.reference(reference)
         found = store.get(
-            connection, schedule_id=schedule_id, name=name, name_team_id=team_id, team_id=team_id, locked=True
+            connection, schedule_id=schedule_id, name=name, name_team_id=team_id, team_id=team_id, locked=locked
         )
         if found is None:
             raise UnknownSchedule(reference)

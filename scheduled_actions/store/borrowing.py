@@ -44,3 +44,8 @@ def borrowed_connection(database: Database, connection: psycopg.Connection[Any] 
         return
     with database.connection() as own:
         yield own
+
+
+def is_own(connection: psycopg.Connection[Any] | None) -> bool:
+    """Whether a call with this connection commits by itself, rather than join a caller's or a handler's transaction."""
+    return connection is None and joined_connection.get() is None

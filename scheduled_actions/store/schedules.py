@@ -135,6 +135,11 @@ def lock(connection: Connection, ids: Collection[UUID]) -> list[Found]:
     return [found(row) for row in read_leniently(connection, "lock_schedules", {"ids": list(ids)})]
 
 
+def wait_shortly(connection: Connection) -> None:
+    """Let no lock be waited for longer than a settlement waits, until the transaction ends."""
+    run(connection, "patient", {"patience_ms": PATIENCE_MS})
+
+
 def lock_those_that_watch(connection: Connection, ids: Collection[UUID], action_ids: Collection[UUID]) -> list[Found]:
     """Return the schedules whose next step depends on how these actions end, locked for the rest of the transaction."""
     parameters = {"ids": list(ids), "action_ids": list(action_ids), "patience_ms": PATIENCE_MS}
