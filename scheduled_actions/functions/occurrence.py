@@ -18,9 +18,9 @@ def next_occurrence(name: str) -> Callable[[Next], Next]:
     """Declare a function the rule `name`: it answers the first instant strictly after the one it is given.
 
     The function takes an aware `datetime` in the schedule's time zone and returns an aware one, a naive one of that
-    zone, or None when nothing comes any more. It is asked whenever an occurrence is planned or previewed, outside any
-    attempt and its timeout: it should answer at once, and the same for the same instant. Not `async def`. It is
-    returned unchanged.
+    zone, or None when nothing comes any more. It is called whenever an occurrence is planned or previewed, on a thread
+    of its own and within `function_timeout_seconds`: it should return at once, and the same for the same instant. Not
+    `async def`. It is returned unchanged.
 
     Args:
         name: Letters, digits, `. _ -`. A literal, because the registry is built from the text of `handlers/`.

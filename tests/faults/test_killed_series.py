@@ -11,7 +11,8 @@ from datetime import timedelta
 
 import pytest
 
-from scheduled_actions import action
+from scheduled_actions import action, next_occurrence
+from scheduled_actions.occurrences import SWEEP_SECONDS
 from tests.factories import projects
 from tests.faults.serving import Pings, has_ended, wait_until
 from tests.faults.test_killed_processes import LEASE_SECONDS, SHORT_TICKS
@@ -23,6 +24,13 @@ KILLS = 12
 HELD_SECONDS = LEASE_SECONDS + 60
 FIXED, ROLLING = 30, 10
 SECOND = timedelta(seconds=1)
+KILLS_OF_FUNCTIONS = 4
+
+
+@next_occurrence("half-minutes")
+def half_minutes(moment):
+    """Stand for the function that the processes have."""
+    return moment.replace(second=moment.second // 30 * 30, microsecond=0) + timedelta(seconds=30)
 
 
 @action("proof:work")
@@ -89,6 +97,45 @@ def test_a_process_killed_while_it_plans_has_claimed_or_settled_nothing(serve, a
     _assert_whole(service, actions, *series)
 
 
+def test_a_process_killed_between_its_claim_and_a_function_that_plans_leaves_a_series_to_the_sweep(
+    serve, actions, database_url
+):
+    with projects(database_url) as make:
+        schedule_id = (
+            make(work, half_minutes)
+            .schedules.schedule_recurring(
+                "proof:work",
+                {"seconds": 0.0},
+                "custom:half-minutes",
+                misfire="catch_up",
+                catch_up_limit=1000,
+                overlap="allow",
+            )
+            .id
+        )
+    service = serve(workers=1, concurrency=2, **SHORT_TICKS)
+
+    with Pings([service.port]):
+        for _ in range(KILLS_OF_FUNCTIONS):
+            actions.move_clock(30)
+            wait_until(lambda: _pointer(actions, schedule_id) is None, within=HELD_SECONDS, what="a function plans")
+            for worker in service.workers():
+                _kill(worker)
+            actions.move_clock(LEASE_SECONDS + SWEEP_SECONDS + 1)
+            wait_until(lambda: _is_caught_up(actions, schedule_id), within=HELD_SECONDS, what="the series is planned")
+
+    _assert_whole(service, actions, [schedule_id], [], step=30 * SECOND)
+
+
+def _is_caught_up(actions, schedule_id):
+    found = actions.connection.execute(
+        "select count(*) from scheduled_action_schedules s join scheduled_actions a on a.id = s.next_action_id"
+        " where s.id = %s and a.scheduled_at > scheduled_actions_now()",
+        [schedule_id],
+    )
+    return found.fetchone()[0]
+
+
 def _kill(pid):
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: has_ended(pid), within=30, what="the process is gone")
@@ -101,7 +148,7 @@ def _is_planning(actions):
     return found.fetchone()
 
 
-def _assert_whole(service, actions, fixed, rolling):
+def _assert_whole(service, actions, fixed, rolling, *, step=SECOND):
     actions.move_clock(LEASE_SECONDS + 1)
     with Pings([service.port]):
         wait_until(lambda: not _left(actions), within=120, what="what the dead held is settled, and the rest caught up")
@@ -110,7 +157,7 @@ def _assert_whole(service, actions, fixed, rolling):
         by_schedule[row["schedule_id"]].append(row)
     for schedule_id in fixed:
         instants = sorted(row["occurrence_at"] for row in by_schedule[schedule_id])
-        assert instants == [instants[0] + number * SECOND for number in range(len(instants))]
+        assert instants == [instants[0] + number * step for number in range(len(instants))]
     for schedule_id in [*fixed, *rolling]:
         living = [row for row in by_schedule[schedule_id] if row["status"] in {"pending", "processing"}]
         assert sum(row["attempts"] == 0 for row in living) >= 1

@@ -13,12 +13,12 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from scheduled_actions import Context, Snooze, action
+from scheduled_actions import Context, Snooze, action, next_occurrence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,3 +149,10 @@ def tell_time(payload: Work, context: Context) -> dict[str, float]:
     """Tell what this process takes for the time."""
     with recorded(context, asdict(payload)):
         return {"time": time.time(), "now": datetime.now(UTC).timestamp(), "pid": os.getpid()}
+
+
+@next_occurrence("half-minutes")
+def half_minutes(moment: datetime) -> datetime:
+    """Take long enough to be killed at it; answer the next full or half minute."""
+    time.sleep(0.2)
+    return moment.replace(second=moment.second // 30 * 30, microsecond=0) + timedelta(seconds=30)
