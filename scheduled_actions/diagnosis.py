@@ -212,6 +212,7 @@ def _all_of_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]
     yield diagnosis.clocks(connection)
     yield diagnosis.transactions(connection)
     if migrations.found:
+        yield diagnosis.schema(connection)
         of_ticks = list(_ticks(runtime, connection))
         yield from of_ticks
         yield _heartbeat(runtime, connection)

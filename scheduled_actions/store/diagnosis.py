@@ -19,6 +19,7 @@ from scheduled_actions.verdict.database import (
     ClocksFound,
     LineFound,
     MigrationsFound,
+    SchemaFound,
     ServerFound,
     TransactionsFound,
 )
@@ -57,6 +58,12 @@ def server(connection: Connection) -> ServerFound:
 def migrations(connection: Connection) -> MigrationsFound:
     """Return how far the database's tables are, and how far this code wants them."""
     return MigrationsFound(found=migrate.applied(connection), wanted=migrate.latest())
+
+
+def schema(connection: Connection) -> SchemaFound:
+    """Return who else may create in the schema of the tables, which must be there."""
+    name, creators = _one(connection, "doctor_schema")
+    return SchemaFound(name=name, creators=tuple(creators))
 
 
 def clocks(connection: Connection, *, now: Callable[[], float] = time.time) -> ClocksFound:

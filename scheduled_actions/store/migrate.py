@@ -13,6 +13,7 @@ import psycopg
 
 from scheduled_actions.errors import DeploymentError
 from scheduled_actions.store import concurrent_indexes
+from scheduled_actions.store.statements import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,15 @@ _LOCK_KEY = 0x5C4ED_AC7104
 #: DDL that waits longer for a table gives up instead of standing in everybody's way.
 _LOCK_TIMEOUT = "5s"
 _OLDEST_SERVER = 140000
+#: Functions that SQL of any application calls by name, under whatever search path it has.
+_ENTRY_POINTS = [
+    "schedule_action",
+    "schedule_actions",
+    "report_fact",
+    "scheduled_actions_watch",
+    "scheduled_actions_unwatch",
+]
+_FUNCTION = re.compile(r"^\s*create(?: or replace)? function (\w+)\(", re.MULTILINE)
 
 
 class ServerUnsuitable(DeploymentError):
@@ -87,6 +97,9 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
                     done.append(path.stem)
         except psycopg.errors.LockNotAvailable:
             raise MigrationBlocked(path.stem) from None
+    with connection.transaction():
+        connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK_KEY])
+        _fix_search_paths(connection)
     statements = [one for _, path in _files() for one in concurrent_indexes.split(_text(path))[1]]
     return done + concurrent_indexes.reconcile(connection, statements, report=report)
 
@@ -103,8 +116,19 @@ def _apply(connection: Connection, number: int, path: Path, report: Callable[[st
     )
     in_transaction, _ = concurrent_indexes.split(_text(path))
     connection.execute(in_transaction)
+    # In the same transaction: a replaced function loses its settings, and may run with its owner's rights.
+    _fix_search_paths(connection)
     connection.execute("insert into scheduled_action_migrations (number, name) values (%s, %s)", [number, path.stem])
     return True
+
+
+def _fix_search_paths(connection: Connection) -> None:
+    """Let functions find what they name in our schema, whatever the search path of the session that runs them."""
+    ours = sorted({name for _, path in _files() for name in _FUNCTION.findall(_text(path))})
+    for (statement,) in run(
+        connection, "functions_without_search_path", {"ours": ours, "entry_points": _ENTRY_POINTS}
+    ).fetchall():
+        connection.execute(statement)
 
 
 def _check_server(connection: Connection) -> None:

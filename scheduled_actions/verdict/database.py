@@ -74,6 +74,27 @@ class MigrationsFound:
         return Check("migrations", Level.OK, f"at {self.found}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaFound:
+    """The schema of the tables, and the roles that may create in it although they have no rights on the tables."""
+
+    name: str
+    #: Their names; None for every role.
+    creators: tuple[str | None, ...]
+
+    def judged(self) -> Check:
+        """Return a warning where there are any: functions prefer what fits their arguments best, whoever made it."""
+        if not self.creators:
+            return Check("schema", Level.OK, f"no other role may create in schema {self.name}")
+        named = ", ".join(role or "every role" for role in self.creators)
+        revoked = ", ".join(role or "public" for role in self.creators)
+        remedy = (
+            "functions that they put there can run with the rights of the actions' owner: "
+            f"`revoke create on schema {self.name} from {revoked}`"
+        )
+        return Check("schema", Level.WARNING, f"others may create in schema {self.name}: {named}", remedy)
+
+
 @dataclass(frozen=True, slots=True)
 class ClocksFound:
     """The clock of this machine against the database's."""

@@ -48,8 +48,8 @@ def test_an_installation_without_faults_is_told_so(run, connection):
         (name, "ok")
         for name in (
             "settings", "cron_secret", "admin_token", "registry", "handlers", "database", "server", "migrations",
-            "clocks", "transactions", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks", "refused_pings",
-            "heartbeat", "backlog", "failed_actions", "no_action", "schedules", "webhook_endpoints",
+            "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
+            "refused_pings", "heartbeat", "backlog", "failed_actions", "no_action", "schedules", "webhook_endpoints",
             "pooler",
         )
     ]  # fmt: skip

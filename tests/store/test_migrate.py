@@ -31,6 +31,7 @@ NOT_THE_CLOCK = (
     "wait_until",
     # How long a statement has waited; and the pace of deliveries, which receivers feel in real time.
     "+ (clock_timestamp() - statement_timestamp())",
+    "clock_timestamp() operator(pg_catalog.-) pg_catalog.statement_timestamp()",
     "now constant timestamptz := clock_timestamp()",
     "next_at - clock_timestamp()",
 )
