@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, get_args
 from uuid import UUID
@@ -13,7 +14,7 @@ from scheduled_actions.errors import InvalidArgument, UnknownAction
 from scheduled_actions.new_action import DedupMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from scheduled_actions.handler import RetryPolicy
 
@@ -55,8 +56,8 @@ def check_id(value: UUID | str) -> UUID:
     if isinstance(value, UUID):
         return value
     try:
-        return UUID(str(value))
-    except ValueError:
+        return UUID(value)
+    except (ValueError, AttributeError, TypeError):
         raise UnknownAction(value) from None
 
 
@@ -74,7 +75,7 @@ def check_status(value: str | None) -> Status | None:
         return None
     try:
         return Status(value)
-    except ValueError:
+    except (ValueError, TypeError):
         raise InvalidArgument("status", value, f"one of {', '.join(Status)}") from None
 
 
@@ -125,6 +126,15 @@ def check_name(name: str, value: str, *, longest: int) -> str:
     if checked is None:
         raise InvalidArgument(name, value, f"a text of 1 to {longest} characters")
     return checked
+
+
+def check_list(name: str, value: Sequence[Any], *, most: int | None = None) -> Sequence[Any]:
+    """Return the list, which must be one and hold at most so many."""
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes | range):
+        raise InvalidArgument(name, value, "a list")
+    if most is not None and len(value) > most:
+        raise InvalidArgument(name, len(value), f"at most {most:,} at once")
+    return value
 
 
 def retry_text(value: RetryPolicy | Mapping[str, Any] | Sequence[float] | None) -> str | None:

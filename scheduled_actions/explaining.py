@@ -32,6 +32,7 @@ def explain(runtime: Runtime, action_id: UUID | str, *, team_id: str | None = No
         UnknownAction: There is none of that id (in that team).
     """
     wanted = arguments.check_id(action_id)
+    arguments.check_text("team_id", team_id)
     with runtime.database.connection() as connection:
         found = store.surroundings(connection, wanted, team_id=team_id)
         if found is None:

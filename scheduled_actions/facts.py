@@ -78,6 +78,7 @@ class Facts:
         Raises:
             UnknownFact: None of that name was reported of the thing (in that team).
         """
+        arguments.check_text("team_id", team_id)
         with borrowed_connection(self._database, None) as borrowed:
             found = store.get(borrowed, fact_key(target, name), team_id=team_id)
         if found is None:
@@ -157,6 +158,8 @@ def fact_key(target: Mapping[str, str], name: str) -> FactKey:
     Raises:
         InvalidArgument: The target or the name cannot be.
     """
+    if target is None:
+        raise InvalidArgument("target", target, 'the thing it is about: {"type": "invoice", "id": "42"}')
     arguments.target_text(dict(target) if hasattr(target, "keys") else target)
     for field, value in (("target.type", target["type"]), ("target.id", target["id"]), ("name", name)):
         arguments.check_text(field, value, longest=_LONGEST)

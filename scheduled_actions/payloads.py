@@ -116,7 +116,7 @@ class PayloadModel:
             return adapter.validate_json(text)
         except ValidationError as error:
             # Not chained: pydantic's own message repeats the values.
-            raise PayloadInvalid(self.action_type, _problems(error, skipped=skipped)) from None
+            raise PayloadInvalid(self.action_type, problems_of(error, skipped=skipped)) from None
         except Exception as error:  # noqa: BLE001 - validators are user code and raise what they like
             raise PayloadInvalid(self.action_type, [FieldProblem("", _crash(error))]) from None
 
@@ -138,8 +138,13 @@ def _takes_arrays(adapter: TypeAdapter[Any]) -> bool:
     return True
 
 
-def _problems(error: ValidationError, *, skipped: int = 0) -> list[FieldProblem]:
-    """Return where and what; `skipped` first steps of each place (an index in a list of one) are left out."""
+def problems_of(error: ValidationError, *, skipped: int = 0) -> list[FieldProblem]:
+    """Return what a model refused: where and what.
+
+    Args:
+        error: What it raised.
+        skipped: How many first steps of each place are left out: the index in a list of one.
+    """
     found = error.errors(include_url=False)
     problems = [
         FieldProblem(".".join(_shown(step) for step in one["loc"][skipped:]), _message(one))  # type: ignore[arg-type] # a TypedDict

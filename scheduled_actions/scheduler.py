@@ -89,6 +89,7 @@ class Scheduler:
             RequestError: As `schedule_action`; the message names the position of the one refused.
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
+        arguments.check_list("new_actions", new_actions)
         rows = [self._preparation.element(position, new) for position, new in enumerate(new_actions)]
         return self.schedule_prepared(rows, connection=connection)
 
@@ -119,7 +120,7 @@ class Scheduler:
         """
         wanted = arguments.check_id(action_id)
         with self._borrowed(None) as borrowed:
-            found = store.get(borrowed, wanted, team_id=team_id)
+            found = store.get(borrowed, wanted, team_id=arguments.check_text("team_id", team_id))
         if found is None:
             raise UnknownAction(action_id)
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from scheduled_actions.errors import InvalidArgument
 from scheduled_actions.recurrence.phrases import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from scheduled_actions.deadline import Deadline, StageKind
 
@@ -121,6 +122,8 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
         InvalidArgument: An argument is unknown, missing, or cannot be what it is.
         RecurrenceInvalid: The calendar's holidays are not known.
     """
+    if not isinstance(given, Mapping):
+        raise InvalidArgument("deadline", given, "an object of set_deadline's arguments")
     for name in given:
         if name not in ARGUMENTS:
             near = nearest(str(name), ARGUMENTS)

@@ -87,8 +87,7 @@ class Deadlines(DeadlineChanges):
         Raises:
             RequestError: As `set`; the message names the position. A name that an unresolved deadline has is refused.
         """
-        if len(given) > MANY_MOST:
-            raise InvalidArgument("deadlines", len(given), f"at most {MANY_MOST:,} at once")
+        arguments.check_list("deadlines", given, most=MANY_MOST)
         checked, known = [], builtins.set[str]()
         for position, one in enumerate(given):
             try:
@@ -134,6 +133,7 @@ class Deadlines(DeadlineChanges):
             UnknownDeadline: There is none of that id or name (in that team).
         """
         deadline_id, name = new_schedule.reference(reference)
+        arguments.check_text("team_id", team_id)
         with self._borrowed(None) as borrowed:
             found = store.get(borrowed, deadline_id=deadline_id, name=name, name_team_id=team_id, team_id=team_id)
         if found is None:
@@ -172,7 +172,7 @@ class Deadlines(DeadlineChanges):
             InvalidArgument: A filter cannot be.
         """
         arguments.check_integer("limit", limit, least=1, most=100)
-        if status not in {None, "open", "missed", "completed", "cancelled"}:
+        if status not in (None, "open", "missed", "completed", "cancelled"):
             raise InvalidArgument("status", status, "one of open, missed, completed, cancelled")
         arguments.target_text(target)
         with self._borrowed(None) as borrowed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
     from uuid import UUID
@@ -105,6 +106,8 @@ class DeadlineMoves:
             WrongDeadlineStatus: One was completed or cancelled.
             InvalidArgument: A due instant cannot be, what should be an id is none, or they are more than 20,000.
         """
+        if not isinstance(moves, Mapping):
+            raise InvalidArgument("moves", moves, "an object of new due instants by the deadlines' ids")
         if len(moves) > MOVED_MOST:
             raise InvalidArgument("moves", len(moves), f"at most {MOVED_MOST:,} at once")
         by, note = arguments.check_text("by", by), arguments.check_text("note", note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from typing import ClassVar
+from uuid import UUID
 
 
 class ScheduledActionsError(Exception):
@@ -33,7 +34,21 @@ class DeploymentError(ScheduledActionsError):
 
 def short(value: object) -> str:
     """Return a value as a message shows it: an instant and a length of time as people write them."""
-    return short_text(str(value) if isinstance(value, date | timedelta) else repr(value))
+    try:
+        return short_text(str(value) if isinstance(value, date | timedelta) else repr(value))
+    except Exception:  # noqa: BLE001 - the caller's own class may raise anything, and a large integer has no text
+        return f"an instance of {type(value).__name__}"
+
+
+def short_name(value: object) -> str:
+    """Return the id or name that a caller gave as a message shows it: a text without quotes."""
+    return (
+        short_text(value)
+        if isinstance(value, str)
+        else short_text(str(value))
+        if isinstance(value, UUID)
+        else short(value)
+    )
 
 
 def short_text(text: str, limit: int = 80) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from scheduled_actions.errors.families import RequestError, short, short_text
+from scheduled_actions.errors.families import RequestError, short, short_name, short_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,7 +91,7 @@ class UnknownAction(RequestError):
 
     def __init__(self, action_id: object) -> None:
         self.action_id = action_id
-        super().__init__(f"no action has the id {short_text(str(action_id))}")
+        super().__init__(f"no action has the id {short_name(action_id)}")
 
 
 class UnknownSchedule(RequestError):
@@ -101,7 +101,7 @@ class UnknownSchedule(RequestError):
 
     def __init__(self, reference: object) -> None:
         self.reference = reference
-        super().__init__(f"no schedule has the id or name {short_text(str(reference))}")
+        super().__init__(f"no schedule has the id or name {short_name(reference)}")
 
 
 class UnknownDeadline(RequestError):
@@ -111,7 +111,7 @@ class UnknownDeadline(RequestError):
 
     def __init__(self, reference: object) -> None:
         self.reference = reference
-        super().__init__(f"no deadline has the id or name {short_text(str(reference))}")
+        super().__init__(f"no deadline has the id or name {short_name(reference)}")
 
 
 class UnknownFact(RequestError):
@@ -134,7 +134,7 @@ class UnknownToken(RequestError):
 
     def __init__(self, token_id: object) -> None:
         self.token_id = token_id
-        super().__init__(f"no token has the id {short_text(str(token_id))}")
+        super().__init__(f"no token has the id {short_name(token_id)}")
 
 
 class UnknownFeed(RequestError):
@@ -144,7 +144,7 @@ class UnknownFeed(RequestError):
 
     def __init__(self, feed_id: object) -> None:
         self.feed_id = feed_id
-        super().__init__(f"no calendar feed has the id {short_text(str(feed_id))}")
+        super().__init__(f"no calendar feed has the id {short_name(feed_id)}")
 
 
 class TooLarge(RequestError):
@@ -239,7 +239,7 @@ class UnknownEndpoint(RequestError):
 
     def __init__(self, endpoint: object) -> None:
         self.endpoint = endpoint
-        super().__init__(f"no webhook endpoint is called {short_text(str(endpoint))}")
+        super().__init__(f"no webhook endpoint is called {short_name(endpoint)}")
 
 
 class UnknownDelivery(RequestError):
@@ -249,7 +249,7 @@ class UnknownDelivery(RequestError):
 
     def __init__(self, delivery_id: object) -> None:
         self.delivery_id = delivery_id
-        super().__init__(f"no webhook delivery has the id {short_text(str(delivery_id))}")
+        super().__init__(f"no webhook delivery has the id {short_name(delivery_id)}")
 
 
 class UnknownTable(RequestError):

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
 
 from scheduled_actions import arguments
-from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.errors import InvalidArgument, PayloadInvalid
 from scheduled_actions.messaging import templates
 from scheduled_actions.notices import severity as severities
 from scheduled_actions.notices.message import Message, one_line
@@ -19,6 +19,7 @@ from scheduled_actions.notices.people import Person, parse_person
 from scheduled_actions.notices.quiet import QuietHours
 from scheduled_actions.notices.severity import SEVERITIES, Severity, Steps
 from scheduled_actions.notifications.people import KEPT, REFERENCE, Recipients
+from scheduled_actions.payloads import problems_of
 from scheduled_actions.store import schedules as store
 from scheduled_actions.store.borrowing import borrowed_connection
 
@@ -170,15 +171,18 @@ class Notifications:
         for addressed in self.recipients.resolve(recipients, team_id=options.team_id, now=max(now, at or now)):
             words = message if isinstance(message, Message) else message(addressed.person)
             quiet = self.quiet_until(addressed.person, severity=options.severity, at=max(now, at or now))
-            notice = Notice(
-                to=addressed.to,
-                person=addressed.person.key,
-                subject=one_line(words.subject),
-                text=words.text,
-                html=words.html,
-                severity=options.severity,
-                guard=None if options.guard is None else dict(options.guard),
-            )
+            try:
+                notice = Notice(
+                    to=addressed.to,
+                    person=addressed.person.key,
+                    subject=one_line(words.subject),
+                    text=words.text,
+                    html=words.html,
+                    severity=options.severity,
+                    guard=None if options.guard is None else dict(options.guard),
+                )
+            except ValidationError as error:
+                raise PayloadInvalid(ACTION_TYPE, problems_of(error)) from None
             arguments = {
                 "user_id": addressed.person.id,
                 **options.arguments,

@@ -186,10 +186,12 @@ class Registry:
             HandlerBroken: Its module cannot be imported, or holds no such handler; tried again after ten
                 seconds.
         """
-        handler = self._resolved.get(action_type)
+        handler = self._resolved.get(action_type) if isinstance(action_type, str) else None
         return handler if handler is not None else self._resolved_now(action_type)
 
     def _resolved_now(self, action_type: str) -> Handler:
+        if not isinstance(action_type, str):
+            raise InvalidArgument("action_type", action_type, "a text")
         reference = self._handlers.get(action_type)
         if reference is None:
             raise UnknownActionType(action_type, self.types)

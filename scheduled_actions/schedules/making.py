@@ -318,6 +318,7 @@ class Schedules(ScheduleOperations):
             UnknownSchedule: There is none of that id or name (in that team).
         """
         schedule_id, name = new_schedule.reference(reference)
+        arguments.check_text("team_id", team_id)
         with self._borrowed(None) as borrowed:
             found = store.get(borrowed, schedule_id=schedule_id, name=name, name_team_id=team_id, team_id=team_id)
         if found is None:
@@ -339,7 +340,7 @@ class Schedules(ScheduleOperations):
             InvalidArgument: A filter cannot be.
         """
         arguments.check_integer("limit", limit, least=1, most=100)
-        if status not in {None, "active", "paused", "ended"}:
+        if status not in (None, "active", "paused", "ended"):
             raise InvalidArgument("status", status, "one of active, paused, ended")
         with self._borrowed(None) as borrowed:
             return store.find(

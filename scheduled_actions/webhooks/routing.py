@@ -85,6 +85,8 @@ def split_event(event: str) -> tuple[str, str]:
     Raises:
         InvalidArgument: A side is missing, it is too long, or a character in it cannot be printed.
     """
+    if not isinstance(event, str):
+        raise InvalidArgument("event", event, EVENT_SHAPE)
     entity, _, verb = event.partition(":")
     if not (entity and verb) or len(event) > NAME_LIMIT or not event.isprintable():
         raise InvalidArgument("event", event, EVENT_SHAPE)
