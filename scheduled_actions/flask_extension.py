@@ -64,7 +64,8 @@ def _dashboard(runtime: Runtime) -> Blueprint:
         return Dashboard(runtime)
 
     def page(path: str = "") -> Response:
-        return dashboard().answer(path)
+        with runtime.serving():
+            return dashboard().answer(path)
 
     # The converter of paths is one that the API brings.
     for rule in ("/dashboard", "/dashboard/<scheduled_actions_any:path>"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -75,6 +76,8 @@ class Unplanned(NamedTuple):
     functions: tuple[str, ...]
     #: Its start was named in the call that left it: it may be a moment ago.
     is_explicit: bool = False
+    #: The thread whose transaction left it.
+    thread: int | None = None
 
 
 class Occurrences:
@@ -341,18 +344,26 @@ class Occurrences:
 
     # -- planning outside of transactions ------------------------------------------------------------------------------
 
-    def take_unplanned(self) -> Iterator[Unplanned]:
-        """Yield, once each, the schedules that transactions of this process have left to `plan_outside`."""
-        while self._unplanned:
+    def take_unplanned(self, *, is_of_this_thread: bool = False) -> Iterator[Unplanned]:
+        """Yield, once each, the schedules that transactions of this process, or thread, have left to `plan_outside`."""
+        for _ in range(len(self._unplanned)):
             try:
-                yield self._unplanned.popleft()
+                left = self._unplanned.popleft()
             except IndexError:  # Another thread was quicker.
                 return
+            if is_of_this_thread and left.thread != threading.get_ident():
+                self._unplanned.append(left)
+            else:
+                yield left
+
+    def _leave(self, schedule: Course | Schedule, functions: tuple[str, ...], *, is_explicit: bool = False) -> None:
+        """Leave a schedule unplanned in a transaction: its functions are called after the commit."""
+        self._unplanned.append(Unplanned(schedule.id, functions, is_explicit, threading.get_ident()))
 
     def plan_left(self) -> None:
-        """Plan what has been left unplanned, on this thread and within the time of one planning; nothing is raised."""
+        """Plan what this thread's transactions have left, within the time of one planning; nothing is raised."""
         with all_within(PLANNING_CALLS * self._registry.calls.timeout_seconds):
-            for left in self.take_unplanned():
+            for left in self.take_unplanned(is_of_this_thread=True):
                 self.plan_outside(left)
 
     def plan_outside(self, left: Unplanned) -> None:
@@ -446,7 +457,7 @@ class Occurrences:
         """
         functions = project_functions(schedule)
         if functions and may_leave:
-            self._unplanned.append(Unplanned(schedule.id, functions, is_explicit))
+            self._leave(schedule, functions, is_explicit=is_explicit)
             return
         found = self._tried(
             store.Step(schedule_id=schedule.id),
@@ -461,7 +472,7 @@ class Occurrences:
     ) -> store.Step:
         """Return the step with the next occurrence: counted from now if it is rolling, else as its policies have it."""
         if functions := project_functions(schedule):
-            self._unplanned.append(Unplanned(schedule.id, functions))
+            self._leave(schedule, functions)
             return step
         return self._tried(step, schedule, now, _finder(schedule, now, after))
 
@@ -508,7 +519,7 @@ class Occurrences:
     def _planned_after(self, found: store.Found, collided: store.Step) -> store.Step:
         after = collided.occurrence_at
         if functions := project_functions(found.schedule):
-            self._unplanned.append(Unplanned(found.schedule.id, functions))
+            self._leave(found.schedule, functions)
             return store.Step(schedule_id=collided.schedule_id)
         return self._tried(
             store.Step(schedule_id=collided.schedule_id),

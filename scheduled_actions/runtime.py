@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduled_actions import config as configuration
 from scheduled_actions.errors import NotConfigured
+from scheduled_actions.function_calls import all_within
 from scheduled_actions.maintenance import Maintenance
-from scheduled_actions.occurrences import Occurrences
+from scheduled_actions.occurrences import PLANNING_CALLS, Occurrences
 from scheduled_actions.processor import Processor
 from scheduled_actions.registry import Registry
 from scheduled_actions.store.connection import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from scheduled_actions.asking import Asker
     from scheduled_actions.calendar.days import CalendarDays
@@ -306,6 +307,14 @@ class Runtime:
         # Asking makes none: that waits for the first beat.
         made: Heartbeat | None = self.__dict__.get("heartbeat")
         return UNSENT if made is None else made.outcome
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """Bound the calls of project functions that one request needs; plan what its transactions left unplanned."""
+        with all_within(PLANNING_CALLS * self.config.settings.function_timeout_seconds):
+            yield
+            if "occurrences" in self.__dict__:
+                self.occurrences.plan_left()
 
     def find_dsn(self) -> str:
         """Return the data source name: `DATABASE_URL`, or the embedded Postgres, started when it does not run.

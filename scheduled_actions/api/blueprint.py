@@ -51,7 +51,8 @@ def blueprint(runtime: Runtime) -> Blueprint:
         return Api(runtime)
 
     def manage(path: str = "") -> Response:
-        return management().answer(path)
+        with runtime.serving():
+            return management().answer(path)
 
     routes.record_once(lambda state: state.app.url_map.converters.update(scheduled_actions_any=_Anything))
     for rule in ("/api/v1", "/api/v1/<scheduled_actions_any:path>"):
@@ -107,6 +108,7 @@ def _add_feeds(routes: Blueprint, runtime: Runtime) -> None:
     def calendar(secret: str) -> Response:
         from scheduled_actions.api import feeds  # noqa: PLC0415 - a cold tick does without
 
-        return feeds.calendar(runtime, secret)
+        with runtime.serving():
+            return feeds.calendar(runtime, secret)
 
     routes.add_url_rule("/calendar/<secret>.ics", view_func=calendar)

@@ -12,6 +12,7 @@ from scheduled_actions.api.etags import as_it_was_seen, etag_of
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import (
     FollowUpInvalid,
+    FunctionTimedOut,
     HandlerBroken,
     InvalidArgument,
     NeverOccurs,
@@ -188,7 +189,7 @@ def _in_words(schedules: Schedules, schedule: Schedule) -> models.ScheduleInWord
     return models.ScheduleInWords(**dict(_shown(schedule)), description=description, upcoming=upcoming)
 
 
-_RULES = (RecurrenceInvalid, NeverOccurs, InvalidArgument)
+_RULES = (RecurrenceInvalid, NeverOccurs, InvalidArgument, FunctionTimedOut)
 _MAKING = (*_RULES, PayloadInvalid, FollowUpInvalid, UnknownActionType, TooLarge, HandlerBroken, RegistryInvalid)
 _ONE = {HTTPStatus.OK: (models.ScheduleInWords, "The schedule as it is now.")}
 _ETAG = {"ETag": "For If-Match: names the schedule as it was asked for; what its runs count and plan does not count."}
