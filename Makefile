@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo demo-license test test-faults test-browser screenshots bench bench-smoke bench-peers proof-on-time proof-pgbouncer proof-vercel format lint types registry docs ci
+.PHONY: help install run demo demo-license test test-faults test-malice test-browser screenshots bench bench-smoke bench-peers proof-malice proof-on-time proof-pgbouncer proof-vercel format lint types registry docs ci
 
 # The first Python that is new enough; `make install PYTHON=/path/to/python` takes another.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -45,10 +45,13 @@ demo-license: install ## Play the licence that almost expired, with the mails it
 	@$(BIN)/python -m proofs.license
 
 test: install ## Run the tests; ARGS="-k dedup" picks some
-	$(BIN)/pytest -n 2 -m "not slow and not browser" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not slow and not browser and not malice" $(ARGS)
 
 test-faults: install ## Run the proofs with real processes, kills and restarts
 	$(BIN)/pytest -m "slow and not browser" $(ARGS)
+
+test-malice: install ## Run hostile documents, functions and teams among good actions, for a few minutes
+	$(BIN)/pytest -m malice $(ARGS)
 
 test-browser: install ## Open the pages of the dashboard in Chromium (apt-get install chromium), and look at them
 	$(BIN)/pytest -m browser $(ARGS)
@@ -69,6 +72,9 @@ bench-peers: install ## Measure other queues on Postgres beside ours; installs t
 	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks.peers --json benchmarks/results/peers.json
 	$(BIN)/python -m benchmarks.report $(RESULTS) > benchmarks/report.html
+
+proof-malice: install ## Run every hostile value of the malice suite, and ten minutes of a hostile team
+	MALICE=whole $(BIN)/pytest -m malice -s $(ARGS)
 
 proof-on-time: install ## Prove second precision: a minute cron, ticks that linger, 1,000 actions in three minutes; draws a plot
 	$(BIN)/python -m proofs.on_time

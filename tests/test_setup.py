@@ -38,6 +38,7 @@ TARGETS = [
     "demo-license",
     "test",
     "test-faults",
+    "test-malice",
     "test-browser",
     "screenshots",
     "bench",
@@ -45,6 +46,7 @@ TARGETS = [
     "bench-peers",
 ]
 TARGETS += [
+    "proof-malice",
     "proof-on-time",
     "proof-pgbouncer",
     "proof-vercel",

@@ -1,0 +1,21 @@
+"""How much of the malice suite is run: a part of it in a minute, or all of it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.api.conftest import a_runtime
+
+__all__ = ["a_runtime"]
+
+#: Set by `make proof-malice`: every hostile value, and ten minutes of a hostile team.
+IS_WHOLE = os.environ.get("MALICE") == "whole"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder: `make test-malice` runs them."""
+    for item in items:
+        if "/tests/malice/" in str(item.path):
+            item.add_marker(pytest.mark.malice)

@@ -1,0 +1,142 @@
+"""What a round of good actions costs and how late they are, with and without bad ones among them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scheduled_actions import action
+from tests.factories import CRON_SECRET
+
+if TYPE_CHECKING:
+    import psycopg
+    from flask.testing import FlaskClient
+    from werkzeug.test import TestResponse
+
+#: Good actions of a round.
+GOOD = 50
+#: How long each of them takes: the lateness of a round is its work, not the noise of the machine.
+WORK_SECONDS = 0.01
+#: Ticks within which the good actions of a round must be done.
+TICKS_MOST = 8
+#: CPU seconds of this process that one request may take, its ticks' handlers included.
+CPU_SECONDS_MOST = 1.0
+#: How much later, as a ratio, good actions may be for bad ones among them.
+LATENESS_RATIO_MOST = 1.5
+#: How much the process may grow over a suite's rounds.
+GROWTH_BYTES_MOST = 50 * 1024 * 1024
+
+_lateness: list[float] = []
+_lock = threading.Lock()
+
+
+@action("good:work")
+def work(payload: dict):
+    """Note how late it starts, and take a moment."""
+    late = time.time() - payload["due"]
+    with _lock:
+        _lateness.append(late)
+    time.sleep(WORK_SECONDS)
+
+
+class BadRequestAnswer(AssertionError):
+    """A request was answered as none may be, or cost too much."""
+
+
+@dataclass
+class Lateness:
+    """The lateness of good actions, in seconds, over the rounds of a suite."""
+
+    alone: list[float] = field(default_factory=list)
+    among_bad: list[float] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Assert that the 95th percentile among bad ones is at most 1.5 times that of the rounds without."""
+        alone, among_bad = p95(self.alone), p95(self.among_bad)
+        told = f"p95 lateness: {1000 * alone:.1f} ms alone, {1000 * among_bad:.1f} ms among bad ones"
+        assert among_bad <= LATENESS_RATIO_MOST * alone, told
+
+
+def p95(values: list[float]) -> float:
+    """Return the 95th percentile."""
+    return sorted(values)[int(0.95 * (len(values) - 1))]
+
+
+class _LastError(logging.Handler):
+    """Keeps the last exception that was logged, for the message of a failed check."""
+
+    text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            frames = traceback.extract_tb(record.exc_info[2])
+            where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+            _LastError.text = f"{type(record.exc_info[1]).__name__}: {str(record.exc_info[1])[:200]} ({where})"
+
+
+logging.getLogger("scheduled_actions").addHandler(_LastError())
+
+
+class Requests:
+    """Requests to an application, each of which must be answered without a 5xx and within its CPU time."""
+
+    def __init__(self, client: FlaskClient) -> None:
+        self._client = client
+
+    def ping(self) -> dict[str, Any]:
+        """Ping the cron endpoint; return the tick's answer."""
+        answer = self("POST", "/cron/process", headers={"x-cron-secret": CRON_SECRET})
+        if answer.status_code != 200:
+            raise BadRequestAnswer(f"a tick answered {answer.status_code}: {answer.text[:300]}")
+        return answer.json
+
+    def __call__(self, method: str, path: str, **options: Any) -> TestResponse:
+        """Send a request.
+
+        Raises:
+            BadRequestAnswer: It was answered with 5xx, or took more than a second of CPU.
+        """
+        began = time.process_time()
+        answer = self._client.open(path, method=method, **options)
+        took = time.process_time() - began
+        if answer.status_code >= 500:
+            said = answer.text[:300] if answer.is_json or "problem" in answer.mimetype else ""
+            raise BadRequestAnswer(f"{method} {path[:200]}: {answer.status_code} {said} {_LastError.text}")
+        if took > CPU_SECONDS_MOST:
+            raise BadRequestAnswer(f"{method} {path[:200]}: {took:.1f} s of CPU")
+        return answer
+
+
+def run_round(connection: psycopg.Connection[Any], requests: Requests) -> list[float]:
+    """Schedule good actions that are due now and tick until they are done; return how late each started.
+
+    Raises:
+        BadRequestAnswer: A tick did not answer 200, or good actions were left.
+    """
+    _lateness.clear()
+    connection.execute(
+        "select count(id) from generate_series(1, %s) n, lateral schedule_action('good:work', jsonb_build_object("
+        "'due', extract(epoch from clock_timestamp()), 'number', n), dedup_window => 0)",
+        [GOOD],
+    )
+    for _ in range(TICKS_MOST):
+        requests.ping()
+        if len(_lateness) >= GOOD:
+            break
+    left = connection.execute(
+        "select status, error_message, count(*) from scheduled_actions where action_type = 'good:work'"
+        " and payload->>'number' is not null and status <> 'completed' group by 1, 2"
+    ).fetchall()
+    if left or len(_lateness) != GOOD:
+        raise BadRequestAnswer(f"of {GOOD} good actions {len(_lateness)} ran; left: {left}")
+    return list(_lateness)
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096

@@ -1,0 +1,276 @@
+"""Hostile functions of a project among good actions: handlers, retry policies, rules, skips, checks, validators.
+
+What kills the process or holds the interpreter's lock is a matter of the fault tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg import sql
+from pydantic import BaseModel, field_validator
+
+from scheduled_actions import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
+from scheduled_actions.functions.condition import condition
+from scheduled_actions.functions.occurrence import next_occurrence, skip_occurrence
+from tests.api.conftest import ADMIN_TOKEN, Api
+from tests.malice.measuring import GROWTH_BYTES_MOST, Lateness, resident_bytes, run_round
+from tests.malice.world import Reader, world
+
+#: Rounds of good actions with, and without, the bad ones.
+_ROUNDS = 4
+
+
+class Unprintable:
+    """Raises whatever is asked of it."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        raise KeyboardInterrupt
+
+    def __hash__(self) -> int:
+        raise RecursionError
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(4)
+
+
+class EmptyError(BaseException):
+    """Descends from no `Exception`, and has no text."""
+
+
+def endless():
+    yield from itertools.count()
+
+
+def deep() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(20_000):
+        value = [value]
+    return value
+
+
+#: What a hostile function raises.
+RAISED = {
+    "system-exit": SystemExit,
+    "system-exit-code": lambda: SystemExit(Unprintable()),
+    "interrupt": KeyboardInterrupt,
+    "generator-exit": GeneratorExit,
+    "memory": MemoryError,
+    "recursion": RecursionError,
+    "stop": StopIteration,
+    "unprintable": UnprintableError,
+    "empty": EmptyError,
+    "surrogate": lambda: ValueError("\ud800"),
+    "nul": lambda: ValueError("a\x00b"),
+    "long": lambda: ValueError("x" * 10_000_000),
+    "group": lambda: ExceptionGroup("many", [ValueError("x")] * 1_000),
+    "own": lambda: Fail(Unprintable()),
+    "later": lambda: RetryAfter(timedelta.max),
+    "nan": lambda: RetryAfter(math.nan),
+    "text": lambda: RetryAfter("x"),
+}
+#: What a hostile function returns.
+RETURNED = {
+    "object": object,
+    "unprintable": Unprintable,
+    "nan": lambda: math.nan,
+    "infinity": lambda: math.inf,
+    "endless": endless,
+    "deep": deep,
+    "large": lambda: "x" * 1_000_000,
+    "set": lambda: {1, 2},
+    "bytes": lambda: b"\xff",
+    "digits": lambda: 10**6_000,
+    "surrogate": lambda: "\ud800",
+    "nul": lambda: {"a\x00": "\x00"},
+    "type": lambda: int,
+    "keys": lambda: {1: 2, None: 3},
+    "naive": lambda: datetime(2000, 1, 1),
+    "least": lambda: datetime.min,
+    "most": lambda: datetime.max.replace(tzinfo=UTC),
+    "same": lambda: datetime(2000, 1, 1, tzinfo=UTC),
+    "snooze": lambda: Snooze(timedelta.max),
+    "snooze-back": lambda: Snooze(-1),
+    "snooze-text": lambda: Snooze("x"),
+    "snooze-state": lambda: Snooze(1, state=Unprintable()),
+    "skip": lambda: Skip(Unprintable()),
+    "cancel": lambda: Cancel("x" * 10_000_000),
+    "longest": lambda: timedelta.max,
+    "negative": lambda: timedelta(-1),
+    "none": lambda: None,
+    "true": lambda: True,
+    "number": lambda: 10**400,
+    "list": lambda: [timedelta(1)] * 3,
+}
+
+
+def does(name: str):
+    """Do what the name says: raise it or return it."""
+    how, _, what = name.partition("/")
+    if how == "raise":
+        error = RAISED[what]()
+        raise error
+    return RETURNED[what]()
+
+
+NAMES = [*(f"raise/{name}" for name in RAISED), *(f"return/{name}" for name in RETURNED)]
+
+
+@dataclass(frozen=True)
+class HostilePolicy:
+    """A retry policy that does what it is named for."""
+
+    name: str
+
+    def delay(self, attempt: int, *, draw: float) -> timedelta:
+        return does(self.name)
+
+    def as_json(self) -> dict[str, Any]:
+        return does(self.name)
+
+
+class Validated(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def checked(cls, name: str) -> str:
+        # Only when it is dispatched: an application's own call is its own affair.
+        return name if name.startswith("later:") else does(name)
+
+
+@action("bad:call", max_attempts=1)
+def call(payload: dict):
+    return does(payload["name"])
+
+
+@action("bad:async", max_attempts=1)
+async def call_async(payload: dict):
+    return does(payload["name"])
+
+
+@action("bad:transaction", max_attempts=1, transactional=True)
+def call_in_transaction(payload: dict, context: Context):
+    context.connection.execute("select 1")
+    return does(payload["name"])
+
+
+@action("bad:spoil", max_attempts=1, transactional=True)
+def spoil(payload: dict, context: Context):
+    context.connection.execute(payload["statement"])
+
+
+@action("bad:validate", max_attempts=1)
+def validate(payload: Validated): ...
+
+
+SPOILING = [
+    "set default_transaction_read_only = on",
+    "set transaction_read_only = on",
+    "rollback",
+    "commit",
+    "set search_path = nowhere",
+    "set role none",
+    "set datestyle = 'German'",
+    "set statement_timeout = 1",
+    "set lock_timeout = 1",
+    "discard all",
+    "set timezone = 'Pacific/Apia'",
+    "select pg_terminate_backend(pg_backend_pid())",
+    "select 1 / 0",
+    "prepare x as select 1",
+    "set standard_conforming_strings = off",
+    "set bytea_output = 'escape'",
+    "listen x",
+    "create temp table t (x int)",
+    "declare c cursor with hold for select 1",
+    "lock table scheduled_action_ticks in access share mode",
+]
+
+
+def hostile_functions():
+    """Return a handler of each retry policy, and a rule, a skip and a check of each name."""
+    made = []
+    for number, name in enumerate(NAMES):
+
+        def fails(payload: dict):
+            raise ValueError(payload)
+
+        made.append(action(f"bad:policy-{number}", retry=HostilePolicy(name), max_attempts=3)(fails))
+        for declare, kind in ((next_occurrence, "rule"), (skip_occurrence, "skip"), (condition, "check")):
+
+            def function(_: Any, name: str = name) -> Any:
+                return does(name)
+
+            made.append(declare(f"{kind}-{number}")(function))
+    return made
+
+
+def put_in(made) -> None:
+    """Schedule every hostile thing, due now, by HTTP and by SQL."""
+    api = Api(made.app.test_client(), ADMIN_TOKEN)
+    schedule = (
+        "select schedule_action(%s, jsonb_build_object('name', %s::text, 'statement', %s::text), dedup_window => 0)"
+    )
+    for number, name in enumerate(NAMES):
+        for action_type in ("bad:call", "bad:async", "bad:transaction", "bad:validate", f"bad:policy-{number}"):
+            made.connection.execute(schedule, [action_type, name, ""])
+        check = {"kind": "custom", "name": f"check-{number}"}
+        for body in (
+            {"action_type": "test:run", "payload": {}, "condition": check, "dedup_window": 0},
+            {"action_type": "test:run", "payload": {}, "condition": {"wait": check}, "dedup_window": 0},
+        ):
+            answer = api("POST", "/actions", body)
+            assert answer.status_code < 500, answer.text
+        for column, value in (("recurrence", f"custom:rule-{number}"), ("skip", f'{{"function": "skip-{number}"}}')):
+            answer = api("POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily"})
+            assert answer.status_code == 201, answer.text
+            # A rule is tried when it is given: this one turned hostile later.
+            made.connection.execute(
+                sql.SQL("update scheduled_action_schedules set {} = %s, kind = 'custom' where id = %s").format(
+                    sql.Identifier(column)
+                ),
+                [value, answer.json["id"]],
+            )
+    for statement in SPOILING:
+        made.connection.execute(schedule, ["bad:spoil", "", statement])
+    made.connection.execute("update scheduled_action_schedules set next_occurrence_at = now() - interval '1 hour'")
+    made.connection.execute(
+        "update scheduled_actions set scheduled_at = now() - interval '1 hour' where status = 'pending'"
+    )
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_no_function_of_a_project_stops_a_tick_or_delays_good_actions(database_url):
+    functions = hostile_functions()
+    with world(database_url, call, call_async, call_in_transaction, spoil, validate, *functions) as made:
+        lateness = Lateness(alone=[], among_bad=[])
+        # What a process does once, and its threads.
+        run_round(made.connection, made.requests)
+        before = resident_bytes()
+        for _ in range(_ROUNDS):
+            lateness.alone += run_round(made.connection, made.requests)
+            put_in(made)
+            lateness.among_bad += run_round(made.connection, made.requests)
+        for _ in range(20):
+            if not made.requests.ping()["remaining"]:
+                break
+        Reader(made).open_all()
+        unsettled = made.connection.execute(
+            "select action_type, payload from scheduled_actions where status = 'processing'"
+        ).fetchall()
+        assert not unsettled
+        assert resident_bytes() - before < GROWTH_BYTES_MOST
+        lateness.check()

@@ -1,0 +1,175 @@
+"""A project with one of everything that is stored, all of it due, and every page and list that shows it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+import psycopg
+from cryptography.fernet import Fernet
+
+from handlers import billing, deadline, for_each, maintenance, notification, webhook
+from scheduled_actions import config
+from scheduled_actions.api.routes import ROUTES
+from scheduled_actions.dashboard.site_map import PAGES
+from scheduled_actions.registry import Registry
+from scheduled_actions.runtime import Runtime
+from scheduled_actions.testing import clock
+from tests.api.conftest import ADMIN_TOKEN, Api, application, gather, run, welcome
+from tests.belongings import belongings
+from tests.dashboard.conftest import Person
+from tests.factories import CRON_SECRET, NOW, insert, set_clock
+from tests.malice.measuring import Requests, work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flask import Flask
+
+#: Handlers of the package's own action types.
+OWN = (
+    notification.send,
+    webhook.send,
+    deadline.send_reminder,
+    deadline.send_escalation,
+    deadline.mark_missed,
+    deadline.make_next,
+    for_each.run,
+    maintenance.prune,
+    billing.check_renewals,
+)
+_KEY = Fernet.generate_key().decode()
+_AUTHORISED = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+
+
+class World(NamedTuple):
+    """A project on a database of its own."""
+
+    runtime: Runtime
+    app: Flask
+    connection: psycopg.Connection[Any]
+    requests: Requests
+
+
+@contextmanager
+def world(database_url: str, *handlers: Any, **environ: str) -> Iterator[World]:
+    """Give a project whose good handler does its work beside those that are given."""
+    values = {
+        "DATABASE_URL": database_url,
+        "CRON_SECRET": CRON_SECRET,
+        "ADMIN_TOKEN": ADMIN_TOKEN,
+        "SCHEDULED_ACTIONS_ENCRYPTION_KEY": _KEY,
+        "SCHEDULED_ACTIONS_CONCURRENCY": "4",
+        **environ,
+    }
+    registry = Registry.of(work, run, welcome, gather, *OWN, *handlers)
+    runtime = Runtime(config.load(Path(__file__).parent, values), registry=registry)
+    try:
+        app = application(runtime)
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            yield World(runtime, app, connection, Requests(app.test_client()))
+    finally:
+        runtime.close()
+
+
+def seed(world: World, *, team_id: str = "blue") -> None:
+    """Store one of everything, in every state that a tick reads; the clock runs again afterwards."""
+    connection = world.connection
+    api = Api(world.app.test_client(), ADMIN_TOKEN)
+    token = api("POST", "/tokens", {"name": "of the team", "role": "admin", "team_id": team_id}).json["token"]
+    set_clock(connection, NOW)
+    belongings(Api(world.app.test_client(), token), connection, team_id=team_id)
+    clock.shift(connection, timedelta(0))
+    target = {"type": "licence", "id": "42"}
+    for recurrence, more in (
+        ("every 1 hour", {"misfire": "catch_up"}),
+        ("0 9 * * 1-5", {"recurrence_type": "rolling"}),
+        (
+            "RRULE:FREQ=DAILY;BYHOUR=9",
+            {
+                "jitter_seconds": 5,
+                "condition": {"wait": {"kind": "document_state", "target": target, "state": "in force"}},
+            },
+        ),
+        ("last business day of month", {"skip": {"weekends": True}}),
+    ):
+        body = {"action_type": "test:run", "payload": {}, "recurrence": recurrence, **more}
+        answer = api("POST", "/schedules", body)
+        assert answer.status_code in {200, 201}, answer.text
+    connection.execute("update scheduled_action_schedules set next_occurrence_at = now() - interval '1 hour'")
+    connection.execute("update scheduled_actions set scheduled_at = now() - interval '1 hour' where status = 'pending'")
+    leased = {"claim_token": uuid4(), "lease_expires_at": "2026-01-01T00:00:00Z"}
+    follow_ups = [{"action_type": "test:run", "payload": {}}]
+    for columns in (
+        {"status": "processing", "attempts": 1, "max_attempts": 1, **leased},
+        {"status": "processing", "cancel_requested_at": "2026-01-01T00:00:00Z", **leased},
+        {"attempts": 2, "retry": {"kind": "exponential"}, "history": [{"attempt": 1, "outcome": "failed"}]},
+        {"action_type": "test:gone", "status": "no_action"},
+        {"status": "completed", "completed_at": "2026-01-01T00:00:00Z"},
+        {"metadata": {"a": 1}, "state": {"b": 2}},
+        {"action_type": "test:welcome", "payload": {"name": 7}, "max_attempts": 1},
+    ):
+        insert(connection, team_id=team_id, **columns)
+    condition = {
+        "all": [
+            {"kind": "document_state", "target": target, "state": "in force"},
+            {"kind": "field_value", "target": target, "field": "state", "op": "ne", "value": 5},
+        ]
+    }
+    for more in ({"on_success": follow_ups}, {"on_failure": follow_ups}, {"condition": {"wait": condition}}):
+        api.schedule(dedup_window=0, **more)
+
+
+class Reader:
+    """Opens every page and list of a project, as its admin and as a guest of its calendar."""
+
+    def __init__(self, world: World) -> None:
+        self._connection = world.connection
+        self._requests = world.requests
+        person = Person(world.app.test_client())
+        assert person.signs_in(ADMIN_TOKEN).status_code == 303
+        self._pages = Requests(person.client)
+
+    def open_all(self) -> None:
+        """Open every list, every page, and those of every thing of up to a few.
+
+        Raises:
+            BadRequestAnswer: One was answered with 5xx or took too long.
+        """
+        for route in ROUTES:
+            if route.method == "GET":
+                for path in self._paths(route.path):
+                    self._requests("GET", f"/api/v1{path}", headers=_AUTHORISED)
+        for page in PAGES:
+            if page.method == "GET":
+                for path in self._paths(page.path):
+                    self._pages("GET", f"/dashboard{path}")
+
+    def _paths(self, template: str) -> list[str]:
+        if "{" not in template:
+            return [template]
+        paths = [template.replace("{id}", one) for one in self._ids(template.split("/")[1])]
+        return [re.sub(r"\{[a-z_]+\}", "42", path) for path in paths]
+
+    def _ids(self, family: str) -> list[str]:
+        table = {
+            "actions": "scheduled_actions",
+            "schedules": "scheduled_action_schedules",
+            "tokens": "scheduled_action_tokens",
+            "deadlines": "scheduled_action_deadlines",
+            "webhooks": "webhook_endpoints",
+            "calendar": "scheduled_action_feeds",
+        }.get(family)
+        if table is None:
+            return ["x"]
+        rows = self._connection.execute(
+            f"select id::text from {table} t where to_jsonb(t)->>'action_type' is distinct from 'good:work'"
+            " order by updated_at desc limit 12"
+            if table not in {"scheduled_action_feeds", "scheduled_action_tokens"}
+            else f"select id::text from {table}"
+        ).fetchall()
+        return [one for (one,) in rows]
