@@ -131,6 +131,34 @@ def parse(value: RetryPolicy | Mapping[str, Any] | Sequence[float]) -> RetryPoli
     return cast("RetryPolicy", policy(**fields))
 
 
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The wait that a policy of the project has chosen for one attempt, whatever it is asked."""
+
+    wait: timedelta
+
+    def delay(self, attempt: int, *, draw: float) -> timedelta:  # noqa: ARG002 - the protocol's
+        """Return that wait."""
+        return self.wait
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the policy as it would be stored with an action."""
+        return Delays((self.wait.total_seconds(),)).as_json()
+
+
+def is_ours(policy: RetryPolicy | None) -> bool:
+    """Whether a policy is none of the project's own classes, whose code may do anything."""
+    return policy is None or type(policy) in {Exponential, Linear, Delays, Decided}
+
+
+def wait_or_problem(answer: object) -> timedelta | str:
+    """Return the wait that a policy of the project has answered, or what is wrong with the answer."""
+    if isinstance(answer, timedelta) and timedelta(0) <= answer <= timedelta(seconds=LONGEST_WAIT_SECONDS):
+        return answer
+    shown = str(answer) if isinstance(answer, timedelta) else repr(answer)
+    return f"it returned {shown[:80]}, not a timedelta between zero and a year"
+
+
 def policy_of(text: str | None, handlers: RetryPolicy | None, usual: RetryPolicy) -> RetryPolicy:
     """Return the action's own policy, else its handler's, else the project's.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,7 +60,8 @@ class Attempt(Job):
     """
 
     __slots__ = (
-        "asking", "candidate", "claimed", "is_awaited", "loan", "max_attempts", "options", "timeout_seconds",
+        "asking", "candidate", "claimed", "is_awaited", "loan", "max_attempts", "options", "own_wait",
+        "timeout_seconds", "wait_problem",
     )  # fmt: skip
 
     options: HandlerOptions
@@ -82,6 +84,10 @@ class Attempt(Job):
         self.loan: Loan | None = None
         #: Of a series: whether its schedule, or another occurrence, waits for its end.
         self.is_awaited = False
+        #: How long to wait if it fails, where its handler has a retry policy of the project's own; None: not known.
+        self.own_wait: timedelta | None = None
+        #: Why that policy said nothing; None where it has.
+        self.wait_problem: str | None = None
         #: What its condition has to ask the world before its handler starts; None once that is done.
         self.asking: Asking | None = None
 
@@ -204,13 +210,45 @@ class Attempts:
         return completions
 
     def _decide(self, attempt: Attempt, outcome: Outcome) -> Settlement:
+        declared = attempt.options.retry
+        if not retry.is_ours(declared):
+            # Its code runs in the attempt's own thread alone: see `_foresee_wait`.
+            declared = None if attempt.own_wait is None else retry.Decided(attempt.own_wait)
+            problem = attempt.wait_problem
+            if problem is not None and isinstance(outcome, settlement.Failed | settlement.TimedOut):
+                outcome = replace(outcome, reason=f"{outcome.reason}; the retry policy failed: {problem}")
         return settlement.decide(
             attempt.claimed,
             outcome,
             max_attempts=attempt.max_attempts,
-            policy=retry.policy_of(attempt.claimed.retry_text, attempt.options.retry, self._usual_policy),
+            policy=retry.policy_of(attempt.claimed.retry_text, declared, self._usual_policy),
             draw=random.random(),  # noqa: S311 - jitter, no secret
         )
+
+    def _foresee_wait(self, attempt: Attempt) -> None:
+        """Ask a retry policy of the project's own how long to wait if this attempt fails.
+
+        Before the handler is called, so that the answer is there after a timeout as well. A policy that raises, hangs
+        or returns anything but a wait is replaced by the project's default.
+        """
+        policy = attempt.options.retry
+        is_used = attempt.claimed.retry_text is None and attempt.claimed.attempts + 1 < attempt.max_attempts
+        if policy is None or retry.is_ours(policy) or not is_used:
+            return
+        number, draw = attempt.claimed.attempts + 1, random.random()  # noqa: S311 - jitter, no secret
+        try:
+            found = self._registry.calls.call(
+                f"retry:{attempt.claimed.action_type}",
+                lambda: retry.wait_or_problem(policy.delay(number, draw=draw)),
+            )
+        except ScheduledActionsError as error:
+            found = str(error)
+        except Exception as error:  # noqa: BLE001 - the project's own code
+            found = f"it raised {describe(error)}"
+        if isinstance(found, timedelta):
+            attempt.own_wait = found
+        else:
+            attempt.wait_problem = found
 
     def _run(self, attempt: Attempt) -> Ended:
         """Run the handler; whatever it does, and whatever is wrong with us, an outcome comes of it."""
@@ -229,6 +267,7 @@ class Attempts:
         try:
             handler = self._registry.resolve(attempt.claimed.action_type)
             self._learn(attempt, handler.options)
+            self._foresee_wait(attempt)
             payload = handler.payload.validate_text(attempt.claimed.payload_text)
             # Putting a context together takes longer than many a handler: one that asks for none goes without.
             is_wanted = handler.takes_context or handler.options.transactional or not attempt.claimed.is_plain
