@@ -16,25 +16,53 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option(
+    "--grant-scheduler",
+    "schedulers",
+    metavar="ROLE",
+    multiple=True,
+    help="Let a database role schedule actions, emit events and report facts.",
+)
+@click.option(
+    "--grant-reader",
+    "readers",
+    metavar="ROLE",
+    multiple=True,
+    help="Let a database role read actions, schedules, deadlines, facts and deliveries.",
+)
+@click.option("--team", "team_id", metavar="TEAM", help="The only team for which these roles act.")
 @as_json_option
 @pass_project
-def migrate(project: Project, *, as_json: bool) -> None:
+def migrate(
+    project: Project, *, schedulers: tuple[str, ...], readers: tuple[str, ...], team_id: str | None, as_json: bool
+) -> None:
     """Bring the database's tables up to this version, and copy there what its functions need of the settings.
 
     Running it again does nothing. The code of one release before goes on running on the new tables.
     """
-    from scheduled_actions.store import migrate as migrations  # noqa: PLC0415 - help needs no database driver
+    from scheduled_actions.store import grants  # noqa: PLC0415 - help needs no database driver
+    from scheduled_actions.store import migrate as migrations  # noqa: PLC0415 - as above
 
+    if team_id is not None and not (schedulers or readers):
+        raise click.UsageError("--team needs --grant-scheduler or --grant-reader")
     with project.open_without_handlers().database.connection() as connection:
         applied = migrations.migrate(connection, report=lambda name: click.echo(f"applying {name}", err=as_json))
         project.open().maintenance.first_tick(connection)
+        granted = [
+            grants.grant(connection, kind, role, team_id=team_id)
+            for kind, roles in ((grants.Kind.SCHEDULER, schedulers), (grants.Kind.READER, readers))
+            for role in roles
+        ]
     if as_json:
-        print_json({"applied": applied})
-    else:
-        indexes = sum(name.startswith("index ") for name in applied)
-        migrations_applied = counted(len(applied) - indexes, "migration")
-        built = f", {indexes} concurrent index changes" if indexes else ""
-        click.echo(f"{migrations_applied} applied{built}" if applied else "nothing to do")
+        print_json({"applied": applied} | ({"granted": [one.as_json() for one in granted]} if granted else {}))
+        return
+    indexes = sum(name.startswith("index ") for name in applied)
+    built = f", {indexes} concurrent index changes" if indexes else ""
+    if applied or not granted:
+        click.echo(f"{counted(len(applied) - indexes, 'migration')} applied{built}" if applied else "nothing to do")
+    for one in granted:
+        bound = "" if one.team_id is None else f" of team {one.team_id}"
+        click.echo(one_line(f"role {one.role}: {one.kind}{bound} through schema {one.schema}"))
 
 
 @click.command()

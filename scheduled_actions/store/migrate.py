@@ -100,6 +100,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
     with connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK_KEY])
         _fix_search_paths(connection)
+        run(connection, "refresh_doors")
     statements = [one for _, path in _files() for one in concurrent_indexes.split(_text(path))[1]]
     return done + concurrent_indexes.reconcile(connection, statements, report=report)
 

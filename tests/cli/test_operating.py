@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from uuid import uuid4
 
+import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
@@ -208,3 +209,31 @@ def test_a_second_signal_ends_it_at_once(waiting, project):
     answer, _ = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, answer) == (1, "")
+
+
+@pytest.fixture
+def role(admin):
+    name = f"app_{uuid4().hex[:12]}"
+    admin.execute(sql.SQL("create role {}").format(sql.Identifier(name)))
+    yield name
+    admin.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+def test_migrate_grants_roles_what_scheduling_and_reading_need(run, empty_database, role):
+    made = run("migrate", "--grant-scheduler", role, "--team", "blue", DATABASE_URL=empty_database)
+    again = run("migrate", "--grant-reader", role, "--json", DATABASE_URL=empty_database)
+
+    assert made.stdout.endswith(f"role {role}: scheduler of team blue through schema scheduled_actions_team_blue\n")
+    granted = {"role": role, "kind": "reader", "team_id": None, "schema": "scheduled_actions_api"}
+    assert again.json == {"applied": [], "granted": [granted]}
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute(sql.SQL("drop owned by {}").format(sql.Identifier(role)))
+
+
+def test_migrate_refuses_a_grant_that_cannot_be(run, empty_database):
+    unknown = run("migrate", "--grant-scheduler", "no_such_role", DATABASE_URL=empty_database)
+    aimless = run("migrate", "--team", "blue", DATABASE_URL=empty_database)
+
+    assert (unknown.exit_code, aimless.exit_code) == (1, 2)
+    assert "no role is called no_such_role" in unknown.stderr
+    assert "--team needs --grant-scheduler or --grant-reader" in aimless.stderr

@@ -127,3 +127,206 @@ create or replace function scheduled_actions_emit_changes() returns trigger
     return null;
   end
   $$;
+
+-- Doors: schemas with what other roles may use of ours, and nothing else. A door is open to no team in particular, or
+-- bound to one. Its functions have our owner's rights; which of them a role may execute says for which team it acts.
+
+create function scheduled_actions_door(team text) returns text
+  language sql immutable
+  as $$
+    select case
+      when team is null then 'scheduled_actions_api'
+      when team ~ '^[a-z][a-z0-9_]{0,39}$' then 'scheduled_actions_team_' || team
+      -- Other ids are too long for a name, or would need quotes.
+      else 'scheduled_actions_team_' || left(md5(team), 16) || '_'
+    end
+  $$;
+
+-- Refuses what a role bound to a team may not schedule: `element` is an element of schedule_actions. What follows from it
+-- belongs to the same team and is checked alike.
+create function scheduled_actions_check_team(element jsonb, team text) returns void
+  language plpgsql stable
+  as $$
+  declare
+    problem text;
+  begin
+    if element ->> 'team_id' <> team then
+      raise exception 'team_id: this role acts for the team %, not for %', to_jsonb(team), element -> 'team_id'
+        using errcode = 'insufficient_privilege';
+    end if;
+    with recursive scheduled (one) as (
+      select element
+      union
+      select f.one
+      from scheduled s
+      cross join lateral (
+        select jsonb_path_query(s.one, '$.on_success[*]')
+        union all select jsonb_path_query(s.one, '$.on_failure[*]')
+        union all select jsonb_path_query(s.one, '$.condition.**.on_timeout[*]')
+      ) f (one)
+    )
+    select case
+      when s.one ->> 'action_type' = 'webhook:send' and s.one -> 'payload' ? 'endpoint'
+        then 'payload.endpoint: a role of a team emits events; which endpoints get them is decided when they are routed'
+      when not coalesce((
+        select o.value ? (s.one ->> 'action_type')
+        from scheduled_action_settings o
+        where o.name = 'types_open_to_teams'
+      ), s.one ->> 'action_type' = 'webhook:send')
+        then format('action_type: %s is not open to teams', to_jsonb(left(s.one ->> 'action_type', 80)))
+    end
+    into problem
+    from scheduled s
+    where s.one ->> 'action_type' is not null
+    order by 1
+    limit 1;
+    if problem is not null then
+      raise exception '%', problem using errcode = 'insufficient_privilege';
+    end if;
+  end
+  $$;
+
+-- Creates the door of a team (null: of none in particular), or brings it up to what our functions and tables are now.
+-- Roles that may use it keep their rights.
+create function scheduled_actions_open_door(team text) returns text
+  language plpgsql volatile
+  as $$
+  declare
+    home constant text := current_schema();
+    door constant text := scheduled_actions_door(team);
+    sign constant text := format('scheduled_actions %s', jsonb_build_object('home', home, 'team', team));
+    tables_owner constant regrole := (select c.relowner from pg_class c where c.oid = 'scheduled_actions'::regclass);
+    entry record;
+    shown record;
+  begin
+    -- The functions of a door have the rights of the role that creates them.
+    if tables_owner <> current_user::regrole then
+      perform scheduled_actions_refuse(format('only %s, the owner of the tables, may grant rights on them', tables_owner));
+    end if;
+    if not exists (select from pg_namespace n where n.nspname = door) then
+      execute format('create schema %I', door);
+      execute format('comment on schema %I is %L', door, sign);
+    elsif not exists (
+      select from pg_namespace n
+      where n.nspname = door and n.nspowner = current_user::regrole
+        and obj_description(n.oid, 'pg_namespace') = sign
+    ) then
+      perform scheduled_actions_refuse(format(
+        'schema %I is there already, and it is not the door of these tables: rename or drop it', door));
+    end if;
+    for entry in
+      select p.oid::regprocedure as ours, p.proname as name
+      from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+      where n.nspname = door
+    loop
+      execute format('drop function %s', entry.ours);
+    end loop;
+    for entry in
+      select
+        p.proname as name, pg_get_function_arguments(p.oid) as arguments, pg_get_function_result(p.oid) as result,
+        (select string_agg(format('%1$I => $%2$s', a.name, a.position), ', ' order by a.position)
+         from unnest(p.proargnames) with ordinality a (name, position)
+         where a.position <= p.pronargs and (team is null or a.name <> 'team_id')) as given,
+        (select format('jsonb_build_object(%s)', string_agg(format('%L, to_jsonb($%s)', a.name, a.position), ', '))
+         from unnest(p.proargnames) with ordinality a (name, position)
+         where a.position <= p.pronargs) as element
+      from pg_proc p
+      where p.pronamespace = home::regnamespace
+        and p.proname in ('schedule_action', 'schedule_actions', 'report_fact', 'scheduled_actions_now')
+    loop
+      execute format(
+        'create function %I.%I(%s) returns %s language plpgsql volatile security definer'
+        ' set search_path = %I, pg_temp as %L',
+        door, entry.name, entry.arguments, entry.result, home,
+        case
+          when entry.name = 'scheduled_actions_now' then 'begin return scheduled_actions_now(); end'
+          when team is null then format('begin return query select * from %I(%s); end', entry.name, entry.given)
+          when entry.name = 'schedule_actions' then format(
+            'begin return query select * from scheduled_actions_schedule_for(%L, $1); end', team)
+          else format(
+            'begin perform scheduled_actions_check_team(%s, %L); return query select * from %I(%s, team_id => %L); end',
+            entry.element, team, entry.name, entry.given, team)
+        end);
+    end loop;
+    execute format('revoke execute on all functions in schema %I from public', door);
+    for shown in
+      select
+        c.relname as name,
+        string_agg(format('t.%I', a.attname), ', ' order by a.attnum) as columns
+      from pg_class c
+      join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+      where c.relnamespace = home::regnamespace
+        and c.relname in (
+          'scheduled_actions', 'scheduled_action_schedules', 'scheduled_action_deadlines', 'scheduled_action_facts',
+          'scheduled_action_fact_changes', 'webhook_deliveries')
+        -- Whoever knows the token of a claim can settle it.
+        and a.attname <> 'claim_token'
+      group by c.relname
+    loop
+      execute format(
+        'create or replace view %I.%I with (security_barrier) as select %s from %I.%I t%s',
+        door, shown.name, shown.columns, home, shown.name,
+        case when team is not null then format(' where t.team_id = %L', team) end);
+    end loop;
+    return door;
+  end
+  $$;
+
+-- schedule_actions for a role that is bound to a team.
+create function scheduled_actions_schedule_for(team text, new_actions jsonb)
+  returns table (id uuid, deduplicated boolean)
+  language plpgsql volatile
+  as $$
+  begin
+    if jsonb_typeof(new_actions) = 'array' then
+      perform scheduled_actions_check_team(e.element, team) from jsonb_array_elements(new_actions) e (element);
+      new_actions := (
+        select coalesce(jsonb_agg(
+          case jsonb_typeof(e.element) when 'object' then e.element || jsonb_build_object('team_id', team) else e.element end
+          order by e.position), '[]')
+        from jsonb_array_elements(new_actions) with ordinality e (element, position));
+    end if;
+    return query select s.id, s.deduplicated from schedule_actions(new_actions) s;
+  end
+  $$;
+
+-- Lets a role through the door of a team (null: of none in particular): `scheduler` may schedule, emit events and report
+-- facts, `reader` may read actions, schedules, deadlines, facts and deliveries. Answers the door's name.
+create function scheduled_actions_grant(kind text, role_name text, team text) returns text
+  language plpgsql volatile
+  as $$
+  declare
+    door text;
+  begin
+    if not exists (select from pg_roles r where r.rolname = role_name) then
+      perform scheduled_actions_refuse(format('no role is called %I: create it first, `create role %1$I login`', role_name));
+    elsif length(team) not between 1 and 255 then
+      perform scheduled_actions_refuse('team_id: is not between 1 and 255 characters');
+    end if;
+    door := scheduled_actions_open_door(team);
+    execute format('grant usage on schema %I to %I', door, role_name);
+    -- The default privileges hold for what takes the place of these when the door is brought up to date.
+    if kind = 'scheduler' then
+      execute format('grant execute on all functions in schema %I to %I', door, role_name);
+      execute format('alter default privileges in schema %I grant execute on functions to %I', door, role_name);
+    else
+      execute format('grant select on all tables in schema %I to %I', door, role_name);
+      execute format('alter default privileges in schema %I grant select on tables to %I', door, role_name);
+    end if;
+    return door;
+  end
+  $$;
+
+-- The doors of our tables.
+create function scheduled_actions_doors() returns table (door text, team text)
+  language sql stable
+  as $$
+    select n.nspname::text, d.sign ->> 'team'
+    from pg_namespace n
+    cross join lateral (
+      select substring(obj_description(n.oid, 'pg_namespace') from '^scheduled_actions (\{.*\})$')::jsonb
+    ) d (sign)
+    where starts_with(n.nspname, 'scheduled_actions_')
+      and n.nspowner = current_user::regrole
+      and d.sign ->> 'home' = current_schema()
+  $$;
