@@ -102,6 +102,8 @@ class Action:
     on_failure: Any = None
     #: The action whose handler scheduled it, or whose end it follows; None: nobody's. That one may be pruned by now.
     scheduled_by: UUID | None = None
+    #: Its own retry policy, as JSON; None: the handler's, else the setting.
+    retry: Any = None
 
 
 class Scheduled(NamedTuple):

@@ -315,6 +315,7 @@ class Action(Shown):
     scheduled_by: UUID | None = Field(
         description="The action whose handler scheduled it, or whose end it follows; pruned, perhaps, by now."
     )
+    retry: Document = Field(description="The retry policy of this action alone; null: the handler's, else the setting.")
     cancel_requested_at: datetime | None
     claim_token: UUID | None
     lease_expires_at: datetime | None

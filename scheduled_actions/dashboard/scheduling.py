@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import arguments, json_text
+from scheduled_actions.api.action_models import NewAction
 from scheduled_actions.api.problems import field_problems, tell
 from scheduled_actions.api.refusals import PreconditionFailed
 from scheduled_actions.dashboard import schema_forms
@@ -29,6 +30,23 @@ if TYPE_CHECKING:
 DELAYS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
 _TEXTS = ("team_id", "lock_group", "dedup_key", "user_id")
 _NUMBERS = ("priority", "max_attempts")
+#: The fields that are written as JSON.
+_DOCUMENTS = ("metadata", "retry", "condition", "on_success", "on_failure")
+#: What a clone does not take from its original: when it runs is chosen in the form, its key would merge it into the
+#: original, and its author is who clones.
+_NOT_CLONED = frozenset(
+    {
+        "action_type",
+        "payload",
+        "scheduled_at",
+        "delay",
+        "timezone",
+        "dedup_key",
+        "dedup_window",
+        "dedup_mode",
+        "created_by",
+    }
+)
 #: Which of the form's own fields a refusal of the API's is about.
 _RENAMED = {"scheduled_at": "at", "delay": "delay"}
 
@@ -42,29 +60,23 @@ def list_types(visit: Visit) -> View:
 
 
 def new(visit: Visit) -> View:
-    """Show the form of a type, as another action has it where one is to be cloned."""
+    """Show the form of a type, filled in from another action where one is cloned."""
     described = _described(visit, visit.path["type"])
-    model = visit.query.get("from")
-    action = None if not model else visit.ask("GET", f"/actions/{arguments.check_id(model)}")
-    shown: dict[str, str] = {"when": "now", "unit": "minutes"}
-    payload = None
-    if action is not None:
-        payload = action.payload
-        shown |= {name: str(value) for name in (*_TEXTS, *_NUMBERS) if (value := getattr(action, name)) is not None}
-        shown |= {} if action.metadata is None else {"metadata": _pretty(action.metadata)}
-        # The same intent would be merged into the one it is a copy of.
-        shown.pop("dedup_key", None)
-    return View("schedule.html", _form(visit, described, payload, shown))
+    original = _original(visit, visit.query.get("from"))
+    shown = {} if original is None else _shown(visit, original)
+    return View("schedule.html", _form(visit, described, original, shown))
 
 
 def schedule(visit: Visit) -> View | Moved:
     """Schedule the action that the form describes, or show what is wrong with it."""
     described = _described(visit, visit.path["type"])
-    fields = _fields(visit, described, None)
+    original = None
     try:
-        made = visit.ask("POST", "/actions", body=_new(visit, described.action_type, fields))
+        original = _original(visit, visit.form.get("from"))
+        fields = _fields(visit, described, None if original is None else original.payload)
+        made = visit.ask("POST", "/actions", body=_new(visit, described.action_type, fields, original))
     except ScheduledActionsError as error:
-        values = _form(visit, described, None, visit.form)
+        values = _form(visit, described, original, visit.form)
         return View("schedule.html", values | _refused(visit, error, values["fields"]), status=_status(error))
     said = "Merged into this one, which already waited under the same key." if made.deduplicated else "Scheduled."
     return Moved(f"/actions/{made.id}", said)
@@ -115,9 +127,40 @@ def _fields(visit: Visit, described: Any, payload: Any) -> list[Field] | None:  
     return schema_forms.form_of(described.payload_schema, payload, zone=visit.zone)
 
 
-def _form(visit: Visit, described: Any, payload: Any, shown: Mapping[str, str]) -> dict[str, Any]:  # noqa: ANN401
+def _original(visit: Visit, action_id: str | None) -> Any:  # noqa: ANN401 - the API's own document
+    """Return the action to clone; None where the form is a new one."""
+    return visit.ask("GET", f"/actions/{arguments.check_id(action_id)}") if action_id else None
+
+
+def _arguments(action: Any) -> dict[str, Any]:  # noqa: ANN401 - the API's own document
+    """Return what a clone takes from an action, as a request to schedule names it; what is null is left out."""
+    given = {name: getattr(action, name, None) for name in NewAction.model_fields.keys() - _NOT_CLONED}
+    if action.target_type is not None and action.target_id is not None:
+        given["target"] = {"type": action.target_type, "id": action.target_id}
+    if isinstance(action.condition, dict) and "after" in action.condition:
+        # A row keeps the two together.
+        given |= {"after": action.condition["after"], "condition": action.condition.get("condition")}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _shown(visit: Visit, original: Any) -> dict[str, str]:  # noqa: ANN401 - the API's own document
+    """Return the fields of the form as a clone begins."""
+    given = _arguments(original)
+    shown = {name: str(given[name]) for name in (*_TEXTS, *_NUMBERS) if name in given}
+    shown |= {name: _pretty(given[name]) for name in _DOCUMENTS if name in given}
+    shown |= {f"target_{name}": text for name, text in given.get("target", {}).items()}
+    shown["after"] = "\n".join(map(str, given.get("after", ())))
+    shown["lock_group_blocks"] = "on" if given.get("lock_group_blocks") else ""
+    # One that is still to come is not moved to the present by an untouched form.
+    is_due = original.scheduled_at <= visit.now
+    return shown | ({} if is_due else {"when": "at", "at": when_input(original.scheduled_at, visit.zone)})
+
+
+def _form(visit: Visit, described: Any, original: Any, shown: Mapping[str, str]) -> dict[str, Any]:  # noqa: ANN401
+    payload = None if original is None else original.payload
     return {
         "described": described,
+        "original": visit.form.get("from") or visit.query.get("from"),
         "fields": _fields(visit, described, payload),
         "has_form": schema_forms.form_of(described.payload_schema, payload, zone=visit.zone) is not None,
         "payload": shown.get("payload") or _pretty({} if payload is None else payload),
@@ -157,8 +200,11 @@ def _edit_form(visit: Visit, action: Any, etag: str, sent: Mapping[str, str] | N
     }
 
 
-def _new(visit: Visit, action_type: str, fields: list[Field] | None) -> dict[str, Any]:
-    given: dict[str, Any] = {"action_type": action_type, "payload": _payload(visit, fields)}
+def _new(visit: Visit, action_type: str, fields: list[Field] | None, original: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return the request: what the form holds, and of the original what the form does not show."""
+    kept = {} if original is None else _arguments(original)
+    given: dict[str, Any] = {name: value for name, value in kept.items() if _INPUTS.get(name, name) not in visit.form}
+    given |= {"action_type": action_type, "payload": _payload(visit, fields)}
     when = visit.form.get("when", "now")
     if when == "delay":
         amount = _whole(visit.form.get("delay", "").strip())
@@ -166,30 +212,39 @@ def _new(visit: Visit, action_type: str, fields: list[Field] | None) -> dict[str
         given["delay"] = amount * seconds if isinstance(amount, int) else amount
     elif when == "at":
         given["scheduled_at"] = from_input(visit.form.get("at", ""), visit.zone)
-    return given | visit.given(*_TEXTS) | _beside(visit)
+    return given | visit.given(*_TEXTS) | _numbers(visit) | _dependencies(visit)
+
+
+#: The input of a field that has another name, or the first of several.
+_INPUTS = {"target": "target_type"}
+
+
+def _dependencies(visit: Visit) -> dict[str, Any]:
+    """Return what was sent of the remaining fields."""
+    given: dict[str, Any] = {name: visit.json(name) for name in visit.given(*_DOCUMENTS)}
+    if visit.given("target_type", "target_id"):
+        given["target"] = {name: visit.form.get(f"target_{name}", "").strip() for name in ("type", "id")}
+    if after := visit.form.get("after", "").split():
+        given["after"] = after
+    if visit.form.get("lock_group_blocks"):
+        given["lock_group_blocks"] = True
+    return given
 
 
 def _changes(visit: Visit, action: Any) -> dict[str, Any]:  # noqa: ANN401 - the API's own document
-    changes: dict[str, Any] = _beside(visit)
+    changes = _numbers(visit)
+    if visit.given("metadata"):
+        changes["metadata"] = visit.json("metadata")
     if isinstance(action.payload, dict):
-        fields = _edit_form(visit, action, "", None)["fields"]
-        payload = _payload(visit, fields)
-        # A form that was left as it was may say more than the payload: what its model takes where nothing is given.
-        untouched = None if fields is None else schema_forms.untouched(fields, visit.zone)
-        if payload not in (action.payload, untouched):
-            changes["payload"] = payload
+        changes["payload"] = _payload(visit, _edit_form(visit, action, "", None)["fields"])
     at = visit.form.get("at", "")
     if at.strip() and at != when_input(action.scheduled_at, visit.zone):
         changes["scheduled_at"] = from_input(at, visit.zone)
-    return {name: value for name, value in changes.items() if value != getattr(action, name) or name == "scheduled_at"}
+    return {name: value for name, value in changes.items() if value != getattr(action, name)}
 
 
-def _beside(visit: Visit) -> dict[str, Any]:
-    """Return the numbers and the notes that were sent."""
-    given: dict[str, Any] = {name: _whole(text) for name, text in visit.given(*_NUMBERS).items()}
-    if visit.form.get("metadata", "").strip():
-        given["metadata"] = visit.json("metadata")
-    return given
+def _numbers(visit: Visit) -> dict[str, Any]:
+    return {name: _whole(text) for name, text in visit.given(*_NUMBERS).items()}
 
 
 def _payload(visit: Visit, fields: list[Field] | None) -> Any:  # noqa: ANN401 - any JSON

@@ -26,6 +26,8 @@ _FIELDS_MOST = 60
 _SHORT = 200
 _DIGITS_MOST = 300
 _ABSENT = object()
+#: There is no payload that the form shows.
+_UNKNOWN = object()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +49,9 @@ class Field:
     #: What a list's lines are: `text`, `integer` or `number`.
     of: str = "text"
     wrong: str | None = None
+    #: The value that the input was filled with, which an untouched input stands for: what is shown may say less of it
+    #: (a moment without its microseconds) or more (a default that the payload leaves out).
+    original: Any = _UNKNOWN
 
 
 def form_of(schema: Mapping[str, Any] | None, value: Any = None, *, zone: ZoneInfo) -> list[Field] | None:  # noqa: ANN401 - any JSON
@@ -61,12 +66,14 @@ def form_of(schema: Mapping[str, Any] | None, value: Any = None, *, zone: ZoneIn
         return None
     if value is not None and not _covers(schema, value, schema):
         return None
-    fields = _Form(schema, zone).fields(schema, {} if value is None else value, PREFIX, depth=1)
+    fields = _Form(schema, zone).fields(schema, _UNKNOWN if value is None else value, PREFIX, depth=1)
     return fields if sum(1 for _ in every(fields)) <= _FIELDS_MOST else None
 
 
 def payload_of(fields: list[Field], form: Mapping[str, str], zone: ZoneInfo) -> dict[str, Any]:
     """Return the payload that was sent; what was left empty and need not be there is left out.
+
+    An input that still holds what it was filled with gives the original value.
 
     Raises:
         InvalidArgument: An input of JSON holds none; it is named by its path.
@@ -77,11 +84,6 @@ def payload_of(fields: list[Field], form: Mapping[str, str], zone: ZoneInfo) -> 
         if value is not _ABSENT:
             payload[one.name.rpartition(".")[2]] = value
     return payload
-
-
-def untouched(fields: list[Field], zone: ZoneInfo) -> dict[str, Any]:
-    """Return the payload that a form sends as it was first shown."""
-    return payload_of(fields, {one.name: one.value for one in every(fields) if one.value}, zone)
 
 
 def refilled(fields: list[Field], form: Mapping[str, str], wrong: Mapping[str, str]) -> list[Field]:
@@ -112,10 +114,12 @@ class _Form:
         self._root = root
         self._zone = zone
 
-    def fields(self, schema: Mapping[str, Any], value: Mapping[str, Any], prefix: str, *, depth: int) -> list[Field]:
+    def fields(self, schema: Mapping[str, Any], value: Any, prefix: str, *, depth: int) -> list[Field]:  # noqa: ANN401 - JSON
         required = schema.get("required") or []
+        given = value if isinstance(value, dict) else {}
+        absent = _UNKNOWN if value is _UNKNOWN else _ABSENT
         return [
-            self._field(name, part, value.get(name, _ABSENT), prefix, is_required=name in required, depth=depth)
+            self._field(name, part, given.get(name, absent), prefix, is_required=name in required, depth=depth)
             for name, part in schema["properties"].items()
         ]
 
@@ -130,8 +134,7 @@ class _Form:
         depth: int,
     ) -> Field:
         part = _resolved(schema, self._root)
-        if value is _ABSENT:
-            value = part.get("default", _ABSENT)
+        shown = part.get("default") if value in (_ABSENT, _UNKNOWN) else value
         made = Field(
             name=prefix + name,
             label=str(part.get("title") or name),
@@ -140,14 +143,14 @@ class _Form:
             is_required=is_required,
             choices={_shown(one): one for one in _choices(part)},
             of=_kind(_resolved(part.get("items") or {}, self._root), depth) if part.get("type") == "array" else "text",
+            original=value,
         )
         if made.kind == "lines" and made.of not in {"text", "integer", "number"}:
             made.kind = "json"
         if made.kind == "group":
-            inner = value if isinstance(value, dict) else {}
-            made.fields = self.fields(part, inner, f"{made.name}.", depth=depth + 1)
-        elif value is not _ABSENT and value is not None:
-            made.value = _filled(made, value, self._zone)
+            made.fields = self.fields(part, shown if value is _UNKNOWN else value, f"{made.name}.", depth=depth + 1)
+        elif shown is not None:
+            made.value = _filled(made, shown, self._zone)
         return made
 
 
@@ -244,11 +247,25 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - any JSON
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _sent(one: Field, form: Mapping[str, str], zone: ZoneInfo) -> Any:  # noqa: ANN401, PLR0911 - a line a kind
+def _sent(one: Field, form: Mapping[str, str], zone: ZoneInfo) -> Any:  # noqa: ANN401 - any JSON
     if one.kind == "group":
-        inner = payload_of(one.fields, form, zone)
-        return inner if inner or one.is_required else _ABSENT
+        return _sent_group(one, form, zone)
     text = form.get(one.name, "")
+    is_untouched = one.original is not _UNKNOWN and text.replace("\r\n", "\n") == one.value
+    return one.original if is_untouched else _read(one, text, zone)
+
+
+def _sent_group(one: Field, form: Mapping[str, str], zone: ZoneInfo) -> Any:  # noqa: ANN401 - any JSON
+    inner = payload_of(one.fields, form, zone)
+    if inner:
+        return inner
+    # An empty group stands for what it was filled with, where that says nothing either.
+    if not isinstance(one.original, dict) and one.original is not _UNKNOWN:
+        return one.original
+    return inner if one.is_required or one.original == {} else _ABSENT
+
+
+def _read(one: Field, text: str, zone: ZoneInfo) -> Any:  # noqa: ANN401, PLR0911 - any JSON; a line a kind
     if one.kind == "flag":
         return bool(text)
     if not text.strip():

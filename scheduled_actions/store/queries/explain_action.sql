@@ -5,7 +5,7 @@ select
   a.completed_at, a.error_message, a.attempts, a.max_attempts, a.result, a.state, a.metadata, a.history, a.target_type,
   a.target_id, a.user_id, a.created_by, a.schedule_id, a.deadline_id, a.dedup_key, a.lock_group, a.lock_group_blocks,
   a.cancel_requested_at, a.lease_expires_at, a.created_at, a.updated_at, a.condition, a.claim_token,
-  a.waiting, a.on_success, a.on_failure, a.scheduled_by,
+  a.waiting, a.on_success, a.on_failure, a.scheduled_by, a.retry,
   scheduled_actions_now(),
   l.id, l.started_at, l.finished_at, l.lease_expires_at, l.counts -> 'remaining', l.budget -> 'max_duration_seconds',
   t.id, t.started_at, t.finished_at, t.lease_expires_at, null, null,

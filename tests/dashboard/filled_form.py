@@ -1,0 +1,76 @@
+"""Read a form from a page as a browser submits it when nothing is touched."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+
+def submitted(page: str, action: str) -> dict[str, str]:
+    """Return the fields that the untouched form of this address submits.
+
+    Args:
+        page: HTML.
+        action: How the address of the form ends.
+    """
+    reader = _Reader(action)
+    reader.feed(page)
+    assert reader.found, f"the page has no form that leads to {action}"
+    return reader.fields
+
+
+class _Reader(HTMLParser):
+    def __init__(self, action: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self._action = action
+        self._inside = False
+        self._area: str | None = None
+        self._select: str | None = None
+        self._option: str | None = None
+        self.found = False
+        self.fields: dict[str, str] = {}
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attributes}
+        if tag == "form":
+            self._inside = given.get("action", "").partition("?")[0].endswith(self._action)
+            self.found = self.found or self._inside
+        if not self._inside:
+            return
+        name = given.get("name", "")
+        match tag:
+            case "input" if name and (given.get("type") not in {"checkbox", "radio"} or "checked" in given):
+                # As the server reads them: the first of a name counts.
+                self.fields.setdefault(name, given.get("value", "on" if given.get("type") == "checkbox" else ""))
+            case "textarea":
+                self._area = name
+                self.fields.setdefault(name, "")
+            case "select":
+                self._select = name
+            case "option" if self._select is not None:
+                self._option = given.get("value")
+                if "selected" in given or self._select not in self.fields:
+                    self.fields[self._select] = given.get("value", "")
+                    self._option = self._select if "value" not in given else None
+                else:
+                    self._option = None
+
+    def handle_data(self, data: str) -> None:
+        if self._area is not None:
+            # A browser leaves out the line break that follows the tag, and sends the others as CRLF.
+            text = self.fields[self._area] + data
+            self.fields[self._area] = text
+        elif self._option is not None and self._inside:
+            self.fields[self._option] = data
+
+    def handle_endtag(self, tag: str) -> None:
+        match tag:
+            case "form":
+                self._inside = False
+            case "textarea" if self._area is not None:
+                text = self.fields[self._area].removeprefix("\n")
+                self.fields[self._area] = text.replace("\r\n", "\n").replace("\n", "\r\n")
+                self._area = None
+            case "select":
+                self._select = self._option = None
+            case "option":
+                self._option = None
