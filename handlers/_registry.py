@@ -23,5 +23,5 @@ OPTIONS: dict[str, dict[str, object]] = {
     "maintenance:prune": {"description": "Remove finished actions older than the retention"},
     "notification:send": {"description": "Send a notice to one person", "max_attempts": 10, "timeout_seconds": 30},
     "reminder:send": {"description": "Remind people of a deadline", "max_attempts": 10, "transactional": True},
-    "webhook:send": {"description": "Route an event to the endpoints that want it, or deliver it to one of them, signed", "max_attempts": 10, "timeout_seconds": 20},
+    "webhook:send": {"description": "Route an event to the endpoints that want it, or deliver it to one of them, signed", "max_attempts": 10, "open_to_teams": True, "timeout_seconds": 20},
 }

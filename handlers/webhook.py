@@ -22,6 +22,7 @@ from scheduled_actions.handler import Context, Skip, Snooze, action
     timeout_seconds=20,
     max_attempts=10,
     retry=DELIVERY_RETRY,
+    open_to_teams=True,
     description="Route an event to the endpoints that want it, or deliver it to one of them, signed",
 )
 def send(event: WebhookEvent, context: Context) -> Skip | Snooze | dict[str, Any]:

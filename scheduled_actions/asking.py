@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from scheduled_actions import json_text
-from scheduled_actions.conditions import Checked
+from scheduled_actions.conditions import PUBLIC, Checked
 from scheduled_actions.conditions.kinds import compares
 from scheduled_actions.conditions.pointer import MISSING, found_at
 from scheduled_actions.endpoints.book import reach_of
@@ -20,12 +20,13 @@ from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.errors.families import short
 from scheduled_actions.functions.condition import ConditionCheck
 from scheduled_actions.outbound import bounded_http, delivery
-from scheduled_actions.queries import first_row, parameters_of
+from scheduled_actions.queries import check_team, first_row, parameters_of
 
 if TYPE_CHECKING:
     from scheduled_actions.action import Claimed
     from scheduled_actions.conditions import Outside
     from scheduled_actions.config import Settings
+    from scheduled_actions.outbound.reach import Reach
     from scheduled_actions.registry import Registry
     from scheduled_actions.store.connection import Database
 
@@ -50,8 +51,12 @@ class Asker:
         self._registry = registry
         self._settings = settings
 
-    def check(self, outside: Outside) -> None:
+    def check(self, outside: Outside, *, team_id: str | None = None) -> None:
         """Refuse what could not be asked, when the action is scheduled.
+
+        Args:
+            outside: What its condition asks.
+            team_id: Of the action.
 
         Raises:
             RequestError: The query, the function or the address cannot be.
@@ -62,9 +67,10 @@ class Asker:
                 known = self._settings.queries
                 if given["name"] not in known:
                     raise InvalidArgument("condition.name", given["name"], _one_of("query", "[queries]", known))
+                check_team(known[given["name"]], team_id, name="condition.name")
                 parameters_of(known[given["name"]], given["parameters"])
             case "http":
-                self._check_url(given["url"])
+                self._check_url(given, team_id)
             case _:
                 functions = self._registry.conditions
                 if given["name"] not in functions:
@@ -78,7 +84,7 @@ class Asker:
                 case "query":
                     return self._query(given, claimed)
                 case "http":
-                    return self._get(given)
+                    return self._get(given, claimed.team_id)
                 case _:
                     return self._call(given, claimed)
         except (psycopg.Error, ScheduledActionsError, TimeoutError) as error:
@@ -102,16 +108,19 @@ class Asker:
 
     # -- HTTP ----------------------------------------------------------------------------------------------------------
 
-    def _check_url(self, url: str) -> None:
-        if self._settings.conditions.private_networks:
-            delivery.check_url(url)
-        else:
-            delivery.check_tenant_url(url)
+    def _networks(self, given: dict[str, Any], team_id: str | None) -> tuple[str, ...]:
+        """Return the networks besides the public internet: none for teams, nor for what came over HTTP."""
+        is_public = team_id is not None or given.get("reach") == PUBLIC
+        return () if is_public else self._settings.conditions.private_networks
 
-    def _get(self, given: dict[str, Any]) -> Checked:
-        self._check_url(given["url"])
+    def _check_url(self, given: dict[str, Any], team_id: str | None) -> None:
+        check = delivery.check_url if self._networks(given, team_id) else delivery.check_tenant_url
+        check(given["url"])
+
+    def _get(self, given: dict[str, Any], team_id: str | None) -> Checked:
+        self._check_url(given, team_id)
         place = delivery.check_url(given["url"])
-        limits = bounded_http.Limits(time.monotonic() + _HTTP_SECONDS, _CONNECT_SECONDS, self._reach())
+        limits = bounded_http.Limits(time.monotonic() + _HTTP_SECONDS, _CONNECT_SECONDS, self._reach(given, team_id))
         headers = {"User-Agent": delivery.user_agent(), "Accept": "application/json"}
         try:
             with bounded_http.got(urlsplit(given["url"]), headers=headers, limits=limits) as response:
@@ -128,8 +137,8 @@ class Asker:
             return Checked(is_met=True, found="")
         return _judged(place, given, body)
 
-    def _reach(self) -> Any:  # noqa: ANN401 - a Reach
-        return reach_of(self._settings.webhooks, networks=self._settings.conditions.private_networks)
+    def _reach(self, given: dict[str, Any], team_id: str | None) -> Reach:
+        return reach_of(self._settings.webhooks, networks=self._networks(given, team_id))
 
     # -- functions -----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.notices.severity import Severity
+    from scheduled_actions.requester import AddressReach
 
 #: `missed`: the due instant has passed, and it can still be completed late.
 DeadlineStatus: TypeAlias = Literal["open", "missed", "completed", "cancelled"]
@@ -155,6 +156,17 @@ class Deadline:
     created_by: str | None
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def reach(self) -> AddressReach | None:
+        """How far the addresses of its people reach where a token gave some; None: all are of application code."""
+        match self.definition.get("reach"):
+            case None:
+                return None
+            case "public":
+                return "public"
+            case _:
+                return "team"
 
     @property
     def is_unresolved(self) -> bool:

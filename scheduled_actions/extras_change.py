@@ -22,7 +22,7 @@ def changed_extras(
     connection: Connection,
     action_id: UUID,
     given: Mapping[str, Any],
-    prepare: Callable[[Mapping[str, Any]], dict[str, Any]],
+    prepare: Callable[..., dict[str, Any]],
     *,
     team_id: str | None,
 ) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def changed_extras(
         connection: In a transaction: nobody else changes the action until it ends.
         action_id: Which.
         given: Those of `condition`, `after`, `on_success` and `on_failure` that are to change; None takes one away.
-        prepare: Validates them.
+        prepare: Validates them, for the team of the action.
         team_id: Only within this team.
 
     Raises:
@@ -42,7 +42,7 @@ def changed_extras(
     found = management.lock(connection, action_id, team_id=team_id)
     if found is None:
         raise UnknownAction(action_id)
-    columns = prepare({name: value for name, value in given.items() if value is not None})
+    columns = prepare({name: value for name, value in given.items() if value is not None}, team_id=found.team_id)
     _check(connection, found, columns)
     changes: dict[str, Any] = {f"sets_{name}": name in given for name in ("on_success", "on_failure")}
     changes |= {name: columns.get(name) for name in ("on_success", "on_failure")}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from scheduled_actions.durations import parse_duration
-from scheduled_actions.errors import FollowUpInvalid, InvalidArgument, RequestError, TooLarge
+from scheduled_actions.errors import FollowUpInvalid, InvalidArgument, RequestError, TooLarge, TypeNotOpen
 from scheduled_actions.json_text import Unquoted
 from scheduled_actions.store.actions import elements_text
 
@@ -68,6 +68,13 @@ def _condition(given: Any, row_of: Callable[[Mapping[str, Any], int], dict[str, 
     return conditions.stored_plan(given)
 
 
+def with_public_reach(condition: str) -> str:
+    """Return a stored condition whose HTTP requests go only to the public internet."""
+    from scheduled_actions import conditions  # noqa: PLC0415 - as above
+
+    return conditions.stored_plan(conditions.with_public_reach(json.loads(condition)))
+
+
 def check_outsides(condition: str, check: Callable[[Outside], None]) -> None:
     """Refuse what could not be asked: a query or a function that is not there, an address out of reach."""
     from scheduled_actions import conditions  # noqa: PLC0415 - as above
@@ -124,6 +131,8 @@ def _row(
         raise InvalidArgument(f"{name}.{number}.team_id", given["team_id"], expected)
     try:
         return row_of({"payload": {}, **_on_time(given)}, depth + 1)
+    except TypeNotOpen as error:
+        raise error.inside(f"{name}.{number}") from None
     except RequestError as error:
         raise FollowUpInvalid(f"{name}.{number}", error) from error
 

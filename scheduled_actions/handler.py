@@ -25,6 +25,11 @@ OPTIONS_ATTRIBUTE = "__scheduled_action__"
 
 ACTION_TYPE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:\-]{0,199}")
 
+#: Types whose actions only the package itself schedules: their payloads name what was checked before.
+INTERNAL_TYPES = frozenset({
+    "deadline:miss", "deadline:renew", "escalation:send", "maintenance:prune", "notification:send", "reminder:send",
+})  # fmt: skip
+
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
@@ -56,6 +61,8 @@ class HandlerOptions:
     recurrence: str | Mapping[str, Any] | None = field(default=None, hash=False)
     #: The handler's writes commit together with its settlement.
     transactional: bool = False
+    #: Whether tokens that are bound to a team may schedule it over HTTP.
+    open_to_teams: bool = False
 
 
 def action(
@@ -68,6 +75,7 @@ def action(
     description: str = "",
     recurrence: str | Mapping[str, Any] | None = None,
     transactional: bool = False,
+    open_to_teams: bool = False,
 ) -> Callable[[Function], Function]:
     """Declare a function the handler of `action_type`.
 
@@ -86,10 +94,13 @@ def action(
             it and the arguments of `schedule_recurring_action` (`{"rule": "daily", "timezone": "Europe/Berlin"}`).
             Literals only, as the type.
         transactional: `context.connection` commits together with the settlement, or not at all. Not for `async def`.
+        open_to_teams: Tokens that are bound to a team may schedule it over HTTP, with payloads of their own. Other
+            tokens, application code and SQL may schedule every type for every team.
 
     Raises:
-        InvalidArgument: The type is no action type, a number is out of its range, or the recurrence has a key or a
-            value that it cannot have. Whether its rule can be read is asked when the registry is built.
+        InvalidArgument: The type is no action type, a number is out of its range, the recurrence has a key or a
+            value that it cannot have, or an internal type is opened. Whether its rule can be read is asked when the
+            registry is built.
     """
     if not ACTION_TYPE_PATTERN.fullmatch(action_type):
         raise InvalidArgument(
@@ -101,6 +112,8 @@ def action(
         raise InvalidArgument("max_attempts", max_attempts, f"between 1 and {MAX_ATTEMPTS_LIMIT}")
     if dedup_window is not None and not dedup_window >= 0:
         raise InvalidArgument("dedup_window", dedup_window, "a number of seconds, 0 or more")
+    if open_to_teams and action_type in INTERNAL_TYPES:
+        raise InvalidArgument("open_to_teams", open_to_teams, f"False: {action_type} is an internal type")
     options = HandlerOptions(
         action_type=action_type,
         timeout_seconds=timeout_seconds,
@@ -110,6 +123,7 @@ def action(
         description=description,
         recurrence=None if recurrence is None else recurrence_option.checked(recurrence),
         transactional=transactional,
+        open_to_teams=open_to_teams,
     )
 
     def declare(function: Function) -> Function:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.requester import Requester
     from scheduled_actions.scheduler import Scheduler
     from scheduled_actions.schedules.making import Schedules
     from scheduled_actions.store.connection import Database
@@ -72,6 +73,7 @@ class LocalScheduling:
         recurrence: str | None = None,
         name: str | None = None,
         team_id: str | None = None,
+        requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
         **options: Any,  # noqa: ANN401 - checked by name
     ) -> list[LocallyScheduled]:
@@ -85,12 +87,13 @@ class LocalScheduling:
             recurrence: A rule that begins then: one series per user. None: one action per user.
             name: Of the series, with the user's id behind it: asking again brings them up to date.
             team_id: The tenant.
+            requester: The token that asks over HTTP; None: application code.
             connection: Joins the caller's own transaction.
             options: More arguments of `schedule_action`, or of `schedule_recurring_action`.
 
         Raises:
-            RequestError: An argument cannot be what it is, or the rule has a time of day of its own; nothing was
-                scheduled.
+            RequestError: An argument cannot be what it is, the rule has a time of day of its own, or the requester may
+                not schedule the type; nothing was scheduled.
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
         clock = local_times.parse_clock(local_time)
@@ -100,7 +103,8 @@ class LocalScheduling:
         with borrowed_connection(self._database, connection) as borrowed, whole(borrowed):
             now = store.now(borrowed)
             firsts = {key: next_local(clock, zone, now) for key, zone in zones_of(people).items()}
-            wanted = _Wanted(action_type, payload, clock, options | {"team_id": team_id, "connection": borrowed})
+            shared = {"team_id": team_id, "requester": requester, "connection": borrowed}
+            wanted = _Wanted(action_type, payload, clock, options | shared)
             if recurrence is None:
                 return self._actions(wanted, people, firsts)
             rule = self._rule(recurrence, clock, people, firsts)
@@ -110,10 +114,10 @@ class LocalScheduling:
         self, wanted: _Wanted, users: Sequence[User], firsts: Mapping[str, datetime]
     ) -> list[LocallyScheduled]:
         options = dict(wanted.options)
-        connection = options.pop("connection")
+        requester, connection = options.pop("requester"), options.pop("connection")
         given = {**options, "action_type": wanted.action_type, "payload": wanted.payload}
         new = [{**given, "user_id": user.user_id, "scheduled_at": firsts[user.zone.key]} for user in users]
-        scheduled = self._scheduler.schedule_actions(new, connection=connection)
+        scheduled = self._scheduler.schedule_actions(new, requester=requester, connection=connection)
         return [
             _told(user, firsts[user.zone.key], action_id=one.id, schedule_id=None)
             for user, one in zip(users, scheduled, strict=True)
@@ -175,7 +179,7 @@ class _Wanted:
     action_type: str
     payload: Any
     clock: time
-    #: Of every one, the connection and the team among them.
+    #: Of every one; the connection, the team and the requester among them.
     options: Mapping[str, Any]
 
 

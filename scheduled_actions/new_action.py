@@ -56,6 +56,10 @@ class NewAction:
     on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
 
 
+#: The names of the arguments of `schedule_action`.
+ARGUMENTS = frozenset(field.name for field in fields(NewAction))
+
+
 def arguments_of(new: NewAction | Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that are given, by name: those that differ from saying nothing.
 

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import action_row, follow_ups, tracing
 from scheduled_actions.new_action import arguments_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from scheduled_actions.conditions import Outside
     from scheduled_actions.config import Settings
     from scheduled_actions.new_action import NewAction
+    from scheduled_actions.payload_access import PayloadAccess
     from scheduled_actions.registry import Registry
+    from scheduled_actions.requester import Requester
     from scheduled_actions.store.connection import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Origin:
+    """Where an action and its follow-ups come from."""
+
+    #: None: application code.
+    requester: Requester | None
+    #: Of the action; its follow-ups belong to the same team.
+    team_id: str | None
+    #: Whether it carries the present trace. What a series brings years later is no part of it.
+    is_traced: bool
 
 
 class Preparation:
@@ -22,69 +37,88 @@ class Preparation:
 
     Args:
         database: What conditions may ask.
-        registry: Validates payloads at the caller's desk.
+        registry: Has the functions that conditions may ask.
         settings: The dedup window where neither call nor handler says one.
+        payloads: Validates types and payloads.
     """
 
-    def __init__(self, database: Database, registry: Registry, settings: Settings) -> None:
+    def __init__(self, database: Database, registry: Registry, settings: Settings, payloads: PayloadAccess) -> None:
         self._database = database
         self._registry = registry
         self._settings = settings
+        self._payloads = payloads
 
-    def row(self, new: NewAction | Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+    def row(self, new: NewAction | Mapping[str, Any], *, requester: Requester | None = None) -> dict[str, Any]:
         """Return the arguments given of the SQL function: each checked, documents as JSON text.
 
-        Raises:
-            RequestError: Unknown type, payload refused, or an argument out of range.
-        """
-        return self._row(tracing.with_trace(arguments_of(new)), self.row, depth)
+        Args:
+            new: The action.
+            requester: The token that asks over HTTP; None: application code.
 
-    def element(self, position: int, new: NewAction | Mapping[str, Any]) -> dict[str, Any]:
+        Raises:
+            RequestError: Unknown type, payload refused, an argument out of range, or a type that the requester may
+                not schedule.
+        """
+        given = arguments_of(new)
+        return self._row(given, 0, _Origin(requester=requester, team_id=given.get("team_id"), is_traced=True))
+
+    def element(
+        self, position: int, new: NewAction | Mapping[str, Any], *, requester: Requester | None = None
+    ) -> dict[str, Any]:
         """Return one of many as `row` does; what is raised says which one it is."""
         try:
-            return self.row(new)
+            return self.row(new, requester=requester)
         except Exception as error:
             error.add_note(f"in new_actions[{position}]")
             raise
 
-    def extras(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def extras(
+        self, given: Mapping[str, Any], *, requester: Requester | None = None, team_id: str | None = None
+    ) -> dict[str, Any]:
         """Return a condition and follow-ups as the columns of what brings actions with them, or is there already.
+
+        Args:
+            given: `condition`, `after`, `on_success`, `on_failure`.
+            requester: As for `row`.
+            team_id: Of what they belong to.
 
         Raises:
             RequestError: One cannot be what it is; `FollowUpInvalid` says which follow-up.
         """
-        # What a series brings years later is no part of the trace in which it was asked for.
-        return self._extras(given, self._untraced_row)
+        return self._extras(given, 0, _Origin(requester=requester, team_id=team_id, is_traced=False))
 
-    def _untraced_row(self, new: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
-        return self._row(arguments_of(new), self._untraced_row, depth)
-
-    def _row(
-        self, given: dict[str, Any], row_of: Callable[[Mapping[str, Any], int], dict[str, Any]], depth: int
-    ) -> dict[str, Any]:
+    def _row(self, given: dict[str, Any], depth: int, origin: _Origin) -> dict[str, Any]:
+        if origin.is_traced:
+            given = tracing.with_trace(given)
         extras = {name: given.pop(name) for name in given.keys() & follow_ups.NAMES}
-        action_type, payload = given.pop("action_type"), given.pop("payload")
-        handler = self._registry.resolve(action_type)
-        is_gathered = given.get("dedup_mode") == "append"
-        row = {"action_type": action_type, "payload": handler.payload.prepare(payload, gathered=is_gathered)}
+        prepared = self._payloads.prepare(
+            given.pop("action_type"),
+            given.pop("payload"),
+            requester=origin.requester,
+            is_gathered=given.get("dedup_mode") == "append",
+        )
+        row: dict[str, Any] = {"action_type": prepared.handler.action_type, "payload": prepared.text}
         row |= action_row.columns_of(given)
         if extras:
-            row |= self._extras(extras, row_of, depth)
+            row |= self._extras(extras, depth, origin)
         # Said here, the window need not be looked up by the SQL function; without a key none matters.
         if "dedup_window" not in given and ("dedup_key" in given or '"entity_id"' in row["payload"]):
-            window = handler.options.dedup_window
+            window = prepared.handler.options.dedup_window
             row["dedup_window"] = self._settings.deduplication.window_seconds if window is None else window
         return row
 
-    def _extras(
-        self, given: Mapping[str, Any], row_of: Callable[[Mapping[str, Any], int], dict[str, Any]], depth: int = 0
-    ) -> dict[str, Any]:
-        columns = follow_ups.extras_of(given, row_of, depth=depth)
+    def _extras(self, given: Mapping[str, Any], depth: int, origin: _Origin) -> dict[str, Any]:
+        def follow_up(new: Mapping[str, Any], depth: int) -> dict[str, Any]:
+            return self._row(arguments_of(new), depth, origin)
+
+        columns = follow_ups.extras_of(given, follow_up, depth=depth)
         if "condition" in columns:
-            follow_ups.check_outsides(columns["condition"], self._check_outside)
+            if origin.requester is not None:
+                columns["condition"] = follow_ups.with_public_reach(columns["condition"])
+            follow_ups.check_outsides(columns["condition"], lambda outside: self._check_outside(outside, origin))
         return columns
 
-    def _check_outside(self, outside: Outside) -> None:
+    def _check_outside(self, outside: Outside, origin: _Origin) -> None:
         from scheduled_actions.asking import Asker  # noqa: PLC0415 - most projects ask nothing
 
-        Asker(self._database, self._registry, self._settings).check(outside)
+        Asker(self._database, self._registry, self._settings).check(outside, team_id=origin.team_id)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.json_text import Unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 #: Bound by itself: the action's team.
 TEAM = "team_id"
 _PLACEHOLDER = re.compile(r"%\(([A-Za-z_][A-Za-z0-9_]*)\)s")
+
+
+def check_team(query: Query, team_id: str | None, *, name: str = "query") -> None:
+    """Return if actions of a team may use the query; None: an action without a team, which may use all.
+
+    Raises:
+        InvalidArgument: It does not bind the team, and is not shared.
+    """
+    if team_id is not None and not query.is_open_to_teams:
+        expected = "one that teams may use: bind %(team_id)s in its sql, or set shared = true"
+        raise InvalidArgument(name, Unquoted("this query"), expected)
 
 
 def parameters_of(query: Query, given: Mapping[str, Any]) -> frozenset[str]:
@@ -101,6 +113,7 @@ def _run(
 
     With parameters it goes the extended way, on which a second statement behind a semicolon is refused.
     """
+    check_team(query, team_id)
     parameters_of(query, given)
     milliseconds = max(1, round(query.timeout_seconds * 1000))
     found: list[Sequence[Any]] = []

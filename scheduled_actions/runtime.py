@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from scheduled_actions.local_scheduling import LocalScheduling
     from scheduled_actions.notifications.planning import Notifications
     from scheduled_actions.notifications.sending import Sender
+    from scheduled_actions.payload_access import PayloadAccess
     from scheduled_actions.preparation import Preparation
     from scheduled_actions.refusals import Refusals
+    from scheduled_actions.requester import Requester
     from scheduled_actions.scheduler import Scheduler
     from scheduled_actions.schedules.making import Schedules
     from scheduled_actions.simulating import Simulator
@@ -100,14 +102,24 @@ class Runtime:
         # Loaded with the first that is scheduled: a tick that finds nothing due does without.
         from scheduled_actions.scheduler import Scheduler  # noqa: PLC0415
 
-        return Scheduler(self.database, self.registry, self.preparation, self.occurrences, self.wake)
+        return Scheduler(self.database, self.payload_access, self.preparation, self.occurrences, self.wake)
+
+    @_part
+    def payload_access(self) -> PayloadAccess:
+        """Validates types and payloads."""
+        from scheduled_actions.payload_access import PayloadAccess  # noqa: PLC0415 - as above
+
+        def check_follow_ups(given: Mapping[str, Any], requester: Requester) -> object:
+            return self.preparation.extras(given, requester=requester, team_id=requester.team_id)
+
+        return PayloadAccess(self.registry, self.database, self.config.settings, check_follow_ups)
 
     @_part
     def preparation(self) -> Preparation:
         """Checks new actions against the handlers."""
         from scheduled_actions.preparation import Preparation  # noqa: PLC0415 - as above
 
-        return Preparation(self.database, self.registry, self.config.settings)
+        return Preparation(self.database, self.registry, self.config.settings, self.payload_access)
 
     @_part
     def wake(self) -> Wake:
@@ -130,15 +142,15 @@ class Runtime:
         """Makes, reads and changes schedules."""
         from scheduled_actions.schedules.making import Schedules  # noqa: PLC0415 - as above
 
-        return Schedules(self.database, self.registry, self.occurrences, self._extras)
+        return Schedules(self.database, self.registry, self.occurrences, self._extras, self.payload_access)
 
     def _prepare(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         """Return a follow-up, validated; what that takes is loaded with the first."""
         return self.scheduler.prepare(action_type, payload, **options)
 
-    def _extras(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _extras(self, given: Mapping[str, Any], *, requester: Requester | None, team_id: str | None) -> dict[str, Any]:
         """Return a condition and follow-ups of a schedule as its columns; loaded likewise."""
-        return self.preparation.extras(given)
+        return self.preparation.extras(given, requester=requester, team_id=team_id)
 
     @_part
     def deadlines(self) -> DeadlineForesight:
@@ -146,7 +158,7 @@ class Runtime:
         # Loaded with the first deadline.
         from scheduled_actions.deadlines.foresight import DeadlineForesight  # noqa: PLC0415
 
-        return DeadlineForesight(self.database, self.registry, self.notifications)
+        return DeadlineForesight(self.database, self.payload_access, self.notifications)
 
     @_part
     def facts(self) -> Facts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import action_row, arguments, json_text
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from scheduled_actions.handler import RetryPolicy
     from scheduled_actions.new_action import NewAction
     from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.payload_access import PayloadAccess
     from scheduled_actions.preparation import Preparation
-    from scheduled_actions.registry import Registry
+    from scheduled_actions.requester import Requester
     from scheduled_actions.store.connection import Connection, Database
     from scheduled_actions.wake import Wake
 
@@ -46,7 +48,7 @@ class Scheduler:
 
     Args:
         database: Where the tables are.
-        registry: Validates payloads at the caller's desk.
+        payloads: Validates new payloads of actions that are there.
         preparation: Checks what is asked for.
         occurrences: Plans the next when a planned one is cancelled.
         wake: Has a tick look at once for what is due now; None leaves it to the cron.
@@ -55,7 +57,7 @@ class Scheduler:
     def __init__(
         self,
         database: Database,
-        registry: Registry,
+        payloads: PayloadAccess,
         preparation: Preparation,
         occurrences: Occurrences,
         wake: Wake | None = None,
@@ -63,17 +65,29 @@ class Scheduler:
         self._wake = wake
         self._occurrences = occurrences
         self._database = database
-        self._registry = registry
+        self._payloads = payloads
         self._preparation = preparation
 
-    def schedule_action(self, new: NewAction, *, connection: psycopg.Connection[Any] | None = None) -> Scheduled:
+    def schedule_action(
+        self,
+        new: NewAction,
+        *,
+        requester: Requester | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Scheduled:
         """Put one action in the table, or merge it into one that waits.
 
+        Args:
+            new: The action.
+            requester: The token that asks over HTTP; None: application code.
+            connection: Joins the caller's own transaction.
+
         Raises:
-            RequestError: Unknown type, payload the handler's model refuses, or an argument out of range.
+            RequestError: Unknown type, payload the handler's model refuses, an argument out of range, or a type that
+                the requester may not schedule.
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
-        row = self._preparation.row(new)
+        row = self._preparation.row(new, requester=requester)
         with self._borrowed(connection) as borrowed:
             scheduled = store.schedule(borrowed, row)
         if action_row.is_due(row, now=datetime.now(UTC)):
@@ -81,7 +95,11 @@ class Scheduler:
         return scheduled
 
     def schedule_actions(
-        self, new_actions: Sequence[NewAction | Mapping[str, Any]], *, connection: psycopg.Connection[Any] | None = None
+        self,
+        new_actions: Sequence[NewAction | Mapping[str, Any]],
+        *,
+        requester: Requester | None = None,
+        connection: psycopg.Connection[Any] | None = None,
     ) -> list[Scheduled]:
         """Put many actions in the table in one round trip: all of them, or none. Answered in their order.
 
@@ -90,7 +108,9 @@ class Scheduler:
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
         arguments.check_list("new_actions", new_actions)
-        rows = [self._preparation.element(position, new) for position, new in enumerate(new_actions)]
+        rows = [
+            self._preparation.element(position, new, requester=requester) for position, new in enumerate(new_actions)
+        ]
         return self.schedule_prepared(rows, connection=connection)
 
     def schedule_prepared(
@@ -110,7 +130,7 @@ class Scheduler:
 
     def prepare(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         """Return a follow-up, validated, as one element of the SQL function `schedule_actions`."""
-        return self._preparation.row({"action_type": action_type, "payload": payload, **options})
+        return self._preparation.row({**options, "action_type": action_type, "payload": payload})
 
     def get_action(self, action_id: UUID | str, *, team_id: str | None = None) -> Action:
         """Return one action.
@@ -190,6 +210,7 @@ class Scheduler:
         by: str | None = None,
         team_id: str | None = None,
         edit_lock_seconds: int | None = None,
+        requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Action:
         """Change what is given of a pending action; return it as it is now.
@@ -211,12 +232,14 @@ class Scheduler:
             by: Who changes it, for the history.
             team_id: Only within this team.
             edit_lock_seconds: Refuse when it is due sooner; None: code decides for itself.
+            requester: The token that asks over HTTP; None: application code.
             connection: Joins the caller's own transaction.
 
         Raises:
             UnknownAction: There is none of that id (in that team).
             WrongStatus: It is not pending.
             ActionLocked: It is due within `edit_lock_seconds`.
+            TypeNotOpen: The requester may not give it this payload or these follow-ups.
             RequestError: A new value cannot be; nothing was changed.
         """
         wanted = arguments.check_id(action_id)
@@ -225,7 +248,9 @@ class Scheduler:
         with self._borrowed(connection) as borrowed, whole(borrowed) if extras else nullcontext():
             at, delay = arguments.check_when(scheduled_at, timezone)
             changes: dict[str, Any] = {
-                "payload": None if payload is None else self._payload_text(borrowed, wanted, payload, team_id),
+                "payload": None
+                if payload is None
+                else self._payload_text(borrowed, wanted, payload, team_id, requester),
                 "scheduled_at": at,
                 "delay": delay,
                 "priority": action_row.check_priority(priority),
@@ -235,7 +260,8 @@ class Scheduler:
             }
             named = {"scheduled_at" if name == "delay" else name for name, one in changes.items() if one is not None}
             if extras:
-                changes |= changed_extras(borrowed, wanted, extras, self._preparation.extras, team_id=team_id)
+                prepare = partial(self._preparation.extras, requester=requester)
+                changes |= changed_extras(borrowed, wanted, extras, prepare, team_id=team_id)
             changes |= {
                 "by": arguments.check_text("by", by),
                 "team_id": team_id,
@@ -249,11 +275,18 @@ class Scheduler:
             self._announce([wanted], connection)
         return updated
 
-    def _payload_text(self, connection: Connection, action_id: UUID, payload: Any, team_id: str | None) -> str:  # noqa: ANN401 - any model
+    def _payload_text(
+        self,
+        connection: Connection,
+        action_id: UUID,
+        payload: Any,  # noqa: ANN401 - any model
+        team_id: str | None,
+        requester: Requester | None,
+    ) -> str:
         found = store.get(connection, action_id, team_id=team_id)
         if found is None:
             raise UnknownAction(action_id)
-        return self._registry.resolve(found.action_type).payload.prepare(payload)
+        return self._payloads.prepare(found.action_type, payload, requester=requester, where="payload").text
 
     def cancel_action(
         self,

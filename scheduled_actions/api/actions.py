@@ -21,6 +21,7 @@ from scheduled_actions.errors import (
     RegistryInvalid,
     RequestError,
     TooLarge,
+    TypeNotOpen,
     UnknownAction,
     UnknownActionType,
     WrongStatus,
@@ -55,7 +56,7 @@ def schedule(call: Call) -> Answer:
     """Schedule one action; answer it, or the one that it was merged into."""
     with call.borrowed() as connection:
         new = NewAction(**_arguments(call, call.body))
-        scheduled = call.runtime.scheduler.schedule_action(new, connection=connection)
+        scheduled = call.runtime.scheduler.schedule_action(new, requester=call.caller.requester, connection=connection)
         action = call.management.get(scheduled.id, team_id=call.caller.team_id, connection=connection)
     shown = models.Action.model_validate(action)
     return Answer(
@@ -72,9 +73,9 @@ def schedule_many(call: Call) -> Answer:
     for position, new in enumerate(call.body.actions):
         arguments = _arguments(call, new)
         try:
-            rows.append(
-                call.runtime.scheduler.prepare(arguments.pop("action_type"), arguments.pop("payload"), **arguments)
-            )
+            rows.append(call.runtime.preparation.row(arguments, requester=call.caller.requester))
+        except TypeNotOpen as error:
+            raise error.inside(f"actions.{position}") from None
         except RequestError as error:
             refused.append((position, error))
     if refused:
@@ -130,6 +131,7 @@ def change(call: Call) -> Answer:
             by=call.caller.name,
             team_id=call.caller.team_id,
             edit_lock_seconds=None if is_forced else call.runtime.config.settings.edit_lock_seconds,
+            requester=call.caller.requester,
             connection=connection,
         )
     return _told(action)
@@ -211,8 +213,8 @@ def _as_it_was_seen(call: Call) -> AbstractContextManager[Connection | None]:
 
 
 _SCHEDULING = (
-    PayloadInvalid, InvalidArgument, FollowUpInvalid, RefusedByDatabase, UnknownActionType, TooLarge, HandlerBroken,
-    RegistryInvalid,
+    PayloadInvalid, InvalidArgument, FollowUpInvalid, RefusedByDatabase, UnknownActionType, TypeNotOpen, TooLarge,
+    HandlerBroken, RegistryInvalid,
 )  # fmt: skip
 _ETAG = {"ETag": "For If-Match: names the action as it is answered here."}
 

@@ -11,6 +11,7 @@ from scheduled_actions.api.credentials import NotAuthorised, bearer, matches
 from scheduled_actions.api.refusals import Forbidden, TooManyAttempts
 from scheduled_actions.errors import NotConfigured
 from scheduled_actions.minting import digest_of
+from scheduled_actions.requester import Requester
 from scheduled_actions.secret import SECRET_MIN_LENGTH
 from scheduled_actions.tokens import Role
 
@@ -34,6 +35,11 @@ class Caller:
     team_id: str | None
     #: Its token in the table; None for `ADMIN_TOKEN`.
     token_id: UUID | None = None
+
+    @property
+    def requester(self) -> Requester:
+        """The caller as services know it."""
+        return Requester(team_id=self.team_id)
 
     def must_be(self, role: Role) -> None:
         """Return if the caller may do what a role may.

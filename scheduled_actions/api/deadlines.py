@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -18,6 +19,7 @@ from scheduled_actions.errors import (
     RecurrenceInvalid,
     RegistryInvalid,
     TooLarge,
+    TypeNotOpen,
     UnknownActionType,
     UnknownDeadline,
     WrongDeadlineStatus,
@@ -52,7 +54,7 @@ def set_one(call: Call) -> Answer:
     given: models.NewDeadline = call.body
     arguments = {"created_by": call.caller.name, **given.arguments(), "team_id": call.caller.team_for(given.team_id)}
     with call.borrowed() as connection:
-        made, is_new = call.runtime.deadlines.set(arguments, connection=connection)
+        made, is_new = call.runtime.deadlines.set(arguments, requester=call.caller.requester, connection=connection)
     answer = _answer(made)
     status = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     return replace(answer, status=status, headers={**answer.headers, "Location": f"{call.base}/deadlines/{made.id}"})
@@ -73,13 +75,20 @@ def foresee(call: Call) -> Answer:
     """Answer what would come of a new deadline."""
     given: models.NewDeadline = call.body
     team_id = call.caller.team_for(given.team_id)
-    return _foreseen(call.runtime.deadlines.foresee({**given.arguments(), "team_id": team_id}))
+    return _foreseen(
+        call.runtime.deadlines.foresee({**given.arguments(), "team_id": team_id}, requester=call.caller.requester)
+    )
 
 
 def foresee_change(call: Call) -> Answer:
     """Answer what would come of a deadline if it were changed."""
     changes = {name: value for name, value in call.body.arguments().items() if name != "note"}
-    return _foreseen(call.runtime.deadlines.foresee_change(call.path["id"], changes, team_id=call.caller.team_id))
+    caller = call.caller
+    return _foreseen(
+        call.runtime.deadlines.foresee_change(
+            call.path["id"], changes, team_id=caller.team_id, requester=caller.requester
+        )
+    )
 
 
 def _foreseen(found: Foreseen) -> Answer:
@@ -88,7 +97,8 @@ def _foreseen(found: Foreseen) -> Answer:
 
 def change(call: Call) -> Answer:
     """Change what is given of it, and of those that follow it in its series."""
-    return _told(call, call.runtime.deadlines.update, **call.body.arguments())
+    change = partial(call.runtime.deadlines.update, requester=call.caller.requester)
+    return _told(call, change, **call.body.arguments())
 
 
 def complete(call: Call) -> Answer:
@@ -138,7 +148,8 @@ def acknowledge(call: Call) -> Answer:
 
 def reassign(call: Call) -> Answer:
     """Make other people responsible."""
-    return _told(call, call.runtime.deadlines.reassign, recipients=call.body.recipients, note=call.body.note)
+    change = partial(call.runtime.deadlines.reassign, requester=call.caller.requester)
+    return _told(call, change, recipients=call.body.recipients, note=call.body.note)
 
 
 def _told(call: Call, change: Callable[..., Deadline], **arguments: Any) -> Answer:  # noqa: ANN401 - of the change
@@ -155,8 +166,8 @@ def _answer(deadline: Deadline) -> Answer:
 
 
 _MAKING = (
-    InvalidArgument, RecurrenceInvalid, NeverOccurs, PayloadInvalid, UnknownActionType, TooLarge, HandlerBroken,
-    RegistryInvalid,
+    InvalidArgument, RecurrenceInvalid, NeverOccurs, PayloadInvalid, UnknownActionType, TypeNotOpen, TooLarge,
+    HandlerBroken, RegistryInvalid,
 )  # fmt: skip
 _CHANGING = (UnknownDeadline, WrongDeadlineStatus, InvalidArgument)
 _ONE = {HTTPStatus.OK: (models.Deadline, "The deadline as it is now.")}

@@ -15,6 +15,7 @@ from scheduled_actions.api.action_models import Document
 from scheduled_actions.api.models import PAGE_MOST, Given, Limit, Shown
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import HandlerBroken, RegistryInvalid
+from scheduled_actions.payload_access import refusal_of
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class ActionType(Shown):
     retry: dict[str, Any] | None
     dedup_window: float | None
     transactional: bool
+    schedulable: bool = Field(description="Whether the token that asks may schedule it over HTTP.")
     error: str | None = Field(description="Why its handler cannot be loaded.")
 
 
@@ -93,10 +95,11 @@ class TicksQuery(Given):
 def list_types(call: Call) -> Answer:
     """Answer the registry; a handler that cannot be loaded says why, and hides no other."""
     registry = call.runtime.registry
-    return Answer(ActionTypes(action_types=[_described(registry, one) for one in sorted(registry.types)]))
+    return Answer(ActionTypes(action_types=[_described(call, one) for one in sorted(registry.types)]))
 
 
-def _described(registry: Registry, action_type: str) -> ActionType:
+def _described(call: Call, action_type: str) -> ActionType:
+    registry = call.runtime.registry
     handler, error = _loaded(registry, action_type)
     options = registry.options(action_type)
     return ActionType(
@@ -108,6 +111,7 @@ def _described(registry: Registry, action_type: str) -> ActionType:
         retry=None if options.retry is None else options.retry.as_json(),
         dedup_window=options.dedup_window,
         transactional=options.transactional,
+        schedulable=refusal_of(action_type, options, call.caller.requester) is None,
         error=error,
     )
 

@@ -14,6 +14,7 @@ from scheduled_actions.errors import (
     RecurrenceInvalid,
     RegistryInvalid,
     TooLarge,
+    TypeNotOpen,
     UnknownActionType,
 )
 from scheduled_actions.notifications.planning import Options
@@ -32,6 +33,7 @@ def notify(call: Call) -> Answer:
         severity=given.severity,
         gather=bool(given.gather),
         team_id=call.caller.team_for(given.team_id),
+        reach=call.caller.requester.reach,
         arguments=shared,
     )
     with call.borrowed() as connection:
@@ -60,6 +62,7 @@ def schedule_local(call: Call) -> Answer:
             name=given.name,
             team_id=call.caller.team_for(given.team_id),
             created_by=given.created_by or call.caller.name,
+            requester=call.caller.requester,
             connection=connection,
             **given.options(),
         )
@@ -67,7 +70,7 @@ def schedule_local(call: Call) -> Answer:
     return Answer(models.LocalActions(scheduled=found), HTTPStatus.CREATED)
 
 
-_NEW = (InvalidArgument, PayloadInvalid, UnknownActionType, TooLarge, HandlerBroken, RegistryInvalid)
+_NEW = (InvalidArgument, PayloadInvalid, UnknownActionType, TypeNotOpen, TooLarge, HandlerBroken, RegistryInvalid)
 
 ROUTES = (
     Route(

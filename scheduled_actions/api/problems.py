@@ -27,6 +27,7 @@ from scheduled_actions.errors import (
     ScheduledActionsError,
     StateConflict,
     TooLarge,
+    TypeNotOpen,
     UnknownAction,
     UnknownActionType,
     UnknownDeadline,
@@ -58,6 +59,7 @@ _STATUSES: dict[type[ScheduledActionsError], HTTPStatus] = {
     DeploymentError: HTTPStatus.SERVICE_UNAVAILABLE,
     NotAuthorised: HTTPStatus.UNAUTHORIZED,
     refusals.Forbidden: HTTPStatus.FORBIDDEN,
+    TypeNotOpen: HTTPStatus.FORBIDDEN,
     BudgetExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
     UnknownAction: HTTPStatus.NOT_FOUND,
     UnknownActionType: HTTPStatus.NOT_FOUND,
@@ -201,8 +203,8 @@ def field_problems(error: RequestError, *, inside: str = "") -> list[FieldProble
             found = [(name, problem.removeprefix(f"{name}: "))]
         case TooLarge(name=name):
             found = [(name, str(error).removeprefix(f"{name} "))]
-        case UnknownActionType():
-            found = [("action_type", str(error))]
+        case TypeNotOpen() | UnknownActionType():
+            found = [(error.where if isinstance(error, TypeNotOpen) else "action_type", str(error))]
         case FollowUpInvalid(where=where, problem=problem):
             found = [(one.where, one.message) for one in field_problems(problem, inside=where)]
         case _:

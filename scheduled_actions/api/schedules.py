@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from scheduled_actions.errors import (
     ScheduledActionsError,
     ScheduleEnded,
     TooLarge,
+    TypeNotOpen,
     UnknownActionType,
     UnknownSchedule,
 )
@@ -67,6 +69,7 @@ def make(call: Call) -> Answer:
             name=given.name,
             team_id=team_id,
             created_by=given.created_by or call.caller.name,
+            requester=call.caller.requester,
             connection=connection,
         )
     answer = _answer(call, made)
@@ -81,7 +84,8 @@ def show(call: Call) -> Answer:
 
 def change(call: Call) -> Answer:
     """Change what is given."""
-    return _answer(call, _as_seen(call, call.runtime.schedules.update, **call.body.options()))
+    change = partial(call.runtime.schedules.update, requester=call.caller.requester)
+    return _answer(call, _as_seen(call, change, **call.body.options()))
 
 
 def pause(call: Call) -> Answer:
@@ -190,7 +194,16 @@ def _in_words(schedules: Schedules, schedule: Schedule) -> models.ScheduleInWord
 
 
 _RULES = (RecurrenceInvalid, NeverOccurs, InvalidArgument, FunctionTimedOut)
-_MAKING = (*_RULES, PayloadInvalid, FollowUpInvalid, UnknownActionType, TooLarge, HandlerBroken, RegistryInvalid)
+_MAKING = (
+    *_RULES,
+    PayloadInvalid,
+    FollowUpInvalid,
+    UnknownActionType,
+    TypeNotOpen,
+    TooLarge,
+    HandlerBroken,
+    RegistryInvalid,
+)
 _ONE = {HTTPStatus.OK: (models.ScheduleInWords, "The schedule as it is now.")}
 _ETAG = {"ETag": "For If-Match: names the schedule as it was asked for; what its runs count and plan does not count."}
 

@@ -16,10 +16,11 @@ from scheduled_actions.conditions.model import (
     Verdict,
 )
 from scheduled_actions.conditions.plan import Plan, plan_of, stored_plan
-from scheduled_actions.conditions.reading import read_condition
+from scheduled_actions.conditions.reading import PUBLIC, read_condition, with_public_reach
 from scheduled_actions.conditions.ruling import Progress, Ruled, Ruling, rule
 
 __all__ = [
+    "PUBLIC",
     "ActionState",
     "Checked",
     "Condition",
@@ -39,4 +40,5 @@ __all__ = [
     "read_condition",
     "rule",
     "stored_plan",
+    "with_public_reach",
 ]

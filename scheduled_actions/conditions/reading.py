@@ -300,9 +300,36 @@ def _http(fields: _Fields) -> Condition:
     pointer = fields.pointer()
     is_judged = bool({"op", "value", "pointer"} & fields.given.keys())
     operator, wanted = _comparison(fields) if is_judged else (None, None)
-    return _outside(
-        fields, "http", {"url": url, "status": statuses, "pointer": pointer, "op": operator, "value": wanted}
-    )
+    reach = fields.take("reach")
+    if reach not in {None, PUBLIC}:
+        raise fields.refuse("reach", reach, f'"{PUBLIC}", or left out')
+    asked = {"url": url, "status": statuses, "pointer": pointer, "op": operator, "value": wanted}
+    return _outside(fields, "http", asked if reach is None else {**asked, "reach": reach})
+
+
+#: `reach` of an HTTP condition that asks only the public internet, whatever the settings allow.
+PUBLIC = "public"
+
+
+def with_public_reach(condition: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a condition, or one that waits, whose HTTP requests go only to the public internet.
+
+    Args:
+        condition: JSON that `read_condition` or `plan_of` takes.
+    """
+    match condition:
+        case {"wait": inside}:
+            return {**condition, "wait": with_public_reach(inside)}
+        case {"all": list(parts)}:
+            return {"all": [with_public_reach(one) for one in parts]}
+        case {"any": list(parts)}:
+            return {"any": [with_public_reach(one) for one in parts]}
+        case {"not": inside}:
+            return {"not": with_public_reach(inside)}
+        case {"kind": "http"}:
+            return {**condition, "reach": PUBLIC}
+        case _:
+            return condition
 
 
 _LONGEST_URL = 2048

@@ -97,6 +97,13 @@ class Query:
     sql: str = field(metadata={"check": checks.select})
     description: str = setting("", checks.text)
     timeout_seconds: float = setting(5, checks.number(0, 60, above=True))
+    #: Its rows belong to all teams: actions of a team may use it although it does not bind %(team_id)s.
+    shared: bool = setting(False, checks.flag)  # noqa: FBT003 - the default of a field
+
+    @property
+    def is_open_to_teams(self) -> bool:
+        """Whether actions of a team may use it."""
+        return self.shared or "%(team_id)s" in self.sql
 
 
 def _queries(value: Any) -> dict[str, Query]:  # noqa: ANN401 - it is what is judged
@@ -141,6 +148,8 @@ class Notifications:
     gather_seconds: float = setting(5, checks.number(0, 86400))
     #: The environment variable that holds an apprise or webhook URL, by the name that recipients use for it.
     channels: dict[str, str] = field(default_factory=dict, metadata={"check": checks.variables})
+    #: Names of those that tokens bound to a team may use.
+    channels_open_to_teams: tuple[str, ...] = setting((), checks.channel_names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

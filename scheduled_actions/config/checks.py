@@ -118,6 +118,15 @@ def variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - it is what is jud
     return {name: variable(one) for name, one in value.items()}
 
 
+def channel_names(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - it is what is judged
+    """Return names of channels; the environment separates them by commas."""
+    listed = [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) and one for one in listed):
+        message = "should be a list of names of [notifications.channels]"
+        raise ValueError(message)
+    return tuple(listed)
+
+
 def time_zone(value: Any) -> str:  # noqa: ANN401 - it is what is judged
     """Return the name of a time zone."""
     try:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduled_actions.deadline import Deadline, StageKind
+    from scheduled_actions.requester import AddressReach
 
 #: The arguments of `set_deadline`.
 ARGUMENTS = frozenset({
@@ -29,8 +30,8 @@ ARGUMENTS = frozenset({
 
 
 #: Which argument names the stages of a kind; in their order.
-_ARGUMENT_OF: dict[StageKind, str] = {"reminder": "reminders", "escalation": "escalation", "action": "auto_actions"}
-_ORDER = tuple(_ARGUMENT_OF)
+ARGUMENT_OF: dict[StageKind, str] = {"reminder": "reminders", "escalation": "escalation", "action": "auto_actions"}
+_ORDER = tuple(ARGUMENT_OF)
 #: What becomes or ceases to be a series, in words for whoever asks for it.
 HOW_TO_BEGIN = "left out: it is no series; cancel_deadline it, and set_deadline one with a recurrence"
 HOW_TO_END = "a rule: cancel_deadline with series=True ends the series"
@@ -60,6 +61,8 @@ class NewDeadline:
     team_id: str | None
     metadata: Mapping[str, Any] | None
     created_by: str | None
+    #: How far the addresses in it reach where a token gave them; None: application code.
+    reach: AddressReach | None = None
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -74,6 +77,7 @@ class NewDeadline:
             "stages": [stage.as_json() for stage in self.stages],
             "recurrence": self.recurrence,
             "metadata": self.metadata,
+            **({} if self.reach is None else {"reach": self.reach}),
         }
         return json_text.decode(json_text.encode("deadline", asked, limit=16 * RESULT_LIMIT))  # type: ignore[return-value] # an object
 
@@ -96,7 +100,7 @@ def changed_deadline(before: Deadline, changes: Mapping[str, Any]) -> NewDeadlin
         raise InvalidArgument(
             "recurrence", changes["recurrence"], HOW_TO_BEGIN if before.series_id is None else HOW_TO_END
         )
-    kept = [stage for stage in map(Stage.from_json, before.definition.get("stages", ())) if stage.kind in _ARGUMENT_OF]
+    kept = [stage for stage in map(Stage.from_json, before.definition.get("stages", ())) if stage.kind in ARGUMENT_OF]
     asked = {
         "target": {"type": before.target_type, "id": before.target_id},
         "due_at": before.due_at,
@@ -108,7 +112,7 @@ def changed_deadline(before: Deadline, changes: Mapping[str, Any]) -> NewDeadlin
         "team_id": before.team_id,
         "name": before.name,
     }
-    return new_deadline({**asked, **changes}, kept=[stage for stage in kept if _ARGUMENT_OF[stage.kind] not in changes])
+    return new_deadline({**asked, **changes}, kept=[stage for stage in kept if ARGUMENT_OF[stage.kind] not in changes])
 
 
 def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> NewDeadline:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import arguments, json_text
 from scheduled_actions.deadline_rules import planning
-from scheduled_actions.deadline_rules.definition import HOW_TO_BEGIN, HOW_TO_END, changed_deadline
+from scheduled_actions.deadline_rules.definition import ARGUMENT_OF, HOW_TO_BEGIN, HOW_TO_END, changed_deadline
 from scheduled_actions.deadlines import book
 from scheduled_actions.deadlines.moves import counted, refuse_closed
 from scheduled_actions.deadlines.operations import DeadlineOperations
-from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.errors import InvalidArgument, TypeNotOpen
+from scheduled_actions.requester import narrower, reach_of
 from scheduled_actions.store import deadlines as store
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.deadline import Deadline, Stage
     from scheduled_actions.deadline_rules.definition import NewDeadline
+    from scheduled_actions.requester import Requester
     from scheduled_actions.store.connection import Connection
 
 #: What a change of these asks for: notices on their way hold no more.
@@ -41,6 +43,7 @@ class DeadlineChanges(DeadlineOperations):
         by: str | None = None,
         note: str | None = None,
         team_id: str | None = None,
+        requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
         **changes: Any,  # noqa: ANN401 - checked by name
     ) -> Deadline:
@@ -54,6 +57,7 @@ class DeadlineChanges(DeadlineOperations):
             by: Who changes it, for the history.
             note: Why.
             team_id: Only within this team.
+            requester: The token that asks over HTTP; None: application code.
             connection: Joins the caller's own transaction.
             changes: `target`, `reminders`, `escalation`, `auto_actions`, `recipients`, `recurrence`, `timezone`,
                 `calendar`, `metadata`, as for `set_deadline`; None takes one back to its default.
@@ -61,14 +65,18 @@ class DeadlineChanges(DeadlineOperations):
         Raises:
             UnknownDeadline: There is none of that id or name (in that team).
             WrongDeadlineStatus: It was completed or cancelled.
+            TypeNotOpen: The requester may not give it these auto-actions.
             RequestError: A new value cannot be; nothing was changed.
         """
         by, note = arguments.check_text("by", by), arguments.check_text("note", note)
         with self._borrowed(connection) as borrowed, whole(borrowed):
             found = book.locked(borrowed, reference, team_id)
             refuse_closed(reference, found.deadline)
-            new = self._validated(changed_deadline(found.deadline, changes), set())
-            named = {"stages" if name in _STAGES else name for name in changes}
+            new = changed_deadline(found.deadline, changes)
+            if not _OF_PEOPLE.isdisjoint(changes):
+                new = replace(new, reach=narrower(found.deadline.reach, reach_of(requester)))
+            new = self._validated(new, set(), requester, given=changes)
+            named = {"stages" if name in _STAGES else name for name in changes} | {"reach"}
             definition = {name: value for name, value in new.definition.items() if name in named}
             self._redefine(borrowed, found, new, definition, by=by, note=note)
             return book.read(borrowed, found.deadline.id)
@@ -132,7 +140,7 @@ class DeadlineChanges(DeadlineOperations):
             stages = counted(after, now)
             if after.recurrence is not None:
                 refuse_a_crowd(after.recurrence, stages, planning.Clock.of(after), after.due_at)
-            entry = book.entry("changed", now, by=by, note=note, changes=sorted(changed))
+            entry = book.entry("changed", now, by=by, note=note, changes=sorted(changed - {"reach"}))
             written[before.id] = shared | {"definition": after.definition, "stages": stages, "entry": entry}
             planned[before.id] = stages if before.paused_at is None else []
             gone |= store.names_of(before.id, before.stages) - store.names_of(before.id, planned[before.id])
@@ -150,32 +158,56 @@ class DeadlineChanges(DeadlineOperations):
 
     # -- checking ------------------------------------------------------------------------------------------------------
 
-    def _validated(self, new: NewDeadline, known: set[str]) -> NewDeadline:
+    def _validated(
+        self,
+        new: NewDeadline,
+        known: set[str],
+        requester: Requester | None = None,
+        *,
+        given: Collection[str] | None = None,
+    ) -> NewDeadline:
         """Return what is asked for; every type has a handler, every payload is one that it takes.
 
-        Recipients that are `known` already are not looked at once more, and those of this one are known from then on.
+        Args:
+            new: What the deadline is to be.
+            known: Recipients that were checked before, as text; those of this one are added.
+            requester: The token that asks over HTTP; None: application code.
+            given: The arguments that the requester gives; None: all. The others were there before.
         """
-        self._check_recipients(new, known)
-        return replace(new, stages=tuple(map(self._with_payload, new.stages)))
 
-    def _check_recipients(self, new: NewDeadline, known: set[str]) -> None:
-        told = {"recipients": new.recipients}
-        told |= {f"{stage.key}.to": stage.to for stage in new.stages if stage.to}
-        told |= {f"{stage.key}.assign": stage.assign for stage in new.stages if stage.assign}
-        for name, recipients in told.items():
-            text = f"{new.team_id is None} {recipients!r}"
+        def asking(argument: str | None) -> Requester | None:
+            return requester if given is None or argument in given else None
+
+        told = [("recipients", new.recipients, asking("recipients"))]
+        for stage in new.stages:
+            asker = asking(ARGUMENT_OF.get(stage.kind))
+            told += [
+                (f"{stage.key}.{name}", to, asker) for name, to in (("to", stage.to), ("assign", stage.assign)) if to
+            ]
+        for name, recipients, asker in told:
+            reach = reach_of(asker)
+            text = f"{new.team_id is None} {reach} {recipients!r}"
             if text not in known:
-                self._notifications.recipients.check(recipients, name=name, team_id=new.team_id)
+                self._notifications.recipients.check(recipients, name=name, team_id=new.team_id, reach=reach)
                 known.add(text)
+        return replace(
+            new, stages=tuple(self._with_payload(stage, asking(ARGUMENT_OF.get(stage.kind))) for stage in new.stages)
+        )
 
-    def _with_payload(self, stage: Stage) -> Stage:
-        handler = self._registry.resolve(stage.action_type)
+    def _with_payload(self, stage: Stage, requester: Requester | None) -> Stage:
         if stage.kind != "action":
+            self._payloads.handler(stage.action_type, requester=None)
             return stage
-        return replace(stage, payload=json_text.decode(handler.payload.prepare(stage.payload)))
+        try:
+            prepared = self._payloads.prepare(stage.action_type, stage.payload, requester=requester)
+        except TypeNotOpen as error:
+            raise error.inside("auto_actions") from None
+        return replace(stage, payload=json_text.decode(prepared.text))
 
 
 _STAGES = frozenset({"reminders", "escalation", "auto_actions"})
+#: Arguments that hold addresses.
+_OF_PEOPLE = frozenset({"recipients", "reminders", "escalation"})
 
 
 def _columns(new: NewDeadline) -> dict[str, Any]:

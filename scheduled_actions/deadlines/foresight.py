@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.deadline import Stage
+    from scheduled_actions.requester import Requester
 
 #: What people ask for; the others a deadline has by itself.
 _ASKED = ("reminder", "escalation", "action")
@@ -37,16 +38,17 @@ class Foreseen:
 class DeadlineForesight(Deadlines):
     """Deadlines of one project, which can be looked at before they are written."""
 
-    def foresee(self, given: Mapping[str, Any]) -> Foreseen:
+    def foresee(self, given: Mapping[str, Any], *, requester: Requester | None = None) -> Foreseen:
         """Return what would come of a new deadline.
 
         Args:
             given: The arguments of `set_deadline`.
+            requester: The token that asks over HTTP; None: application code.
 
         Raises:
             RequestError: As `set` does.
         """
-        new = self._checked(given, set())
+        new = self._checked(given, set(), requester)
         with self._borrowed(None) as borrowed:
             now = database_now(borrowed)
         clock = book.clock_of(new.timezone, new.calendar)
@@ -54,12 +56,17 @@ class DeadlineForesight(Deadlines):
         return _foreseen(due_at, new.timezone, planning.plan(new.stages, due_at=due_at, clock=clock, now=now))
 
     def foresee_change(
-        self, reference: UUID | str, changes: Mapping[str, Any], *, team_id: str | None = None
+        self,
+        reference: UUID | str,
+        changes: Mapping[str, Any],
+        *,
+        team_id: str | None = None,
+        requester: Requester | None = None,
     ) -> Foreseen:
         """Return what would come of a deadline if it were changed; arguments and errors as for `update`."""
         before = self.get(reference, team_id=team_id)
         refuse_closed(reference, before)
-        new = self._validated(changed_deadline(before, changes), set())
+        new = self._validated(changed_deadline(before, changes), set(), requester, given=changes)
         with self._borrowed(None) as borrowed:
             now = database_now(borrowed)
         return _foreseen(before.due_at, new.timezone, counted(redefined(before, new, before.definition), now))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from scheduled_actions.deadline_rules.definition import NewDeadline, new_deadlin
 from scheduled_actions.deadlines import book
 from scheduled_actions.deadlines.changes import DeadlineChanges, refuse_a_crowd
 from scheduled_actions.errors import InvalidArgument, RecurrenceInvalid, UnknownDeadline
+from scheduled_actions.requester import reach_of
 from scheduled_actions.store import deadlines as store
 from scheduled_actions.store.connection import whole
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from scheduled_actions.deadline import Deadline, Stage
+    from scheduled_actions.requester import Requester
     from scheduled_actions.store.connection import Connection
 
 #: Deadlines that one call may set.
@@ -50,22 +52,28 @@ class Deadlines(DeadlineChanges):
     # -- setting -------------------------------------------------------------------------------------------------------
 
     def set(
-        self, given: Mapping[str, Any], *, connection: psycopg.Connection[Any] | None = None
+        self,
+        given: Mapping[str, Any],
+        *,
+        requester: Requester | None = None,
+        connection: psycopg.Connection[Any] | None = None,
     ) -> tuple[Deadline, bool]:
         """Set a deadline, or bring the unresolved one of the same name (within its team) up to date.
 
         Args:
             given: The arguments of `set_deadline`.
+            requester: The token that asks over HTTP; None: application code.
             connection: Joins the caller's own transaction.
 
         Returns:
             The deadline, and whether it is a new one. Asking again for the same changes nothing.
 
         Raises:
-            RequestError: An argument cannot be, a type has no handler, or a payload is refused; nothing was changed.
+            RequestError: An argument cannot be, a type has no handler or is not open to the requester, or a payload is
+                refused; nothing was changed.
             DatabaseUnavailable: The database cannot be reached; nothing was changed.
         """
-        new = self._checked(given, builtins.set())
+        new = self._checked(given, builtins.set(), requester)
         with self._borrowed(connection) as borrowed, whole(borrowed):
             found = self._of_that_name(borrowed, new)
             if found is not None:
@@ -103,8 +111,10 @@ class Deadlines(DeadlineChanges):
                 raise InvalidArgument("name", "one of the names", "free: an unresolved deadline of the team has it")
             return made
 
-    def _checked(self, given: Mapping[str, Any], known: builtins.set[str]) -> NewDeadline:
-        return self._validated(new_deadline(given), known)
+    def _checked(
+        self, given: Mapping[str, Any], known: builtins.set[str], requester: Requester | None = None
+    ) -> NewDeadline:
+        return self._validated(replace(new_deadline(given), reach=reach_of(requester)), known, requester)
 
     def _make(self, connection: Connection, checked: Sequence[NewDeadline]) -> list[UUID]:
         """Insert deadlines with all that is planned of them; return the ids of those whose names were free."""

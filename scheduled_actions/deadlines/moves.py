@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.deadline import Deadline, Stage
     from scheduled_actions.notifications.planning import Notifications
-    from scheduled_actions.registry import Registry
+    from scheduled_actions.payload_access import PayloadAccess
     from scheduled_actions.store.connection import Connection, Database
 
 
@@ -39,13 +39,13 @@ class DeadlineMoves:
 
     Args:
         database: Where the tables are.
-        registry: Validates the payloads of auto-actions.
+        payloads: Validates the types and payloads of auto-actions.
         notifications: Knows who can be told.
     """
 
-    def __init__(self, database: Database, registry: Registry, notifications: Notifications) -> None:
+    def __init__(self, database: Database, payloads: PayloadAccess, notifications: Notifications) -> None:
         self._database = database
-        self._registry = registry
+        self._payloads = payloads
         self._notifications = notifications
 
     def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:

@@ -44,6 +44,7 @@ def tell(context: Context, notifications: Notifications, telling: Telling) -> tu
             "revision": deadline.revision,
         },
         team_id=deadline.team_id,
+        reach=deadline.reach,
         arguments={"target": {"type": deadline.target_type, "id": deadline.target_id}},
     )
     return [called(person) for person in told.people], [called(person) for person in told.passed_over]
@@ -59,7 +60,9 @@ def climb(context: Context, notifications: Notifications, telling: Telling) -> t
     above = [stage.to for stage in ladder[ladder.index(telling.stage) + 1 :] if stage.to]
     passed_over: list[str] = []
     for to in (telling.to, *above):
-        people = notifications.recipients.resolve(list(to), team_id=telling.deadline.team_id, now=telling.now)
+        people = notifications.recipients.resolve(
+            list(to), team_id=telling.deadline.team_id, now=telling.now, reach=telling.deadline.reach
+        )
         if not all(one.person.is_away(telling.now) for one in people):
             reached = Telling(telling.deadline, telling.stage, telling.occurrence, to, telling.now)
             told, away = tell(context, notifications, reached)

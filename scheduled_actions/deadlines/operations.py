@@ -17,6 +17,7 @@ from scheduled_actions.deadline_rules.definition import due_instant
 from scheduled_actions.deadlines import book
 from scheduled_actions.deadlines.moves import NOT_ACKNOWLEDGED, DeadlineMoves, refuse_closed
 from scheduled_actions.errors import InvalidArgument, WrongDeadlineStatus
+from scheduled_actions.requester import narrower, reach_of
 from scheduled_actions.store import deadlines as store
 from scheduled_actions.store.connection import whole
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from scheduled_actions.deadline import Deadline, Stage
+    from scheduled_actions.requester import Requester
     from scheduled_actions.store.connection import Connection
 
 
@@ -214,6 +216,7 @@ class DeadlineOperations(DeadlineMoves):
         by: str | None = None,
         note: str | None = None,
         team_id: str | None = None,
+        requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Deadline:
         """Make other people responsible: what is still to come goes to them. Return the deadline.
@@ -230,9 +233,13 @@ class DeadlineOperations(DeadlineMoves):
         with self._borrowed(connection) as borrowed, whole(borrowed):
             deadline, now = book.locked(borrowed, reference, team_id)
             refuse_closed(reference, deadline)
-            self._notifications.recipients.check(to, name="recipients", team_id=deadline.team_id)
+            reach = reach_of(requester)
+            self._notifications.recipients.check(to, name="recipients", team_id=deadline.team_id, reach=reach)
             entry = book.entry("reassigned", now, by=by, note=note, to=list(to), before=list(deadline.recipients))
-            store.write(borrowed, {deadline.id: {"recipients": list(to), "entry": entry, **NOT_ACKNOWLEDGED}})
+            changes: dict[str, Any] = {"recipients": list(to), "entry": entry, **NOT_ACKNOWLEDGED}
+            if reach is not None:
+                changes["definition"] = {**deadline.definition, "reach": narrower(deadline.reach, reach)}
+            store.write(borrowed, {deadline.id: changes})
             return book.read(borrowed, deadline.id)
 
 

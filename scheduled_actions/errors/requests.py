@@ -84,6 +84,23 @@ class UnknownActionType(RequestError):
         super().__init__(f'action type "{short_text(action_type)}" has no handler; {hint}')
 
 
+class TypeNotOpen(RequestError):
+    """The caller may not schedule actions of that type over HTTP."""
+
+    code = "type_not_open"
+
+    def __init__(self, action_type: str, problem: str, *, where: str = "action_type") -> None:
+        self.action_type = action_type
+        self.problem = problem
+        #: The path of the field that names the type.
+        self.where = where
+        super().__init__(f'action type "{short_text(action_type)}" {problem}')
+
+    def inside(self, where: str) -> TypeNotOpen:
+        """Return the same error for a type that is named inside a field."""
+        return TypeNotOpen(self.action_type, self.problem, where=f"{where}.{self.where}")
+
+
 class UnknownAction(RequestError):
     """No action has that id (or it belongs to another team, which answers the same)."""
 

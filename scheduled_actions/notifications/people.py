@@ -13,12 +13,13 @@ from scheduled_actions.outbound import delivery
 from scheduled_actions.recurrence.phrases import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from datetime import datetime
 
     from scheduled_actions.config import Notifications as Settings
     from scheduled_actions.notices.channels import Channel
     from scheduled_actions.registry import Registry
+    from scheduled_actions.requester import AddressReach
 
 #: People that one call may tell.
 PEOPLE_MOST = 1000
@@ -54,23 +55,31 @@ class Recipients:
         self._settings = settings
         self._registry = registry
 
-    def resolve(self, recipients: Any, *, team_id: str | None, now: datetime) -> list[Addressed]:  # noqa: ANN401 - it is what is judged
+    def resolve(
+        self,
+        recipients: Any,  # noqa: ANN401 - it is what is judged
+        *,
+        team_id: str | None,
+        now: datetime,
+        reach: AddressReach | None = None,
+    ) -> list[Addressed]:
         """Return the people that recipients mean, those who are away replaced; nobody twice.
 
         Args:
             recipients: One or a list: an address, `resolver:name`, a `Person`, or a mapping of its fields.
             team_id: The tenant that asks; resolvers are told.
             now: Aware: who is away then.
+            reach: Of the caller who gave them; None: application code.
 
         Raises:
-            InvalidArgument: One means nobody, or is no recipient.
+            InvalidArgument: One means nobody, is no recipient, or is out of reach.
             HandlerBroken: A resolver cannot be imported.
         """
         found: dict[str, Addressed] = {}
         for name, given, people in self._listed(recipients, team_id=team_id):
             is_reference = isinstance(given, str) and REFERENCE.fullmatch(given) is not None
             if not is_reference:
-                self._check_given(people[0], name, is_tenants=team_id is not None)
+                self._check_given(people[0], name, team_id=team_id, reach=reach)
             to = given if isinstance(given, str) else as_json(people[0])
             for person in self._present(people, team_id=team_id, now=now, name=name):
                 found.setdefault(person.key, Addressed(person, to))
@@ -92,18 +101,28 @@ class Recipients:
         people = (person for _, _, some in self._listed(recipients, team_id=team_id) for person in some)
         return list({person.key: person for person in people if person.is_away(now)}.values())
 
-    def check(self, recipients: Iterable[Any], *, name: str, team_id: str | None) -> None:
+    def check(
+        self, recipients: Iterable[Any], *, name: str, team_id: str | None, reach: AddressReach | None = None
+    ) -> None:
         """Refuse recipients that nobody could be; those of a resolver are asked for when they are told.
 
+        Args:
+            recipients: As `resolve` takes them.
+            name: What they are called in errors.
+            team_id: The tenant that asks.
+            reach: Of the caller who gave them; None: application code.
+
         Raises:
-            InvalidArgument: One is no recipient, or its resolver is not there.
+            InvalidArgument: One is no recipient, is out of reach, or its resolver is not there.
         """
         for position, one in enumerate(recipients):
-            where = f"{name}[{position}]"
-            if not isinstance(one, str) or not REFERENCE.fullmatch(one):
-                self._check_given(parse_person(one, name=where), where, is_tenants=team_id is not None)
-            elif one.partition(":")[0] not in self._registry.resolvers:
-                self._people(one, team_id=team_id, name=where)
+            self._check_one(one, f"{name}[{position}]", team_id=team_id, reach=reach)
+
+    def _check_one(self, given: Any, name: str, *, team_id: str | None, reach: AddressReach | None) -> None:  # noqa: ANN401 - it is what is judged
+        if not isinstance(given, str) or not REFERENCE.fullmatch(given):
+            self._check_given(parse_person(given, name=name), name, team_id=team_id, reach=reach)
+        elif given.partition(":")[0] not in self._registry.resolvers:
+            self._people(given, team_id=team_id, name=name)
 
     def person_of(self, to: str | dict[str, Any], key: str | None, *, team_id: str | None, now: datetime) -> Person:
         """Return who gets a notice now: the person it was meant for, or whoever stands there instead.
@@ -159,16 +178,16 @@ class Recipients:
 
         return present(people, now=now, deputies=deputies)
 
-    def _check_given(self, person: Person, name: str, *, is_tenants: bool) -> None:
+    def _check_given(self, person: Person, name: str, *, team_id: str | None, reach: AddressReach | None) -> None:
         """Refuse at the caller's desk what could not be reached; and what would leave a secret in the table."""
         for channel in person.ways:
-            problem = self._problem_of(channel, is_tenants=is_tenants)
+            problem = self._problem_of(channel, is_public=team_id is not None or reach is not None, reach=reach)
             if problem is not None:
                 raise InvalidArgument(name, channel.masked, problem)
-        if isinstance(person.deputy, Person):
-            self._check_given(person.deputy, f"{name}.deputy", is_tenants=is_tenants)
+        if person.deputy is not None:
+            self._check_one(person.deputy, f"{name}.deputy", team_id=team_id, reach=reach)
 
-    def _problem_of(self, channel: Channel, *, is_tenants: bool) -> str | None:
+    def _problem_of(self, channel: Channel, *, is_public: bool, reach: AddressReach | None) -> str | None:
         """Return what a channel would have to be; None where it is."""
         match channel.kind:
             case "email":
@@ -178,16 +197,22 @@ class Recipients:
                     return f"an e-mail address: it {error}"
             case "webhook":
                 try:
-                    check = delivery.check_tenant_url if is_tenants else delivery.check_url
+                    check = delivery.check_tenant_url if is_public else delivery.check_url
                     check(channel.address)
                 except UrlInvalid as error:
                     return f"an address to post to: it {error.problem}"
-            case "named" if channel.address not in self._settings.channels:
-                near = nearest(channel.address, self._settings.channels)
+            case "named" if channel.address not in (known := self._named(reach)):
+                near = nearest(channel.address, known)
                 hint = f'; did you mean "{near}"?' if near else ""
-                return f"an address, or a name of [notifications.channels]{hint}"
+                which = " that is open to teams" if reach == "team" else ""
+                return f"an address, or a name of [notifications.channels]{which}{hint}"
             case "apprise":
                 return KEPT
             case _:
                 pass
         return None
+
+    def _named(self, reach: AddressReach | None) -> Collection[str]:
+        """Return the names of the channels that may be used."""
+        channels = self._settings.channels
+        return channels.keys() & set(self._settings.channels_open_to_teams) if reach == "team" else channels

@@ -20,6 +20,7 @@ from scheduled_actions.notices.quiet import QuietHours
 from scheduled_actions.notices.severity import SEVERITIES, Severity, Steps
 from scheduled_actions.notifications.people import KEPT, REFERENCE, Recipients
 from scheduled_actions.payloads import problems_of
+from scheduled_actions.requester import AddressReach
 from scheduled_actions.store import schedules as store
 from scheduled_actions.store.borrowing import borrowed_connection
 
@@ -57,6 +58,8 @@ class Notice(BaseModel):
     severity: Severity | None = None
     #: `{"deadline_id", "stage"}`: it is only sent while that holds.
     guard: dict[str, Any] | None = None
+    #: How far `to` reaches where a token gave it; None: application code.
+    reach: AddressReach | None = None
 
     @field_validator("to")
     @classmethod
@@ -104,6 +107,8 @@ class Options:
     #: Whether notices to one person that come together become one message.
     gather: bool = False
     team_id: str | None = None
+    #: Of the caller who gave the recipients; None: application code.
+    reach: AddressReach | None = None
     #: More arguments of `schedule_action`, the same for each: `target`, `created_by`, `metadata`, `priority`.
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
@@ -168,7 +173,10 @@ class Notifications:
             InvalidArgument: A recipient means nobody, or is none.
         """
         planned = []
-        for addressed in self.recipients.resolve(recipients, team_id=options.team_id, now=max(now, at or now)):
+        people = self.recipients.resolve(
+            recipients, team_id=options.team_id, now=max(now, at or now), reach=options.reach
+        )
+        for addressed in people:
             words = message if isinstance(message, Message) else message(addressed.person)
             quiet = self.quiet_until(addressed.person, severity=options.severity, at=max(now, at or now))
             try:
@@ -183,6 +191,16 @@ class Notifications:
                 )
             except ValidationError as error:
                 raise PayloadInvalid(ACTION_TYPE, problems_of(error)) from None
+            notice = Notice(
+                to=addressed.to,
+                person=addressed.person.key,
+                subject=one_line(words.subject),
+                text=words.text,
+                html=words.html,
+                severity=options.severity,
+                guard=None if options.guard is None else dict(options.guard),
+                reach=options.reach,
+            )
             arguments = {
                 "user_id": addressed.person.id,
                 **options.arguments,
@@ -199,7 +217,9 @@ class Notifications:
             return {"scheduled_at": at}
         # Of one person, and to be sent at one time: what may pass quiet hours does not wait for what may not.
         slot = "" if at is None else at.astimezone(UTC).isoformat()
-        key = hashlib.sha256(f"{person.key}\n{slot}".encode()).hexdigest()[:32]
+        # What a token asked for does not lend its reach to what the application tells the same person.
+        reach = "" if options.reach is None else f"\n{options.reach}"
+        key = hashlib.sha256(f"{person.key}\n{slot}{reach}".encode()).hexdigest()[:32]
         return {
             "scheduled_at": timedelta(seconds=self._settings.gather_seconds) if at is None else at,
             "dedup_key": f"notices:{key}",
@@ -218,6 +238,7 @@ class Notifications:
         severity: Severity | None = None,
         guard: Mapping[str, Any] | None = None,
         team_id: str | None = None,
+        reach: AddressReach | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> Told:
         """Tell people of a deadline, each in words of their own: severity, local time, the next reminder.
@@ -229,6 +250,7 @@ class Notifications:
             severity: How urgent it is; None: as far as it is away.
             guard: `{"deadline_id", "stage"}`: a notice is only sent while that holds.
             team_id: The tenant.
+            reach: Of the caller who gave the recipients; None: application code.
             arguments: More arguments of `schedule_action`.
 
         Raises:
@@ -240,7 +262,9 @@ class Notifications:
             values = reminder.values(self.zone(person), recipient=person.name)
             return templates.render_reminder(level, values, project=self.config.project)
 
-        options = Options(severity=level, guard=guard, gather=True, team_id=team_id, arguments=arguments or {})
+        options = Options(
+            severity=level, guard=guard, gather=True, team_id=team_id, reach=reach, arguments=arguments or {}
+        )
         planned = self.planned(recipients, words, options, now=reminder.now)
         for _, one in planned:
             schedule(one.pop("action_type"), one.pop("payload"), **one)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 
@@ -18,7 +18,7 @@ from scheduled_actions.notices.severity import SEVERITIES, most_urgent
 from scheduled_actions.store import schedules as store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from scheduled_actions.handler import Context
     from scheduled_actions.notices.channels import Channel
@@ -26,8 +26,22 @@ if TYPE_CHECKING:
     from scheduled_actions.notifications.planning import Notice, Notifications
     from scheduled_actions.store.connection import Connection, Database
 
-    #: Which of the guards hold, in their order; what they stand on stays locked until the transaction ends.
-    Holding: TypeAlias = Callable[[Connection, Sequence[Mapping[str, Any]]], Sequence[bool]]
+    class Holding(Protocol):
+        """Returns which guards hold; what they stand on stays locked until the transaction ends."""
+
+        def __call__(
+            self, connection: Connection, guards: Sequence[Mapping[str, Any]], /, *, team_id: str | None
+        ) -> Sequence[bool]:
+            """Return an answer for each guard, in their order; those of other teams do not hold."""
+
+    class Prove(Protocol):
+        """Stores what was sent."""
+
+        def __call__(
+            self, connection: Connection, notices: Sequence[Mapping[str, Any]], /, *, team_id: str | None
+        ) -> None:
+            """Store it with the deadlines of the team."""
+
 
 #: Seconds that an attempt keeps for its settlement, and that a channel needs at least.
 _SETTLE_SECONDS = 1.0
@@ -56,7 +70,7 @@ class Sender:
         database: Database,
         *,
         holding: Holding | None = None,
-        prove: Callable[[Connection, Sequence[Mapping[str, Any]]], None] | None = None,
+        prove: Prove | None = None,
     ) -> None:
         self._prove = prove
         self._notifications = notifications
@@ -94,7 +108,7 @@ class Sender:
                 return Snooze(0, progress.as_json())
             # What a notice stands on is locked until it has been handed over: whoever completes a deadline waits for
             # the message that is just going out, and none begins to go out after that.
-            with self._kept(notices) as (kept, connection):
+            with self._kept(notices, context.action.team_id) as (kept, connection):
                 if not kept:
                     return Skip("what it tells of does not hold any more")
                 handed_over = self._hand_over(channel, kept, person, context)
@@ -120,14 +134,14 @@ class Sender:
         raise Fail(_told(progress))
 
     @contextmanager
-    def _kept(self, notices: Sequence[Notice]) -> Iterator[tuple[list[Notice], Connection | None]]:
+    def _kept(self, notices: Sequence[Notice], team_id: str | None) -> Iterator[tuple[list[Notice], Connection | None]]:
         """Give those whose guards hold, and the connection that keeps them so, where there is any."""
         guarded = [notice for notice in notices if notice.guard is not None]
         if not guarded or self.holding is None:
             yield list(notices), None
             return
         with self._database.connection() as connection, connection.transaction():
-            answers = self.holding(connection, [notice.guard or {} for notice in guarded])
+            answers = self.holding(connection, [notice.guard or {} for notice in guarded], team_id=team_id)
             gone = [notice for notice, holds in zip(guarded, answers, strict=True) if not holds]
             yield [notice for notice in notices if notice not in gone], connection
 
@@ -141,7 +155,7 @@ class Sender:
         rows = [{**guard, "subject": subject, "action_id": context.id, **proof} for guard, subject in guarded]
         try:
             with connection.transaction():
-                self._prove(connection, rows)
+                self._prove(connection, rows, team_id=context.action.team_id)
         except psycopg.Error as error:
             # What has gone out must not go out once more for want of a line about it.
             context.log.warning("notice.unproven error=%s", type(error).__name__)
@@ -156,7 +170,7 @@ class Sender:
             message=self._message(notices, person),
             severity=most_urgent(notice.severity for notice in notices),
             id=str(context.id),
-            reach=reach_of(webhooks, is_tenants=context.action.team_id is not None),
+            reach=reach_of(webhooks, is_tenants=_is_public(notices, context)),
             own_reach=reach_of(webhooks, is_tenants=False),
             timeout=max(0.0, context.seconds_left - _SETTLE_SECONDS),
         )
@@ -180,6 +194,11 @@ class Sender:
         values = {"recipient": person.name, "urgent": sum(notice.severity == "urgent" for notice in notices)}
         shown = [{"subject": one.subject, "text": one.text, "severity": one.severity} for one in ordered]
         return templates.render_digest(shown, values, project=self._notifications.config.project)
+
+
+def _is_public(notices: Sequence[Notice], context: Context) -> bool:
+    """Return whether addresses reach the public internet only: a team's, and those that a token gave."""
+    return context.action.team_id is not None or any(notice.reach is not None for notice in notices)
 
 
 def _passage(handed_over: dict[str, str | None] | Failure, channel: Channel, person: Person) -> dict[str, str | None]:

@@ -26,6 +26,7 @@ OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "description": ((str,), "a text"),
     "recurrence": ((str, dict), "a rule as text, or a dict with the key rule"),
     "transactional": ((bool,), "True or False"),
+    "open_to_teams": ((bool,), "True or False"),
 }
 
 _INTEGER_BOUND: int = 10**json_text.MAX_DIGITS

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.recurrence import Recurrence
+    from scheduled_actions.requester import Requester
     from scheduled_actions.schedule import Schedule
     from scheduled_actions.store.connection import Connection
 
@@ -54,6 +55,7 @@ class Schedules(ScheduleOperations):
         recurrence: str,
         *,
         created_by: str | None = None,
+        requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
         **options: Any,  # noqa: ANN401 - checked by name
     ) -> Schedule:
@@ -62,11 +64,19 @@ class Schedules(ScheduleOperations):
         Asking again for the same changes nothing: neither its start nor what it has planned, nor a pause.
 
         Raises:
-            RequestError: Unknown type, payload refused, a rule that is malformed or never occurs, or an argument out
-                of its range; nothing was changed.
+            RequestError: Unknown type, payload refused, a rule that is malformed or never occurs, an argument out
+                of its range, or a type that the requester may not schedule; nothing was changed.
             DatabaseUnavailable: The database cannot be reached; nothing was changed.
         """
-        made, _ = self.put(action_type, payload, recurrence, created_by=created_by, connection=connection, **options)
+        made, _ = self.put(
+            action_type,
+            payload,
+            recurrence,
+            created_by=created_by,
+            requester=requester,
+            connection=connection,
+            **options,
+        )
         return made
 
     def put(
@@ -76,14 +86,17 @@ class Schedules(ScheduleOperations):
         recurrence: str,
         *,
         created_by: str | None = None,
+        requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
         **options: Any,  # noqa: ANN401 - checked by name
     ) -> tuple[Schedule, bool]:
         """Do as `schedule_recurring`; return the schedule, and whether it is a new one."""
-        definition = self._definition({**options, "recurrence": recurrence})
+        definition = self._definition(
+            {**options, "recurrence": recurrence}, requester=requester, team_id=options.get("team_id")
+        )
         if "recurrence" not in definition:
             raise InvalidArgument("recurrence", recurrence, 'a rule: "daily", "0 9 * * 1", an RRULE')
-        text = self._registry.resolve(action_type).payload.prepare(payload)
+        text = self._payloads.prepare(action_type, payload, requester=requester).text
         created_by = arguments.check_text("created_by", created_by)
         self._try_functions(definition)
         with self._borrowed(connection) as borrowed, whole(borrowed):
@@ -142,6 +155,7 @@ class Schedules(ScheduleOperations):
         *,
         payload: Any = None,  # noqa: ANN401 - any model
         team_id: str | None = None,
+        requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
         **changes: Any,  # noqa: ANN401 - checked by name
     ) -> Schedule:
@@ -154,23 +168,26 @@ class Schedules(ScheduleOperations):
             reference: Id or name.
             payload: The whole new payload; validated like a new one.
             team_id: Only within this team.
+            requester: The token that asks over HTTP; None: application code.
             connection: Joins the caller's own transaction.
             changes: The arguments of `schedule_recurring_action`.
 
         Raises:
             UnknownSchedule: There is none of that id or name (in that team).
+            TypeNotOpen: The requester may not give it this payload or these follow-ups.
             RequestError: A new value cannot be; nothing was changed.
         """
         if changes.get("recurrence") or changes.get("skip"):
             with self._borrowed(connection) as borrowed:
-                before = self._found(borrowed, reference, team_id).schedule.definition
-            self._try_functions(self._redefined(before, changes))
+                before = self._found(borrowed, reference, team_id).schedule
+            self._try_functions(self._redefined(before, changes, requester))
         with self._borrowed(connection) as borrowed, whole(borrowed):
             found = self._locked(borrowed, reference, team_id)
-            definition = self._redefined(found.schedule.definition, changes)
+            definition = self._redefined(found.schedule, changes, requester)
             text = None
             if payload is not None:
-                text = self._registry.resolve(found.schedule.action_type).payload.prepare(payload)
+                action_type = found.schedule.action_type
+                text = self._payloads.prepare(action_type, payload, requester=requester, where="payload").text
                 definition["payload"] = _fingerprint(text)
             changed = self._changed(
                 borrowed,
@@ -225,21 +242,29 @@ class Schedules(ScheduleOperations):
         store.drop_planned(connection, schedule.id)
         return self._planned(connection, schedule.id, definition, is_new_start=is_new_start, may_leave=may_leave)
 
-    def _redefined(self, before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a definition with changes; None takes an argument back to its default."""
+    def _redefined(self, schedule: Schedule, changes: Mapping[str, Any], requester: Requester | None) -> dict[str, Any]:
+        """Return the definition of a schedule with changes; None takes an argument back to its default."""
+        before = schedule.definition
         zone = changes.get("timezone") or before.get("timezone") or "UTC"
-        checked = self._definition(changes, timezone=zone)
+        checked = self._definition(changes, timezone=zone, requester=requester, team_id=schedule.team_id)
         definition = {name: value for name, value in before.items() if name not in changes} | checked
         if "recurrence" not in definition:
             raise InvalidArgument("recurrence", None, 'a rule: "daily", "0 9 * * 1", an RRULE')
         return definition
 
-    def _definition(self, given: Mapping[str, Any], *, timezone: str = "UTC") -> dict[str, Any]:
+    def _definition(
+        self,
+        given: Mapping[str, Any],
+        *,
+        timezone: str = "UTC",
+        requester: Requester | None = None,
+        team_id: str | None = None,
+    ) -> dict[str, Any]:
         """Return what was asked for as a JSON object; what is None is left out."""
         extras = {name: given[name] for name in new_schedule.EXTRAS & given.keys() if given[name] is not None}
         plain = {name: value for name, value in given.items() if name not in new_schedule.EXTRAS}
         definition = new_schedule.definition_of(plain, timezone=timezone)
-        prepared = self._prepare_extras(extras) if extras else {}
+        prepared = self._prepare_extras(extras, requester=requester, team_id=team_id) if extras else {}
         return definition | {name: json.loads(text) for name, text in prepared.items()}
 
     def _try_functions(self, definition: Mapping[str, Any]) -> None:
@@ -421,8 +446,8 @@ class Schedules(ScheduleOperations):
         given = {"recurrence": declaration["rule"], **declaration}
         payload = given.pop("payload", {})
         del given["rule"]
-        definition = self._definition(given)
-        text = self._registry.resolve(action_type).payload.prepare(payload)
+        definition = self._definition(given, team_id=given.get("team_id"))
+        text = self._payloads.prepare(action_type, payload).text
         _, change = self._upsert(
             connection, action_type, text, definition, created_by=SYNC, is_declared=True, may_leave=True
         )

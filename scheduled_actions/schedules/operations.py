@@ -15,13 +15,14 @@ from scheduled_actions.store.borrowing import borrowed_connection, is_own
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from uuid import UUID
 
     import psycopg
 
     from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.payload_access import PayloadAccess
     from scheduled_actions.registry import Registry
     from scheduled_actions.schedule import Schedule
     from scheduled_actions.store.connection import Connection, Database
@@ -35,9 +36,10 @@ class ScheduleOperations:
 
     Args:
         database: Where the tables are.
-        registry: Validates payloads; has what the code declares.
+        registry: Has what the code declares.
         occurrences: Plans.
         prepare_extras: Makes a condition and follow-ups what the columns hold, having validated them.
+        payloads: Validates types and payloads.
     """
 
     def __init__(
@@ -45,9 +47,11 @@ class ScheduleOperations:
         database: Database,
         registry: Registry,
         occurrences: Occurrences,
-        prepare_extras: Callable[[Mapping[str, Any]], dict[str, Any]],
+        prepare_extras: Callable[..., dict[str, Any]],
+        payloads: PayloadAccess,
     ) -> None:
         self._prepare_extras = prepare_extras
+        self._payloads = payloads
         self._database = database
         self._registry = registry
         self._occurrences = occurrences

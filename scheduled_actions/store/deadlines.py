@@ -83,7 +83,7 @@ def near(connection: Connection, **filters: Any) -> list[Deadline]:  # noqa: ANN
     return [_found(row).deadline for row in read_leniently(connection, "deadlines_by_due", filters)]
 
 
-def holding(connection: Connection, guards: Sequence[Mapping[str, Any]]) -> list[bool]:
+def holding(connection: Connection, guards: Sequence[Mapping[str, Any]], *, team_id: str | None) -> list[bool]:
     """Return which of these notices may still begin to be sent.
 
     Until the transaction ends nobody can complete, move or cancel their deadlines: what is begun before then began in
@@ -92,12 +92,13 @@ def holding(connection: Connection, guards: Sequence[Mapping[str, Any]]) -> list
     Args:
         connection: In a transaction.
         guards: `{"deadline_id", "stage", "revision"}` each; without a `revision` it holds through moves, too.
+        team_id: Of the notices; deadlines of other teams are not found.
 
     Returns:
         An answer each, in their order; False where there is no such deadline.
     """
     ids = {UUID(str(guard["deadline_id"])) for guard in guards}
-    rows = read_leniently(connection, "share_deadlines", {"ids": list(ids)}).fetchall()
+    rows = read_leniently(connection, "share_deadlines", {"ids": list(ids), "team_id": team_id}).fetchall()
     found = {one.deadline.id: one for one in map(_found, rows)}
     return [_holds(found.get(UUID(str(guard["deadline_id"]))), guard) for guard in guards]
 
@@ -122,9 +123,12 @@ class Noticed(NamedTuple):
     action_id: UUID
 
 
-def keep_notices(connection: Connection, notices: Sequence[Mapping[str, Any]]) -> None:
-    """Keep what was sent, each with `deadline_id`, `action_id` and the fields of `Noticed`, its instant excepted."""
-    run(connection, "keep_notices", {"notices": _json(notices)})
+def keep_notices(connection: Connection, notices: Sequence[Mapping[str, Any]], *, team_id: str | None) -> None:
+    """Keep what was sent, each with `deadline_id`, `action_id` and the fields of `Noticed`, its instant excepted.
+
+    Those of deadlines of other teams than `team_id` are left out.
+    """
+    run(connection, "keep_notices", {"notices": _json(notices), "team_id": team_id})
 
 
 def notices_of(connection: Connection, deadline_id: UUID) -> list[Noticed]:

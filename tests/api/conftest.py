@@ -30,17 +30,17 @@ class Welcome(BaseModel):
     times: int = 1
 
 
-@action("test:run")
+@action("test:run", open_to_teams=True)
 def run(payload: dict):
     """Take any object."""
 
 
-@action("test:welcome", max_attempts=7)
+@action("test:welcome", max_attempts=7, open_to_teams=True)
 def welcome(payload: Welcome):
     """Greet somebody."""
 
 
-@action("test:gather")
+@action("test:gather", open_to_teams=True)
 def gather(payload: list[Welcome]): ...
 
 

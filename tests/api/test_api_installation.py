@@ -57,6 +57,7 @@ def test_the_registry_is_listed_with_what_handlers_declare_and_the_schema_of_the
         "retry": {"kind": "exponential", "base_seconds": 5, "cap_seconds": 50, "jitter": "none"},
         "dedup_window": 9,
         "transactional": True,
+        "schedulable": True,
         "error": None,
     }
 

@@ -16,7 +16,7 @@ def people(name, team_id):
     return {"cfo": ["carl@example.org"], "odd": 7}[name]
 
 
-@action("test:run")
+@action("test:run", open_to_teams=True)
 def run(payload: dict): ...
 
 

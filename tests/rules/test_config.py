@@ -69,6 +69,7 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
             "urgent_passes_quiet_hours": True,
             "gather_seconds": 5,
             "channels": {},
+            "channels_open_to_teams": (),
         },
     }
 
@@ -108,12 +109,18 @@ def test_every_setting_can_be_overridden_by_the_environment(loaded):
             continue  # Judged together with others.
         if name in {"urgent_days", "high_days", "medium_days"}:
             continue  # Judged together as well.
-        if name in {"private_networks", "egress_proxy", "url", "timezone", "quiet_hours"}:
+        if name in {"private_networks", "egress_proxy", "url", "timezone", "quiet_hours", "channels_open_to_teams"}:
             continue  # Neither texts nor numbers: see below.
         settings = loaded(**{variable: value}).settings
 
         found = getattr(getattr(settings, section) if section else settings, name)
         assert str(found).lower().removesuffix(".0") == value, variable
+
+
+def test_the_environment_separates_channels_by_commas(loaded):
+    found = loaded(SCHEDULED_ACTIONS_NOTIFICATIONS_CHANNELS_OPEN_TO_TEAMS="support, ops").settings.notifications
+
+    assert found.channels_open_to_teams == ("support", "ops")
 
 
 @pytest.mark.parametrize("name", ["PROJECT", "ENV"])

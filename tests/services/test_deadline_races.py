@@ -64,14 +64,14 @@ def test_who_completes_a_deadline_waits_for_the_notice_that_is_just_beginning(ru
     done = threading.Thread(target=lambda: runtime.deadlines.complete(made.id))
 
     with runtime.database.connection() as sending, sending.transaction():
-        holds_before = store.holding(sending, [guard])
+        holds_before = store.holding(sending, [guard], team_id=None)
         done.start()
         wait_until(lambda: is_waiting(connection))
         still_open = runtime.deadlines.get(made.id).status
     done.join(PATIENCE)
 
     with connection.transaction():
-        assert (holds_before, still_open, store.holding(connection, [guard])) == ([True], "open", [False])
+        assert (holds_before, still_open, store.holding(connection, [guard], team_id=None)) == ([True], "open", [False])
 
 
 def a_claimed(connection):

@@ -305,7 +305,7 @@ def test_a_notice_holds_until_its_deadline_is_resolved_moved_or_paused(set_one, 
     def holds(one, revision=0):
         guard = {"deadline_id": str(one.id), "stage": "reminder:60 days before#1", "revision": revision}
         with connection.transaction():
-            return store.holding(connection, [guard, {"deadline_id": uuid4(), "stage": "x"}])
+            return store.holding(connection, [guard, {"deadline_id": uuid4(), "stage": "x"}], team_id=None)
 
     first, second, third = set_one(), set_one(), set_one()
 

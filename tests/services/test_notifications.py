@@ -346,7 +346,7 @@ def test_gathering_can_be_switched_off(a_project, mailbox):
 
 def test_what_does_not_hold_any_more_is_not_sent(project, mailbox, connection):
     gone = []
-    project.sender.holding = lambda _, guards: [guard["stage"] not in gone for guard in guards]
+    project.sender.holding = lambda _, guards, team_id: [guard["stage"] not in gone for guard in guards]
     for stage in ("first", "second", "third"):
         guard = {"deadline_id": "d", "stage": stage}
         schedule_action("test:remind", {"name": stage, "days": 5, "to": "ann@example.org", "guard": guard})
@@ -362,7 +362,7 @@ def test_what_does_not_hold_any_more_is_not_sent(project, mailbox, connection):
 
 
 def test_a_notice_of_which_nothing_holds_is_skipped_with_the_reason(project, mailbox, connection):
-    project.sender.holding = lambda _, guards: [False for _ in guards]
+    project.sender.holding = lambda _, guards, team_id: [False for _ in guards]
     guard = {"deadline_id": "d", "stage": "first"}
     schedule_action("test:remind", {"name": "x", "days": 5, "to": "ann@example.org", "guard": guard})
     project.processor.tick()

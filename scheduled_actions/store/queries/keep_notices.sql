@@ -1,4 +1,4 @@
--- What was sent of these deadlines is kept with them.
+-- What was sent of these deadlines of one team is kept with them.
 insert into scheduled_action_deadline_notices (
   deadline_id, stage, action_id, subject, recipient, channel, address, message_id, problem
 )
@@ -7,4 +7,4 @@ from jsonb_to_recordset(%(notices)s::jsonb) as n (
   deadline_id uuid, stage text, action_id uuid, subject text, recipient text, channel text, address text, message_id text,
   problem text
 )
-join scheduled_action_deadlines d on d.id = n.deadline_id
+join scheduled_action_deadlines d on d.id = n.deadline_id and d.team_id is not distinct from %(team_id)s

@@ -1,4 +1,4 @@
--- Deadlines by id; until the transaction ends nobody changes them, though others may read them so, too.
+-- Deadlines of one team by id; until the transaction ends nobody changes them, though others may read them so, too.
 select
   d.id, d.name, d.team_id, d.target_type, d.target_id, d.status, d.due_at, d.timezone, d.calendar, d.recipients, d.stages,
   d.recurrence, d.series_id, d.occurrence_at, d.anchor_at, d.next_id, d.revision, d.paused_at, d.missed_at, d.closed_at,
@@ -6,5 +6,6 @@ select
   d.history, d.created_by, d.created_at, d.updated_at, scheduled_actions_now()
 from scheduled_action_deadlines d
 where d.id = any (%(ids)s::uuid[])
+  and d.team_id is not distinct from %(team_id)s
 order by d.id
 for share
