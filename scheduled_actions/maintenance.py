@@ -6,17 +6,20 @@ import logging
 import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from scheduled_actions import retry, settlement
 from scheduled_actions.action import Status
+from scheduled_actions.boundary import contain, describe, reason_of
 from scheduled_actions.store import claims, shared_settings, upkeep
 from scheduled_actions.store.connection import PASSING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
+    from scheduled_actions.action import Claimed
     from scheduled_actions.config import Settings
     from scheduled_actions.occurrences import Occurrences
     from scheduled_actions.registry import Registry
@@ -91,36 +94,91 @@ class Maintenance:
     def rescue(self, connection: Connection) -> Rescued:
         """Return expired leases to pending, charging those whose handlers had started; at most a bite of them."""
         rescued = Rescued()
-        recurring: dict[UUID, UUID] = {}
-        statuses: dict[UUID, Status] = {}
-        with connection.transaction():
-            expired = upkeep.expired(connection, limit=BITE)
-            if expired:
-                outcomes = [self._outcome(one) for one in expired]
-                # No tick is passed on: nothing is announced, and no lease is left to linger under.
-                tick = claims.TickRow(UUID(int=0), datetime.now(UTC), datetime.now(UTC))
-                statuses = claims.settle(connection, tick, outcomes, running=None).statuses
-                recurring = {one.action.id: one.action.schedule_id for one in expired if one.action.schedule_id}
-                for one, outcome in zip(expired, outcomes, strict=True):
-                    status = statuses.get(one.action.id)
-                    if status is None:
-                        continue
-                    rescued.count += 1
-                    if status is Status.FAILED:
-                        rescued.failed.append((one.action.id, one.action.action_type, outcome.settlement.error or ""))
-                    log.warning(
-                        "action.rescued id=%s action_type=%s started=%s status=%s",
-                        one.action.id, one.action.action_type, one.was_started, status,
-                    )  # fmt: skip
+        ended = contain(
+            lambda: self._rescue_together(connection, rescued),
+            lambda error: self._rescue_each(connection, rescued, error),
+        )
+        recurring = {one.id: one.schedule_id for one in ended if one.schedule_id}
         if recurring:
-            # In a transaction of its own: schedules are locked before actions. The sweep mends what a crash leaves.
-            try:
-                self._occurrences.conclude(connection, recurring, statuses)
-            except PASSING as error:
-                # Somebody changes one of them: the rest of the tick does not wait for that.
-                log.info("schedules.put_off error=%s", type(error).__name__)
+            # In transactions of their own: schedules are locked before actions. The sweep mends what a crash leaves.
+            self._occurrences.conclude_each(connection, recurring, {one.id: status for one, status in ended.items()})
         upkeep.close_lost_ticks(connection)
         return rescued
+
+    def _rescue_together(self, connection: Connection, rescued: Rescued) -> dict[Claimed, Status]:
+        with connection.transaction():
+            expired = upkeep.expired(connection, limit=BITE)
+            outcomes = [self._outcome(one) for one in expired]
+            statuses = self._settle(connection, outcomes)
+        return self._note(rescued, expired, outcomes, statuses)
+
+    def _rescue_each(self, connection: Connection, rescued: Rescued, error: BaseException) -> dict[Claimed, Status]:
+        """Rescue each on its own; nobody else settles it at the same time: the claim token fences it."""
+        log.warning("rescue.refused error=%s", reason_of(error))
+        with connection.transaction():
+            expired = upkeep.expired(connection, limit=BITE)
+        ended: dict[Claimed, Status] = {}
+        for one in expired:
+            ended |= contain(
+                partial(self._rescue_alone, connection, rescued, one), partial(self._fail, connection, rescued, one)
+            )
+        return ended
+
+    def _rescue_alone(self, connection: Connection, rescued: Rescued, one: upkeep.Expired) -> dict[Claimed, Status]:
+        outcome = self._outcome(one)
+        return self._note(rescued, [one], [outcome], self._settle(connection, [outcome]))
+
+    def _fail(
+        self, connection: Connection, rescued: Rescued, one: upkeep.Expired, error: BaseException
+    ) -> dict[Claimed, Status]:
+        """End as failed what cannot be rescued; leave what is locked, or refuses even that, to a later rescue."""
+        action, reason = one.action, f"it could not be rescued: {reason_of(error)}"
+        if isinstance(error, PASSING):
+            return {}
+
+        def unwritten(refusal: BaseException) -> bool:
+            log.error(
+                "action.unwritten id=%s action_type=%s error=%s", action.id, action.action_type, describe(refusal)
+            )
+            return False
+
+        fail = partial(claims.fail, connection, action_id=action.id, token=action.token, reason=reason)
+        if not contain(fail, unwritten):
+            return {}
+        rescued.count += 1
+        rescued.failed.append((action.id, action.action_type, reason))
+        return {action: Status.FAILED}
+
+    @staticmethod
+    def _settle(connection: Connection, outcomes: Sequence[claims.Outcome]) -> dict[UUID, Status]:
+        if not outcomes:
+            return {}
+        # No tick is passed on: nothing is announced, and no lease is left to linger under.
+        tick = claims.TickRow(UUID(int=0), datetime.now(UTC), datetime.now(UTC))
+        return claims.settle(connection, tick, outcomes, running=None).statuses
+
+    @staticmethod
+    def _note(
+        rescued: Rescued,
+        expired: Sequence[upkeep.Expired],
+        outcomes: Sequence[claims.Outcome],
+        statuses: Mapping[UUID, Status],
+    ) -> dict[Claimed, Status]:
+        """Count and log what was rescued; return the status of each whose claim still stood."""
+        ended = {}
+        for one, outcome in zip(expired, outcomes, strict=True):
+            status = statuses.get(one.action.id)
+            if status is None:
+                continue
+            ended[one.action] = status
+            rescued.count += 1
+            if status is Status.FAILED:
+                rescued.failed.append((one.action.id, one.action.action_type, outcome.settlement.error or ""))
+            log.warning(
+                "action.rescued id=%s action_type=%s started=%s status=%s",
+                one.action.id, one.action.action_type, one.was_started, status,
+            )  # fmt: skip
+        return ended
 
     def _outcome(self, expired: upkeep.Expired) -> claims.Outcome:
         action = expired.action
@@ -163,13 +221,17 @@ class Maintenance:
             if gone < bite:
                 break
         # A type of event is known for as long as there may be an action of it.
-        unseen_days = max(self._settings.retention_days, self._settings.retention_failed_days)
-        upkeep.prune_ticks(
-            connection, retention_days=self._settings.retention_days, unseen_days=unseen_days, limit=BITE
-        )
-        upkeep.prune_waits(connection, limit=BITE)
-        upkeep.prune_rows(connection, limit=BITE)
-        upkeep.prune_deadlines(connection, retention_days=self._settings.retention_deadlines_days, limit=BITE)
+        days = self._settings.retention_days
+        unseen_days = max(days, self._settings.retention_failed_days)
+        for prune_others in (
+            partial(upkeep.prune_ticks, connection, retention_days=days, unseen_days=unseen_days, limit=BITE),
+            partial(upkeep.prune_waits, connection, limit=BITE),
+            partial(upkeep.prune_rows, connection, limit=BITE),
+            partial(
+                upkeep.prune_deadlines, connection, retention_days=self._settings.retention_deadlines_days, limit=BITE
+            ),
+        ):
+            contain(prune_others, _unpruned)
         return pruned
 
     def first_tick(self, connection: Connection) -> None:
@@ -185,3 +247,8 @@ class Maintenance:
         shared_settings.share_fifo(connection, [name for name, one in declared.items() if one.ordering == "fifo"])
         if shared_settings.synced(connection) != self._registry.recurrences_digest:
             self._sync(connection)
+
+
+def _unpruned(error: BaseException) -> int:
+    log.warning("prune.refused error=%s", reason_of(error))
+    return 0

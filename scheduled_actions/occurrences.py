@@ -7,18 +7,22 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
 import psycopg
 
+from scheduled_actions import settlement
 from scheduled_actions.action import Status
+from scheduled_actions.boundary import CONTAINED, concerns_all, contain, isolate, reason_of
 from scheduled_actions.errors import FunctionTimedOut, ScheduledActionsError
 from scheduled_actions.function_calls import all_within
 from scheduled_actions.recurrence import series
 from scheduled_actions.schedule import functions_named, is_planned_alike, project_functions
 from scheduled_actions.store import claims
 from scheduled_actions.store import schedules as store
+from scheduled_actions.store.connection import PASSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -34,6 +38,8 @@ log = logging.getLogger("scheduled_actions")
 
 #: A crashed process or a hand in the tables may leave a live schedule without a planned occurrence for so long.
 SWEEP_SECONDS = 300.0
+#: Failures in a row are counted no further: the largest integer of Postgres.
+_COUNTED_MOST = 2**31 - 1
 #: Schedules mended by one statement.
 _BITE = 500
 #: How often a wanted occurrence may turn out to have been created before, until the sweep is left to find another.
@@ -44,6 +50,8 @@ PLANNING_CALLS = 4
 _ANY_ANCHOR = datetime(2000, 1, 1, tzinfo=UTC)
 _RUN = series.Judgement("run")
 _RAN = frozenset({Status.COMPLETED, Status.FAILED})
+#: Claims a batch: what it claimed, and where the next one goes on.
+Claim: TypeAlias = "Callable[[], tuple[list[Claimed], claims.Position]]"
 _CONCLUDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED})
 
 
@@ -59,11 +67,14 @@ class Taking:
     unawaited: frozenset[UUID] = frozenset()
     #: Some of them are to be run before others that were claimed first: teams take turns.
     is_by_turns: bool = False
+    #: Occurrences of schedules that cannot be followed, each with the reason: they fail.
+    refused: list[tuple[Claimed, str]] = field(default_factory=list)
 
     def take_turns_with(self, other: Taking) -> None:
         """Add what was claimed for other teams."""
         self.kept = self.kept + other.kept
         self.skipped = self.skipped + other.skipped
+        self.refused = self.refused + other.refused
         self.unawaited |= other.unawaited
         self.is_by_turns = bool(other.kept)
 
@@ -172,6 +183,35 @@ class Occurrences:
 
     # -- claiming ------------------------------------------------------------------------------------------------------
 
+    def claim(self, connection: Connection, claim: Claim) -> tuple[list[Claimed], Taking, claims.Position]:
+        """Claim a batch and judge the occurrences in it, in one transaction; where that is refused, each on its own.
+
+        Args:
+            connection: In autocommit mode.
+            claim: Claims the batch; called again where the first transaction is refused.
+
+        Returns:
+            Those claimed, what became of them, and where the next claim goes on.
+        """
+        return contain(
+            lambda: self._claim_and_take(connection, claim, self.take),
+            lambda error: self._claim_and_take(connection, claim, self._take_each, after=error),
+        )
+
+    @staticmethod
+    def _claim_and_take(
+        connection: Connection,
+        claim: Claim,
+        take: Callable[[Connection, list[Claimed]], Taking],
+        *,
+        after: BaseException | None = None,
+    ) -> tuple[list[Claimed], Taking, claims.Position]:
+        if after is not None:
+            log.warning("claim.refused error=%s", reason_of(after))
+        with connection.transaction():
+            claimed, position = claim()
+            return claimed, take(connection, claimed), position
+
     def take(self, connection: Connection, claimed: list[Claimed]) -> Taking:
         """Judge the planned occurrences among what was just claimed, and plan the one after each.
 
@@ -206,6 +246,30 @@ class Occurrences:
         skipped = [(by_id[action_id], reason) for action_id, reason in reasons.items()]
         gone = waiting | reasons.keys()
         return Taking([one for one in claimed if one.id not in gone], skipped, frozenset(unawaited))
+
+    def _take_each(self, connection: Connection, claimed: list[Claimed]) -> Taking:
+        """Judge as `take` does, each occurrence on its own: one that is refused fails, and its series is paused."""
+        whole = Taking([])
+        for one in claimed:
+            taking = contain(partial(self._take_apart, connection, one), partial(self._untaken, connection, one))
+            whole.kept += taking.kept
+            whole.skipped += taking.skipped
+            whole.refused += taking.refused
+            whole.unawaited |= taking.unawaited
+        return whole
+
+    def _take_apart(self, connection: Connection, claimed: Claimed) -> Taking:
+        with connection.transaction():
+            return self.take(connection, [claimed])
+
+    def _untaken(self, connection: Connection, claimed: Claimed, error: BaseException) -> Taking:
+        if isinstance(error, PASSING):
+            # Somebody changes its schedule at this moment.
+            store.unclaim(connection, [claimed.id])
+            return Taking([])
+        if claimed.schedule_id is not None:
+            self._refused(connection, claimed.schedule_id, error)
+        return Taking([], refused=[(claimed, f"its schedule cannot be followed: {reason_of(error)}")])
 
     def _judge(self, taken: store.Taken, claimed: Claimed) -> series.Judgement:
         course = taken.course
@@ -258,6 +322,47 @@ class Occurrences:
             self._conclude(connection, watching, recurring, settled.statuses)
         return settled
 
+    def settle_alone(self, connection: Connection, tick: claims.TickRow, outcome: claims.Outcome) -> claims.Settled:
+        """Settle one outcome, then take the step of its schedule, which undoes nothing where it is refused."""
+        settled = claims.settle(connection, tick, [outcome], running=None)
+        if outcome.schedule_id is not None:
+            self.conclude_each(connection, {outcome.action_id: outcome.schedule_id}, settled.statuses)
+        return settled
+
+    def conclude_each(
+        self, connection: Connection, schedule_ids: Mapping[UUID, UUID], statuses: Mapping[UUID, Status]
+    ) -> None:
+        """Take the steps as `conclude` does; a schedule whose step is refused is paused, one that is locked put off.
+
+        The sweep plans what was put off.
+        """
+
+        def step(pairs: Sequence[tuple[UUID, UUID]]) -> bool:
+            self.conclude(connection, dict(pairs), statuses)
+            return True
+
+        isolate(list(schedule_ids.items()), step, lambda pair, error: self._refused(connection, pair[1], error))
+
+    def _refused(self, connection: Connection, schedule_id: UUID, error: BaseException) -> bool:
+        """Pause a schedule whose step was refused, with the reason; return whether it was changed."""
+        reason = reason_of(error)
+        if isinstance(error, PASSING):
+            log.info("schedules.put_off id=%s error=%s", schedule_id, reason)
+            return False
+        log.warning("schedule.refused id=%s error=%s", schedule_id, reason)
+        step = store.Step(schedule_id, status="paused", note=settlement.clean(f"its next step was refused: {reason}"))
+
+        def unwritten(refusal: BaseException) -> bool:
+            log.error("schedule.unwritten id=%s error=%s", schedule_id, reason_of(refusal))
+            return False
+
+        return contain(partial(self._write_step, connection, step), unwritten)
+
+    def _write_step(self, connection: Connection, step: store.Step) -> bool:
+        with connection.transaction():
+            store.advance(connection, [step])
+        return True
+
     def conclude(
         self, connection: Connection, schedule_ids: Mapping[UUID, UUID], statuses: Mapping[UUID, Status]
     ) -> None:
@@ -295,7 +400,10 @@ class Occurrences:
     ) -> list[store.Step]:
         failures = schedule.consecutive_failures
         for status in ended.values():
-            failures = failures + 1 if status is Status.FAILED else 0 if status is Status.COMPLETED else failures
+            if status is Status.COMPLETED:
+                failures = 0
+            elif status is Status.FAILED:
+                failures = min(failures + 1, _COUNTED_MOST)
         step = store.Step(schedule_id=schedule.id, failures=failures, keeps_pointer=True)
         if schedule.status != "active":
             # Of a rolling one that was paused while it ran, the run still counts.
@@ -326,15 +434,30 @@ class Occurrences:
             return 0
         mended = 0
         while True:
-            with connection.transaction():
-                broken = store.broken(connection, limit=_BITE)
-                steps = [self._mended(schedule, now) for schedule, now in broken]
-                self._advance(connection, steps)
-            for schedule, _ in broken:
-                log.warning("schedule.mended id=%s action_type=%s", schedule.id, schedule.action_type)
-            mended += len(broken)
-            if len(broken) < _BITE:
+            changed = contain(partial(self._mend, connection), lambda error: self._mend_each(connection, error))
+            mended += changed
+            if changed < _BITE:
                 return mended
+
+    def _mend(self, connection: Connection, schedule_id: UUID | None = None) -> int:
+        """Plan an occurrence for schedules that have none, at most a bite of them; return how many there were."""
+        with connection.transaction():
+            broken = store.broken(connection, limit=_BITE, schedule_id=schedule_id)
+            steps = [self._mended(schedule, now) for schedule, now in broken]
+            self._advance(connection, steps)
+        for schedule, _ in broken:
+            log.warning("schedule.mended id=%s action_type=%s", schedule.id, schedule.action_type)
+        return len(broken)
+
+    def _mend_each(self, connection: Connection, error: BaseException) -> int:
+        """Plan the occurrence of each schedule on its own; pause those where that is refused."""
+        log.warning("schedules.refused error=%s", reason_of(error))
+        with connection.transaction():
+            ids = [schedule.id for schedule, _ in store.broken(connection, limit=_BITE)]
+        return sum(
+            contain(partial(self._mend, connection, schedule_id), partial(self._refused, connection, schedule_id))
+            for schedule_id in ids
+        )
 
     def _mended(self, schedule: Schedule, now: datetime) -> store.Step:
         after = schedule.next_occurrence_at or schedule.last_occurrence_at
@@ -485,14 +608,18 @@ class Occurrences:
         is_counted_from_now = has_begun and schedule.kind == "interval"
         try:
             found = find(self.rule_of(schedule, anchor=now if is_counted_from_now else None))
+            due_at = self.put_off(schedule, found.at) if found.at is not None and schedule.jitter_seconds else None
         except FunctionTimedOut:
             raise
-        except ScheduledActionsError as error:
-            log.warning("schedule.broken id=%s action_type=%s error=%s", schedule.id, schedule.action_type, error)
-            return step._replace(status="paused", note=f"the next occurrence could not be found: {error}")
+        except CONTAINED as error:
+            if concerns_all(error):
+                raise
+            reason = str(error) if isinstance(error, ScheduledActionsError) else reason_of(error)
+            log.warning("schedule.broken id=%s action_type=%s error=%s", schedule.id, schedule.action_type, reason)
+            note = settlement.clean(f"the next occurrence could not be found: {reason}")
+            return step._replace(status="paused", note=note)
         if found.at is None:
             return step._replace(missed=found.missed, status="ended", note="its rule names no further occurrence")
-        due_at = self.put_off(schedule, found.at) if schedule.jitter_seconds else None
         return step._replace(missed=found.missed, occurrence_at=found.at, scheduled_at=due_at)
 
     @staticmethod

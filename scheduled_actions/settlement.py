@@ -143,7 +143,8 @@ def decide(  # noqa: C901, PLR0911, PLR0912 - one case an outcome, each a line o
         policy: How long to wait after a failure.
         draw: Uniform in [0, 1), for the policy's jitter.
     """
-    attempt = action.attempts + 1
+    # SQL can store a negative count: its attempts would never end.
+    attempt = max(0, action.attempts) + 1
     waits: Hold = "keep" if action.lock_group_blocks else "free"
     late: Hold = "linger" if action.lock_group else "free"
     match outcome:

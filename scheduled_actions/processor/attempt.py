@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from scheduled_actions import json_text, retry, settlement, tracing
+from scheduled_actions.boundary import describe
 from scheduled_actions.errors import (
     ClaimLost,
     HandlerBroken,
@@ -21,7 +22,7 @@ from scheduled_actions.errors import (
     UnknownActionType,
 )
 from scheduled_actions.handler import Context, HandlerOptions
-from scheduled_actions.processor.calling import Ended, call, describe
+from scheduled_actions.processor.calling import Ended, call
 from scheduled_actions.runner import Job
 from scheduled_actions.store import claims
 from scheduled_actions.store.borrowing import joined_connection, running_action

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
 from scheduled_actions import json_text, settlement
 from scheduled_actions.action import RESULT_LIMIT
-from scheduled_actions.errors import ScheduledActionsError
+from scheduled_actions.boundary import describe, text_of
 from scheduled_actions.handler import Cancel, Fail, RetryAfter, Skip, Snooze
 from scheduled_actions.runner import run_coroutine
 
@@ -48,9 +44,9 @@ def call(job: Job, handler: Handler, context: Context | None, payload: Any) -> E
             answer = run_coroutine(job, answer)
         outcome = _outcome(answer)
     except RetryAfter as error:
-        return Ended(settlement.Failed(_text(error.reason), retry_after=error.delay))
+        return Ended(settlement.Failed(text_of(error.reason), retry_after=error.delay))
     except Fail as error:
-        return Ended(settlement.Failed(_text(error.reason), is_final=True))
+        return Ended(settlement.Failed(text_of(error.reason), is_final=True))
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends the attempt, not the process
         return Ended(settlement.Failed(describe(error)))
     if context is None:
@@ -70,27 +66,8 @@ def _outcome(answer: object) -> Outcome:
             state = None if answer.state is None else json_text.encode("state", answer.state, limit=RESULT_LIMIT)
             return settlement.Snoozed(answer.delay, state)
         case Skip(reason):
-            return settlement.Skipped(_text(reason))
+            return settlement.Skipped(text_of(reason))
         case Cancel(reason):
-            return settlement.Cancelled(_text(reason))
+            return settlement.Cancelled(text_of(reason))
         case _:
             return settlement.Completed(json_text.encode("result", answer, limit=RESULT_LIMIT))
-
-
-def describe(error: BaseException) -> str:
-    """Return an exception as an error message: its type, its text, and the line it came from."""
-    text = _text(error) or "no message"
-    frames = traceback.extract_tb(error.__traceback__)
-    where = ""
-    if frames and not isinstance(error, ScheduledActionsError | psycopg.Error):
-        last = frames[-1]
-        where = f" ({os.path.basename(last.filename)}:{last.lineno})"  # noqa: PTH119 - a name, no file is touched
-    return f"{type(error).__name__}: {text}{where}"
-
-
-def _text(value: object) -> str:
-    """Return what a value says of itself: a handler may give anything for a reason."""
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001 - user code
-        return f"{type(value).__name__} without a text"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from typing import TYPE_CHECKING
 
+from scheduled_actions import settlement
+from scheduled_actions.boundary import isolate, reason_of
 from scheduled_actions.processor.calling import Ended
 
 if TYPE_CHECKING:
@@ -16,14 +19,23 @@ if TYPE_CHECKING:
 
 
 def judged(claimed: Sequence[Claimed], line: Line) -> Mapping[UUID, Ended | Asking]:
-    """Return, by id, what is written of those whose conditions do not hold, and what others have to ask the world."""
+    """Return, by id, what is written of those whose conditions do not hold, and what others have to ask the world.
+
+    A condition that cannot be judged fails its own action: its facts or its progress may be unreadable.
+    """
     having = [one for one in claimed if one.condition_text is not None]
     if not having:
         return {}
     from scheduled_actions import conditional  # noqa: PLC0415 - most projects have no conditions
 
-    found = conditional.judge(having, line.do)
-    return {
-        action_id: Ended(one.outcome, one.follow_ups) if isinstance(one, conditional.Held) else one
-        for action_id, one in found.items()
-    }
+    def judge(batch: Sequence[Claimed]) -> dict[UUID, Ended | Asking]:
+        found = conditional.judge(batch, line.do)
+        return {
+            action_id: Ended(one.outcome, one.follow_ups) if isinstance(one, conditional.Held) else one
+            for action_id, one in found.items()
+        }
+
+    def refused(one: Claimed, error: BaseException) -> dict[UUID, Ended | Asking]:
+        return {one.id: Ended(settlement.Failed(f"its condition cannot be judged: {reason_of(error)}"))}
+
+    return dict(ChainMap(*isolate(having, judge, refused)))

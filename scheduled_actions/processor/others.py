@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduled_actions.fairness import Allowance
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from scheduled_actions.action import Claimed
+    from scheduled_actions.occurrences import Occurrences
     from scheduled_actions.store.connection import Connection
     from scheduled_actions.tick_plan import Budget
 
@@ -28,15 +30,13 @@ class Others:
     being read over, once. That is far less than to run it, and bounded: see `Allowance`.
 
     Args:
-        take: Judges the occurrences of series among those claimed, in the transaction that claimed them.
+        occurrences: Judges the occurrences of series among those claimed, in the transaction that claimed them.
         budget: The tick's.
         monotonic: Seconds that never go back.
     """
 
-    def __init__(
-        self, take: Callable[[Connection, list[Claimed]], Taking], budget: Budget, monotonic: Callable[[], float]
-    ) -> None:
-        self._take = take
+    def __init__(self, occurrences: Occurrences, budget: Budget, monotonic: Callable[[], float]) -> None:
+        self._occurrences = occurrences
         self._monotonic = monotonic
         self._allowance = Allowance(budget.started, budget.run_until)
         self._free = _Look(others.claim_free_of_others)
@@ -71,11 +71,10 @@ class Others:
         if look.is_wanted(left_out, now) and self._allowance.may_begin(now):
             look.begin(left_out, now)
         while not look.is_over and self._allowance.has_more():
-            with connection.transaction():
-                claimed, look.position = look.claim(
-                    connection, tick, wanted=wanted, after=look.position, excluded=excluded, left_out=left_out
-                )
-                taking = self._take(connection, claimed)
+            claim = partial(
+                look.claim, connection, tick, wanted=wanted, after=look.position, excluded=excluded, left_out=left_out
+            )
+            claimed, taking, look.position = self._occurrences.claim(connection, claim)
             look.is_over = not look.position.has_more
             before, now = now, self._monotonic()
             self._allowance.spend(now - before, claimed=len(claimed), wanted=wanted)

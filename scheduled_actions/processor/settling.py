@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psycopg
 
 from scheduled_actions import settlement
 from scheduled_actions.action import Status
+from scheduled_actions.boundary import CONTAINED, concerns_all, contain, describe, isolate, reason_of
 from scheduled_actions.processor.attempt import began
-from scheduled_actions.processor.calling import Ended, describe
+from scheduled_actions.processor.calling import Ended
 from scheduled_actions.store import claims
 from scheduled_actions.store.connection import PASSING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from uuid import UUID
 
     from scheduled_actions.action import Claimed
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("scheduled_actions")
 
+#: Locked rows that are waited for one by one, until the rest of a batch is left for the next settlement.
+_LOCKED_MOST = 8
 #: What an action that is pending again is counted as, by whether it was snoozed.
 _AGAIN = ("retried", "snoozed")
 
@@ -43,6 +47,28 @@ class Written:
     kept_back: list[tuple[Attempt, Ended]] = field(default_factory=list)
     #: Whether something due may have appeared: a group is free, a follow-up is there, an action is due again.
     may_have_freed_more: bool = False
+
+
+@dataclass(slots=True)
+class _Settled:
+    """What statements of settling did."""
+
+    #: The status each action ended in; an action that is missing had lost its claim.
+    statuses: dict[UUID, Status] = field(default_factory=dict)
+    #: What was tried, each with the outcome that it was written as.
+    ended: list[tuple[Attempt, Ended]] = field(default_factory=list)
+    #: What other transactions keep locked; it waits.
+    kept_back: list[tuple[Attempt, Ended]] = field(default_factory=list)
+    announced: bool = False
+    #: Whether an action whose condition did not hold is due again.
+    has_woken: bool = False
+
+    def add(self, other: _Settled) -> None:
+        """Add what another statement did."""
+        self.statuses |= other.statuses
+        self.ended += other.ended
+        self.kept_back += other.kept_back
+        self.has_woken |= other.has_woken
 
 
 class Settling:
@@ -83,19 +109,14 @@ class Settling:
         completions = self._attempts.completions(ended)
         if completions is None and any(one.waits for _, one in ended):
             return self._settle_apart(ended, running)
-        kept_back: list[tuple[Attempt, Ended]] = []
-        try:
-            if completions:
-                return self._complete(ended, completions, running)
-            settled = self._settle_together(ended, running)
-        except psycopg.Error as error:
-            if all(one.is_settled for _, one in ended):
-                raise
-            settled, kept_back = self._settle_one_by_one(ended, running, error)
-        written = self._written(Written(settled.announced, kept_back), running)
-        for attempt, one in ended:
-            if (attempt, one) in kept_back:
-                continue
+        if completions and (completed := self._complete(ended, completions, running)):
+            return completed
+        settled = contain(
+            lambda: self._settle_together(ended, running),
+            lambda error: self._settle_one_by_one(ended, running, error),
+        )
+        written = self._written(Written(settled.announced, settled.kept_back), running)
+        for attempt, one in settled.ended:
             decided = self._attempts.settle_as(attempt, one) if one.is_settled else None
             status = decided.settlement.status if decided else settled.statuses.get(attempt.claimed.id)
             self._count(attempt, one, status)
@@ -106,11 +127,18 @@ class Settling:
 
     def _complete(
         self, ended: list[tuple[Attempt, Ended]], completions: list[claims.Completion], running: list[UUID]
-    ) -> Written:
-        """Write what is nothing but completed by the statement that can do no more, and takes less."""
-        done: claims.Completed = self._line.do(
-            lambda connection: claims.complete(connection, self._row, completions, running=running)
-        )
+    ) -> Written | None:
+        """Write what is nothing but completed by the statement that can do no more, and takes less.
+
+        None where the database refuses one of them: nothing was written.
+        """
+        try:
+            done: claims.Completed = self._line.do(
+                lambda connection: claims.complete(connection, self._row, completions, running=running)
+            )
+        except psycopg.Error as error:
+            log.warning("tick.group_refused tick_id=%s error=%s", self._row.id, reason_of(error))
+            return None
         written = self._written(Written(done.announced), running)
         if done.lost and (changed := [(attempt, one) for attempt, one in ended if _is_changed(attempt, done.lost)]):
             # Their schedules were changed while they ran, and wait for their end now.
@@ -125,13 +153,14 @@ class Settling:
             self._count_completed([attempt for attempt, _ in ended])
         return written
 
-    def _settle_together(self, ended: list[tuple[Attempt, Ended]], running: list[UUID]) -> claims.Settled:
+    def _settle_together(self, ended: list[tuple[Attempt, Ended]], running: list[UUID]) -> _Settled:
         outcomes = [
             self._attempts.settle_as(attempt, one) for attempt, one in ended if not (one.is_settled or one.waits)
         ]
-        return self._line.do(
+        settled = self._line.do(
             lambda connection: self._occurrences.settle(connection, self._row, outcomes, running=running)
         )
+        return _Settled(settled.statuses, ended, announced=settled.announced)
 
     def _written(self, written: Written, running: list[UUID]) -> Written:
         self._announced = running if written.is_announced else None
@@ -144,17 +173,15 @@ class Settling:
         # Most looks are of nothing but waiting ones: then there is nothing else to be written.
         is_same = not others and running == self._announced
         written = Written(is_announced=True) if is_same else self.settle(others, running=running)
-        try:
-            settled = self._settle_waiting(waiting)
-        except PASSING:
-            written.kept_back += waiting
-            return written
-        for attempt, one in waiting:
-            self._count(attempt, one, settled.statuses.get(attempt.claimed.id))
-        written.may_have_freed_more |= settled.has_woken or any(one.claimed.lock_group for one, _ in waiting)
+        for settled in isolate(waiting, self._settle_waiting, lambda pair, _: self._settle_alone(*pair)):
+            written.kept_back += settled.kept_back
+            written.may_have_freed_more |= settled.has_woken
+            for attempt, one in settled.ended:
+                self._count(attempt, one, settled.statuses.get(attempt.claimed.id))
+                written.may_have_freed_more |= bool(attempt.claimed.lock_group)
         return written
 
-    def _settle_waiting(self, waiting: list[tuple[Attempt, Ended]]) -> waits.Settled:
+    def _settle_waiting(self, waiting: Sequence[tuple[Attempt, Ended]]) -> _Settled:
         from scheduled_actions.store import waits  # noqa: PLC0415 - most projects have no conditions
 
         unmet = [
@@ -170,7 +197,11 @@ class Settling:
             if isinstance(one.outcome, settlement.Waited)
         ]
         recurring = {one.claimed.id: one.claimed.schedule_id for one, _ in waiting if one.claimed.schedule_id}
-        return self._line.do(lambda connection: self._settle_unmet(connection, unmet, recurring))
+        try:
+            settled = self._line.do(lambda connection: self._settle_unmet(connection, unmet, recurring))
+        except PASSING:
+            return _Settled(kept_back=list(waiting))
+        return _Settled(settled.statuses, list(waiting), has_woken=settled.has_woken)
 
     def _settle_unmet(
         self, connection: Connection, unmet: list[waits.Unmet], recurring: dict[UUID, UUID]
@@ -190,38 +221,66 @@ class Settling:
         return settled
 
     def _settle_one_by_one(
-        self, ended: list[tuple[Attempt, Ended]], running: list[UUID], error: psycopg.Error
-    ) -> tuple[claims.Settled, list[tuple[Attempt, Ended]]]:
+        self, ended: list[tuple[Attempt, Ended]], running: list[UUID], error: BaseException
+    ) -> _Settled:
         """Settle each on its own: what the database refuses of one outcome, or keeps locked, harms no other."""
-        log.warning("tick.group_refused tick_id=%s error=%s", self._row.id, describe(error))
-        statuses: dict[UUID, Status] = {}
-        kept_back: list[tuple[Attempt, Ended]] = []
-        for attempt, one in ended:
-            if one.is_settled:
-                continue
-            try:
-                settled = self._settle_one(attempt, one)
-            except PASSING:
-                kept_back.append((attempt, one))
-            except psycopg.Error as refusal:
-                # What the database says, without the statement around it.
-                said = refusal.diag.message_primary
-                told = describe(refusal) if said is None else f"{type(refusal).__name__}: {said}"
-                reason = f"the outcome cannot be stored: {told}"
-                statuses.update(self._settle_one(attempt, Ended(settlement.Failed(reason, is_final=True))))
-            else:
-                statuses.update(settled)
+        log.warning("tick.group_refused tick_id=%s error=%s", self._row.id, reason_of(error))
+        settled = _Settled()
+        for tried, pair in enumerate(ended):
+            if len(settled.kept_back) == _LOCKED_MOST:
+                # Each lock was waited for. Those behind come first the next time.
+                settled.kept_back = ended[tried:] + settled.kept_back
+                break
+            settled.add(self._settle_alone(*pair))
         # Of those whose handlers have started: until that is written, it is announced, so that a rescue charges it.
-        unwritten = [attempt.claimed.id for attempt, one in kept_back if began(attempt, one) is not None]
-        still = [*running, *unwritten]
-        announced = self._line.do(lambda connection: claims.settle(connection, self._row, [], running=still)).announced
-        return claims.Settled(statuses, announced), kept_back
+        unwritten = [attempt.claimed.id for attempt, one in settled.kept_back if began(attempt, one) is not None]
+        settled.announced = contain(lambda: self._announce([*running, *unwritten]), self._unannounced)
+        return settled
 
-    def _settle_one(self, attempt: Attempt, ended: Ended) -> dict[UUID, Status]:
+    def _announce(self, running: list[UUID]) -> bool:
+        return self._line.do(lambda connection: claims.settle(connection, self._row, [], running=running)).announced
+
+    def _unannounced(self, error: BaseException) -> bool:
+        """Start nothing more: a crash would not be charged to what was not announced."""
+        log.warning("tick.unannounced tick_id=%s error=%s", self._row.id, reason_of(error))
+        return False
+
+    def _settle_alone(self, attempt: Attempt, ended: Ended) -> _Settled:
+        """Settle one; where its outcome is refused, as failed with the reason."""
+        if ended.is_settled:
+            return _Settled(ended=[(attempt, ended)])
+        try:
+            return self._settle_one(attempt, ended)
+        except PASSING:
+            return _Settled(kept_back=[(attempt, ended)])
+        except CONTAINED as error:
+            if concerns_all(error):
+                raise
+            reason = f"the outcome cannot be stored: {reason_of(error)}"
+        failed = Ended(settlement.Failed(reason, is_final=True))
+        return contain(lambda: self._settle_one(attempt, failed), lambda _: self._fail(attempt, failed, reason))
+
+    def _settle_one(self, attempt: Attempt, ended: Ended) -> _Settled:
+        if ended.waits:
+            return self._settle_waiting([(attempt, ended)])
         outcome = self._attempts.settle_as(attempt, ended)
-        return self._line.do(
-            lambda connection: self._occurrences.settle(connection, self._row, [outcome], running=None)
-        ).statuses
+        settled = self._line.do(lambda connection: self._occurrences.settle_alone(connection, self._row, outcome))
+        return _Settled(settled.statuses, [(attempt, ended)])
+
+    def _fail(self, attempt: Attempt, ended: Ended, reason: str) -> _Settled:
+        """Write no more than that it has failed; leave it to its lease where even that is refused."""
+        claimed = attempt.claimed
+
+        def unwritten(error: BaseException) -> bool:
+            log.error(
+                "action.unwritten id=%s action_type=%s error=%s", claimed.id, claimed.action_type, describe(error)
+            )
+            self._report.add_error(claimed.id, claimed.action_type, reason)
+            return False
+
+        fail = partial(claims.fail, action_id=claimed.id, token=claimed.token, reason=reason)
+        is_written = contain(lambda: self._line.do(fail), unwritten)
+        return _Settled({claimed.id: Status.FAILED}, [(attempt, ended)]) if is_written else _Settled()
 
     def _count(self, attempt: Attempt, ended: Ended, status: Status | None) -> None:
         """Count and log a settlement; without a status its claim had been lost, and nothing was written."""

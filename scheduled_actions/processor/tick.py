@@ -293,9 +293,12 @@ class Tick:
         step = partial(self._walk.step, tick=self._row, wanted=self._limits.wanted(self._claim_size(), left_out))
         taking = self._line.do(partial(step, excluded=self._too_long, now=self._monotonic(), left_out=left_out))
         types = self._process.registry.types
-        self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped)
+        self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped or taking.refused)
         for skipped, reason in taking.skipped:
             self._settling.skipped(skipped, reason)
+        for refused, reason in taking.refused:
+            attempt = self._attempts.make(refused, start_until=self._budget.run_until)
+            self._ended.append((attempt, Ended(settlement.Failed(reason, is_final=True))))
         fitting: set[Candidate] = set()
         held = judged(taking.kept, self._line)
         for one in taking.kept:

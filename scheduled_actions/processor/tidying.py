@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from scheduled_actions.boundary import contain, reason_of
 from scheduled_actions.occurrences import SWEEP_SECONDS
 from scheduled_actions.store import claims, upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from uuid import UUID
 
     from scheduled_actions.processor.process import Process
@@ -68,23 +69,23 @@ class Tidying:
         return self._process.monotonic() >= self._process.next_sweep
 
     def begin(self, connection: Connection) -> None:
-        """Do what comes before the claims, as far as the look found it needed."""
-        maintenance, found = self._process.maintenance, self._found
+        """Do what comes before the claims, as far as the look found it needed; a refused step stops no other."""
+        found = self._found
         assert found is not None  # noqa: S101 - looked before
         if not self._process.had_first_tick:
-            maintenance.first_tick(connection)
-            self._process.had_first_tick = True
+            self._try("first_tick", self._first_tick, connection)
         if self._is_sweep_due:
             self._process.next_sweep = self._process.monotonic() + SWEEP_SECONDS
-            self._process.occurrences.sweep(connection)
+            self._try("sweep", self._process.occurrences.sweep, connection)
         if found.has_expired or found.has_lost_ticks:
-            self._rescue(connection)
+            self._try("rescue", self._rescue, connection)
         if found.has_wakes:
-            self.wake(connection)
+            self._try("wake", self.wake, connection)
         if found.has_old_holds:
-            claims.free_stale_holds(connection)
+            self._try("holds", claims.free_stale_holds, connection)
         if found.has_unhandled:
-            claims.release_no_action(connection, self._process.registry.types)
+            types = self._process.registry.types
+            self._try("release", lambda connection: claims.release_no_action(connection, types), connection)
         if self._process.is_exhausted:
             self._report.add_error(
                 None,
@@ -92,6 +93,20 @@ class Tidying:
                 f"all {self._process.runner.concurrency} handler threads hold handlers that never returned; "
                 "this process claims nothing until it is restarted",
             )
+
+    def _try(self, name: str, step: Callable[[Connection], object], connection: Connection) -> None:
+        """Do a step; report it where it is refused, whatever it raises: the tick goes on to its claims."""
+
+        def refused(error: BaseException) -> None:
+            reason = reason_of(error)
+            log.error("%s.refused error=%s", name, reason)
+            self._report.add_error(None, None, f"{name}: {reason}")
+
+        contain(lambda: step(connection), refused)
+
+    def _first_tick(self, connection: Connection) -> None:
+        self._process.maintenance.first_tick(connection)
+        self._process.had_first_tick = True
 
     def wake(self, connection: Connection) -> None:
         """Make due what waits for something that has changed."""
@@ -116,4 +131,7 @@ class Tidying:
     def prune(self, connection: Connection) -> None:
         """Remove what is past its retention, where the look found any."""
         if self._found is not None and self._found.has_prunable:
-            self._report.pruned += self._process.maintenance.prune_on(connection, limit=_PRUNE_MOST)
+            self._try("prune", self._prune, connection)
+
+    def _prune(self, connection: Connection) -> None:
+        self._report.pruned += self._process.maintenance.prune_on(connection, limit=_PRUNE_MOST)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from scheduled_actions.action import Claimed
+    from scheduled_actions.occurrences import Occurrences
     from scheduled_actions.processor.others import Others
     from scheduled_actions.processor.process import Process
     from scheduled_actions.store.connection import Connection
@@ -31,9 +32,9 @@ class Walk:
     """
 
     def __init__(self, process: Process, budget: Budget) -> None:
-        take = process.occurrences.take
+        occurrences = process.occurrences
         claim_alone = partial(claims.claim_free, with_series=False)
-        self._kinds = (_Kind(claims.claim_free, take, claim_alone), _Kind(claims.claim_grouped, take))
+        self._kinds = (_Kind(claims.claim_free, occurrences, claim_alone), _Kind(claims.claim_grouped, occurrences))
         self._turn = 0
         self._process = process
         self._budget = budget
@@ -98,7 +99,7 @@ class Walk:
         if self._others is None:
             from scheduled_actions.processor.others import Others  # noqa: PLC0415 - a cold tick does without
 
-            self._others = Others(self._process.occurrences.take, self._budget, self._process.monotonic)
+            self._others = Others(self._process.occurrences, self._budget, self._process.monotonic)
         return self._others
 
 
@@ -108,14 +109,14 @@ class _Kind:
     def __init__(
         self,
         claim: Callable[..., tuple[list[Claimed], claims.Position]],
-        take: Callable[[Connection, list[Claimed]], Taking],
+        occurrences: Occurrences,
         claim_alone: Callable[..., tuple[list[Claimed], claims.Position]] | None = None,
     ) -> None:
         self._claim = claim
         #: Claims in one statement and no transaction, or nothing where an occurrence of a series would be among it.
         self._claim_alone = claim_alone
         self._meets_series = True
-        self._take = take
+        self._occurrences = occurrences
         self._position = claims.START
         self._claimed: list[Claimed] = []
         self._has_claimed = False
@@ -131,7 +132,7 @@ class _Kind:
             self._position, self._has_claimed, self.begun_at = claims.START, False, now
         taking, self._position = self._claim_batch(connection, tick, wanted=wanted, excluded=excluded)
         # What has to wait for its turn is no work: the next walk would only meet it again.
-        self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped)
+        self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped or taking.refused)
         self.is_empty = self._position == claims.START and not self._has_claimed
         return taking
 
@@ -164,9 +165,8 @@ class _Kind:
             self._claimed = claimed
             if claimed:
                 return Taking(claimed), position
-        with connection.transaction():
-            claimed, position = self._claim(connection, tick, wanted=wanted, after=self._position, excluded=excluded)
-            self._claimed = claimed
-            taking = self._take(connection, claimed)
+        claim = partial(self._claim, connection, tick, wanted=wanted, after=self._position, excluded=excluded)
+        claimed, taking, position = self._occurrences.claim(connection, claim)
+        self._claimed = claimed
         self._meets_series = not claimed or any(one.schedule_id is not None for one in claimed)
         return taking, position

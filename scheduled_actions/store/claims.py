@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID, uuid4
 
 from scheduled_actions.action import Claimed, Status
+from scheduled_actions.settlement import clean
 from scheduled_actions.store.actions import elements_text
 from scheduled_actions.store.arrays import numbers, uuids
 from scheduled_actions.store.statements import run, statement
@@ -329,6 +330,15 @@ def complete(
     assert row is not None  # noqa: S101 - a select of one row
     written, announced = row
     return Completed(frozenset() if written is None else frozenset(ids) - frozenset(written), announced)
+
+
+def fail(connection: Connection, action_id: UUID, token: UUID, reason: str) -> bool:
+    """End an action as failed, whatever its row holds; False where its claim had been lost.
+
+    The last resort for an outcome that `settle` cannot write: no follow-ups, no entry in the history, no charge.
+    """
+    parameters = {"action_id": action_id, "token": token, "reason": clean(reason)}
+    return run(connection, "fail_action", parameters).fetchone() is not None
 
 
 def free_stale_holds(connection: Connection) -> int:

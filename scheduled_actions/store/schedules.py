@@ -181,9 +181,10 @@ def take(connection: Connection, claimed: Collection[Claimed]) -> tuple[list[Tak
     return taken, others.difference([one.action_id for one in taken])
 
 
-def broken(connection: Connection, *, limit: int) -> list[Found]:
-    """Return live schedules that have nothing planned, locked for the rest of the transaction."""
-    return [found(row) for row in read_leniently(connection, "broken_schedules", {"limit": limit})]
+def broken(connection: Connection, *, limit: int, schedule_id: UUID | None = None) -> list[Found]:
+    """Return live schedules that have nothing planned, locked for the rest of the transaction; of one id, or of any."""
+    parameters = {"limit": limit, "schedule_id": schedule_id}
+    return [found(row) for row in read_leniently(connection, "broken_schedules", parameters)]
 
 
 def advance(connection: Connection, steps: Sequence[Step]) -> set[UUID]:

@@ -102,3 +102,84 @@ create function scheduled_actions_follow(follow_ups jsonb, parent uuid) returns 
     return refused;
   end
   $$;
+
+-- Returns a count that is stored in a document, at most `most`; 0 for what is no count.
+create function scheduled_actions_stored_count(stored jsonb, most integer default 2147483646) returns integer
+  language sql immutable parallel safe
+  as $$ select case jsonb_typeof(stored) when 'number' then greatest(0, least(floor(stored::numeric), most)) else 0 end::integer $$;
+
+-- Returns an instant that is stored in a document; null for what is none.
+create function scheduled_actions_stored_instant(stored text) returns timestamptz
+  language plpgsql stable parallel safe
+  as $$
+  begin
+    return stored::timestamptz;
+  exception when data_exception then
+    return null;
+  end
+  $$;
+
+-- The history keeps its first 5 and last 45 entries; snoozes (and condition checks) in a row are one counted entry.
+create or replace function scheduled_actions_history_with(history jsonb, entry jsonb) returns jsonb
+  language sql immutable parallel safe
+  as $$
+    select case
+      when entry is null then history
+      when entry ->> 'outcome' in ('snoozed', 'waited') and history -> -1 ->> 'outcome' = entry ->> 'outcome'
+        then (history - (-1)) || jsonb_build_array(
+          entry || jsonb_build_object(
+            'started_at', history -> -1 -> 'started_at',
+            'count', greatest(1, scheduled_actions_stored_count(history -> -1 -> 'count')) + 1))
+      when jsonb_array_length(history) >= 50 then (history - 5) || jsonb_build_array(entry)
+      else history || jsonb_build_array(entry)
+    end
+  $$;
+
+-- Wakes those who wait for what has changed, at most `most` changes; answers how many were taken away.
+-- Marks are set before actions are touched, as settlements of waiting ones do it: nobody waits in a circle. Each statement
+-- here sees what had been committed before it began.
+create or replace function scheduled_actions_wake_waiting(most integer) returns integer
+  language plpgsql volatile
+  as $$
+  declare
+    taken uuid[];
+    waiters uuid[];
+  begin
+    with gone as (
+      delete from scheduled_action_wakes w
+      where w.id = any (array(select k.id from scheduled_action_wakes k order by k.id limit most for update skip locked))
+      returning w.topic
+    )
+    select array_agg(g.topic) into taken from gone g;
+    if taken is null then
+      return 0;
+    end if;
+    with found as materialized (
+      select w.topic, w.action_id
+      from scheduled_action_waits w
+      where w.topic = any (taken)
+      order by w.action_id, w.topic
+      for update
+    ),
+    marked as (
+      update scheduled_action_waits w
+      set is_woken = true
+      from found f
+      where w.topic = f.topic and w.action_id = f.action_id and not w.is_woken
+    )
+    select array_agg(distinct f.action_id) into waiters from found f;
+    -- One that somebody moved to another time since its last check is left there.
+    update scheduled_actions a
+    set scheduled_at = scheduled_actions_now(), updated_at = scheduled_actions_now()
+    where a.id = any (array(
+      select b.id
+      from scheduled_actions b
+      where b.id = any (waiters)
+        and b.status = 'pending'
+        and b.scheduled_at > scheduled_actions_now()
+        and b.scheduled_at = scheduled_actions_stored_instant(b.waiting ->> 'next_check_at')
+      order by b.id
+      for update));
+    return cardinality(taken);
+  end
+  $$;

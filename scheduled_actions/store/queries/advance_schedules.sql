@@ -1,6 +1,7 @@
 -- Each schedule has taken its step: what was counted is counted, its next occurrence is planned and pointed to.
 -- Answers a row per schedule; `collided` where the wanted occurrence had been created before: then nothing is there that is
 -- pointed to, and another step has to follow in the same transaction.
+-- A count that has reached its type's limit stays there.
 -- An array is null where it says nothing of any of them.
 with step as materialized (
   select t.*, case when t.occurrence_at is not null then scheduled_actions_uuid7() end as action_id
@@ -21,10 +22,10 @@ moved as (
     last_action_id = case when t.is_past then s.next_action_id else s.last_action_id end,
     last_occurrence_at = case when t.is_past then greatest(s.last_occurrence_at, s.next_occurrence_at)
       else s.last_occurrence_at end,
-    executions = s.executions + coalesce(t.executed, 0),
+    executions = least(s.executions, 9223372034707292160) + coalesce(t.executed, 0),
     remaining = s.remaining - least(coalesce(t.executed, 0), s.remaining),
-    skipped = s.skipped + coalesce(t.skipped, 0),
-    missed = s.missed + coalesce(t.missed, 0),
+    skipped = least(s.skipped, 9223372034707292160) + coalesce(t.skipped, 0),
+    missed = least(s.missed, 9223372034707292160) + coalesce(t.missed, 0),
     consecutive_failures = coalesce(t.failures, s.consecutive_failures),
     status = coalesce(t.status, s.status),
     status_note = case when t.status is null then s.status_note else t.note end,

@@ -11,6 +11,7 @@ select
   scheduled_actions_now()
 from scheduled_action_schedules s
 where s.status = 'active'
+  and (%(schedule_id)s::uuid is null or s.id = %(schedule_id)s)
   and not exists (
     select
     from scheduled_actions a

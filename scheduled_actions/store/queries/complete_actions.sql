@@ -10,7 +10,7 @@ completed as (
   update scheduled_actions a
   set
     status = 'completed',
-    attempts = a.attempts + 1,
+    attempts = least(greatest(a.attempts, 0), 2147483646) + 1,
     max_attempts = coalesce(a.max_attempts, o.max_attempts),
     started_at = %(begun_at)s + o.started * interval '1 microsecond',
     completed_at = %(begun_at)s + o.ended * interval '1 microsecond',

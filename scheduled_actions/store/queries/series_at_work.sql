@@ -10,7 +10,7 @@ select
       and a.id <> %(action_id)s
   ),
   (
-    select min((a.waiting ->> 'since')::timestamptz)
+    select min(scheduled_actions_stored_instant(a.waiting ->> 'since'))
     from scheduled_actions a
     where a.schedule_id = s.id
       and a.waiting is not null

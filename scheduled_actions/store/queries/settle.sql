@@ -21,7 +21,7 @@ settled as (
   set
     status = case when o.status in ('pending', 'no_action') and a.cancel_requested_at is not null then 'cancelled'
       else o.status end,
-    attempts = a.attempts + o.charge,
+    attempts = least(greatest(a.attempts, 0), 2147483646) + o.charge,
     max_attempts = coalesce(a.max_attempts, o.max_attempts),
     scheduled_at = case when o.delay is null then a.scheduled_at
       else scheduled_actions_now() + make_interval(secs => o.delay) end,

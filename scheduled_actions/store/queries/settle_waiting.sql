@@ -32,7 +32,7 @@ settled as (
         n.next_at,
         jsonb_build_object(
           'since', coalesce(a.waiting -> 'since', to_jsonb(scheduled_actions_now())),
-          'checks', coalesce((a.waiting ->> 'checks')::integer, 0) + 1,
+          'checks', scheduled_actions_stored_count(a.waiting -> 'checks') + 1,
           'next_check_at', n.next_at,
           'unmet', o.reason,
           'unmet_since', case when a.waiting ->> 'unmet' = o.reason then a.waiting -> 'unmet_since'

@@ -28,7 +28,7 @@ select
   s.next_action_id,
   extract(epoch from w.running_since)::float8,
   case when s.overlap = 'skip' and s.condition ? 'wait' then (
-    select extract(epoch from min((a.waiting ->> 'since')::timestamptz))::float8
+    select extract(epoch from min(scheduled_actions_stored_instant(a.waiting ->> 'since')))::float8
     from scheduled_actions a
     where a.schedule_id = s.id
       and a.waiting is not null

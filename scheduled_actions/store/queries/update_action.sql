@@ -9,7 +9,7 @@ set
     scheduled_actions_now() + %(delay)s::interval,
     case when %(sets_condition)s
         and a.condition is distinct from %(condition)s::jsonb
-        and a.scheduled_at = (a.waiting ->> 'next_check_at')::timestamptz
+        and a.scheduled_at = scheduled_actions_stored_instant(a.waiting ->> 'next_check_at')
       then least(a.scheduled_at, scheduled_actions_now()) end,
     a.scheduled_at),
   condition = case when %(sets_condition)s then %(condition)s::jsonb else a.condition end,

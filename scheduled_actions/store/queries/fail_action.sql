@@ -1,0 +1,19 @@
+-- The action is failed with the reason, and its lock group free, while its claim stands; nothing is computed of what its row holds.
+with failed as (
+  update scheduled_actions a
+  set
+    status = 'failed',
+    error_message = %(reason)s,
+    completed_at = scheduled_actions_now(),
+    claim_token = null,
+    lease_expires_at = null,
+    updated_at = scheduled_actions_now()
+  where a.id = %(action_id)s and a.claim_token = %(token)s
+  returning a.id
+),
+freed as (
+  delete from scheduled_action_holds h
+  using failed f
+  where h.action_id = f.id
+)
+select f.id from failed f
