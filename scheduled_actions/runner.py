@@ -67,6 +67,18 @@ class Job:
             self.started = now
             return True
 
+    def hold(self) -> None:
+        """Take the start back, in the job's own thread: its handler is not called yet."""
+        self.started = None
+
+    def start(self, now: float) -> bool:
+        """Start a job that was held; False when it was given up meanwhile."""
+        with _transitions:
+            if self.state is not State.RUNNING:
+                return False
+            self.started = now
+            return True
+
     def end(self) -> bool:
         """Claim the job's outcome for its own thread; False when it was given up before."""
         with _transitions:
@@ -156,16 +168,19 @@ class Runner:
         for number in numbers:
             threading.Thread(target=self._serve, name=f"scheduled-actions-{number}", daemon=True).start()
 
-    def abandon(self, job: Job) -> bool:
-        """Give a job up and ask its handler to stop; False when it has just ended, and its outcome is on its way."""
+    def abandon(self, job: Job) -> State | None:
+        """Give a job up and ask its handler to stop; return the state it was in.
+
+        None when it has just ended, and its outcome is on its way.
+        """
         was = job.abandon()
         if was is None:
-            return False
+            return None
         if was is State.RUNNING:
             with self._lock:
                 self._stuck += 1
         job.cancel()
-        return True
+        return was
 
     def close(self) -> None:
         """Let the threads end, each once its handler has returned; a later `submit` starts new ones."""

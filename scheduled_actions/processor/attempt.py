@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
@@ -23,10 +22,10 @@ from scheduled_actions.errors import (
 )
 from scheduled_actions.handler import Context, HandlerOptions
 from scheduled_actions.processor.calling import Ended, call
+from scheduled_actions.processor.transactions import HandlerTransactions
 from scheduled_actions.runner import Job
 from scheduled_actions.store import claims
-from scheduled_actions.store.borrowing import joined_connection, running_action
-from scheduled_actions.store.connection import Loan
+from scheduled_actions.store.borrowing import running_action
 from scheduled_actions.tick_plan import Candidate
 
 if TYPE_CHECKING:
@@ -37,9 +36,8 @@ if TYPE_CHECKING:
     from scheduled_actions.conditional import Asking
     from scheduled_actions.deadlines.stages import Guard
     from scheduled_actions.processor.process import Process
-    from scheduled_actions.registry.resolution import Handler
     from scheduled_actions.settlement import Outcome, Settlement
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.store.connection import Connection, Loan
 
 _T = TypeVar("_T")
 
@@ -91,6 +89,12 @@ class Attempt(Job):
         self.wait_problem: str | None = None
         #: What its condition has to ask the world before its handler starts; None once that is done.
         self.asking: Asking | None = None
+
+    @property
+    def gives_up_at(self) -> float | None:
+        """When it is given up, on the monotonic clock; None while its time has not begun."""
+        started = self.started
+        return None if started is None else started + self.timeout_seconds
 
     def cut_off(self) -> None:
         """End what its transactional handler does in the database, if it does anything now."""
@@ -147,7 +151,13 @@ class Attempts:
         self._candidates: dict[tuple[str, float, bool, bool], Candidate] = {}
         self._usual_policy = retry.Exponential(self._settings.retry.base_seconds, self._settings.retry.cap_seconds)
         # At most half of the threads hold a connection for their handler.
-        self._transactions = threading.BoundedSemaphore(max(1, self._settings.concurrency // 2))
+        self._transactions = HandlerTransactions(
+            self._database,
+            most=max(1, self._settings.concurrency // 2),
+            settle=self._settle_inside,
+            monotonic=self._monotonic,
+            answer_by=answer_by,
+        )
 
     def make(self, claimed: Claimed, *, start_until: float) -> Attempt:
         """Return an attempt of a claimed action, ready to be submitted."""
@@ -288,7 +298,7 @@ class Attempts:
         running_action.set(attempt.claimed.id)
         if handler.options.transactional:
             assert context is not None  # noqa: S101 - made above
-            return self._run_in_transaction(attempt, handler, context, payload, guard)
+            return self._transactions.run(attempt, handler, context, payload, guard)
         return call(attempt, handler, context, payload)
 
     def _begin_stage(self, attempt: Attempt) -> Guard | Ended | None:
@@ -360,43 +370,12 @@ class Attempts:
             _next_occurrence=self._occurrences.next_of,
         )
 
-    def _run_in_transaction(
-        self,
-        attempt: Attempt,
-        handler: Handler,
-        context: Context,
-        payload: Any,  # noqa: ANN401 - the handler's own type
-        guard: Guard | None,
-    ) -> Ended:
-        try:
-            with self._transactions, self._database.connection() as connection, Loan(connection) as attempt.loan:
-                if attempt.is_stopped:
-                    # Given up, or asked to end, while it waited for its turn: its handler was never called.
-                    return Ended(settlement.Unstarted())
-                context._connection = connection  # noqa: SLF001 - the context's other half
-                token = joined_connection.set(connection)
-                try:
-                    with connection.transaction():
-                        if guard is not None and not guard.holds(connection):
-                            return Ended(settlement.Unstarted("its deadline was changed"))
-                        ended = call(attempt, handler, context, payload)
-                        self._settle_inside(attempt, ended, connection)
-                finally:
-                    joined_connection.reset(token)
-        except _RolledBack as rolled_back:
-            return rolled_back.ended
-        except ClaimLost as error:
-            return Ended(settlement.Failed(str(error)))
-        except (psycopg.Error, ScheduledActionsError) as error:
-            return Ended(settlement.Failed(f"the handler's transaction failed: {describe(error)}"))
-        return Ended(ended.outcome, ended.follow_ups, is_settled=True)
-
     def _settle_inside(self, attempt: Attempt, ended: Ended, connection: Connection) -> None:
-        if isinstance(ended.outcome, settlement.Failed):
-            raise _RolledBack(ended)
-        # From here on the tick cannot give the attempt up any more: two settlements would race.
-        if not attempt.end():
-            raise ClaimLost(attempt.claimed.id)
+        """Settle in the transaction of a handler.
+
+        Raises:
+            ClaimLost: Another tick has the action now.
+        """
         settled = self._occurrences.settle(connection, self._tick, [self.settle_as(attempt, ended)], running=None)
         if attempt.claimed.id not in settled.statuses:
             raise ClaimLost(attempt.claimed.id)
@@ -417,8 +396,3 @@ class Attempts:
         except (psycopg.Error, ScheduledActionsError) as error:
             # The hold ends with the lease; the next tick finds it.
             log.warning("hold.linger_kept id=%s error=%s", claimed.id, describe(error))
-
-
-class _RolledBack(Exception):
-    def __init__(self, ended: Ended) -> None:
-        self.ended = ended

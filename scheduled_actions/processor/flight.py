@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import settlement
 from scheduled_actions.processor.calling import Ended
-from scheduled_actions.runner import UNSTARTED
+from scheduled_actions.runner import UNSTARTED, State
 from scheduled_actions.tick_plan import LARGEST
 
 if TYPE_CHECKING:
@@ -109,15 +109,15 @@ class Flight:
 
     def next_timeout(self) -> float | None:
         """Return when the first of them is over its time, on the monotonic clock; None while none has begun."""
-        limits = [one.started + one.timeout_seconds for one in self._attempts if one.started is not None]
-        return min(limits, default=None)
+        return min((limit for one in self._attempts if (limit := one.gives_up_at) is not None), default=None)
 
     def _time_out(self) -> None:
         """Give up what is over its time."""
         now = self._monotonic()
         is_over = now >= self._budget.answer_by
         for attempt in list(self._attempts):
-            if attempt.started is not None and now >= attempt.started + attempt.timeout_seconds:
+            limit = attempt.gives_up_at
+            if limit is not None and now >= limit:
                 self._abandon(attempt, f"timed out after {attempt.timeout_seconds:g} s")
             elif is_over:
                 took = now - (attempt.started or now)
@@ -129,7 +129,8 @@ class Flight:
             self._abandon(attempt, "given up: the tick ended early")
 
     def _abandon(self, attempt: Attempt, reason: str) -> None:
-        if not self._process.runner.abandon(attempt):
+        was = self._process.runner.abandon(attempt)
+        if was is None:
             if self._monotonic() >= self._budget.answer_by:
                 attempt.cut_off()
             return
@@ -138,7 +139,7 @@ class Flight:
         attempt.ended = self._monotonic()
         # Asked now that it can no longer start: a moment ago it might still have been waiting.
         outcome = settlement.Unstarted() if attempt.started is None else attempt.over_its_time(reason)
-        self._process.stuck_by_team.add(attempt.claimed.team_id, int(attempt.started is not None))
+        self._process.stuck_by_team.add(attempt.claimed.team_id, int(was is State.RUNNING))
         self._ended.append((attempt, Ended(outcome)))
 
     def stop(self, wanted: Collection[UUID] | None = None) -> None:
