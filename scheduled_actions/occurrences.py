@@ -432,32 +432,40 @@ class Occurrences:
         """
         if not store.is_due_for_a_sweep(connection, every_seconds=every_seconds):
             return 0
-        mended = 0
+        mended, after = 0, None
         while True:
-            changed = contain(partial(self._mend, connection), lambda error: self._mend_each(connection, error))
-            mended += changed
-            if changed < _BITE:
+            met = contain(
+                partial(self._mend, connection, after=after), partial(self._mend_each, connection, after=after)
+            )
+            mended += len(met)
+            if len(met) < _BITE:
                 return mended
+            # Those that are planned after the commit, or that a refusal leaves, are met once.
+            after = met[-1]
 
-    def _mend(self, connection: Connection, schedule_id: UUID | None = None) -> int:
-        """Plan an occurrence for schedules that have none, at most a bite of them; return how many there were."""
+    def _mend(
+        self, connection: Connection, schedule_id: UUID | None = None, *, after: UUID | None = None
+    ) -> list[UUID]:
+        """Plan an occurrence for schedules that have none, at most a bite of them; return their ids in order."""
         with connection.transaction():
-            broken = store.broken(connection, limit=_BITE, schedule_id=schedule_id)
+            broken = store.broken(connection, limit=_BITE, schedule_id=schedule_id, after=after)
             steps = [self._mended(schedule, now) for schedule, now in broken]
             self._advance(connection, steps)
         for schedule, _ in broken:
             log.warning("schedule.mended id=%s action_type=%s", schedule.id, schedule.action_type)
-        return len(broken)
+        return [schedule.id for schedule, _ in broken]
 
-    def _mend_each(self, connection: Connection, error: BaseException) -> int:
+    def _mend_each(self, connection: Connection, error: BaseException, *, after: UUID | None) -> list[UUID]:
         """Plan the occurrence of each schedule on its own; pause those where that is refused."""
         log.warning("schedules.refused error=%s", reason_of(error))
         with connection.transaction():
-            ids = [schedule.id for schedule, _ in store.broken(connection, limit=_BITE)]
-        return sum(
-            contain(partial(self._mend, connection, schedule_id), partial(self._refused, connection, schedule_id))
-            for schedule_id in ids
-        )
+            ids = [schedule.id for schedule, _ in store.broken(connection, limit=_BITE, after=after)]
+        for schedule_id in ids:
+            contain(partial(self._is_mended, connection, schedule_id), partial(self._refused, connection, schedule_id))
+        return ids
+
+    def _is_mended(self, connection: Connection, schedule_id: UUID) -> bool:
+        return bool(self._mend(connection, schedule_id))
 
     def _mended(self, schedule: Schedule, now: datetime) -> store.Step:
         after = schedule.next_occurrence_at or schedule.last_occurrence_at
@@ -490,13 +498,21 @@ class Occurrences:
                 self.plan_outside(left)
 
     def plan_outside(self, left: Unplanned) -> None:
-        """Plan as `_plan_outside` does; what it raises is logged, and the sweep comes back to the schedule."""
+        """Plan a schedule that was left unplanned; nothing is raised.
+
+        One whose step is refused is paused with the reason. One that cannot be reached is left to the sweep.
+        """
         try:
-            self._plan_outside(left.schedule_id, is_explicit=left.is_explicit)
+            contain(
+                partial(self._plan_outside, left.schedule_id, is_explicit=left.is_explicit),
+                partial(self._refused_outside, left.schedule_id),
+            )
         except (psycopg.Error, ScheduledActionsError) as error:
-            log.warning("schedule.unplanned id=%s error=%s", left.schedule_id, type(error).__name__)
-        except Exception:
-            log.exception("schedule.unplanned id=%s", left.schedule_id)
+            log.warning("schedule.unplanned id=%s error=%s", left.schedule_id, reason_of(error))
+
+    def _refused_outside(self, schedule_id: UUID, error: BaseException) -> None:
+        with self._database.connection() as connection:
+            self._refused(connection, schedule_id, error)
 
     def _plan_outside(self, schedule_id: UUID, *, is_explicit: bool) -> None:
         """Plan the next occurrence of an active schedule that has none, calling its functions under no lock.

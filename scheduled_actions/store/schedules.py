@@ -181,9 +181,18 @@ def take(connection: Connection, claimed: Collection[Claimed]) -> tuple[list[Tak
     return taken, others.difference([one.action_id for one in taken])
 
 
-def broken(connection: Connection, *, limit: int, schedule_id: UUID | None = None) -> list[Found]:
-    """Return live schedules that have nothing planned, locked for the rest of the transaction; of one id, or of any."""
-    parameters = {"limit": limit, "schedule_id": schedule_id}
+def broken(
+    connection: Connection, *, limit: int, schedule_id: UUID | None = None, after: UUID | None = None
+) -> list[Found]:
+    """Return live schedules that have nothing planned, locked for the rest of the transaction, by id.
+
+    Args:
+        connection: In a transaction.
+        limit: How many, at most.
+        schedule_id: This one alone; None: any.
+        after: Those with larger ids; None: all.
+    """
+    parameters = {"limit": limit, "schedule_id": schedule_id, "after": after}
     return [found(row) for row in read_leniently(connection, "broken_schedules", parameters)]
 
 

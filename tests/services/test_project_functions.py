@@ -8,7 +8,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from scheduled_actions import action, next_occurrence, skip_occurrence
+from scheduled_actions import action, next_occurrence, occurrences, skip_occurrence
 from scheduled_actions.errors import FunctionTimedOut
 from tests.factories import NOW, PATIENCE, insert_many, projects, set_clock, statuses, wait_until
 
@@ -289,3 +289,19 @@ def test_a_schedule_whose_function_hangs_is_refused_and_not_stored(a_project, co
         project.schedules.schedule_recurring("test:run", {}, "custom:steps")
 
     assert connection.execute("select count(*) from scheduled_action_schedules").fetchone() == (0,)
+
+
+def test_a_sweep_meets_each_series_once_however_many_wait_for_a_function(a_project, connection, gate, monkeypatch):
+    steps = Stepping()
+    project = a_project(steps.function, function_timeout_seconds=SHORT)
+    for _ in range(5):
+        project.schedules.schedule_recurring("test:run", {}, "custom:steps")
+    plain = project.schedules.schedule_recurring("test:run", {}, "PT1H")
+    connection.execute("delete from scheduled_actions")
+    connection.execute("update scheduled_action_schedules set next_action_id = null, next_occurrence_at = null")
+    monkeypatch.setattr(occurrences, "_BITE", 2)
+    steps.before = gate
+
+    tick_at(project, connection, HOUR / 2)
+
+    assert stored(connection, plain) == ("active", None, HOUR)

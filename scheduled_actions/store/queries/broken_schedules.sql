@@ -12,6 +12,7 @@ select
 from scheduled_action_schedules s
 where s.status = 'active'
   and (%(schedule_id)s::uuid is null or s.id = %(schedule_id)s)
+  and (%(after)s::uuid is null or s.id > %(after)s)
   and not exists (
     select
     from scheduled_actions a
