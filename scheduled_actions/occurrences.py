@@ -305,6 +305,7 @@ class Occurrences:
         outcomes: Sequence[claims.Outcome],
         *,
         running: Collection[UUID] | None,
+        announcement: int = 0,
     ) -> claims.Settled:
         """Settle as `claims.settle` does, and take the step of every schedule that waited for an outcome.
 
@@ -314,11 +315,11 @@ class Occurrences:
         """
         recurring = {one.action_id: one.schedule_id for one in outcomes if one.schedule_id is not None}
         if not recurring:
-            return claims.settle(connection, tick, outcomes, running=running)
+            return claims.settle(connection, tick, outcomes, running=running, announcement=announcement)
         with connection.transaction():
             # Schedules are locked before actions wherever both are: nobody waits in a circle.
             watching = store.lock_those_that_watch(connection, set(recurring.values()), recurring)
-            settled = claims.settle(connection, tick, outcomes, running=running)
+            settled = claims.settle(connection, tick, outcomes, running=running, announcement=announcement)
             self._conclude(connection, watching, recurring, settled.statuses)
         return settled
 

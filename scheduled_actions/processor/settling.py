@@ -83,6 +83,8 @@ class Settling:
         self._report = report
         self._tally = process.tally
         self._is_tick_tallied = False
+        #: How many announcements were made: a late one, of a backend whose connection was lost, is told by its number.
+        self._announcements = 0
         #: What was announced last; None: nothing stands announced.
         self._announced: list[UUID] | None = None
 
@@ -98,6 +100,11 @@ class Settling:
         if self._tally is not None and not self._is_tick_tallied:
             self._tally.ticked(seconds)
         self._is_tick_tallied = True
+
+    def next_announcement(self) -> int:
+        """Return the number of the next announcement; a repetition after a lost connection has the same."""
+        self._announcements += 1
+        return self._announcements
 
     def tally_is_written(self) -> None:
         """Begin a new tally."""
@@ -134,7 +141,13 @@ class Settling:
         """
         try:
             done: claims.Completed = self._line.do(
-                lambda connection: claims.complete(connection, self._row, completions, running=running)
+                partial(
+                    claims.complete,
+                    tick=self._row,
+                    completions=completions,
+                    running=running,
+                    announcement=self.next_announcement(),
+                )
             )
         except psycopg.Error as error:
             log.warning("tick.group_refused tick_id=%s error=%s", self._row.id, reason_of(error))
@@ -157,8 +170,11 @@ class Settling:
         outcomes = [
             self._attempts.settle_as(attempt, one) for attempt, one in ended if not (one.is_settled or one.waits)
         ]
+        number = self.next_announcement()
         settled = self._line.do(
-            lambda connection: self._occurrences.settle(connection, self._row, outcomes, running=running)
+            lambda connection: self._occurrences.settle(
+                connection, self._row, outcomes, running=running, announcement=number
+            )
         )
         return _Settled(settled.statuses, ended, announced=settled.announced)
 
@@ -238,7 +254,10 @@ class Settling:
         return settled
 
     def _announce(self, running: list[UUID]) -> bool:
-        return self._line.do(lambda connection: claims.settle(connection, self._row, [], running=running)).announced
+        number = self.next_announcement()
+        return self._line.do(
+            lambda connection: claims.settle(connection, self._row, [], running=running, announcement=number)
+        ).announced
 
     def _unannounced(self, error: BaseException) -> bool:
         """Start nothing more: a crash would not be charged to what was not announced."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from scheduled_actions import settlement
+from scheduled_actions.boundary import contain, reason_of
 from scheduled_actions.fairness import by_turns
 from scheduled_actions.processor.attempt import Attempt, Attempts
 from scheduled_actions.processor.calling import Ended
@@ -44,6 +45,8 @@ log = logging.getLogger("scheduled_actions")
 
 #: How much longer than the tick its leases live: time to settle after a slow commit.
 LEASE_MARGIN_SECONDS = 15.0
+#: Claims that the database refuses in a row, until a tick starts nothing more.
+_REFUSED_CLAIMS_MOST = 3
 #: How often a tick asks whether somebody wants a running action to stop.
 _CANCEL_POLL_SECONDS = 1.0
 
@@ -80,6 +83,8 @@ class Tick:
         self._planning = Planning(process.occurrences, self._flight.nudge)
         self._too_long: set[str] = set()
         self._may_announce = True
+        #: Claims refused by the database in a row.
+        self._refused_claims = 0
         self._occurrences = process.occurrences
         self._walk = Walk(process, self._budget)
         self._limits = TeamLimits(process)
@@ -224,6 +229,7 @@ class Tick:
     def _may_start(self) -> bool:
         return (
             self._may_announce
+            and self._refused_claims < _REFUSED_CLAIMS_MOST
             and not self._process.is_stopping.is_set()
             and not self._process.is_exhausted
             and self._budget.may_start(self._monotonic())
@@ -288,6 +294,16 @@ class Tick:
         )
 
     def _claim(self) -> None:
+        """Claim a batch; where the database refuses it again and again, this tick claims no more."""
+        self._refused_claims = contain(self._claim_batch, self._claim_refused)
+
+    def _claim_refused(self, error: BaseException) -> int:
+        reason = f"claim: {reason_of(error)}"
+        log.error("claim.refused tick_id=%s error=%s", self._row.id, reason)
+        self._report.add_error(None, None, reason)
+        return self._refused_claims + 1
+
+    def _claim_batch(self) -> int:
         """Claim a batch of one kind, the kinds taking turns; sort out what cannot be started at all."""
         left_out = self._limits.left_out(self._ready)
         step = partial(self._walk.step, tick=self._row, wanted=self._limits.wanted(self._claim_size(), left_out))
@@ -325,6 +341,7 @@ class Tick:
             self._ready = [one for one in self._ready if one not in surplus]
             self._ended.extend(surplus.items())
             self._walk.start_over()
+        return 0
 
     def _set_aside(self, attempt: Attempt) -> None:
         """Report a type that could never end within a tick; it is claimed no more by this one."""
@@ -379,8 +396,7 @@ class Tick:
             # Somebody kept their rows locked to the last: the tick's row stays open, and tells a rescue what started.
             log.warning("tick.unwritten tick_id=%s outcomes=%d", self._row.id, len(self._ended))
         else:
-            self._line.do(self._end)
-            self._settling.tally_is_written()
+            contain(self._end, self._unended)
         report.more = report.remaining > 0
 
     def _prune_and_count(self, connection: Connection) -> None:
@@ -389,10 +405,24 @@ class Tick:
             self._tidying.prune(connection)
         report.remaining = actions.due(connection)
 
-    def _end(self, connection: Connection) -> None:
+    def _unended(self, error: BaseException) -> None:
+        """Leave the tick's row open: the next rescue closes it."""
+        reason = f"the tick's row: {reason_of(error)}"
+        log.error("tick.unended tick_id=%s error=%s", self._row.id, reason)
+        self._report.add_error(None, None, reason)
+
+    def _end(self) -> None:
         report = self._report
         self._caller.look(self._monotonic())
         counts = self._process.counts(report) | self._caller.notes(self._process.turn.joined)
-        claims.finish_tick(
-            connection, self._row, outcome=self._caller.outcome, counts=counts, tally=self._process.tally
+        self._line.do(
+            partial(
+                claims.finish_tick,
+                tick=self._row,
+                outcome=self._caller.outcome,
+                counts=counts,
+                tally=self._process.tally,
+                announcement=self._settling.next_announcement(),
+            )
         )
+        self._settling.tally_is_written()

@@ -80,7 +80,7 @@ class Tidying:
         if found.has_expired or found.has_lost_ticks:
             self._try("rescue", self._rescue, connection)
         if found.has_wakes:
-            self._try("wake", self.wake, connection)
+            self.wake(connection)
         if found.has_old_holds:
             self._try("holds", claims.free_stale_holds, connection)
         if found.has_unhandled:
@@ -110,6 +110,10 @@ class Tidying:
 
     def wake(self, connection: Connection) -> None:
         """Make due what waits for something that has changed."""
+        self._try("wake", self._wake, connection)
+
+    @staticmethod
+    def _wake(connection: Connection) -> None:
         from scheduled_actions.store import waits  # noqa: PLC0415 - most projects have no conditions
 
         try:

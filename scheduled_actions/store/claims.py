@@ -271,7 +271,12 @@ _ORDER = itemgetter(*(Claimed._fields.index(name) for name in ("priority", "sche
 
 
 def settle(
-    connection: Connection, tick: TickRow, outcomes: Sequence[Outcome], *, running: Collection[UUID] | None
+    connection: Connection,
+    tick: TickRow,
+    outcomes: Sequence[Outcome],
+    *,
+    running: Collection[UUID] | None,
+    announcement: int = 0,
 ) -> Settled:
     """Write outcomes, each only while its claim stands, and announce what is in flight from now on.
 
@@ -280,6 +285,7 @@ def settle(
         tick: Whose leases the announcement stands on.
         outcomes: What to write.
         running: Every action in flight after this, those about to start included; None leaves the announcement alone.
+        announcement: Its number within the tick, rising: one that arrives late changes nothing.
 
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
@@ -292,6 +298,7 @@ def settle(
             "outcomes": f"[{','.join(outcome.as_json() for outcome in outcomes)}]",
             "running": uuids(running or ()),
             "tick_id": tick.id if running is not None else None,
+            "announcement": announcement,
             "lease_expires_at": tick.lease_expires_at,
             "patience_ms": PATIENCE_MS,
         },
@@ -304,7 +311,12 @@ def settle(
 
 
 def complete(
-    connection: Connection, tick: TickRow, completions: Sequence[Completion], *, running: Collection[UUID]
+    connection: Connection,
+    tick: TickRow,
+    completions: Sequence[Completion],
+    *,
+    running: Collection[UUID],
+    announcement: int = 0,
 ) -> Completed:
     """Write completions as `settle` would, in a part of its time, and announce what is in flight from now on.
 
@@ -324,6 +336,7 @@ def complete(
             "begun_at": tick.started_at,
             "running": uuids(running),
             "tick_id": tick.id,
+            "announcement": announcement,
             "patience_ms": PATIENCE_MS,
         },
     ).fetchone()
@@ -379,10 +392,16 @@ def look_ahead(connection: Connection, holder: str, *, window_seconds: float) ->
 
 
 def finish_tick(
-    connection: Connection, tick: TickRow, *, outcome: str, counts: Mapping[str, Any], tally: Tally | None = None
+    connection: Connection,
+    tick: TickRow,
+    *,
+    outcome: str,
+    counts: Mapping[str, Any],
+    tally: Tally | None = None,
+    announcement: int = 0,
 ) -> None:
-    """Write how the tick ended, and add what it tallied to what others did."""
-    ended = {"tick_id": tick.id, "outcome": outcome, "counts": json.dumps(counts)}
+    """Write how the tick ended, and add what it tallied; nothing where it has announced more since."""
+    ended = {"tick_id": tick.id, "outcome": outcome, "counts": json.dumps(counts), "announcement": announcement}
     if tally is None:
         run(connection, "finish_tick", ended)
         return

@@ -381,15 +381,16 @@ def test_what_follows_a_failure_is_scheduled_when_rescue_ends_the_action_as_fail
     action_id = schedule(project, on_failure=follow(rescued=True), max_attempts=1)
     tick = connection.execute(
         "insert into scheduled_action_ticks (id, started_at, lease_expires_at, running)"
-        " values (gen_random_uuid(), now() - interval '1 hour', now() - interval '1 minute', %s) returning id",
+        " values (gen_random_uuid(), now() - interval '1 hour', now() - interval '1 minute', %s)"
+        " returning lease_expires_at",
         [[action_id]],
     ).fetchone()
+    assert tick is not None
     connection.execute(
         "update scheduled_actions set status = 'processing', claim_token = gen_random_uuid(),"
-        " lease_expires_at = now() - interval '1 minute' where id = %s",
-        [action_id],
+        " lease_expires_at = %s where id = %s",
+        [*tick, action_id],
     )
-    assert tick is not None
 
     project.processor.tick()
 

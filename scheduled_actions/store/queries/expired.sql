@@ -8,7 +8,8 @@ from scheduled_actions a
 left join lateral (
   select k.id, k.running, k.started_at
   from scheduled_action_ticks k
-  where k.finished_at is null and k.lease_expires_at < scheduled_actions_now() and a.id = any (k.running)
+  -- An announcement counts for the claim that it was made under: an earlier tick may have announced the action, too.
+  where k.finished_at is null and k.lease_expires_at = a.lease_expires_at and a.id = any (k.running)
   limit 1
 ) t on true
 where a.status = 'processing' and a.lease_expires_at < scheduled_actions_now()

@@ -1,4 +1,5 @@
--- The tick has ended and says how.
+-- The tick has ended and says how, unless it has announced something since.
 update scheduled_action_ticks t
-set finished_at = scheduled_actions_now(), running = '{}', outcome = %(outcome)s, counts = %(counts)s::jsonb
-where t.id = %(tick_id)s
+set finished_at = scheduled_actions_now(), running = '{}', outcome = %(outcome)s, counts = %(counts)s::jsonb,
+  announcement = %(announcement)s
+where t.id = %(tick_id)s and t.announcement <= %(announcement)s

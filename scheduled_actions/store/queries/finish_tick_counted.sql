@@ -1,22 +1,26 @@
--- The tick has ended and says how; what it counted is added up, once: a repetition finds its number there.
+-- The tick has ended and says how, unless it has announced something since; what it counted is added up, once: a repetition
+-- finds its number there.
 -- Rows are taken in the order of their key, so that no two ticks wait for each other.
 with before as materialized (
   select b.id, b.counts
   from scheduled_action_ticks b
-  where b.id = %(tick_id)s
+  where b.id = %(tick_id)s and b.announcement <= %(announcement)s
   for update
 ),
 ended as (
   update scheduled_action_ticks t
-  set finished_at = scheduled_actions_now(), running = '{}', outcome = %(outcome)s, counts = %(counts)s::jsonb || jsonb_build_object('tally', %(tally)s::bigint)
+  set
+    finished_at = scheduled_actions_now(), running = '{}', outcome = %(outcome)s, announcement = %(announcement)s,
+    counts = %(counts)s::jsonb || jsonb_build_object('tally', %(tally)s::bigint)
   from before b
   where t.id = b.id
 )
 insert into scheduled_action_metrics as m (metric, subject, part, value)
 select n.metric, n.subject, n.part, n.value
-from unnest(
+from before b
+cross join unnest(
   %(metrics)s::text[], %(subjects)s::text[], %(parts)s::text[], %(values)s::double precision[]
 ) n (metric, subject, part, value)
-where (select (b.counts ->> 'tally')::bigint from before b) is distinct from %(tally)s::bigint
+where b.counts -> 'tally' is distinct from to_jsonb(%(tally)s::bigint)
 order by n.metric, n.subject, n.part
 on conflict (metric, subject, part) do update set value = m.value + excluded.value

@@ -1,5 +1,6 @@
 -- Every outcome whose claim still stands is written, its hold freed, its follow-ups scheduled; and what starts next is
 -- announced. `refused` counts follow-ups that could not be scheduled. An outcome that lost its claim changes nothing and has no row in the answer.
+-- An announcement that arrives after a later one, from a backend whose connection was lost, changes nothing.
 -- `announced` is false when the tick's leases have ended (then nothing may start), or when nothing was to be announced.
 -- A tick that had ended, and goes on because a ping was left to it meanwhile, is open again: a rescue charges the starts of
 -- open ones alone.
@@ -57,9 +58,12 @@ announced as (
   update scheduled_action_ticks t
   set
     running = %(running)s::uuid[],
+    announcement = %(announcement)s,
     finished_at = case when %(running)s::uuid[] = '{}' then t.finished_at end,
     outcome = case when %(running)s::uuid[] = '{}' then t.outcome end
-  where t.id = %(tick_id)s and (t.lease_expires_at > scheduled_actions_now() or %(running)s::uuid[] = '{}')
+  where t.id = %(tick_id)s
+    and t.announcement <= %(announcement)s
+    and (t.lease_expires_at > scheduled_actions_now() or %(running)s::uuid[] = '{}')
   returning true as stands
 )
 select
