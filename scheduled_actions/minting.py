@@ -37,7 +37,11 @@ class Minting:
     def mint(self) -> Minted:
         """Return a new one."""
         secret = self.prefix + secrets.token_urlsafe(_RANDOM_BYTES)
-        return Minted(secret, digest_of(secret), secret[: len(self.prefix) + _HINT_CHARACTERS])
+        return Minted(secret, digest_of(secret), self.hint_of(secret))
+
+    def hint_of(self, secret: str) -> str:
+        """Return the first characters of a secret."""
+        return secret[: len(self.prefix) + _HINT_CHARACTERS]
 
     def is_one(self, text: str) -> bool:
         """Whether a text has the form of one."""

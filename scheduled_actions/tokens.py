@@ -116,6 +116,11 @@ def is_one(secret: str) -> bool:
     return _MINTING.is_one(secret)
 
 
+def hint_of(secret: str) -> str:
+    """Return the first characters of a token; an empty text for what does not have the form of one."""
+    return _MINTING.hint_of(secret) if is_one(secret) else ""
+
+
 def find_digest(connection: Connection, digest: bytes) -> Token | None:
     """Return the token of that digest, as `find`."""
     row = store.find(connection, digest)

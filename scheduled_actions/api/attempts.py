@@ -1,4 +1,4 @@
-"""Wrong tokens, counted by the address they come from: guessing is slow, and costs bounded memory here."""
+"""Wrong tokens, counted by their beginning and by the address that sent them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from scheduled_actions import tokens
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: So many wrong tokens in a row an address may send…
+#: How many wrong tokens in a row are answered 401…
 BURST = 20
-#: …and so many a second from then on.
+#: …and how many per second from then on.
 PER_SECOND = 1.0
-_ADDRESSES_MOST = 10_000
-_KNOWN_MOST = 1_000
+_ACCOUNTS_MOST = 10_000
 
 
 class FailedAttempts:
-    """Keeps how many wrong tokens each address has sent of late, in this process. Safe to use from many threads.
+    """Counts the recent wrong tokens of this process, per address and beginning of the token. Thread-safe.
 
-    An address that has sent too many is not listened to for a while, except for tokens that have opened the API before:
-    behind a proxy all callers have one address, and one of them must not lock out the others.
+    Only wrong tokens are counted and delayed: callers behind one proxy share an address, and none of them may lock
+    out another. Tokens of one beginning are one token that is tried over and over; everything that does not have the
+    form of a stored token counts as a guess of `ADMIN_TOKEN`.
 
     Args:
         monotonic: Measures the time, in seconds.
@@ -33,49 +35,31 @@ class FailedAttempts:
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        #: By address: how many wrong ones are on its account, and when that was. They wear off with time.
-        self._accounts: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._known: OrderedDict[bytes, None] = OrderedDict()
+        #: How many wrong tokens an account has, and since when; they wear off with time.
+        self._accounts: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return of how many addresses and tokens something is kept."""
-        return len(self._accounts) + len(self._known)
+        """Return the number of accounts in memory."""
+        return len(self._accounts)
 
-    def wait(self, address: str, digest: bytes) -> int:
-        """Return for how many seconds the address is not listened to; 0 for one that is."""
+    def failed(self, address: str, shown: str) -> int:
+        """Count a wrong token; return for how many seconds its account is blocked, 0 while it is not."""
+        account = (_network(address), tokens.hint_of(shown))
         with self._lock:
-            if digest in self._known:
-                return 0
-            left = self._on_account(_group(address)) - (BURST - 1)
-            return math.ceil(left / PER_SECOND) if left > 0 else 0
-
-    def failed(self, address: str, digest: bytes) -> None:
-        """Put a wrong token on the address's account."""
-        group = _group(address)
-        with self._lock:
-            self._known.pop(digest, None)
-            # An account never grows beyond what the next token may find: nobody waits longer than a moment.
-            count = min(self._on_account(group) + 1, BURST)
-            self._accounts[group] = (count, self._monotonic())
-            self._accounts.move_to_end(group)
-            while len(self._accounts) > _ADDRESSES_MOST:
+            now = self._monotonic()
+            count, at = self._accounts.get(account, (0.0, now))
+            left = max(0.0, count - (now - at) * PER_SECOND)
+            # An account never grows beyond the burst: its owner waits for a moment only.
+            self._accounts[account] = (min(left + 1, BURST), now)
+            self._accounts.move_to_end(account)
+            while len(self._accounts) > _ACCOUNTS_MOST:
                 self._accounts.popitem(last=False)
-
-    def succeeded(self, digest: bytes) -> None:
-        """Remember a token that opens the API."""
-        with self._lock:
-            self._known[digest] = None
-            self._known.move_to_end(digest)
-            while len(self._known) > _KNOWN_MOST:
-                self._known.popitem(last=False)
-
-    def _on_account(self, group: str) -> float:
-        count, at = self._accounts.get(group, (0.0, 0.0))
-        return max(0.0, count - (self._monotonic() - at) * PER_SECOND)
+        wait = left - (BURST - 1)
+        return math.ceil(wait / PER_SECOND) if wait > 0 else 0
 
 
-def _group(address: str) -> str:
-    """Return whom an address stands for: one caller may have all of an IPv6 network of 64 bits."""
+def _network(address: str) -> str:
+    """Return the address that a caller is known by: one may own an IPv6 network of 64 bits."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -12,6 +12,7 @@ from scheduled_actions.api import idempotency
 from scheduled_actions.api.attempts import FailedAttempts
 from scheduled_actions.api.authentication import authenticated
 from scheduled_actions.api.bodies import read_json
+from scheduled_actions.api.client_address import client_address
 from scheduled_actions.api.desk import Desk, router
 from scheduled_actions.api.models import Nothing
 from scheduled_actions.api.problems import problem_of
@@ -69,7 +70,7 @@ class Api:
         return authenticated(
             self._runtime,
             request.headers.get("Authorization"),
-            address=request.remote_addr or "",
+            address=client_address(request, self._runtime.config.settings),
             attempts=self._attempts,
         )
 

@@ -6,11 +6,14 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from scheduled_actions.api import fact_models as models
+from scheduled_actions.api.refusals import Forbidden
 from scheduled_actions.api.routing import Answer, Call, Route
+from scheduled_actions.conditions import APPROVAL
 from scheduled_actions.errors import InvalidArgument, TooLarge, UnknownFact
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
+    from scheduled_actions.api.authentication import Caller
     from scheduled_actions.facts import Facts
 
 
@@ -35,6 +38,7 @@ def report(call: Call) -> Answer:
     """Say what is so; answer the fact."""
     given: models.NewFact = call.body
     target, name = _meant(call)
+    _check_approver(call.caller, name)
     team_id = call.caller.team_for(given.team_id)
     reported = _facts(call).report(target, name, given.value, team_id=team_id, by=call.caller.name)
     fact = models.Fact.model_validate(_facts(call).get(target, name, team_id=team_id))
@@ -59,10 +63,22 @@ def history(call: Call) -> Answer:
 def delete(call: Call) -> Answer:
     """Forget a fact; answer it as it was."""
     target, name = _meant(call)
+    _check_approver(call.caller, name)
     team_id = _team(call, target, name)
     fact = _facts(call).get(target, name, team_id=team_id)
     _facts(call).delete(target, name, team_id=team_id, by=call.caller.name)
     return Answer(models.Fact.model_validate(fact))
+
+
+def _check_approver(caller: Caller, name: str) -> None:
+    """Return if the caller may report the fact, or forget it: an approval counts as given by whom its name says.
+
+    Raises:
+        Forbidden: It is the approval of somebody else, and the caller is no admin.
+    """
+    own = f"{APPROVAL}:{caller.own_name}"
+    if name.startswith(f"{APPROVAL}:") and name != own and not caller.role.includes(Role.ADMIN):
+        raise Forbidden(f'an approval carries the name of its token: report "{own}", or use an admin token')
 
 
 def _facts(call: Call) -> Facts:
@@ -90,7 +106,8 @@ ROUTES = (
     ),
     Route(
         method="PUT", path=_ONE, function=report, role=Role.OPERATOR, tag="Facts", summary="Say what is so of a thing",
-        description="What waits for it is due at once. The same value again changes nothing.", body=models.NewFact,
+        description="What waits for it is due at once. The same value again changes nothing. `approval:NAME` is taken "
+        "only from the token of that name, and from admins.", body=models.NewFact,
         answers={HTTPStatus.OK: (models.ReportedFact, "The fact as it is now.")}, refuses=(InvalidArgument, TooLarge),
     ),
     Route(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduled_actions.conditions.kinds import APPROVAL
 from scheduled_actions.conditions.model import (
     ActionState,
     Checked,
@@ -20,6 +21,7 @@ from scheduled_actions.conditions.reading import PUBLIC, read_condition, with_pu
 from scheduled_actions.conditions.ruling import Progress, Ruled, Ruling, rule
 
 __all__ = [
+    "APPROVAL",
     "PUBLIC",
     "ActionState",
     "Checked",

@@ -180,6 +180,8 @@ class Settings:
     max_duration_seconds: float = setting(55, checks.number(0, above=True))
     linger_seconds: float = setting(0, checks.number(0, 3600))
     max_attempts: int = setting(3, checks.whole_number(1, 1000))
+    #: Networks of the reverse proxies whose `X-Forwarded-For` names the caller.
+    trusted_proxies: tuple[str, ...] = setting((), checks.networks)
     edit_lock_seconds: int = setting(120, checks.whole_number(0, 86400 * 366))
     retention_days: int = setting(7, checks.whole_number(1, 36500))
     retention_failed_days: int = setting(90, checks.whole_number(1, 36500))

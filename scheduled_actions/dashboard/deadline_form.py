@@ -164,7 +164,7 @@ def _form(
         "kept": visit.form.getlist("keep") if visit.form else None,
         "reminders": REMINDERS,
         "ticked": ticked,
-        "types": visit.ask("GET", "/action-types").action_types,
+        "types": [one for one in visit.ask("GET", "/action-types").action_types if one.schedulable],
         "problem": None if error is None else str(error),
     }
     return View("deadline_form.html", values, status=200 if error is None else 400)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from flask import Response, request
 
 from scheduled_actions.api.authentication import ADMIN, Caller, check_open, holder
+from scheduled_actions.api.client_address import client_address
 from scheduled_actions.api.credentials import NotAuthorised
 from scheduled_actions.api.refusals import TooManyAttempts
 from scheduled_actions.dashboard import rendering, sessions
@@ -95,7 +96,8 @@ class Door:
             raise NotAuthorised("enter ADMIN_TOKEN, or a token of `scheduled-actions token create`")
         # As a header would bring it: its bytes, read as Latin-1.
         shown = token.encode("utf-8", "surrogatepass").decode("latin-1")
-        caller = holder(self._runtime, shown, address=request.remote_addr or "", attempts=self._attempts)
+        address = client_address(request, self._runtime.config.settings)
+        caller = holder(self._runtime, shown, address=address, attempts=self._attempts)
         cookie = self._sessions.begin(None if caller is ADMIN else digest_of(token))
         response = moved(inside(base, wanted))
         keep(response, sessions.SESSION_COOKIE, cookie, base, seconds=sessions.SESSION_SECONDS)

@@ -236,10 +236,14 @@ def _form(
         "business": _BUSINESS,
         "units": UNITS,
         "month_days": DAYS,
-        "types": visit.ask("GET", "/action-types").action_types if schedule is None else [],
+        "types": _types(visit) if schedule is None else [],
         "problem": None if error is None else str(error),
     }
     return View("schedule_form.html", values, status=200 if error is None else 400)
+
+
+def _types(visit: Visit) -> list[Any]:
+    return [one for one in visit.ask("GET", "/action-types").action_types if one.schedulable]
 
 
 PAGES = (

@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 
 from scheduled_actions.errors import DatabaseUnavailable, SchemaOutdated
+from scheduled_actions.store.bounded import BoundedConnection, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,8 +30,9 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 log = logging.getLogger("scheduled_actions")
 
-#: A kept connection that has been idle longer is asked for a sign of life before it is used.
+#: A kept connection that has been idle longer is tested before it is used, within these limits.
 _TRUSTED_IDLE_SECONDS = 30.0
+_TEST_LIMITS = Limits(statement_seconds=4.0)
 _MALFORMED = (
     "DATABASE_URL is not a valid connection string: postgresql://user:password@host:5432/name, where an @ in the "
     "password is written %40, a : %3A, a / %2F, a ? %3F, a # %23 and a % %25"
@@ -42,7 +44,7 @@ _CONNECT_DEFAULTS = {
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
-    "tcp_user_timeout": "20000",
+    "tcp_user_timeout": "10000",
     "client_encoding": "UTF8",
 }
 
@@ -54,25 +56,34 @@ class Database:
         find_dsn: Gives the data source name; asked when the first connection is made, in the process that makes it.
         keep: How many idle connections are kept; more may be open at once.
         is_direct: No pooler stands between, so statements may be prepared by name.
+        limits: How long each statement may wait for a lock, and take.
     """
 
-    def __init__(self, find_dsn: Callable[[], str], *, keep: int = 4, is_direct: bool = False) -> None:
+    def __init__(
+        self,
+        find_dsn: Callable[[], str],
+        *,
+        keep: int = 4,
+        is_direct: bool = False,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+    ) -> None:
         self._find_dsn = find_dsn
+        self._limits = limits
         self._keep = keep
         self._is_direct = is_direct
         self._lock = threading.Lock()
-        self._idle: list[tuple[Connection, float]] = []
+        self._idle: list[tuple[BoundedConnection[tuple[Any, ...]], float]] = []
         self._pid = os.getpid()
 
-    def connect(self) -> Connection:
-        """Return a new connection in autocommit mode; the caller closes it.
+    def connect(self) -> BoundedConnection[tuple[Any, ...]]:
+        """Return a new connection in autocommit mode, its statements without limits; the caller closes it.
 
         Raises:
             DatabaseUnavailable: The server cannot be reached or refuses the login.
         """
         try:
             conninfo = make_conninfo(**{**_CONNECT_DEFAULTS, **conninfo_to_dict(self._find_dsn())})  # type: ignore[arg-type]  # conninfo_to_dict gives int | str | None
-            return psycopg.connect(conninfo, autocommit=True, prepare_threshold=5 if self._is_direct else None)
+            return BoundedConnection.open(conninfo, prepare_threshold=5 if self._is_direct else None)
         except psycopg.ProgrammingError:
             # psycopg repeats the data source name, password and all, in this message.
             raise DatabaseUnavailable(_MALFORMED) from None
@@ -80,14 +91,20 @@ class Database:
             raise unavailable(error) from None
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
+    def connection(self, limits: Limits | None = None) -> Iterator[Connection]:
         """Lend a connection in autocommit mode; it is kept for the next user unless it broke.
+
+        Every transaction on it, and every statement outside of one, runs at read committed and within limits.
+
+        Args:
+            limits: Of each statement; None: those of the database.
 
         Raises:
             DatabaseUnavailable: The server cannot be reached, or the connection was lost while it was used.
             SchemaOutdated: A table or function of this package is missing.
         """
         connection = self._take()
+        connection.limits = limits or self._limits
         try:
             yield connection
         except psycopg.OperationalError as error:
@@ -111,7 +128,7 @@ class Database:
         for connection, _ in idle:
             connection.close()
 
-    def _take(self) -> Connection:
+    def _take(self) -> BoundedConnection[tuple[Any, ...]]:
         while True:
             with self._lock:
                 if self._pid != os.getpid():
@@ -124,8 +141,10 @@ class Database:
             if _is_alive(connection, idle_seconds=time.monotonic() - since):
                 return connection
             connection.close()
+            # What took this one away has probably taken the others, too: one test is enough to find out.
+            self.close()
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: BoundedConnection[tuple[Any, ...]]) -> None:
         if connection.closed or connection.broken:
             connection.close()
             return
@@ -247,7 +266,7 @@ _REASONS = {
 _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 
 
-def _is_alive(connection: Connection, *, idle_seconds: float) -> bool:
+def _is_alive(connection: BoundedConnection[tuple[Any, ...]], *, idle_seconds: float) -> bool:
     if connection.closed:
         return False
     # An idle connection has nothing to say: something to read is the server's goodbye.
@@ -255,6 +274,7 @@ def _is_alive(connection: Connection, *, idle_seconds: float) -> bool:
         return False
     if idle_seconds < _TRUSTED_IDLE_SECONDS:
         return True
+    connection.limits = _TEST_LIMITS
     try:
         connection.execute("select 1")
     except psycopg.Error:

@@ -197,15 +197,23 @@ def test_after_too_many_wrong_tokens_an_address_is_not_listened_to(client):
     assert int(response.headers["Retry-After"]) >= 1
 
 
-def test_who_was_let_in_before_is_let_in_while_a_neighbour_guesses(client, api, a_caller):
-    viewer = a_caller("viewer")
-    assert api("GET", "/actions").status_code == viewer("GET", "/actions").status_code == 200
+def test_a_right_token_is_let_in_while_others_of_its_address_send_wrong_ones(client, api, a_caller):
+    viewer, expired = a_caller("viewer"), a_caller("viewer", expires_in=timedelta(0))
     for number in range(BURST + 5):
         Api(client, f"wrong-{number}")("GET", "/actions")
+        Api(client, f"{viewer.token[:8]}{number:039}")("GET", "/actions")
 
+    # No token has been seen before, and one begins as those that were wrong.
     assert Api(client, "wrong")("GET", "/actions").status_code == 429
     assert api("GET", "/actions").status_code == viewer("GET", "/actions").status_code == 200
-    assert a_caller("viewer")("GET", "/actions").status_code == 429
+    assert expired("GET", "/actions").json["code"] == "unauthorized"
+
+
+def test_a_wrong_token_that_is_sent_over_and_over_is_answered_429(client):
+    wrong = Api(client, f"sat_{'x' * 43}")
+
+    assert {wrong("GET", "/actions").status_code for _ in range(BURST)} == {401}
+    assert wrong("GET", "/actions").status_code == 429
 
 
 def test_a_guess_is_not_looked_up(client, api, connection):
@@ -234,27 +242,27 @@ def attempts(clock):
     return FailedAttempts(monotonic=clock)
 
 
-def fail(attempts, address, times):
-    for _ in range(times):
-        attempts.failed(address, b"wrong")
+def fail(attempts, address, times, shown="wrong"):
+    """Send wrong tokens; return for how long the last must wait."""
+    return [attempts.failed(address, shown) for _ in range(times)][-1]
 
 
 def test_an_address_that_waits_is_listened_to_again(attempts, clock):
-    fail(attempts, "192.0.2.1", 1000)
-    assert attempts.wait("192.0.2.1", b"wrong") == 1
+    assert fail(attempts, "192.0.2.1", BURST) == 0
+    assert fail(attempts, "192.0.2.1", 1000) == 1
 
     clock.now += 1
 
-    assert attempts.wait("192.0.2.1", b"wrong") == 0
-    fail(attempts, "192.0.2.1", 1)
-    assert attempts.wait("192.0.2.1", b"wrong") == 1
+    assert fail(attempts, "192.0.2.1", 1) == 0
+    assert fail(attempts, "192.0.2.1", 1) == 1
 
 
-def test_one_address_says_nothing_of_another(attempts):
-    fail(attempts, "192.0.2.1", BURST)
+def test_one_address_or_beginning_says_nothing_of_another(attempts):
+    fail(attempts, "192.0.2.1", BURST, f"sat_aaaa{'x' * 39}")
 
-    assert attempts.wait("192.0.2.1", b"x") == 1
-    assert attempts.wait("192.0.2.2", b"x") == 0
+    assert fail(attempts, "192.0.2.1", 1, f"sat_aaaa{'y' * 39}") == 1
+    assert fail(attempts, "192.0.2.1", 1, f"sat_bbbb{'x' * 39}") == 0
+    assert fail(attempts, "192.0.2.2", 1, f"sat_aaaa{'x' * 39}") == 0
 
 
 @pytest.mark.parametrize(
@@ -270,12 +278,43 @@ def test_one_address_says_nothing_of_another(attempts):
 def test_a_network_that_one_caller_may_own_counts_as_one_address(attempts, one, other, is_same):
     fail(attempts, one, BURST)
 
-    assert (attempts.wait(other, b"x") > 0) is is_same
+    assert (fail(attempts, other, 1) > 0) is is_same
 
 
 def test_what_is_kept_of_guesses_is_bounded(attempts):
-    for number in range(30_000):
-        attempts.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", b"x")
-        attempts.succeeded(number.to_bytes(4))
+    for number in range(15_000):
+        attempts.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "x")
 
-    assert len(attempts) == 10_000 + 1_000
+    assert len(attempts) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("trusted", "forwarded", "counted"),
+    [
+        ("", "203.0.113.9", "10.0.0.1"),
+        ("10.0.0.0/8", None, "10.0.0.1"),
+        ("10.0.0.0/8", "203.0.113.9", "203.0.113.9"),
+        ("10.0.0.0/8", "198.51.100.1, 203.0.113.9", "203.0.113.9"),
+        ("10.0.0.0/8", "198.51.100.1, 203.0.113.9, 10.0.0.2", "203.0.113.9"),
+        ("10.0.0.0/8", "10.0.0.3", "10.0.0.3"),
+        ("10.0.0.0/8", "203.0.113.9, unknown", "10.0.0.1"),
+        ("10.0.0.0/8", "", "10.0.0.1"),
+        ("192.168.0.0/16", "203.0.113.9", "10.0.0.1"),
+    ],
+)
+def test_a_trusted_proxy_names_the_caller(a_runtime, caplog, trusted, forwarded, counted):
+    client = application(a_runtime(SCHEDULED_ACTIONS_TRUSTED_PROXIES=trusted)).test_client()
+    headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
+
+    Api(client, "wrong")("GET", "/actions", headers=headers, environ_overrides={"REMOTE_ADDR": "10.0.0.1"})
+
+    assert f"address={counted} " in caplog.text
+
+
+def test_a_trusted_proxy_is_known_by_its_address_as_a_socket_of_both_versions_shows_it(a_runtime, caplog):
+    client = application(a_runtime(SCHEDULED_ACTIONS_TRUSTED_PROXIES="10.0.0.0/8")).test_client()
+    where = {"headers": {"X-Forwarded-For": "203.0.113.9"}, "environ_overrides": {"REMOTE_ADDR": "::ffff:10.0.0.1"}}
+
+    Api(client, "wrong")("GET", "/actions", **where)
+
+    assert "address=203.0.113.9 " in caplog.text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scheduled_actions import tokens
+from tests.api.conftest import Api
 from tests.factories import row
 
 ORDER = "/facts/purchase_order/42"
@@ -134,3 +136,30 @@ def test_an_action_of_another_team_cannot_be_waited_for(schedule, blue):
 
     assert {answer.status_code for answer in answers} == {400}
     assert answers[0].text.replace(theirs, nobodys) == answers[1].text
+
+
+def test_an_approval_carries_the_name_of_its_token_unless_an_admin_gives_it(client, connection, api):
+    def caller(name, role, team_id=None):
+        return Api(client, tokens.create(connection, name=name, role=role, team_id=team_id)[1])
+
+    def approve(who, name):
+        return who("PUT", f"/facts/order/42/approval:{name}", {"value": True}).status_code
+
+    ann, chief = caller("ann", "operator", "red"), caller("chief", "admin", "red")
+
+    assert (approve(ann, "ann"), approve(chief, "cfo"), approve(api, "cfo")) == (200, 200, 200)
+    refused = ann("PUT", "/facts/order/42/approval:cfo", {"value": True})
+    assert (refused.status_code, refused.json["code"]) == (403, "forbidden")
+    assert '"approval:ann"' in refused.json["detail"]
+    assert {approve(ann, one) for one in ("Ann", "ann:", "token:ann")} == {403}
+    assert ann("DELETE", "/facts/order/42/approval:cfo").status_code == 403
+    assert ann("GET", "/facts/order/42/approval:cfo").json["reported_by"] == "token:chief"
+    assert ann("DELETE", "/facts/order/42/approval:ann").status_code == 200
+    assert ann("PUT", "/facts/order/42/approval", {"value": True}).status_code == 200
+
+
+def test_code_and_sql_approve_for_anyone(runtime, connection):
+    runtime.facts.report({"type": "order", "id": "42"}, "approval:cfo", value=True, by="ann")
+    connection.execute("""select report_fact('{"type": "order", "id": "42"}', 'approval:ceo', 'true')""")
+
+    assert {one.name for one in runtime.facts.find()} == {"approval:cfo", "approval:ceo"}

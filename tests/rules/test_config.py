@@ -40,6 +40,7 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
         "linger_seconds": 0,
         "fair_by_team": True,
         "max_attempts": 3,
+        "trusted_proxies": (),
         "edit_lock_seconds": 120,
         "retention_days": 7,
         "retention_failed_days": 90,
@@ -109,7 +110,15 @@ def test_every_setting_can_be_overridden_by_the_environment(loaded):
             continue  # Judged together with others.
         if name in {"urgent_days", "high_days", "medium_days"}:
             continue  # Judged together as well.
-        if name in {"private_networks", "egress_proxy", "url", "timezone", "quiet_hours", "channels_open_to_teams"}:
+        if name in {
+            "private_networks",
+            "egress_proxy",
+            "url",
+            "timezone",
+            "quiet_hours",
+            "channels_open_to_teams",
+            "trusted_proxies",
+        }:
             continue  # Neither texts nor numbers: see below.
         settings = loaded(**{variable: value}).settings
 
