@@ -317,7 +317,6 @@ class Action(Shown):
     )
     retry: Document = Field(description="The retry policy of this action alone; null: the handler's, else the setting.")
     cancel_requested_at: datetime | None
-    claim_token: UUID | None
     lease_expires_at: datetime | None
     created_at: datetime
     updated_at: datetime

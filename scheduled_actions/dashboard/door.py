@@ -98,14 +98,15 @@ class Door:
         shown = token.encode("utf-8", "surrogatepass").decode("latin-1")
         address = client_address(request, self._runtime.config.settings)
         caller = holder(self._runtime, shown, address=address, attempts=self._attempts)
-        cookie = self._sessions.begin(None if caller is ADMIN else digest_of(token))
+        cookie = self._sessions.begin(caller, None if caller is ADMIN else digest_of(token))
         response = moved(inside(base, wanted))
         keep(response, sessions.SESSION_COOKIE, cookie, base, seconds=sessions.SESSION_SECONDS)
         forget(response, sessions.VISIT_COOKIE, base)
         return response
 
-    def left(self, base: str) -> Response:
-        """Answer somebody who leaves."""
+    def left(self, base: str, session: Session) -> Response:
+        """End the session of somebody who leaves."""
+        self._sessions.end(session)
         response = moved(f"{base}/login")
         forget(response, sessions.SESSION_COOKIE, base)
         return response

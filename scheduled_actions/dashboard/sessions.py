@@ -1,7 +1,8 @@
 """Who has signed in: cookies that are signed, that scripts cannot read, and in which no token stands.
 
-A session holds the digest of a token, so that it ends when the token is revoked or expires; the keys come from
-`ADMIN_TOKEN`, so that it ends, too, when that one is replaced. Nothing is kept on the server.
+A session holds the digest of a token with its role and team, so it ends when the token is revoked, expires or changes;
+the keys come from `ADMIN_TOKEN`, so it ends, too, when that one is replaced. The database keeps the sessions that were
+signed out of, until their cookies have expired.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import secrets
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 
 from scheduled_actions.api.authentication import ADMIN, Caller, check_open, holder_of
+from scheduled_actions.api.credentials import NotAuthorised
 from scheduled_actions.errors import RequestError
+from scheduled_actions.store import tokens as store
 
 if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
@@ -51,8 +55,11 @@ class FormExpired(RequestError):
 class Session:
     """Somebody who has signed in."""
 
+    id: UUID
     #: Of the token; None for `ADMIN_TOKEN`.
     digest: bytes | None
+    #: The token's role and team when the session began.
+    rights: str
     #: Stands in each form of the session.
     csrf: str
 
@@ -67,22 +74,33 @@ class Sessions:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    def begin(self, digest: bytes | None) -> str:
+    def begin(self, caller: Caller, digest: bytes | None) -> str:
         """Return the cookie of a new session.
 
         Args:
+            caller: Who signs in.
             digest: Of the token that was shown; None for `ADMIN_TOKEN`.
         """
         told = "" if digest is None else base64.b64encode(digest).decode()
-        return self.sign("session", {"digest": told, "csrf": secrets.token_urlsafe(16)})
+        session = {"id": uuid4().hex, "digest": told, "rights": _rights(caller), "csrf": secrets.token_urlsafe(16)}
+        return self.sign("session", session)
+
+    def end(self, session: Session) -> None:
+        """End a session: its cookie opens nothing any more, wherever it is kept.
+
+        Raises:
+            DatabaseUnavailable: It could not be ended.
+        """
+        with self._runtime.database.connection() as connection:
+            store.end_session(connection, session.id, lifetime_seconds=SESSION_SECONDS)
 
     def read(self, cookie: str | None) -> Session | None:
         """Return the session of a cookie; None where there is none, or no longer."""
         match self.unsign("session", cookie, SESSION_SECONDS):
-            case {"digest": str(told), "csrf": str(csrf)}:
+            case {"id": str(number), "digest": str(told), "rights": str(rights), "csrf": str(csrf)}:
                 try:
-                    return Session(base64.b64decode(told) if told else None, csrf)
-                except binascii.Error:
+                    return Session(UUID(number), base64.b64decode(told) if told else None, rights, csrf)
+                except (binascii.Error, ValueError):
                     return None
             case _:
                 return None
@@ -91,12 +109,18 @@ class Sessions:
         """Return who has signed in, as the token is now.
 
         Raises:
-            NotAuthorised: It was revoked, or has expired.
+            NotAuthorised: It was revoked, was changed or has expired, or the session was signed out of.
             NotConfigured: The API is closed.
             DatabaseUnavailable: It cannot be looked up.
         """
         check_open(self._runtime)
-        return ADMIN if session.digest is None else holder_of(self._runtime, session.digest)
+        with self._runtime.database.connection() as connection:
+            if store.is_ended(connection, session.id):
+                raise NotAuthorised("the session was ended: sign in again")
+        caller = ADMIN if session.digest is None else holder_of(self._runtime, session.digest)
+        if _rights(caller) != session.rights:
+            raise NotAuthorised("the token has changed: sign in again")
+        return caller
 
     def sign(self, purpose: str, value: Any) -> str:  # noqa: ANN401 - small JSON
         """Return a value that only this project can have written, for this purpose."""
@@ -131,6 +155,10 @@ class Sessions:
         """A key for each value that `ADMIN_TOKEN` accepts; the last one signs."""
         check_open(self._runtime)
         return [_key(value) for value in self._runtime.config.admin_token.accepted]
+
+
+def _rights(caller: Caller) -> str:
+    return f"{caller.role} {caller.team_id or ''}"
 
 
 @cache

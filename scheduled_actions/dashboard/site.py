@@ -113,7 +113,7 @@ class Dashboard:
         if request.method == "POST":
             sessions.check_csrf(frame.csrf, request.form.get("csrf", "") or request.headers.get("X-CSRF-Token", ""))
             if path == "logout":
-                return self._door.left(base)
+                return self._door.left(base, session)
             if path == "theme":
                 return _themed(base)
         found = self._router.find(path)

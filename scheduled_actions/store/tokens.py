@@ -60,3 +60,14 @@ def newest(connection: Connection, *, team_id: str | None, before: UUID | None, 
 def revoke(connection: Connection, token_id: UUID, *, team_id: str | None) -> Row | None:
     """Revoke a token; None where there is none of that id (in that team)."""
     return run(connection, "revoke_token", {"id": token_id, "team_id": team_id}).fetchone()
+
+
+def end_session(connection: Connection, session_id: UUID, *, lifetime_seconds: int) -> None:
+    """Remember that a session of the dashboard has ended, for as long as its cookie could be shown."""
+    run(connection, "end_session", {"id": session_id, "lifetime_seconds": lifetime_seconds})
+
+
+def is_ended(connection: Connection, session_id: UUID) -> bool:
+    """Return whether a session of the dashboard was ended."""
+    row = run(connection, "session_is_ended", {"id": session_id}).fetchone()
+    return row is not None and bool(row[0])

@@ -44,7 +44,6 @@ COLUMNS = {
     "dedup_key",
     "lock_group",
     "condition",
-    "claim_token",
     "lease_expires_at",
     "created_at",
     "updated_at",
@@ -109,7 +108,7 @@ def test_an_action_is_scheduled_and_answered_whole(api, connection):
 
 
 def test_what_is_answered_has_every_column_that_python_sees():
-    assert set(action_models.Action.model_fields) == {field.name for field in fields(Action)}
+    assert set(action_models.Action.model_fields) == {field.name for field in fields(Action)} - {"claim_token"}
 
 
 def test_without_a_word_about_it_an_action_is_due_at_once_and_says_which_token_asked(api, connection):
@@ -528,6 +527,16 @@ def claimed(connection, **columns):
         lease_expires_at=database_now(connection) + IN_AN_HOUR,
         **columns,
     )
+
+
+def test_the_token_of_a_claim_is_shown_to_nobody(api, connection):
+    """Whoever knows it can settle the action."""
+    action_id = claimed(connection)
+
+    shown, listed = api("GET", f"/actions/{action_id}"), api("GET", "/actions")
+
+    assert (shown.status_code, listed.status_code) == (200, 200)
+    assert UNKNOWN not in shown.text + listed.text
 
 
 @pytest.mark.parametrize(

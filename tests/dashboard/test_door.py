@@ -21,6 +21,8 @@ from tests.dashboard.conftest import Person
 from tests.factories import CRON_SECRET, move_clock
 
 UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
+#: What the cookie of a session says.
+OF_AN_ADMIN = {"id": UNKNOWN, "digest": "", "rights": "admin ", "csrf": "x"}
 
 
 def filled(page):
@@ -154,7 +156,9 @@ def test_a_cookie_that_was_changed_or_made_elsewhere_opens_nothing(admin_person)
     cookie = session_cookie(admin_person).value
     # Not its last letter: of that one, two of the six bits are padding and may change unseen.
     changed = cookie[:-10] + ("A" if cookie[-10] != "A" else "B") + cookie[-9:]
-    forged = URLSafeTimedSerializer(["guessed"], salt=b"session").dumps({"digest": "", "csrf": "x"})
+    forged = URLSafeTimedSerializer(["guessed"], salt=b"session").dumps(
+        {"id": UNKNOWN, "digest": "", "rights": "admin ", "csrf": "x"}
+    )
     said = sessions.SAID_COOKIE
 
     for value in (changed, forged, "", "x.y.z", f"{said}.{cookie}"):
@@ -164,7 +168,7 @@ def test_a_cookie_that_was_changed_or_made_elsewhere_opens_nothing(admin_person)
 
 def test_a_cookie_that_is_signed_for_something_else_is_no_session(runtime, somebody):
     person = somebody()
-    signed = sessions.Sessions(runtime).sign("said", {"digest": "", "csrf": "x"})
+    signed = sessions.Sessions(runtime).sign("said", OF_AN_ADMIN)
     person.client.set_cookie(sessions.SESSION_COOKIE, signed, path="/dashboard")
 
     assert person.opens().status_code == 303
@@ -216,6 +220,50 @@ def test_a_session_ends_when_the_admin_token_is_replaced_and_lives_through_its_r
 def test_who_leaves_is_gone(admin_person):
     assert admin_person.sends("/logout").location == "/dashboard/login"
     assert admin_person.opens().status_code == 303
+
+
+def test_a_cookie_kept_elsewhere_opens_nothing_after_its_session_was_signed_out_of(admin_person, a_person, app):
+    for person in (admin_person, a_person("viewer")):
+        kept = session_cookie(person).value
+        person.sends("/logout")
+
+        thief = Person(app.test_client())
+        thief.client.set_cookie(sessions.SESSION_COOKIE, kept, path="/dashboard")
+
+        assert thief.opens().status_code == 303
+
+
+def test_leaving_one_session_leaves_the_others_of_the_token_open(somebody, connection):
+    _, secret = tokens.create(connection, name="two browsers", role="viewer")
+    one, other = somebody(), somebody()
+    one.signs_in(secret)
+    other.signs_in(secret)
+
+    one.sends("/logout")
+
+    assert (one.opens().status_code, other.opens().status_code) == (303, 200)
+
+
+@pytest.mark.parametrize("change", ["role = 'operator'", "team_id = 'red'", "digest = sha256('other')"])
+def test_a_session_ends_when_its_token_is_changed(somebody, connection, change):
+    token, secret = tokens.create(connection, name="changing", role="viewer", team_id="blue")
+    person = somebody()
+    person.signs_in(secret)
+    assert person.opens().status_code == 200
+
+    connection.execute(f"update scheduled_action_tokens set {change} where id = %s", [token.id])
+
+    assert person.opens().status_code == 303
+
+
+def test_ended_sessions_are_forgotten_when_their_cookies_have_expired(somebody, connection):
+    for _ in range(2):
+        person = somebody()
+        person.signs_in(ADMIN_TOKEN)
+        person.sends("/logout")
+        move_clock(connection, timedelta(seconds=sessions.SESSION_SECONDS + 60))
+
+    assert connection.execute("select count(*) from scheduled_action_ended_sessions").fetchone() == (1,)
 
 
 def test_a_part_of_a_page_that_finds_the_session_ended_has_the_page_loaded_anew(somebody):

@@ -330,3 +330,11 @@ create function scheduled_actions_doors() returns table (door text, team text)
       and n.nspowner = current_user::regrole
       and d.sign ->> 'home' = current_schema()
   $$;
+
+-- Sessions of the dashboard that were ended before their time: their cookies open nothing any more. A row outlives its
+-- cookie, and is then removed.
+create table scheduled_action_ended_sessions (
+  id uuid primary key,
+  ended_at timestamptz not null default scheduled_actions_now()
+);
+create index scheduled_action_ended_sessions_ended on scheduled_action_ended_sessions (ended_at);
