@@ -47,6 +47,7 @@ def explain(runtime: Runtime, action_id: UUID | str, *, team_id: str | None = No
             is_started=found.is_started,
             hold=found.hold,
             first_in_group=found.first_in_group,
+            lock=found.lock,
             **_of_its_line(connection, found, is_team_bound=team_id is not None),
         )
     return explanation.explain(facts)

@@ -18,6 +18,8 @@ from scheduled_actions.finding import BOUNDS, Bounds, Filters, Page, find, page
 from scheduled_actions.store import actions
 from scheduled_actions.store import management as store
 from scheduled_actions.store.borrowing import borrowed_connection
+from scheduled_actions.store.bounded import Limits
+from scheduled_actions.store.connection import PASSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 BULK_MOST = 10_000
 #: The highest number that a statement's bound can be.
 _NO_BOUND = 2**31 - 1
+#: A change of many leaves out what another session has locked: it may be all of them.
+_HARDLY_WAITING = Limits(lock_seconds=0.005)
 
 
 @dataclass(slots=True)
@@ -221,7 +225,8 @@ class Management:
         scheduler = self._find_scheduler()
 
         def retry(action_id: UUID, connection: Connection) -> None:
-            scheduler.retry_action(action_id, by=by, team_id=filters.team_id, connection=connection)
+            with connection.transaction():
+                scheduler.retry_action(action_id, by=by, team_id=filters.team_id, connection=connection)
 
         return self._change(filters, retry, limit=limit, cursor=cursor)
 
@@ -260,7 +265,7 @@ class Management:
     ) -> Changed:
         matched = changed = 0
         ends_at = self._monotonic() + self._bounds.seconds
-        with self._database.connection() as connection:
+        with self._database.connection(_HARDLY_WAITING) as connection:
             while True:
                 ids, cursor = find(
                     connection, filters, self._bounds, before=cursor, limit=min(self._bounds.bite, limit - matched)
@@ -279,8 +284,8 @@ class Management:
 def _is_changed(change: Callable[[UUID, Connection], None], action_id: UUID, connection: Connection) -> bool:
     try:
         change(action_id, connection)
-    except (StateConflict, UnknownAction):
-        # Somebody got there first.
+    except (StateConflict, UnknownAction, *PASSING):
+        # Another session was first, or is changing it right now.
         return False
     return True
 

@@ -9,6 +9,7 @@ import psycopg
 
 from scheduled_actions.errors import InvalidArgument
 from scheduled_actions.json_text import Unquoted
+from scheduled_actions.store.bounded import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,14 +116,12 @@ def _run(
     """
     check_team(query, team_id)
     parameters_of(query, given)
-    milliseconds = max(1, round(query.timeout_seconds * 1000))
     found: list[Sequence[Any]] = []
     mistake: psycopg.ProgrammingError | None = None
-    with database.connection() as connection:
+    with database.connection(Limits(statement_seconds=query.timeout_seconds)) as connection:
         try:
             with connection.transaction():
                 connection.execute("set transaction read only")
-                connection.execute("select set_config('statement_timeout', %s, true)", [str(milliseconds)])
                 found = list(connection.execute(text, {**given, **(ours or {}), TEAM: team_id}))
         except psycopg.errors.QueryCanceled:
             # Told apart here from a connection that an operator ended.

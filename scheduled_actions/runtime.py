@@ -15,6 +15,8 @@ from scheduled_actions.maintenance import Maintenance
 from scheduled_actions.occurrences import PLANNING_CALLS, Occurrences
 from scheduled_actions.processor import Processor
 from scheduled_actions.registry import Registry
+from scheduled_actions.request_threads import RequestThreads, threads_of_gunicorn
+from scheduled_actions.store.bounded import Limits
 from scheduled_actions.store.connection import Database
 
 if TYPE_CHECKING:
@@ -94,7 +96,13 @@ class Runtime:
             self.find_dsn,
             keep=self.config.settings.concurrency // 2 + 4,
             is_direct=self.config.settings.database_direct,
+            limits=Limits(statement_seconds=self.config.settings.statement_timeout_seconds),
         )
+
+    @_part
+    def request_threads(self) -> RequestThreads:
+        """Limits the requests of the API and the dashboard at once."""
+        return RequestThreads(threads_of_gunicorn() or self.config.settings.http_threads)
 
     @_part
     def scheduler(self) -> Scheduler:

@@ -41,7 +41,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Return at least one for each code but `registry_unreadable`, which no row brings about."""
+    """Return at least one for each code but `registry_unreadable` and `row_locked`, which no row brings about."""
     return [
         Case("completed", "completed at", ended("completed", attempts=2)),
         Case("failed", "attempt 2 of 2, its last attempt: boom", ended("failed", attempts=2, error_message="boom")),

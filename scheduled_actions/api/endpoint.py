@@ -53,11 +53,19 @@ class Api:
         Args:
             path: What of its path stands below `/api/v1`.
         """
-        return _guarded(lambda: self._answer(path))
+        return self._guarded(lambda: self._answer(path))
 
     def metrics(self) -> Response:
         """Answer a scrape of Prometheus."""
-        return _guarded(self._metrics)
+        return self._guarded(self._metrics)
+
+    def _guarded(self, answer: Callable[[], Response]) -> Response:
+        """Return an answer, or the problem document of what kept it from being made."""
+        try:
+            with self._runtime.request_threads.one():
+                return answer()
+        except Exception as error:  # noqa: BLE001 - told to the caller, and logged, there
+            return problem_of(error, path=request.path)
 
     def _metrics(self) -> Response:
         caller = self._caller()
@@ -121,14 +129,6 @@ class Api:
         if is_kept:
             response.headers["Idempotent-Replayed"] = "true"
         return response
-
-
-def _guarded(answer: Callable[[], Response]) -> Response:
-    """Return an answer, or the problem document of what kept it from being made."""
-    try:
-        return answer()
-    except Exception as error:  # noqa: BLE001 - told to the caller, and logged, there
-        return problem_of(error, path=request.path)
 
 
 def mounted(rule: Rule | None) -> str:

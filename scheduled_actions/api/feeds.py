@@ -93,7 +93,8 @@ def _shown(feed: feeds.Feed) -> Feed:
 def calendar(runtime: Runtime, secret: str) -> Response:
     """Answer the calendar behind a private address, as iCalendar; 304 where the reader has it already."""
     try:
-        text = runtime.feeds.text(secret)
+        with runtime.request_threads.one():
+            text = runtime.feeds.text(secret)
     except Exception as error:  # noqa: BLE001 - told to the reader, and logged, there; the path, a secret, in neither
         return problem_of(error, path="/calendar/…")
     if text is None:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 HEADER = "Idempotency-Key"
 #: What a key may be; the header's value without spaces around it.
 PATTERN = "[!-~]([ -~]{0,253}[!-~])?"
-#: How long a second request waits for the first to be answered.
-_PATIENCE_MILLISECONDS = 2000
 
 
 def check_key(value: str | None) -> str | None:
@@ -59,10 +57,9 @@ def once(
 
     Raises:
         IdempotencyKeyReused: The key came before with another request.
-        IdempotencyKeyInUse: The first request with it has not been answered for two seconds.
+        IdempotencyKeyInUse: The first request with it was not answered within the lock limit of the connection.
         Exception: What `answer` raises; then the key is free again.
     """
-    store.limit_waiting(connection, milliseconds=_PATIENCE_MILLISECONDS)
     try:
         is_ours = store.claim_key(connection, scope=scope, key=key, digest=digest)
     except psycopg.errors.LockNotAvailable:

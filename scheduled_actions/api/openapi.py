@@ -18,7 +18,16 @@ from scheduled_actions.api.models import InvalidProblem, Nothing, Problem, State
 from scheduled_actions.api.openapi_others import OTHER_PATHS, OTHER_SCHEMAS
 from scheduled_actions.api.problems import status_of
 from scheduled_actions.api.routes import ROUTES
-from scheduled_actions.errors import DatabaseUnavailable, NotConfigured, SchemaOutdated, TooLarge
+from scheduled_actions.errors import (
+    ConflictingChange,
+    DatabaseBusy,
+    DatabaseUnavailable,
+    NotConfigured,
+    RowLocked,
+    SchemaOutdated,
+    TooBusy,
+    TooLarge,
+)
 from scheduled_actions.store.actions import RefusedByDatabase
 
 if TYPE_CHECKING:
@@ -38,7 +47,7 @@ _NO_NUL = "^[^\\u0000]*$"
 #: What every route may answer.
 _EVERYWHERE = (
     refusals.FieldsInvalid, RefusedByDatabase, NotAuthorised, refusals.Forbidden, refusals.TooManyAttempts,
-    NotConfigured, DatabaseUnavailable, SchemaOutdated,
+    NotConfigured, DatabaseUnavailable, DatabaseBusy, SchemaOutdated, TooBusy, RowLocked, ConflictingChange,
 )  # fmt: skip
 _OF_BODIES = (refusals.BodyUnreadable, TooLarge, refusals.UnsupportedMediaType)
 _OF_KEYS = (refusals.IdempotencyKeyReused, refusals.IdempotencyKeyInUse)

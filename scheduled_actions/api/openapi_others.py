@@ -36,8 +36,8 @@ def _tick(method: str, suffix: str) -> dict[str, Any]:
             "413": _problem("The body of a signed request is over 64 KiB: `too_large`."),
             "500": _problem("Internal Server Error: `internal_error`."),
             "503": _problem(
-                "Service Unavailable: `not_configured`, `database_unavailable`, `database_error`, `schema_outdated`, "
-                "`registry_invalid`."
+                "Service Unavailable: `not_configured`, `database_unavailable`, `database_busy`, `database_error`, "
+                "`schema_outdated`, `registry_invalid`."
             ),
         },
     }
@@ -74,7 +74,8 @@ OTHER_PATHS: dict[str, Any] = {
                 "429": _problem("Too Many Requests: `too_many_attempts`."),
                 "500": _problem("Internal Server Error: `internal_error`."),
                 "503": _problem(
-                    "Service Unavailable: `not_configured`, `extra_missing`, `database_unavailable`, `database_error`, "
+                    "Service Unavailable: `not_configured`, `extra_missing`, `database_unavailable`, `database_busy`, "
+                    "`database_error`, `too_busy`, "
                     "`schema_outdated`, `registry_invalid`."
                 ),
             },

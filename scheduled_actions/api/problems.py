@@ -16,6 +16,7 @@ from scheduled_actions.api.credentials import NotAuthorised
 from scheduled_actions.errors import (
     ActionLocked,
     BudgetExceeded,
+    ConflictingChange,
     DatabaseUnavailable,
     DeploymentError,
     FieldProblem,
@@ -24,8 +25,10 @@ from scheduled_actions.errors import (
     PayloadInvalid,
     RecurrenceInvalid,
     RequestError,
+    RowLocked,
     ScheduledActionsError,
     StateConflict,
+    TooBusy,
     TooLarge,
     TypeNotOpen,
     UnknownAction,
@@ -40,6 +43,7 @@ from scheduled_actions.errors import (
     WrongStatus,
 )
 from scheduled_actions.store.actions import RefusedByDatabase, refused
+from scheduled_actions.store.connection import refusal_of_the_moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,17 +140,30 @@ def tell(error: Exception, *, path: str) -> Told:
             return Told(status_of(type(error)), error.code, f"{error}: {forced}", {}, {})
         case ScheduledActionsError():
             return Told(status_of(type(error)), error.code, str(error), _headers(error), _members(error))
-        case psycopg.DataError():
+        case psycopg.Error():
+            return _of_database(error, path=path)
+        case _:
+            log.error("api.broken path=%s", path, exc_info=error)
+            return Told(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", "the API broke; the log says how", {}, {})
+
+
+def _of_database(error: psycopg.Error, *, path: str) -> Told:
+    """Return what a caller is told of a statement that failed."""
+    if (refusal := refusal_of_the_moment(error)) is not None:
+        log.warning("api.busy path=%s error=%s", path, type(error).__name__)
+        return tell(refusal, path=path)
+    match error:
+        case psycopg.DataError() | psycopg.errors.CheckViolation() | psycopg.errors.NotNullViolation():
             # A value that passed every check of ours, and that the database cannot take.
             return tell(refused(error), path=path)
-        case psycopg.Error():
+        case psycopg.IntegrityError():
+            log.warning("api.conflict path=%s constraint=%s", path, error.diag.constraint_name)
+            return tell(ConflictingChange(error.diag.constraint_name), path=path)
+        case _:
             log.error("api.database_error path=%s", path, exc_info=error)
             said = f"the database refused a statement ({type(error).__name__}, SQLSTATE {error.sqlstate}); see the log"
             retry = {"Retry-After": str(RETRY_AFTER_SECONDS)}
             return Told(HTTPStatus.SERVICE_UNAVAILABLE, "database_error", said, retry, {})
-        case _:
-            log.error("api.broken path=%s", path, exc_info=error)
-            return Told(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", "the API broke; the log says how", {}, {})
 
 
 def status_of(kind: type[ScheduledActionsError]) -> HTTPStatus:
@@ -156,7 +173,7 @@ def status_of(kind: type[ScheduledActionsError]) -> HTTPStatus:
 
 def _headers(error: ScheduledActionsError) -> dict[str, str]:
     match error:
-        case DatabaseUnavailable() | refusals.IdempotencyKeyInUse():
+        case DatabaseUnavailable() | RowLocked() | refusals.IdempotencyKeyInUse() | TooBusy():
             return {"Retry-After": str(RETRY_AFTER_SECONDS)}
         case refusals.TooManyAttempts(retry_after_seconds=seconds):
             return {"Retry-After": str(seconds)}

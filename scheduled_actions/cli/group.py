@@ -85,6 +85,10 @@ def _refusal(error: Exception) -> str | None:
     psycopg = sys.modules.get("psycopg")
     if psycopg is None or not isinstance(error, psycopg.Error):
         return None
+    from scheduled_actions.store.connection import refusal_of_the_moment  # noqa: PLC0415 - only with a driver
+
+    if (refusal := refusal_of_the_moment(error)) is not None:
+        return str(refusal)
     # The first line alone: the details may hold a row.
     said = error.diag.message_primary or (str(error).partition("\n")[0] if isinstance(error, psycopg.DataError) else "")
     return f"the database refused: {said or type(error).__name__}" + (f" ({error.sqlstate})" if error.sqlstate else "")

@@ -42,10 +42,11 @@ def migrate(
     """
     from scheduled_actions.store import grants  # noqa: PLC0415 - help needs no database driver
     from scheduled_actions.store import migrate as migrations  # noqa: PLC0415 - as above
+    from scheduled_actions.store.bounded import UNLIMITED  # noqa: PLC0415 - as above
 
     if team_id is not None and not (schedulers or readers):
         raise click.UsageError("--team needs --grant-scheduler or --grant-reader")
-    with project.open_without_handlers().database.connection() as connection:
+    with project.open_without_handlers().database.connection(UNLIMITED) as connection:
         applied = migrations.migrate(connection, report=lambda name: click.echo(f"applying {name}", err=as_json))
         project.open().maintenance.first_tick(connection)
         granted = [

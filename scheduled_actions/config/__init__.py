@@ -186,6 +186,11 @@ class Settings:
     retention_days: int = setting(7, checks.whole_number(1, 36500))
     retention_failed_days: int = setting(90, checks.whole_number(1, 36500))
     retention_deadlines_days: int = setting(3650, checks.whole_number(1, 36500))
+    #: Of each statement of a request or a tick; the server ends it then.
+    statement_timeout_seconds: float = setting(10, checks.number(0.1, 3600))
+    #: Threads of a process that serve requests: the API and the dashboard leave two of them to health and cron. Where
+    #: gunicorn serves, its own number counts.
+    http_threads: int = setting(8, checks.whole_number(1, 1000))
     database_direct: bool = setting(False, checks.flag)  # noqa: FBT003 - the default of a field
     deduplication: Deduplication = Deduplication()
     retry: Retry = Retry()

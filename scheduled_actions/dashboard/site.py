@@ -88,7 +88,8 @@ class Dashboard:
         if path.startswith("static/"):
             return _asset(path.removeprefix("static/"))
         try:
-            response = self._answer(path.strip("/"), base)
+            with self._runtime.request_threads.one():
+                response = self._answer(path.strip("/"), base)
         except Exception as error:  # noqa: BLE001 - told to the caller, and logged, there
             response = _refused(error, base, Frame(theme=_theme()))
         for name, value in _HEADERS.items():

@@ -10,9 +10,11 @@ from __future__ import annotations
 from scheduled_actions.errors.conflicts import (
     ActionLocked,
     ClaimLost,
+    ConflictingChange,
     DirectoryNotEmpty,
     EndpointOfTheFile,
     NothingPlanned,
+    RowLocked,
     ScheduleEnded,
     TableBusy,
     TooManyEndpoints,
@@ -21,6 +23,7 @@ from scheduled_actions.errors.conflicts import (
 )
 from scheduled_actions.errors.deployment import (
     ConfigInvalid,
+    DatabaseBusy,
     DatabaseUnavailable,
     EmbeddedPostgresFailed,
     ExtraMissing,
@@ -34,6 +37,7 @@ from scheduled_actions.errors.deployment import (
     RegistryInvalid,
     SchemaOutdated,
     SecretUnreadable,
+    TooBusy,
 )
 from scheduled_actions.errors.families import (
     DeploymentError,
@@ -74,6 +78,8 @@ __all__ = [
     "BudgetExceeded",
     "ClaimLost",
     "ConfigInvalid",
+    "ConflictingChange",
+    "DatabaseBusy",
     "DatabaseUnavailable",
     "DeploymentError",
     "DirectoryNotEmpty",
@@ -96,6 +102,7 @@ __all__ = [
     "RecurrenceInvalid",
     "RegistryInvalid",
     "RequestError",
+    "RowLocked",
     "ScheduleEnded",
     "ScheduledActionsError",
     "SchemaOutdated",
@@ -107,6 +114,7 @@ __all__ = [
     "SignatureOutOfTime",
     "StateConflict",
     "TableBusy",
+    "TooBusy",
     "TooLarge",
     "TooManyEndpoints",
     "TypeNotOpen",

@@ -133,6 +133,29 @@ class TableBusy(StateConflict):
         )
 
 
+class RowLocked(StateConflict):
+    """Another session holds a lock that the change needs, or has changed the same rows at the same moment."""
+
+    code = "row_locked"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another session is changing the same rows; nothing was changed: try again in a moment "
+            "(`explain` names the holder of an action's lock)"
+        )
+
+
+class ConflictingChange(StateConflict):
+    """A constraint of the database refuses the change, next to what others have stored."""
+
+    code = "conflicting_change"
+
+    def __init__(self, constraint: str | None) -> None:
+        self.constraint = constraint
+        named = f" ({short_text(constraint)})" if constraint else ""
+        super().__init__(f"the change conflicts with what is stored{named}; nothing was changed: read it again")
+
+
 class DirectoryNotEmpty(StateConflict):
     """A new project would be mixed with what is there already."""
 

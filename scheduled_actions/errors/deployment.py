@@ -62,9 +62,31 @@ class DatabaseUnavailable(DeploymentError):
 
     code = "database_unavailable"
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, says: str = "the database cannot be reached") -> None:
         self.reason = reason
-        super().__init__(f"the database cannot be reached: {reason}")
+        super().__init__(f"{says}: {reason}")
+
+
+class DatabaseBusy(DatabaseUnavailable):
+    """A statement was not finished within `statement_timeout_seconds`, or a tick did not get a lock that it needs."""
+
+    code = "database_busy"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, says="the database is busy")
+
+
+class TooBusy(DeploymentError):
+    """All threads of this process that the API and the dashboard may use are at work."""
+
+    code = "too_busy"
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        super().__init__(
+            f"the API and the dashboard use all {threads} thread{'' if threads == 1 else 's'} of this process that "
+            "they may (http_threads): try again in a moment"
+        )
 
 
 class EmbeddedPostgresFailed(DeploymentError):

@@ -7,15 +7,37 @@ in `REASONS`, and a line into `docs/reference/explain.md`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scheduled_actions.explanation import claimed_or_ended, due, not_yet_due
-from scheduled_actions.explanation.facts import Code, Explanation, Facts, Here, HoldSeen, SeriesSeen, TickSeen
+from scheduled_actions.explanation.facts import (
+    Code,
+    Explanation,
+    Facts,
+    Here,
+    HoldSeen,
+    LockSeen,
+    SeriesSeen,
+    TickSeen,
+    iso,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["REASONS", "Code", "Explanation", "Facts", "Here", "HoldSeen", "SeriesSeen", "TickSeen", "explain"]
+__all__ = [
+    "REASONS",
+    "Code",
+    "Explanation",
+    "Facts",
+    "Here",
+    "HoldSeen",
+    "LockSeen",
+    "SeriesSeen",
+    "TickSeen",
+    "explain",
+]
 
 #: Each answers None where it does not apply; the last one always does.
 REASONS: tuple[Callable[[Facts], Explanation | None], ...] = (
@@ -35,6 +57,7 @@ REASONS: tuple[Callable[[Facts], Explanation | None], ...] = (
     due.disabled,
     due.registry_unreadable,
     due.no_tick,
+    due.row_locked,
     due.handler_is_back,
     due.group_lingering,
     due.group_held,
@@ -49,6 +72,13 @@ REASONS: tuple[Callable[[Facts], Explanation | None], ...] = (
 
 
 def explain(facts: Facts) -> Explanation:
-    """Return the reason that holds the action where it is, or says how it ended."""
+    """Return the reason that holds the action where it is, or says how it ended; and who has locked its row."""
     answers = (reason(facts) for reason in REASONS)
-    return next(answer for answer in answers if answer is not None)
+    answer = next(answer for answer in answers if answer is not None)
+    if facts.lock is None:
+        return answer
+    return replace(
+        answer,
+        sentence=f"{answer.sentence}; {due.lock_words(facts)}",
+        details={**answer.details, "locked_by": facts.lock.process, "locked_since": iso(facts.lock.since)},
+    )

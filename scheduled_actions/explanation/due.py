@@ -60,6 +60,26 @@ def no_tick(facts: Facts) -> Explanation | None:
     )
 
 
+def row_locked(facts: Facts) -> Explanation | None:
+    """Say that ticks pass it by, because another session has locked its row."""
+    if not facts.is_due or facts.lock is None:
+        return None
+    return Explanation(
+        code=Code.ROW_LOCKED,
+        sentence=f"{_since(facts)}, but ticks skip a locked row",
+        remedy=f"end that transaction, or its session with `select pg_terminate_backend({facts.lock.process})`",
+        details=_due(facts),
+    )
+
+
+def lock_words(facts: Facts) -> str:
+    """Return who has locked the action's row, and for how long."""
+    assert facts.lock is not None  # noqa: S101 - asked for
+    since = facts.lock.since
+    age = "" if since is None else f" for {in_words(facts.now - since)}"
+    return f"a transaction of another session (process {facts.lock.process}) has locked its row{age}"
+
+
 def handler_is_back(facts: Facts) -> Explanation | None:
     """Say that a tick had found no handler of its type; this build has one."""
     if facts.action.status is not Status.NO_ACTION:

@@ -37,6 +37,7 @@ class Code(StrEnum):
     DISABLED = "disabled"
     REGISTRY_UNREADABLE = "registry_unreadable"
     NO_TICK = "no_tick"
+    ROW_LOCKED = "row_locked"
     HANDLER_IS_BACK = "handler_is_back"
     GROUP_LINGERING = "group_lingering"
     GROUP_HELD = "group_held"
@@ -93,6 +94,16 @@ class HoldSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LockSeen:
+    """A session whose open transaction has locked or changed the action's row."""
+
+    #: The number of the server's process.
+    process: int
+    #: When its transaction began; None where this role may not see it.
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesSeen:
     """The schedule of a planned occurrence, as a claim would find it."""
 
@@ -142,6 +153,7 @@ class Facts:
     hold: HoldSeen | None = None
     #: The due member of its group that goes first; the action itself, perhaps.
     first_in_group: UUID | None = None
+    lock: LockSeen | None = None
     series: SeriesSeen | None = None
     #: Due actions before it, counted to `AHEAD_MOST`; None where they are not counted.
     ahead: int | None = None

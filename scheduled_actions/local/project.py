@@ -14,6 +14,7 @@ from scheduled_actions.registry import Registry
 from scheduled_actions.registry.importing import HANDLERS
 from scheduled_actions.runtime import Runtime
 from scheduled_actions.secret import SECRET_MIN_LENGTH
+from scheduled_actions.store.bounded import UNLIMITED
 from scheduled_actions.store.migrate import migrate
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
         _check_cron_secret(configuration)
         runtime = Runtime(configuration, registry=Registry.load_or_build(project))
         stack.callback(runtime.close)
-        with runtime.database.connection() as connection:
+        with runtime.database.connection(UNLIMITED) as connection:
             migrate(connection)
         server = stack.enter_context(
             local_server.LocalServer(

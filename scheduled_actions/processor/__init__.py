@@ -6,7 +6,10 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
+import psycopg
+
 from scheduled_actions import tracing
+from scheduled_actions.errors import DatabaseBusy
 from scheduled_actions.processor.caller import Caller
 from scheduled_actions.processor.process import Process
 from scheduled_actions.processor.report import Report
@@ -14,6 +17,7 @@ from scheduled_actions.processor.tick import Tick
 from scheduled_actions.processor.watchdog import Watchdog
 from scheduled_actions.runner import Runner
 from scheduled_actions.store import actions
+from scheduled_actions.store.connection import refusal_of_the_moment
 from scheduled_actions.tally import Tally
 
 if TYPE_CHECKING:
@@ -119,7 +123,8 @@ class Processor:
             lingers: Keep the watch for `linger_seconds`, where they are set; False only looks what is due now.
 
         Raises:
-            DatabaseUnavailable: The database could not be reached; what was claimed returns when its lease ends.
+            DatabaseUnavailable: The database could not be reached, or was busy (`DatabaseBusy`); what was claimed
+                returns when its lease ends.
             SchemaOutdated: The tables are missing.
         """
         started = self._monotonic()
@@ -142,9 +147,11 @@ class Processor:
                 watch_as=watch_as,
             )
             report = _traced(tick, caller, is_asked_again=lambda: turn.goes_on(holder))
-        except Exception:
+        except Exception as error:
             if self._beat is not None:
                 self._beat(has_failed=True)
+            if isinstance(error, psycopg.Error) and refusal_of_the_moment(error) is not None:
+                raise DatabaseBusy(f"the tick could not go on, {type(error).__name__} ({error.sqlstate})") from error
             raise
         finally:
             turn.end(holder)

@@ -15,6 +15,7 @@ from scheduled_actions.boundary import describe
 from scheduled_actions.errors import ClaimLost, DatabaseUnavailable, ScheduledActionsError
 from scheduled_actions.processor.calling import Ended, call
 from scheduled_actions.store.borrowing import joined_connection
+from scheduled_actions.store.bounded import UNLIMITED
 from scheduled_actions.store.connection import Loan
 from scheduled_actions.store.lending import Lent, TransactionEnded
 
@@ -90,7 +91,8 @@ class HandlerTransactions:
         """Return a connection for the handler, asked for until nothing may start any more."""
         while True:
             try:
-                return stack.enter_context(self._database.connection())
+                # The handler's own statements end with its attempt.
+                return stack.enter_context(self._database.connection(UNLIMITED))
             except (psycopg.Error, DatabaseUnavailable) as error:
                 if attempt.is_stopped or self._monotonic() + _RECONNECT_SECONDS >= attempt.start_until:
                     return Ended(settlement.Unstarted(f"there is no connection for its transaction: {describe(error)}"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.store.connection import refusal_of_the_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,8 @@ def borrowed_connection(database: Database, connection: psycopg.Connection[Any] 
 
     Raises:
         InvalidArgument: What the caller gave is no connection.
-        DatabaseUnavailable: The database cannot be reached.
+        DatabaseUnavailable: The database cannot be reached, or a statement took too long.
+        RowLocked: On a connection of our own: another session changes the same rows.
     """
     if connection is not None:
         if not isinstance(connection, psycopg.Connection):
@@ -42,8 +44,14 @@ def borrowed_connection(database: Database, connection: psycopg.Connection[Any] 
     if joined is not None:
         yield joined
         return
-    with database.connection() as own:
-        yield own
+    try:
+        with database.connection() as own:
+            yield own
+    except psycopg.Error as error:
+        refusal = refusal_of_the_moment(error)
+        if refusal is None:
+            raise
+        raise refusal from error
 
 
 def is_own(connection: psycopg.Connection[Any] | None) -> bool:

@@ -19,7 +19,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 
-from scheduled_actions.errors import DatabaseUnavailable, SchemaOutdated
+from scheduled_actions.errors import DatabaseBusy, DatabaseUnavailable, RowLocked, SchemaOutdated
 from scheduled_actions.store.bounded import BoundedConnection, Limits
 
 if TYPE_CHECKING:
@@ -76,14 +76,16 @@ class Database:
         self._pid = os.getpid()
 
     def connect(self) -> BoundedConnection[tuple[Any, ...]]:
-        """Return a new connection in autocommit mode, its statements without limits; the caller closes it.
+        """Return a new connection in autocommit mode; the caller closes it.
 
         Raises:
             DatabaseUnavailable: The server cannot be reached or refuses the login.
         """
         try:
             conninfo = make_conninfo(**{**_CONNECT_DEFAULTS, **conninfo_to_dict(self._find_dsn())})  # type: ignore[arg-type]  # conninfo_to_dict gives int | str | None
-            return BoundedConnection.open(conninfo, prepare_threshold=5 if self._is_direct else None)
+            return BoundedConnection.open(
+                conninfo, limits=self._limits, prepare_threshold=5 if self._is_direct else None
+            )
         except psycopg.ProgrammingError:
             # psycopg repeats the data source name, password and all, in this message.
             raise DatabaseUnavailable(_MALFORMED) from None
@@ -104,8 +106,8 @@ class Database:
             SchemaOutdated: A table or function of this package is missing.
         """
         connection = self._take()
-        connection.limits = limits or self._limits
         try:
+            connection.limit(limits or self._limits)
             yield connection
         except psycopg.OperationalError as error:
             if is_connection_failure(error):
@@ -182,7 +184,17 @@ LATEST_KNOWN = 27
 def is_connection_failure(error: psycopg.Error) -> bool:
     """Tell whether the connection itself failed, rather than the statement on it."""
     state = error.sqlstate
-    return state is None or state[:2] in {"08", "57"} or state == "53300"
+    # 57014 is a statement that was ended for its time, on a connection that goes on.
+    return state is None or (state[:2] in {"08", "57"} and state != "57014") or state == "53300"
+
+
+def refusal_of_the_moment(error: psycopg.Error) -> RowLocked | DatabaseBusy | None:
+    """Return what to answer where the same statement may succeed a little later; None for any other error."""
+    if isinstance(error, PASSING):
+        return RowLocked()
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return DatabaseBusy("a statement took longer than it may (statement_timeout_seconds)")
+    return None
 
 
 def unavailable(error: psycopg.Error) -> DatabaseUnavailable:
@@ -274,8 +286,8 @@ def _is_alive(connection: BoundedConnection[tuple[Any, ...]], *, idle_seconds: f
         return False
     if idle_seconds < _TRUSTED_IDLE_SECONDS:
         return True
-    connection.limits = _TEST_LIMITS
     try:
+        connection.limit(_TEST_LIMITS)
         connection.execute("select 1")
     except psycopg.Error:
         return False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.action import Action, Status
-from scheduled_actions.explanation import HoldSeen, SeriesSeen, TickSeen
+from scheduled_actions.explanation import HoldSeen, LockSeen, SeriesSeen, TickSeen
 from scheduled_actions.explanation.facts import AHEAD_MOST
 from scheduled_actions.store import schedules
 from scheduled_actions.store.actions import action_of, read_leniently
@@ -34,6 +34,7 @@ class Surroundings:
     is_started: bool
     hold: HoldSeen | None
     first_in_group: UUID | None
+    lock: LockSeen | None
 
 
 def surroundings(connection: Connection, action_id: UUID, *, team_id: str | None) -> Surroundings | None:
@@ -42,7 +43,7 @@ def surroundings(connection: Connection, action_id: UUID, *, team_id: str | None
     if row is None:
         return None
     columns, (now, *rest) = row[:_ACTION], row[_ACTION:]
-    last, claimed, (is_started, *hold, first) = rest[:6], rest[6:12], rest[12:]
+    last, claimed, (is_started, *hold, first, pid, since) = rest[:6], rest[6:12], rest[12:]
     return Surroundings(
         action=action_of(columns),
         now=now,
@@ -51,6 +52,7 @@ def surroundings(connection: Connection, action_id: UUID, *, team_id: str | None
         is_started=is_started,
         hold=_hold(hold),
         first_in_group=first,
+        lock=None if pid is None else LockSeen(process=pid, since=since),
     )
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.adapt import AdaptersMap
 
+from scheduled_actions.store.bounded import BoundedConnection
+
 if TYPE_CHECKING:
     from typing import LiteralString, Self
 
@@ -56,6 +58,8 @@ class Lent:
             psycopg.Error: The transaction has failed.
         """
         self._finish(_RESTORE)
+        if isinstance(self.connection, BoundedConnection):
+            self.connection.restore(self.connection.limits)
 
     def undo(self) -> None:
         """Roll back what the handler did, its settings included, and restore the connection; its transaction goes on.

@@ -143,11 +143,6 @@ def ticks(connection: Connection, *, before: tuple[datetime, UUID] | None, limit
     return read_leniently(connection, "list_ticks", parameters).fetchall()
 
 
-def limit_waiting(connection: Connection, *, milliseconds: int) -> None:
-    """Let the transaction wait no longer for what another one holds."""
-    run(connection, "limit_waiting", {"milliseconds": milliseconds})
-
-
 def claim_key(connection: Connection, *, scope: str, key: str, digest: bytes) -> bool:
     """Make an idempotency key this transaction's; False when an answer is kept under it."""
     return (

@@ -142,7 +142,7 @@ def wait_shortly(connection: Connection) -> None:
 
 def lock_those_that_watch(connection: Connection, ids: Collection[UUID], action_ids: Collection[UUID]) -> list[Found]:
     """Return the schedules whose next step depends on how these actions end, locked for the rest of the transaction."""
-    parameters = {"ids": list(ids), "action_ids": list(action_ids), "patience_ms": PATIENCE_MS}
+    parameters = {"ids": list(ids), "action_ids": list(action_ids)}
     return [found(row) for row in read_leniently(connection, "lock_schedules_that_watch", parameters)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -389,8 +390,37 @@ def test_what_the_database_refuses_tells_no_statement(api, connection):
 
     response = api("POST", "/actions", {"action_type": "test:run", "payload": {}, "user_id": "refused"})
 
-    assert (response.status_code, response.json["code"]) == (503, "database_error")
+    assert (response.status_code, response.json["code"]) == (400, "refused_by_database")
+    assert "Retry-After" not in response.headers
     assert "insert" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (psycopg.errors.UniqueViolation, 409, "conflicting_change"),
+        (psycopg.errors.ForeignKeyViolation, 409, "conflicting_change"),
+        (psycopg.errors.CheckViolation, 400, "refused_by_database"),
+        (psycopg.errors.NotNullViolation, 400, "refused_by_database"),
+        (psycopg.errors.LockNotAvailable, 409, "row_locked"),
+        (psycopg.errors.DeadlockDetected, 409, "row_locked"),
+        (psycopg.errors.SerializationFailure, 409, "row_locked"),
+        (psycopg.errors.QueryCanceled, 503, "database_busy"),
+        (psycopg.errors.DiskFull, 503, "database_error"),
+    ],
+)
+def test_an_error_of_the_database_is_answered_as_what_it_is(api, connection, error, status, code):
+    """Raised inside the function that every action comes in by."""
+    connection.execute(
+        "create function refuse() returns trigger language plpgsql as"
+        f" $$ begin raise exception 'refused' using errcode = '{error.sqlstate}'; end $$;"
+        " create trigger refuse before insert on scheduled_actions for each row execute function refuse()"
+    )
+
+    response = api("POST", "/actions", {"action_type": "test:run", "payload": {}})
+
+    assert (response.status_code, response.json["code"]) == (status, code)
+    assert ("Retry-After" in response.headers) == (code not in {"conflicting_change", "refused_by_database"})
 
 
 def test_without_a_registry_one_can_still_look(tmp_path, connection, database_url):

@@ -8,7 +8,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from tests.api.conftest import ADMIN_TOKEN, Api
+from tests.api.conftest import ADMIN_TOKEN, Api, application
 from tests.factories import move_clock, wait_until
 
 NEW = {"action_type": "test:run", "payload": {"n": 1}}
@@ -131,7 +131,8 @@ def test_a_viewer_is_not_told_what_an_operator_was_answered(api, a_caller):
     assert a_caller("viewer")("POST", "/actions", NEW, headers=KEY).status_code == 403
 
 
-def test_of_many_at_once_one_is_carried_out_and_all_are_answered_the_same(client, connection):
+def test_of_many_at_once_one_is_carried_out_and_all_are_answered_the_same(a_runtime, connection):
+    client = application(a_runtime(SCHEDULED_ACTIONS_HTTP_THREADS="10")).test_client()
     barrier = threading.Barrier(8)
     answers = []
 

@@ -45,6 +45,8 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
         "retention_days": 7,
         "retention_failed_days": 90,
         "retention_deadlines_days": 3650,
+        "statement_timeout_seconds": 10,
+        "http_threads": 8,
         "database_direct": False,
         "deduplication": {"window_seconds": 5},
         "teams": {"concurrency": None, "concurrency_of": {}},

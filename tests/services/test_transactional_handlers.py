@@ -100,7 +100,7 @@ def test_a_handler_for_which_there_is_no_connection_is_not_charged(a_project, co
     class NoMore:
         """Lends connections to the tick's thread alone, as a server without a connection to spare does."""
 
-        def __call__(self):
+        def __call__(self, *_):
             if threading.current_thread().name.startswith("scheduled-actions-"):
                 given.append(1)
                 raise psycopg.errors.TooManyConnections

@@ -89,7 +89,7 @@ def test_a_connection_that_ends_while_it_is_used_is_our_own_error_and_is_not_kep
             terminate(connection, pid(used))
             used.execute("select 1")
 
-    with pytest.raises(DatabaseUnavailable, match="it (ended|closed) the connection"):
+    with pytest.raises(DatabaseUnavailable, match=r"it (ended|closed) the connection"):
         use()
 
     assert lent[0].closed

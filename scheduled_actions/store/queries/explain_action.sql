@@ -1,5 +1,6 @@
 -- One whole action, and what stands around it in the same moment: the latest tick, the tick that claimed it, who holds its
--- lock group, and which due member of the group goes first. Of another team's there is nothing to see.
+-- lock group, which due member of the group goes first, and which session holds a lock on its row. Of another team's there is
+-- nothing to see.
 select
   a.id, a.action_type, a.status, a.payload, a.team_id, a.priority, a.scheduled_at, a.occurrence_at, a.started_at,
   a.completed_at, a.error_message, a.attempts, a.max_attempts, a.result, a.state, a.metadata, a.history, a.target_type,
@@ -11,7 +12,8 @@ select
   t.id, t.started_at, t.finished_at, t.lease_expires_at, null, null,
   coalesce(a.id = any (t.running), false),
   h.action_id, o.status, o.lock_group_blocks, o.scheduled_at, h.busy_until,
-  m.id
+  m.id,
+  x.pid, x.xact_start
 from scheduled_actions a
 left join lateral (
   select k.id, k.started_at, k.finished_at, k.lease_expires_at, k.counts, k.budget
@@ -38,4 +40,12 @@ left join lateral (
   order by g.priority, g.scheduled_at, g.id
   limit 1
 ) m on a.status = 'pending'
+left join lateral (
+  -- A transaction that has locked or changed the row, and has not ended, holds the lock of its own number.
+  select k.pid, s.xact_start
+  from pg_locks k
+  left join pg_stat_activity s on s.pid = k.pid
+  where k.locktype = 'transactionid' and k.transactionid = a.xmax and k.mode = 'ExclusiveLock' and k.granted
+  limit 1
+) x on true
 where a.id = %(id)s and (%(team_id)s::text is null or a.team_id = %(team_id)s)
