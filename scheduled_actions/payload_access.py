@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from scheduled_actions.endpoints.health import DISABLED_EVENT, FAILING_EVENT
 from scheduled_actions.errors import InvalidArgument, TypeNotOpen
 from scheduled_actions.handler import INTERNAL_TYPES
 from scheduled_actions.json_text import Unquoted
@@ -29,6 +30,9 @@ _CLOSED = (
     "is not open to tokens of a team: declare it with @action(…, open_to_teams=True), or use a token without a team"
 )
 _NOT_OWN = "is open to tokens of a team only without an endpoint, or with the id of an endpoint of that team"
+#: Events that cause a mail to the operator.
+_OWN_EVENTS = frozenset({DISABLED_EVENT, FAILING_EVENT})
+_OWN_EVENT = "does not take this event over HTTP: it is emitted when an endpoint fails"
 _NESTED = "cannot be scheduled for each row over HTTP"
 
 
@@ -114,8 +118,11 @@ class PayloadAccess:
     def _check_payload(self, action_type: str, payload: Any, requester: Requester) -> None:  # noqa: ANN401 - any JSON
         if not isinstance(payload, dict):
             return
-        if action_type == _EVENT and requester.team_id is not None and payload.get("endpoint") is not None:
-            self._check_endpoint(payload["endpoint"], requester.team_id)
+        if action_type == _EVENT:
+            if payload.get("event") in _OWN_EVENTS:
+                raise TypeNotOpen(_EVENT, _OWN_EVENT)
+            if requester.team_id is not None and payload.get("endpoint") is not None:
+                self._check_endpoint(payload["endpoint"], requester.team_id)
         elif action_type == _FOR_EACH:
             self._check_rows(payload, requester)
 

@@ -257,6 +257,9 @@ def test_a_team_emits_events_and_delivers_only_to_endpoints_of_its_own(team, ope
     ).id)  # fmt: skip
     assert team("PATCH", f"/actions/{mine}", {"payload": event | {"endpoint": theirs}}).status_code == 403
     assert emitted(operator, endpoint=of_all).status_code == 201
+    # The operator gets a mail of these.
+    of_ours = {emitted(caller, event="webhook:endpoint-disabled").status_code for caller in (team, operator)}
+    assert of_ours == {403}
 
 
 @pytest.mark.parametrize("action_type", ["webhook:send", "email:send", "billing:check-renewals", "for_each:run"])

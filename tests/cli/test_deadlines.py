@@ -87,8 +87,10 @@ def test_the_proof_of_what_was_sent_is_a_table_for_people(run, set_one, connecti
     stage = {"deadline_id": set_one()["id"], "stage": "reminder:60 days before#1", "action_id": NOBODY}
     sent = {**stage, "subject": "Coming up", "recipient": "Ann", "channel": "email"}
     refused = {**sent, "address": "old@example.org", "problem": "550 no such mailbox"}
-    store.keep_notices(connection, [refused])
-    store.keep_notices(connection, [{**sent, "address": "ann@example.org", "message_id": "<1@example.org>"}])
+    store.keep_notices(connection, [refused], team_id=None)
+    store.keep_notices(
+        connection, [{**sent, "address": "ann@example.org", "message_id": "<1@example.org>"}], team_id=None
+    )
 
     shown = run("deadlines", "show", "renewal").stdout
 
