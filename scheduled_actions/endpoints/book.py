@@ -10,12 +10,14 @@ import functools
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import psycopg
 
 from scheduled_actions import retry
+from scheduled_actions.boundary import contain, reason_of
 from scheduled_actions.endpoints.health import write_failure
 from scheduled_actions.errors import NotConfigured, ScheduledActionsError, UnknownEndpoint, UrlInvalid
 from scheduled_actions.json_text import decode
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from scheduled_actions.config import Config, Webhooks
     from scheduled_actions.store.connection import Connection, Database
     from scheduled_actions.store.endpoints import EndpointRow, State
+
+Read = TypeVar("Read")
 
 log = logging.getLogger("scheduled_actions")
 
@@ -303,20 +307,42 @@ def id_of(name: str) -> UUID | None:
 
 
 def of_row(row: EndpointRow) -> Endpoint:
-    """Return an endpoint of the database as routing needs it."""
+    """Return an endpoint of the database as routing needs it.
+
+    One whose row cannot be read is disabled, and says why: what matches its readable patterns is kept, to be recovered.
+    """
+    reasons: dict[str, str] = {}
+
+    def read(name: str, reading: Callable[[], Read], default: Read) -> Read:
+        def refused(error: BaseException) -> Read:
+            reasons[name] = f"its {name} cannot be read: {reason_of(error)}"
+            return default
+
+        return contain(reading, refused)
+
+    patterns = [read("patterns", partial(_pattern, one), None) for one in row.patterns]
+    wanted = read("filter", lambda: filters.check(row.filter), None)
+    policy = read("retry", lambda: None if row.retry is None else retry.parse(row.retry), None)
+    if row.disabled_at:
+        reasons["state"] = row.disabled_reason or "disabled"
     return Endpoint(
         name=str(row.id),
-        patterns=tuple(row.patterns),
+        patterns=tuple(one for one in patterns if one is not None),
         is_tenants=True,
         team_id=row.team_id,
         enabled=row.enabled,
-        filter=row.filter,
+        filter=wanted,
         ordering="fifo" if row.ordering == "fifo" else "none",
         rate_limit=row.rate_limit,
-        retry=None if row.retry is None else retry.parse(row.retry),
+        retry=policy,
         failing_since=row.failing_since,
-        disabled_reason=row.disabled_reason if row.disabled_at else None,
+        disabled_reason="; ".join(reasons.values()) or None,
     )
+
+
+def _pattern(stored: str) -> str | None:
+    routing.split_pattern(stored)
+    return stored
 
 
 @functools.cache
