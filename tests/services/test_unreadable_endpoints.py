@@ -75,7 +75,9 @@ def test_what_comes_for_an_unreadable_endpoint_is_kept_with_the_reason(project, 
     emit_event("task:created", entity_id="t1", data={})
     project.processor.tick()
 
-    (found,) = connection.execute("select status, error_message from webhook_deliveries").fetchall()
+    (found,) = connection.execute(
+        "select status, error_message from scheduled_actions where payload ->> 'endpoint' = %s", [broken.id]
+    ).fetchall()
     assert found[0] == "skipped"
     assert "its filter cannot be read" in found[1]
     assert bodies(wire, BROKEN) == []
