@@ -23,6 +23,7 @@ from scheduled_actions.errors import (
 from scheduled_actions.handler import Context, HandlerOptions
 from scheduled_actions.processor.calling import Ended, call
 from scheduled_actions.processor.transactions import HandlerTransactions
+from scheduled_actions.registry import loading
 from scheduled_actions.runner import Job
 from scheduled_actions.store import claims
 from scheduled_actions.store.borrowing import running_action
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from scheduled_actions.conditional import Asking
     from scheduled_actions.deadlines.stages import Guard
     from scheduled_actions.processor.process import Process
+    from scheduled_actions.registry.resolution import Handler
     from scheduled_actions.settlement import Outcome, Settlement
     from scheduled_actions.store.connection import Connection, Loan
 
@@ -59,7 +61,7 @@ class Attempt(Job):
     """
 
     __slots__ = (
-        "asking", "candidate", "claimed", "is_awaited", "loan", "max_attempts", "options", "own_wait",
+        "asking", "candidate", "claimed", "imported_by", "is_awaited", "loan", "max_attempts", "options", "own_wait",
         "timeout_seconds", "wait_problem",
     )  # fmt: skip
 
@@ -81,6 +83,8 @@ class Attempt(Job):
         self.claimed = claimed
         #: Of the connection of a transactional handler.
         self.loan: Loan | None = None
+        #: By when its module must be imported, on the monotonic clock; None while nothing is being imported for it.
+        self.imported_by: float | None = None
         #: Of a series: whether its schedule, or another occurrence, waits for its end.
         self.is_awaited = False
         #: How long to wait if it fails, where its handler has a retry policy of the project's own; None: not known.
@@ -93,6 +97,8 @@ class Attempt(Job):
     @property
     def gives_up_at(self) -> float | None:
         """When it is given up, on the monotonic clock; None while its time has not begun."""
+        if (imported_by := self.imported_by) is not None:
+            return imported_by
         started = self.started
         return None if started is None else started + self.timeout_seconds
 
@@ -102,8 +108,16 @@ class Attempt(Job):
         if loan is not None:
             loan.cut()
 
-    def over_its_time(self, reason: str) -> Outcome:
-        """Return what it is to be given up: an attempt, or a check of its condition that is made again."""
+    def over_its_time(self, reason: str | None = None) -> Outcome:
+        """Return what it is to be given up: an attempt, or a check of its condition that is made again.
+
+        Args:
+            reason: Why; None: its own time is over.
+        """
+        if reason is None:
+            reason = f"timed out after {self.timeout_seconds:g} s"
+            if self.imported_by is not None:
+                reason = f"the import of its module timed out after {loading.IMPORT_SECONDS:g} s"
         if self.asking is None or not self.asking.plan.waits:
             return settlement.TimedOut(reason)
         return settlement.Waited(f"the check of its condition {reason}", self.asking.plan.check_seconds)
@@ -122,6 +136,7 @@ class Attempts:
         tick: The row of the tick.
         begun: When the database was asked to begin it, on the monotonic clock.
         answer_by: When the tick must have answered, on the monotonic clock.
+        nudge: Called in an attempt's thread: what waited for a module may start now.
     """
 
     def __init__(
@@ -131,6 +146,7 @@ class Attempts:
         tick: claims.TickRow,
         begun: float,
         answer_by: float,
+        nudge: Callable[[], None],
     ) -> None:
         self._database = process.database
         self._registry = process.registry
@@ -141,6 +157,7 @@ class Attempts:
         self._occurrences = process.occurrences
         self._monotonic = process.monotonic
         self._tick = tick
+        self._nudge = nudge
         self._begun = begun
         #: The database's time at the zero of the monotonic clock, in epoch seconds.
         self._epoch = tick.started_at.timestamp() - begun
@@ -276,9 +293,9 @@ class Attempts:
             if held is not None or attempt.is_stopped:
                 return held or Ended(settlement.Unstarted())
         try:
-            handler = self._registry.resolve(attempt.claimed.action_type)
-            self._learn(attempt, handler.options)
-            self._foresee_wait(attempt)
+            handler = self._handler_of(attempt)
+            if handler is None:
+                return Ended(settlement.Unstarted())
             payload = handler.payload.validate_text(attempt.claimed.payload_text)
             # Putting a context together takes longer than many a handler: one that asks for none goes without.
             is_wanted = handler.takes_context or handler.options.transactional or not attempt.claimed.is_plain
@@ -300,6 +317,29 @@ class Attempts:
             assert context is not None  # noqa: S101 - made above
             return self._transactions.run(attempt, handler, context, payload, guard)
         return call(attempt, handler, context, payload)
+
+    def _handler_of(self, attempt: Attempt) -> Handler | None:
+        """Return the handler; None where the attempt was given up meanwhile.
+
+        The handler's time begins after the import of its module, and after its own retry policy was asked.
+        """
+        action_type = attempt.claimed.action_type
+        is_import = self._registry.awaits_import(action_type) is not None
+        if is_import:
+            attempt.hold()
+            attempt.imported_by = self._monotonic() + loading.IMPORT_SECONDS
+        try:
+            handler = self._registry.resolve(action_type)
+        finally:
+            if is_import:
+                attempt.imported_by = None
+                # Others wait for the same module.
+                self._nudge()
+        self._learn(attempt, handler.options)
+        if not retry.is_ours(handler.options.retry):
+            attempt.hold()
+            self._foresee_wait(attempt)
+        return handler if attempt.started is not None or attempt.start(self._monotonic()) else None
 
     def _begin_stage(self, attempt: Attempt) -> Guard | Ended | None:
         """Look once more at the deadline that the action is of; return what it begins under, or what becomes of it."""

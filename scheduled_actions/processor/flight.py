@@ -118,7 +118,7 @@ class Flight:
         for attempt in list(self._attempts):
             limit = attempt.gives_up_at
             if limit is not None and now >= limit:
-                self._abandon(attempt, f"timed out after {attempt.timeout_seconds:g} s")
+                self._abandon(attempt, None)
             elif is_over:
                 took = now - (attempt.started or now)
                 self._abandon(attempt, f"given up after {took:.1f} s: the tick's time was up")
@@ -128,7 +128,8 @@ class Flight:
         for attempt in list(self._attempts):
             self._abandon(attempt, "given up: the tick ended early")
 
-    def _abandon(self, attempt: Attempt, reason: str) -> None:
+    def _abandon(self, attempt: Attempt, reason: str | None) -> None:
+        """Give an attempt up; `reason` is None where its own time is over."""
         was = self._process.runner.abandon(attempt)
         if was is None:
             if self._monotonic() >= self._budget.answer_by:
@@ -138,7 +139,8 @@ class Flight:
         del self._attempts[attempt]
         attempt.ended = self._monotonic()
         # Asked now that it can no longer start: a moment ago it might still have been waiting.
-        outcome = settlement.Unstarted() if attempt.started is None else attempt.over_its_time(reason)
+        is_uncharged = attempt.started is None and reason is not None
+        outcome = settlement.Unstarted() if is_uncharged else attempt.over_its_time(reason)
         self._process.stuck_by_team.add(attempt.claimed.team_id, int(was is State.RUNNING))
         self._ended.append((attempt, Ended(outcome)))
 

@@ -13,6 +13,7 @@ from scheduled_actions.fairness import by_turns
 from scheduled_actions.processor.attempt import Attempt, Attempts
 from scheduled_actions.processor.calling import Ended
 from scheduled_actions.processor.flight import Flight
+from scheduled_actions.processor.imports import one_per_import, types_held
 from scheduled_actions.processor.judging import judged
 from scheduled_actions.processor.line import Line
 from scheduled_actions.processor.planning import Planning
@@ -158,6 +159,7 @@ class Tick:
             tick=row,
             begun=begun,
             answer_by=self._budget.answer_by,
+            nudge=self._flight.nudge,
         )
         self._settling = Settling(self._process, self._line, row, self._attempts, self._report)
         self._line.do(self._tidying.begin)
@@ -239,15 +241,17 @@ class Tick:
         """Return the positions of those ready that may start now."""
         if not self._ready or not self._may_start():
             return []
+        candidates = [attempt.candidate for attempt in self._ready]
+        has_room = self._limits.has_room(self._ready, self._flight.attempts)
         return next_wave(
-            [attempt.candidate for attempt in self._ready],
+            candidates,
             free=self._runner.capacity - self._flight.busy_threads,
             in_flight=len(self._flight),
             one_runs_alone=any(attempt.candidate.runs_alone for attempt in self._flight.attempts),
             now=self._monotonic(),
             budget=self._budget,
             pace=self._pace,
-            has_room=self._limits.has_room(self._ready, self._flight.attempts),
+            has_room=one_per_import(self._process.registry, candidates, self._flight.attempts, has_room),
         )
 
     def _next_wave(self) -> list[Attempt]:
@@ -281,7 +285,10 @@ class Tick:
     # -- claiming --------------------------------------------------------------------------------------------------
 
     def _wants_more(self) -> bool:
-        if self._limits.waiting(self._ready) > self._claim_size() // 2 or not self._may_start():
+        ready = self._ready
+        if held := types_held(self._process.registry, self._flight.attempts):
+            ready = [attempt for attempt in ready if attempt.claimed.action_type not in held]
+        if self._limits.waiting(ready) > self._claim_size() // 2 or not self._may_start():
             return False
         if left_out := self._limits.left_out(self._ready):
             return self._walk.may_look_beyond(left_out)
@@ -307,7 +314,8 @@ class Tick:
         """Claim a batch of one kind, the kinds taking turns; sort out what cannot be started at all."""
         left_out = self._limits.left_out(self._ready)
         step = partial(self._walk.step, tick=self._row, wanted=self._limits.wanted(self._claim_size(), left_out))
-        taking = self._line.do(partial(step, excluded=self._too_long, now=self._monotonic(), left_out=left_out))
+        excluded = self._too_long | types_held(self._process.registry, self._flight.attempts)
+        taking = self._line.do(partial(step, excluded=excluded, now=self._monotonic(), left_out=left_out))
         types = self._process.registry.types
         self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped or taking.refused)
         for skipped, reason in taking.skipped:

@@ -178,6 +178,18 @@ class Registry:
             return handler.options
         return self._options.get(action_type) or HandlerOptions(action_type=action_type)
 
+    def awaits_import(self, action_type: str) -> str | None:
+        """Return the module that a handler's first use imports; None where that takes no time: it is there, or fails.
+
+        Most types, most of the time: None.
+        """
+        if action_type in self._resolved or action_type in self._given:
+            return None
+        reference = self._handlers.get(action_type)
+        if reference is None or not self._loader.is_waited_for(reference):
+            return None
+        return reference.partition(":")[0]
+
     def resolve(self, action_type: str) -> Handler:
         """Return the handler of a type, its module imported when this is the first of it.
 

@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 #: How long a handler that could not be loaded is not tried again: a tick of a thousand actions imports a
 #: broken module once, and a passing failure heals by itself.
 FAILURE_SECONDS = 10.0
-#: How long the import of one module may take.
+#: How long the import of one module may take, and how long other threads wait for it; then they fail at once.
 IMPORT_SECONDS = 30.0
-#: How long a thread waits for another one that imports the same module. The lock only saves double work, so
-#: giving up is safe; waiting without end is not, should that module's own import wait for this thread.
-_TURN_SECONDS = 5.0
 
 Loaded = TypeVar("Loaded")
 
@@ -39,6 +36,8 @@ class Loader:
         #: By module or reference: until when it is not tried again, and why.
         self._failed: dict[str, tuple[float, str]] = {}
         self._turns: dict[str, threading.RLock] = {}
+        #: Since when each module that is being imported is, by name.
+        self._importing: dict[str, float] = {}
 
     def load(
         self,
@@ -64,9 +63,12 @@ class Loader:
             HandlerBroken: Its module cannot be imported, or `made_ready` refused; tried again after ten seconds.
         """
         module_name, _, attribute = reference.partition(":")
-        with self._turn(module_name):
+        with self._turn(module_name) as is_held:
             if name in loaded:
                 return loaded[name]
+            if not is_held:
+                seconds = self._monotonic() - self._importing.get(module_name, self._monotonic())
+                raise broken(name, reference, f"its module is still being imported, for {seconds:.0f} s now")
             for key in (module_name, reference):
                 until, problem = self._failed.get(key, (0.0, ""))
                 if problem and self._monotonic() < until:
@@ -83,15 +85,31 @@ class Loader:
             loaded[name] = ready
             return ready
 
+    def is_waited_for(self, reference: str) -> bool:
+        """Whether loading a function may take time: its module is neither known to fail nor over its time."""
+        module_name = reference.partition(":")[0]
+        now = self._monotonic()
+        is_failing = any(now < self._failed.get(key, (0.0, ""))[0] for key in (module_name, reference))
+        began = self._importing.get(module_name)
+        return not is_failing and (began is None or now < began + IMPORT_SECONDS)
+
     @contextmanager
-    def _turn(self, module_name: str) -> Iterator[None]:
+    def _turn(self, module_name: str) -> Iterator[bool]:
+        """Let one thread at a time import a module; False in the block where another one takes longer than it may."""
         lock = self._turns.setdefault(module_name, threading.RLock())
-        is_held = lock.acquire(timeout=_TURN_SECONDS)
+        now = self._monotonic()
+        if not lock.acquire(timeout=max(0.0, self._importing.get(module_name, now) + IMPORT_SECONDS - now)):
+            yield False
+            return
+        is_outer = module_name not in self._importing
+        if is_outer:
+            self._importing[module_name] = self._monotonic()
         try:
-            yield
+            yield True
         finally:
-            if is_held:
-                lock.release()
+            if is_outer:
+                del self._importing[module_name]
+            lock.release()
 
     def _remember(self, key: str, problem: str) -> None:
         self._failed[key] = (self._monotonic() + FAILURE_SECONDS, problem)
