@@ -24,14 +24,19 @@ class EvaluationBudget:
         what: What is evaluated, as the error names it: "the recurrence", "the feed".
         steps: How many steps are left at the start.
         size: How many bytes are left at the start.
+        within: The budget of the whole, when this is one of its parts: what the part spends, the whole spends too.
     """
 
-    __slots__ = ("_bytes", "_steps", "bytes_left", "steps_left", "what")
+    __slots__ = ("_bytes", "_prepared", "_steps", "_within", "bytes_left", "steps_left", "what")
 
-    def __init__(self, what: str, *, steps: int = STEPS, size: int = BYTES) -> None:
+    def __init__(
+        self, what: str, *, steps: int = STEPS, size: int = BYTES, within: EvaluationBudget | None = None
+    ) -> None:
         self.what = what
         self._steps = self.steps_left = steps
         self._bytes = self.bytes_left = size
+        self._within = within
+        self._prepared: object = None
 
     @property
     def is_spent(self) -> bool:
@@ -47,6 +52,18 @@ class EvaluationBudget:
         self.steps_left -= steps
         if self.steps_left < 0:
             raise BudgetExceeded(self.what, "steps", self._steps)
+        if self._within is not None:
+            self._within.spend(steps)
+
+    def spend_to_prepare(self, what: object, steps: int) -> None:
+        """Use the steps of preparing something that serves until something else is prepared.
+
+        Raises:
+            BudgetExceeded: There are not as many left.
+        """
+        if what != self._prepared:
+            self._prepared = what
+            self.spend(steps)
 
     def spend_bytes(self, size: int) -> None:
         """Use some bytes.
@@ -57,3 +74,5 @@ class EvaluationBudget:
         self.bytes_left -= size
         if self.bytes_left < 0:
             raise BudgetExceeded(self.what, "bytes", self._bytes)
+        if self._within is not None:
+            self._within.spend_bytes(size)

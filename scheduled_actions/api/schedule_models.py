@@ -250,3 +250,4 @@ class Preview(Shown):
     description: str
     occurrences: list[PreviewedOccurrence]
     warnings: list[str] = Field(description="What people often get wrong with a rule like this one.")
+    truncated: bool = Field(False, description="Whether the evaluation budget ended before `count` was reached.")  # noqa: FBT003 - the default of a field

@@ -12,6 +12,7 @@ from scheduled_actions.api import schedule_models as models
 from scheduled_actions.api.etags import as_it_was_seen, etag_of
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import (
+    BudgetExceeded,
     FollowUpInvalid,
     FunctionTimedOut,
     HandlerBroken,
@@ -193,7 +194,7 @@ def _in_words(schedules: Schedules, schedule: Schedule) -> models.ScheduleInWord
     return models.ScheduleInWords(**dict(_shown(schedule)), description=description, upcoming=upcoming)
 
 
-_RULES = (RecurrenceInvalid, NeverOccurs, InvalidArgument, FunctionTimedOut)
+_RULES = (RecurrenceInvalid, NeverOccurs, InvalidArgument, BudgetExceeded, FunctionTimedOut)
 _MAKING = (
     *_RULES,
     PayloadInvalid,

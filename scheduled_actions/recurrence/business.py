@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from scheduled_actions.errors import NeverOccurs, RecurrenceInvalid
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.recurrence.model import HORIZON_YEARS, Kind, Occurrence, Rule
 from scheduled_actions.recurrence.phrases import day_text, nearest, ordinal, parse_time, shortened, time_text
 from scheduled_actions.recurrence.skips import is_weekend
@@ -123,32 +124,35 @@ class _BusinessDay:
             which = f"{ordinal(self.number)}{' last' if self.is_from_end else ''}"
         return f"{which.capitalize()} business day of the {self.period} at {time_text(self.time)}"
 
-    def next_after(self, moment: datetime) -> Occurrence | None:
+    def next_after(self, moment: datetime, budget: EvaluationBudget | None = None) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`; None where the calendar ends.
 
         Raises:
             NeverOccurs: No period of the next thirty years has such a day.
+            BudgetExceeded: Before such a day was found.
         """
+        budget = budget or EvaluationBudget("the recurrence")
         after = max(moment.astimezone(UTC), self.anchor - _ONE_MICROSECOND)
         try:
             shown = after.astimezone(self.zone)
             # The period before may have its day put off by a gap into this one.
             period = (shown.year * _MONTHS_A_YEAR + shown.month - 1) // self.months - 1
             for number in range(period, period + HORIZON_YEARS * _MONTHS_A_YEAR // self.months + 2):
-                found = self._of_period(number)
+                found = self._of_period(number, budget)
                 if found is not None and found.at > after:
                     return found
         except (OverflowError, ValueError):
             return None
         raise NeverOccurs(self.text, f"no {self.period} of the next {HORIZON_YEARS} years has such a day")
 
-    def _of_period(self, number: int) -> Occurrence | None:
+    def _of_period(self, number: int, budget: EvaluationBudget) -> Occurrence | None:
         """Return the occurrence of a period, counted in periods from the year 0; None where it has too few days."""
         left = self.number
         passed: list[str] = []
         for day in self._days(number):
             if is_weekend(day):
                 continue
+            budget.spend()
             why_not = self.calendar.day_off(day)
             if why_not is None:
                 left -= 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 from scheduled_actions import arguments
 from scheduled_actions.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.recurrence.custom import NO_FUNCTIONS, Functions
 from scheduled_actions.recurrence.kinds import parse_rule
 from scheduled_actions.recurrence.model import HORIZON_YEARS
@@ -27,6 +29,8 @@ _FIRST_YEAR, _LAST_YEAR = 2, 9998
 #: Compiled recurrences kept, and answers of each: a hundred thousand schedules share few rules, and are due together.
 _KEPT = 4096
 _ANSWERS_KEPT = 256
+#: What any answer takes, whatever the rule.
+_ANSWER_STEPS = 2
 _HORIZON = timedelta(days=HORIZON_YEARS * 365)
 _NO_SKIPS = Skips()
 
@@ -39,6 +43,7 @@ def compile_recurrence(
     skips: Skips | None = None,
     until: datetime | None = None,
     functions: Functions = NO_FUNCTIONS,
+    budget: EvaluationBudget | None = None,
 ) -> Recurrence:
     """Return the recurrence that a rule describes, known to occur at least once.
 
@@ -49,17 +54,19 @@ def compile_recurrence(
         skips: What is left out or moved.
         until: Aware: the last instant that may be an occurrence.
         functions: Those of the project that the rule and its skips may name.
+        budget: For this call and for everything the recurrence is asked later; None: a new one for each call.
 
     Raises:
         InvalidArgument: An argument cannot be what it is.
         RecurrenceInvalid: The text is no rule, or its occurrences end before the anchor.
         NeverOccurs: Nothing occurs within thirty years.
+        BudgetExceeded: Its first occurrence, or with COUNT its last, takes more steps than are left.
     """
     if not isinstance(text, str):
         raise InvalidArgument("recurrence", text, "a text")
     if not isinstance(timezone, str):
         raise InvalidArgument("timezone", timezone, 'an IANA time zone, such as "Europe/Berlin"')
-    return _compiled(
+    key = _Key(
         text.strip(),
         timezone,
         _instant("anchor", anchor),
@@ -67,6 +74,17 @@ def compile_recurrence(
         None if until is None else _instant("until", until),
         functions,
     )
+    spending = budget or EvaluationBudget("the recurrence")
+    known = _compiled.get(key)
+    if known is None:
+        before = spending.steps_left
+        recurrence = _compile(key, spending)
+        if len(_compiled) >= _KEPT:
+            _compiled.clear()
+        known = _compiled[key] = recurrence, before - spending.steps_left
+    else:
+        spending.spend(known[1])
+    return known[0] if budget is None else known[0].within(budget)
 
 
 class Recurrence:
@@ -82,6 +100,7 @@ class Recurrence:
         skips: Skips,
         until: datetime | None,
         functions: Functions,
+        budget: EvaluationBudget,
     ) -> None:
         #: As typed, without space around it.
         self.text = text
@@ -97,10 +116,12 @@ class Recurrence:
         self.until = until
         self._skipping: SkippingRule | None = None
         if not skips.is_empty:
-            self._skipping = SkippingRule(rule, skips, functions, zone=zone, anchor=anchor, text=text)
+            self._skipping = SkippingRule(rule, skips, functions, zone=zone, anchor=anchor, text=text, budget=budget)
         self._source = self._skipping or rule
-        #: The last answers: a cache of its own would cost more than most rules are asked for.
-        self._answers: dict[datetime, Occurrence | None] = {}
+        #: The last answers, each with the steps it took: a known answer costs as much as a new one, so that what fits
+        #: into a budget does not depend on what was asked before.
+        self._answers: dict[datetime, tuple[Occurrence | None, int]] = {}
+        self._budget: EvaluationBudget | None = None
 
     def __repr__(self) -> str:
         return f"<Recurrence {self.text!r} in {self.zone.key}>"
@@ -122,6 +143,12 @@ class Recurrence:
         """What people often get wrong with a rule like this one."""
         return tuple(self._rule.warnings)
 
+    def within(self, budget: EvaluationBudget) -> Recurrence:
+        """Return this recurrence with one budget for all that it is asked."""
+        other = copy(self)
+        other._budget = budget  # noqa: SLF001 - its own
+        return other
+
     def next_after(self, moment: datetime) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`.
 
@@ -134,22 +161,27 @@ class Recurrence:
         Raises:
             NeverOccurs: Nothing more within thirty years.
             RecurrenceInvalid: A function of the project failed, or answered what it must not.
+            BudgetExceeded: Before an occurrence was found.
         """
         moment = _aware("moment", moment).astimezone(UTC)
-        answers = self._answers
-        if moment not in answers:
-            found = self._first_after(moment)
-            if len(answers) >= _ANSWERS_KEPT:
-                # A new one, rather than an emptied one: another thread may be reading.
-                answers = self._answers = {}
-            answers[moment] = found
-        return answers[moment]
+        budget = self._budget or EvaluationBudget("the recurrence")
+        known = self._answers.get(moment)
+        if known is not None:
+            budget.spend(known[1])
+            return known[0]
+        before = budget.steps_left
+        budget.spend(_ANSWER_STEPS)
+        found = self._first_after(moment, budget)
+        if len(self._answers) >= _ANSWERS_KEPT:
+            self._answers.clear()
+        self._answers[moment] = found, before - budget.steps_left
+        return found
 
     def between(self, start: datetime, end: datetime, *, limit: int) -> list[Occurrence]:
         """Return the occurrences after `start` and up to `end`, the first `limit` of them.
 
         Raises:
-            NeverOccurs, RecurrenceInvalid: As `next_after`.
+            NeverOccurs, RecurrenceInvalid, BudgetExceeded: As `next_after`.
         """
         found: list[Occurrence] = []
         end = _aware("end", end)
@@ -161,19 +193,20 @@ class Recurrence:
 
     def next_without_until(self, moment: datetime) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`, an instant in UTC, were there no `until`."""
-        return self._source.next_after(moment)
+        return self._source.next_after(moment, self._budget or EvaluationBudget("the recurrence"))
 
     def left_out(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
         """Yield what the skips drop between two instants, and why: "is skipped (weekend)"."""
         if self._skipping is not None and self._skips.then == "drop":
-            yield from self._skipping.left_out(max(start, self._earliest), end)
+            budget = self._budget or EvaluationBudget("the recurrence")
+            yield from self._skipping.left_out(max(start, self._earliest), end, budget)
 
-    def _first_after(self, moment: datetime) -> Occurrence | None:
+    def _first_after(self, moment: datetime, budget: EvaluationBudget) -> Occurrence | None:
         after = max(moment, self._earliest)
         if self.until is None:
-            return self._source.next_after(after)
+            return self._source.next_after(after, budget)
         try:
-            found = self._source.next_after(after)
+            found = self._source.next_after(after, budget)
         except NeverOccurs:
             if self.until - after > _HORIZON:
                 raise
@@ -182,14 +215,29 @@ class Recurrence:
         return None if found is None or found.at > self.until else found
 
 
-@lru_cache(maxsize=_KEPT)
-def _compiled(  # noqa: PLR0917 - lru_cache takes them all the same, and a key of keywords costs more
-    text: str, timezone: str, anchor: datetime, skips: Skips, until: datetime | None, functions: Functions
-) -> Recurrence:
+class _Key(NamedTuple):
+    """What a recurrence is compiled from."""
+
+    text: str
+    timezone: str
+    anchor: datetime
+    skips: Skips
+    until: datetime | None
+    functions: Functions
+
+
+#: The last recurrences compiled, each with the steps that took.
+_compiled: dict[_Key, tuple[Recurrence, int]] = {}
+
+
+def _compile(key: _Key, budget: EvaluationBudget) -> Recurrence:
+    text, timezone, anchor, skips, until, functions = key
     zone = arguments.check_timezone(timezone)
-    rule = parse_rule(text, zone=zone, anchor=anchor, skips=skips, functions=functions)
-    made = Recurrence(text, rule, zone=zone, anchor=anchor, skips=skips, until=until, functions=functions)
-    first = made.next_without_until(anchor - _ONE_MICROSECOND)
+    rule = parse_rule(text, zone=zone, anchor=anchor, skips=skips, functions=functions, budget=budget)
+    made = Recurrence(
+        text, rule, zone=zone, anchor=anchor, skips=skips, until=until, functions=functions, budget=budget
+    )
+    first = made.within(budget).next_without_until(anchor - _ONE_MICROSECOND)
     if first is None:
         raise RecurrenceInvalid(text, f"has ended: nothing occurs from its start at {anchor.isoformat()} on")
     if until is not None and first.at > until:

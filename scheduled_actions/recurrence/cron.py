@@ -34,6 +34,7 @@ from scheduled_actions.recurrence.model import HORIZON_YEARS, Occurrence
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from scheduled_actions.evaluation_budget import EvaluationBudget
     from scheduled_actions.recurrence.model import Kind
 
 _MINUTE = timedelta(minutes=1)
@@ -86,7 +87,7 @@ class CronRule:
         """What people often get wrong with an expression like this one, and what the next clock changes do to it."""
         return (*cron_words.warnings(self.fields, self.zone), *self._moved_within_a_year())
 
-    def next_after(self, moment: datetime) -> Occurrence | None:
+    def next_after(self, moment: datetime, _budget: EvaluationBudget | None = None) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`; a cron expression never ends.
 
         Raises:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from zoneinfo import ZoneInfo
 
+    from scheduled_actions.evaluation_budget import EvaluationBudget
+
     NextFunction: TypeAlias = Callable[[datetime], datetime | None]
     SkipFunction: TypeAlias = Callable[[datetime], bool | str]
 
@@ -106,7 +108,7 @@ class _CustomRule:
         """Which function says when."""
         return f'When the function "{self.name}" says'
 
-    def next_after(self, moment: datetime) -> Occurrence | None:
+    def next_after(self, moment: datetime, _budget: EvaluationBudget | None = None) -> Occurrence | None:
         """Return what the function answers; None once it answers None.
 
         Raises:

@@ -23,6 +23,8 @@ _SHORTHAND = re.compile(r"([A-Za-z0-9]{2,4})(?:-([^-].{0,59}))?")
 _LONGEST_NAME = 60
 #: Names listed where none is near.
 _LISTED_MOST = 20
+#: Nothing is known of later holidays, and each year of a calendar takes a millisecond to work out.
+_LAST_YEAR = 2199
 #: Names in English wherever the library has them, whatever the machine's locale says.
 _LANGUAGE = "en_US"
 
@@ -41,7 +43,9 @@ class HolidayCalendar:
         return self.market or "-".join(filter(None, (self.country, self.subdivision)))
 
     def name_of(self, day: date) -> str | None:
-        """Return what is celebrated on a day; None where nothing is."""
+        """Return what is celebrated on a day; None where nothing is, and after the last year that is looked up."""
+        if day.year > _LAST_YEAR:
+            return None
         return _holidays_of(self, day.year).get(day)
 
     def as_json(self) -> dict[str, str]:
@@ -149,7 +153,7 @@ def _library(path: str) -> ModuleType:
     return holidays
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def _holidays_of(calendar: HolidayCalendar, year: int) -> dict[date, str]:
     library = _library("holidays")
     found: HolidayBase

@@ -21,6 +21,7 @@ from scheduled_actions.recurrence.zones import resolve
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
+    from scheduled_actions.evaluation_budget import EvaluationBudget
     from scheduled_actions.recurrence.interval_words import Length
 
 _ZERO = timedelta(0)
@@ -88,7 +89,7 @@ class _ExactInterval:
     kind: Kind = "interval"
     ending: str = ""
 
-    def next_after(self, moment: datetime) -> Occurrence | None:
+    def next_after(self, moment: datetime, _budget: EvaluationBudget | None = None) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`; None where the calendar ends."""
         steps = max((moment - self.anchor) // self.step + 1, 0)
         try:
@@ -118,7 +119,7 @@ class _CalendarInterval:
     kind: Kind = "interval"
     ending: str = ""
 
-    def next_after(self, moment: datetime) -> Occurrence | None:
+    def next_after(self, moment: datetime, _budget: EvaluationBudget | None = None) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`; None where the calendar ends."""
         # Naive instants, as if in UTC: what is left of the work would cost twice as much with aware ones.
         origin = self.anchor.replace(tzinfo=None)

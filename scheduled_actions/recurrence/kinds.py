@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
+    from scheduled_actions.evaluation_budget import EvaluationBudget
     from scheduled_actions.recurrence.custom import Functions
     from scheduled_actions.recurrence.model import Rule
     from scheduled_actions.recurrence.skips import Skips
 
 #: The longest rule taken, in characters.
 LONGEST = 2000
+#: What reading a rule of any kind takes, and for how many characters another step.
+READING_STEPS = 20
+_CHARACTERS_A_STEP = 10
 
 _POSSIBLE = (
     'a recurrence is an interval ("every 30 minutes", "daily", "PT10M"), a cron expression ("0 9 * * MON-FRI"), '
@@ -35,7 +39,9 @@ _CRON_FIELD = re.compile(
 _CRON_FIELDS = 5
 
 
-def parse_rule(text: str, *, zone: ZoneInfo, anchor: datetime, skips: Skips, functions: Functions) -> Rule:
+def parse_rule(
+    text: str, *, zone: ZoneInfo, anchor: datetime, skips: Skips, functions: Functions, budget: EvaluationBudget
+) -> Rule:
     """Return the rule that `text`, without space around it, is in a zone.
 
     Args:
@@ -44,11 +50,14 @@ def parse_rule(text: str, *, zone: ZoneInfo, anchor: datetime, skips: Skips, fun
         anchor: Aware: where intervals count from.
         skips: Say which days are business days.
         functions: Those that `custom:` may name.
+        budget: For reading the text, and for counting to the end of a rule with COUNT.
 
     Raises:
+        BudgetExceeded: The end of a rule with COUNT is too far away.
         RecurrenceInvalid: It is of no kind, or a malformed one of its kind.
         NeverOccurs: It names nothing that could occur.
     """
+    budget.spend(READING_STEPS + len(text) // _CHARACTERS_A_STEP)
     if len(text) > LONGEST:
         raise RecurrenceInvalid(text, f"is {len(text):,} characters long; at most {LONGEST:,} are read")
     words = " ".join(text.lower().split())
@@ -58,7 +67,7 @@ def parse_rule(text: str, *, zone: ZoneInfo, anchor: datetime, skips: Skips, fun
     if _RRULE.match(words):
         from scheduled_actions.recurrence.rrule import parse_rrule  # noqa: PLC0415
 
-        return parse_rrule(text, zone=zone, anchor=anchor)
+        return parse_rrule(text, zone=zone, anchor=anchor, budget=budget)
     if _BUSINESS_DAY.search(words):
         from scheduled_actions.recurrence.business import parse_business_day  # noqa: PLC0415
 

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
+    from scheduled_actions.evaluation_budget import EvaluationBudget
+
 #: `business_day`: the nth or last of a month or quarter; `custom`: a function registered in `handlers/`.
 Kind: TypeAlias = Literal["interval", "cron", "rrule", "business_day", "custom"]
 
 #: A rule that names no instant within this many years is refused, and never searched further.
 HORIZON_YEARS = 30
-#: A rule whose next instant lies behind more candidates than this is refused, and never searched further.
-CANDIDATES_MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,17 @@ class Rule(Protocol):
     def warnings(self) -> tuple[str, ...]:
         """What people often get wrong with a rule like this one, each a sentence; mostly none."""
 
-    def next_after(self, moment: datetime) -> Occurrence | None:
+    def next_after(self, moment: datetime, budget: EvaluationBudget, /) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`.
 
         Args:
             moment: Aware, in any zone.
+            budget: Has a step for each candidate instant, and for each date looked at on the way to one.
 
         Returns:
             In UTC, never a local time that does not exist; None once the rule has ended (COUNT, UNTIL).
 
         Raises:
-            NeverOccurs: Nothing within `HORIZON_YEARS` or `CANDIDATES_MOST`.
+            NeverOccurs: Nothing within `HORIZON_YEARS`.
+            BudgetExceeded: Before an occurrence was found.
         """

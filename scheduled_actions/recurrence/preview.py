@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import arguments
-from scheduled_actions.errors import InvalidArgument, NeverOccurs
+from scheduled_actions.errors import BudgetExceeded, InvalidArgument, NeverOccurs
+from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.recurrence.compiling import Recurrence, compile_recurrence
 from scheduled_actions.recurrence.custom import NO_FUNCTIONS
 from scheduled_actions.recurrence.phrases import counted, day_text, listed, time_text
@@ -51,13 +53,15 @@ def preview(
 
     Returns:
         `rule`, `kind`, `description`; `occurrences`, each with `at` (local time with its offset), `utc`, and `remarks`
-        where something touched it; `warnings`.
+        where something touched it; `warnings`; `truncated`, true, where the evaluation budget ended before `count`.
 
     Raises:
         InvalidArgument: An argument cannot be what it is.
         RecurrenceInvalid: The text is no rule, or nothing occurs after its start.
         NeverOccurs: Nothing occurs within thirty years.
+        BudgetExceeded: The first occurrence takes too many steps.
     """
+    budget = EvaluationBudget("the recurrence")
     checked = arguments.check_integer("count", count, least=1, most=COUNT_MOST)
     zone = arguments.check_timezone(timezone)
     start = _instant("start", start, zone)
@@ -68,14 +72,20 @@ def preview(
         skips=skips,
         until=None if until is None else _instant("until", until, zone),
         functions=functions,
+        budget=budget,
     )
     occurrences, has_more = _first(recurrence, start, checked or 1)
+    is_truncated = has_more and len(occurrences) < count
+    warnings = [*recurrence.warnings, *_warnings(recurrence, start, occurrences, has_more=has_more)]
+    if is_truncated:
+        warnings.append(f"Only {counted(len(occurrences), 'occurrence')} could be evaluated within {STEPS:,} steps")
     return {
         "rule": recurrence.text,
         "kind": recurrence.kind,
         "description": recurrence.description,
         "occurrences": [_shown(occurrence, zone) for occurrence in occurrences],
-        "warnings": [*recurrence.warnings, *_warnings(recurrence, start, occurrences, has_more=has_more)],
+        "warnings": warnings,
+        **({"truncated": True} if is_truncated else {}),
     }
 
 
@@ -91,12 +101,16 @@ def _instant(name: str, moment: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _first(recurrence: Recurrence, start: datetime, count: int) -> tuple[list[Occurrence], bool]:
-    """Return the first occurrences, and whether more may follow."""
+    """Return the first occurrences that the budget allows, and whether more may follow."""
     found: list[Occurrence] = []
     moment = start
     while len(found) < count:
         try:
             occurrence = recurrence.next_after(moment)
+        except BudgetExceeded:
+            if not found:
+                raise
+            return found, True
         except NeverOccurs:
             if not found:
                 raise
@@ -122,7 +136,9 @@ def _warnings(recurrence: Recurrence, start: datetime, found: list[Occurrence], 
         told.append(f"The next occurrence is more than a year away, on {day_text(first.date())}")
     if not has_more:
         told.append(f"It ends after {counted(len(found), 'occurrence')}")
-    left_out = list(islice(recurrence.left_out(start, found[-1].at), _LEFT_OUT_MOST))
+    left_out: list[tuple[datetime, str]] = []
+    with suppress(BudgetExceeded):
+        left_out.extend(islice(recurrence.left_out(start, found[-1].at), _LEFT_OUT_MOST))
     if left_out:
         named = [_left_out(at, reason, recurrence.zone) for at, reason in left_out[:_NAMED_MOST]]
         more = len(left_out) - _NAMED_MOST

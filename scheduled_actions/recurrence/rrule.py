@@ -24,11 +24,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from scheduled_actions.errors import NeverOccurs, RecurrenceInvalid
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.recurrence import rrule_warnings, rrule_words
-from scheduled_actions.recurrence.model import CANDIDATES_MOST, HORIZON_YEARS, Occurrence
+from scheduled_actions.recurrence.model import HORIZON_YEARS, Occurrence
 from scheduled_actions.recurrence.rrule_dates import FIRST_YEAR, LAST_YEAR, Malformed
 from scheduled_actions.recurrence.rrule_days import completed
-from scheduled_actions.recurrence.rrule_exact import ExactTimes, TooManyCandidates
+from scheduled_actions.recurrence.rrule_exact import ExactTimes
 from scheduled_actions.recurrence.rrule_text import read_text
 from scheduled_actions.recurrence.rrule_wall import WallTimes
 from scheduled_actions.recurrence.zones import resolve
@@ -47,16 +48,18 @@ _ONE_MICROSECOND = timedelta(microseconds=1)
 _HORIZON = timedelta(days=HORIZON_YEARS * 365.25)
 _EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
 _LATEST = datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
+#: What beginning a search takes.
+_SEARCH_STEPS = 4
 
 
 class _Times(Protocol):
     """The occurrences of an endless rule."""
 
-    def after(self, moment: datetime, until: datetime) -> Iterator[Occurrence]:
+    def after(self, moment: datetime, until: datetime, budget: EvaluationBudget) -> Iterator[Occurrence]:
         """Yield the occurrences after `moment` and up to `until`, in strict order."""
 
 
-def parse_rrule(text: str, *, zone: ZoneInfo, anchor: datetime) -> RRule:
+def parse_rrule(text: str, *, zone: ZoneInfo, anchor: datetime, budget: EvaluationBudget | None = None) -> RRule:
     """Return the rule that a text in iCalendar's words names.
 
     Args:
@@ -64,14 +67,18 @@ def parse_rrule(text: str, *, zone: ZoneInfo, anchor: datetime) -> RRule:
         zone: Whose wall clock the rule follows, unless its DTSTART brings a TZID or is in UTC.
         anchor: Aware; the start where the text has no DTSTART. Wall times are whole seconds: a fraction of the anchor's
             is dropped from them, but nothing before the anchor itself is counted.
+        budget: For counting to the end of a rule with COUNT; None: a new one.
 
     Raises:
+        BudgetExceeded: The last occurrence of a rule with COUNT is too far away.
         RecurrenceInvalid: Naming the part, what is wrong with it, and what would be right.
 
     Source: RFC 5545 §3.3.10, §3.8.5.
     """
     try:
-        return _rule(text, read_text(text), zone, _within_calendar(anchor))
+        return _rule(
+            text, read_text(text), zone, _within_calendar(anchor), budget or EvaluationBudget("the recurrence")
+        )
     except Malformed as problem:
         raise RecurrenceInvalid(text, str(problem)) from None
 
@@ -142,43 +149,43 @@ class RRule:
     def first_match(self) -> datetime | None:
         """The first instant that the RRULE names, EXDATE and RDATE aside; None when there is none in thirty years."""
         opens_at = self.start.opens_at
-        found = self._next_of_rule(opens_at - _ONE_MICROSECOND, _horizon(opens_at))
+        budget = EvaluationBudget("the recurrence", steps=rrule_warnings.STEPS)
+        found = self._next_of_rule(opens_at - _ONE_MICROSECOND, _horizon(opens_at), budget)
         return None if found is None else found.at
 
-    def next_after(self, moment: datetime) -> Occurrence | None:
+    def next_after(self, moment: datetime, budget: EvaluationBudget | None = None) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`; None once COUNT or UNTIL has ended the rule.
 
         Raises:
-            NeverOccurs: Nothing within thirty years of `moment`, or none that could be found in 100,000 candidates.
+            NeverOccurs: Nothing within thirty years of `moment`.
+            BudgetExceeded: Before an occurrence was found.
         """
+        budget = budget or EvaluationBudget("the recurrence")
         moment = _within_calendar(moment)
         horizon = _horizon(moment)
-        found = self._next_included(max(moment, self.start.opens_at - _ONE_MICROSECOND), horizon)
+        found = self._next_included(max(moment, self.start.opens_at - _ONE_MICROSECOND), horizon, budget)
         while found is not None:
             exception_end = self._exception_end(found.at)
             if exception_end is None:
                 return found
-            found = self._next_included(exception_end, horizon)
+            found = self._next_included(exception_end, horizon, budget)
         if self.ends_at is None or self.ends_at > horizon or (self.dates and self.dates[-1].at > horizon):
             raise NeverOccurs(self.text, f"names no instant within {HORIZON_YEARS} years of {moment:%Y-%m-%d}")
         return None
 
-    def _next_included(self, since: datetime, horizon: datetime) -> Occurrence | None:
+    def _next_included(self, since: datetime, horizon: datetime, budget: EvaluationBudget) -> Occurrence | None:
         """Return the first instant of RRULE and RDATE after `since` and up to `horizon`."""
-        found = self._next_of_rule(since, horizon)
+        found = self._next_of_rule(since, horizon, budget)
         place = bisect.bisect_right(self.dates, since, key=_instant)
         if place == len(self.dates) or self.dates[place].at > horizon:
             return found
         date = self.dates[place]
         return found if found is not None and found.at <= date.at else date
 
-    def _next_of_rule(self, since: datetime, horizon: datetime) -> Occurrence | None:
+    def _next_of_rule(self, since: datetime, horizon: datetime, budget: EvaluationBudget) -> Occurrence | None:
         until = horizon if self.ends_at is None else min(horizon, self.ends_at)
-        try:
-            return next(self.times.after(since, until), None)
-        except TooManyCandidates:
-            problem = f"names no instant that could be found in {CANDIDATES_MOST:,} candidates after {since:%Y-%m-%d}"
-            raise NeverOccurs(self.text, problem) from None
+        budget.spend(_SEARCH_STEPS)
+        return next(self.times.after(since, until, budget), None)
 
     def _exception_end(self, at: datetime) -> datetime | None:
         """Return the last instant that EXDATE leaves out together with `at`; None when it leaves `at` in."""
@@ -190,7 +197,7 @@ class RRule:
         return at if at in self.exceptions else None
 
 
-def _rule(text: str, written: Written, zone: ZoneInfo, anchor: datetime) -> RRule:
+def _rule(text: str, written: Written, zone: ZoneInfo, anchor: datetime, budget: EvaluationBudget) -> RRule:
     own_zone = written.start.zone if written.start is not None and written.start.zone is not None else zone
     start = _start(written, own_zone, anchor)
     _check_against_start(written.parts, written.start)
@@ -205,7 +212,7 @@ def _rule(text: str, written: Written, zone: ZoneInfo, anchor: datetime) -> RRul
         schedule_zone=zone,
         anchor=anchor,
         times=times,
-        ends_at=parts.until.end_at(own_zone) if parts.until else _last_of(parts.count, times, start.opens_at),
+        ends_at=parts.until.end_at(own_zone) if parts.until else _last_of(parts.count, times, start.opens_at, budget),
         dates=_dates(written, start, own_zone),
         exceptions=frozenset(stamp.resolved(own_zone).at for stamp in written.exceptions if not stamp.is_date),
         excepted_days=frozenset(stamp.day for stamp in written.exceptions if stamp.is_date),
@@ -257,23 +264,18 @@ def _instant(occurrence: Occurrence) -> datetime:
     return occurrence.at
 
 
-def _last_of(count: int | None, times: _Times, opens_at: datetime) -> datetime | None:
+def _last_of(count: int | None, times: _Times, opens_at: datetime, budget: EvaluationBudget) -> datetime | None:
     """Return the `count`th occurrence; None without a count, and when fewer come before a pause of thirty years."""
     if count is None:
         return None
     since: datetime | None = opens_at - _ONE_MICROSECOND
-    try:
-        while since is not None:
-            begun, since = since, None
-            for occurrence in times.after(begun, _horizon(begun)):
-                since = occurrence.at
-                count -= 1
-                if not count:
-                    return since
-    except TooManyCandidates:
-        raise Malformed(
-            f"COUNT: the last occurrence lies behind more than {CANDIDATES_MOST:,} candidates: end the rule with UNTIL"
-        ) from None
+    while since is not None:
+        begun, since = since, None
+        for occurrence in times.after(begun, _horizon(begun), budget):
+            since = occurrence.at
+            count -= 1
+            if not count:
+                return since
     return None
 
 

@@ -55,6 +55,9 @@ class Days:
         self._numbered_in_month = parts.frequency == "MONTHLY" or bool(parts.by_month)
         self._every_weekday = frozenset(day.weekday for day in parts.by_day if not day.nth)
         self._numbered = frozenset(day for day in parts.by_day if day.nth)
+        self._month_days = frozenset(parts.by_month_day)
+        self._year_days = frozenset(parts.by_year_day)
+        self._weeks_of_year = frozenset(parts.by_week_number)
         self._masks: dict[tuple[int, int, bool, bool, bool], int] = {}
 
     def includes(self, day: date) -> bool:
@@ -152,13 +155,13 @@ class Days:
     def _names(self, day: date, month_length: int) -> bool:
         """Whether every part but BYMONTH holds for a day."""
         parts = self._parts
-        if parts.by_month_day and not _counts(day.day, month_length, parts.by_month_day):
+        if parts.by_month_day and not _counts(day.day, month_length, self._month_days):
             return False
         year_length = 366 if isleap(day.year) else 365
         year_day = day.toordinal() - date(day.year, 1, 1).toordinal() + 1
-        if parts.by_year_day and not _counts(year_day, year_length, parts.by_year_day):
+        if parts.by_year_day and not _counts(year_day, year_length, self._year_days):
             return False
-        if parts.by_week_number and not _counts(*_week_number(day, parts.week_start), parts.by_week_number):
+        if parts.by_week_number and not _counts(*_week_number(day, parts.week_start), self._weeks_of_year):
             return False
         if not parts.by_day or day.weekday() in self._every_weekday:
             return True
@@ -173,7 +176,7 @@ def picked(positions: tuple[int, ...], count: int) -> list[int]:
     return sorted(place for place in places if 0 <= place < count)
 
 
-def _counts(number: int, length: int, wanted: tuple[int, ...]) -> bool:
+def _counts(number: int, length: int, wanted: frozenset[int]) -> bool:
     """Whether the `number`th of `length` is wanted, counted from the start or from the end."""
     return number in wanted or number - length - 1 in wanted
 

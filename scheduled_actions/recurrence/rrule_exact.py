@@ -14,26 +14,27 @@ from datetime import UTC, datetime, timedelta
 from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduled_actions.recurrence.model import CANDIDATES_MOST, Occurrence
+from scheduled_actions.recurrence.model import Occurrence
 from scheduled_actions.recurrence.phrases import time_text
 from scheduled_actions.recurrence.rrule_days import Days, picked
 from scheduled_actions.recurrence.zones import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import date
     from zoneinfo import ZoneInfo
 
+    from scheduled_actions.evaluation_budget import EvaluationBudget
     from scheduled_actions.recurrence.rrule_parts import Parts
 
 _UNITS = {"HOURLY": 3600, "MINUTELY": 60, "SECONDLY": 1}
 _HOUR, _MINUTE, _DAY = 3600, 60, 86_400
 _SECOND = timedelta(seconds=1)
+#: What looking at one day takes: where its clocks change, and whether it is named.
+_DAY_STEPS = 2
+#: Instants of a set from which BYSETPOS picks.
+_INSTANTS_A_STEP = 4
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class TooManyCandidates(Exception):
-    """The next instant lies behind more candidates than are looked at."""
 
 
 class ExactTimes:
@@ -57,37 +58,46 @@ class ExactTimes:
         self._origin = self._start - into
         #: The minutes of an hour, where a part names them.
         self._named_minutes = frozenset(parts.by_minute) if self._unit == _HOUR else frozenset()
+        #: How long what begins at one of them lasts; without them the period is all.
+        self._unit_of_minutes = _MINUTE if self._named_minutes else self._unit
         self._within = _within(parts, self._unit, into)
         self._limits = _Limits(parts, _Grid(self._origin, self._step, self._unit), wall, zone)
 
-    def after(self, moment: datetime, until: datetime) -> Iterator[Occurrence]:
+    def after(self, moment: datetime, until: datetime, budget: EvaluationBudget) -> Iterator[Occurrence]:
         """Yield the occurrences after `moment` and up to `until`, both in UTC, in strict order.
 
         Raises:
-            TooManyCandidates: On the way.
+            BudgetExceeded: On the way.
         """
         last = _since_1970(until)
         cursor = max(_since_1970(moment) + 1, self._start)
-        for _ in range(CANDIDATES_MOST):
+        while True:
+            budget.spend()
             # The first period that is not over at the cursor.
             period = self._origin + ((cursor - self._origin - self._unit) // self._step + 1) * self._step
             cursor = max(cursor, period)
             if cursor > last:
                 return
-            cursor = self._limits.first_from(cursor, last)
+            cursor = self._limits.first_from(cursor, last, budget)
             if cursor < period + self._unit:
-                for instant in self._instants(period):
+                for instant in self._instants(period, cursor, budget):
                     if cursor <= instant <= last:
+                        budget.spend()
                         yield self._occurrence(instant)
                 cursor = period + self._unit
-        raise TooManyCandidates
 
-    def _instants(self, period: int) -> list[int]:
-        """Return the instants that the rule names in a period, in order."""
+    def _instants(self, period: int, cursor: int, budget: EvaluationBudget) -> Iterable[int]:
+        """Return the instants that the rule names in a period, in order; it may leave out what is before `cursor`."""
         minutes = self._limits.minutes_of(period, self._named_minutes) if self._named_minutes else [period]
+        if not self._positions:
+            minutes = [minute for minute in minutes if minute + self._unit_of_minutes > cursor]
         named = (minute + second for minute in minutes for second in self._within)
-        found = [instant for instant in named if self._limits.first_from(instant, instant) == instant]
-        return [found[place] for place in picked(self._positions, len(found))] if self._positions else found
+        found = (instant for instant in named if self._limits.first_from(instant, instant, budget) == instant)
+        if not self._positions:
+            return found
+        budget.spend(len(minutes) * len(self._within) // _INSTANTS_A_STEP)
+        of_period = list(found)
+        return [of_period[place] for place in picked(self._positions, len(of_period))]
 
     def _occurrence(self, instant: int) -> Occurrence:
         at = _1970 + _SECOND * instant
@@ -142,13 +152,14 @@ class _Limits:
         self._meets: dict[int, bool] = {}
         self._stretch = _Stretch(0, 0, 0, start, ends_in_change=False, is_named=False, may_meet=False)
 
-    def first_from(self, instant: int, last: int) -> int:
+    def first_from(self, instant: int, last: int, budget: EvaluationBudget) -> int:
         """Return the first instant from `instant` on at which the clock shows what it must; after `last` for none."""
         if not self._is_any:
             return instant
         while instant <= last:
             stretch = self._stretch
             if not stretch.begin <= instant < stretch.end:
+                budget.spend(_DAY_STEPS)
                 stretch = self._stretch = self._stretch_from(instant)
             if stretch.may_meet:
                 found = stretch.midnight + self._time_from(instant - stretch.midnight)

@@ -6,6 +6,7 @@ moves on by the gap and counts; one that they show twice is its first showing (R
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import datetime, timedelta
 from itertools import product
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from zoneinfo import ZoneInfo
 
+    from scheduled_actions.evaluation_budget import EvaluationBudget
     from scheduled_actions.recurrence.rrule_parts import Parts
 
 #: More than once a minute is for MINUTELY and SECONDLY, which need no list of all times of a day.
@@ -50,14 +52,18 @@ class WallTimes:
             self.times = [self.times[index] for index in picked(self._positions, len(self.times))]
             self._positions = ()
 
-    def after(self, moment: datetime, until: datetime) -> Iterator[Occurrence]:
-        """Yield the occurrences after `moment` and up to `until`, both in UTC, in strict order."""
+    def after(self, moment: datetime, until: datetime, budget: EvaluationBudget) -> Iterator[Occurrence]:
+        """Yield the occurrences after `moment` and up to `until`, both in UTC, in strict order.
+
+        Raises:
+            BudgetExceeded: On the way.
+        """
         wall = moment.astimezone(self._zone)
         # A time within a gap before `moment` may have moved to after it.
         moved = wall.utcoffset() != (moment - _LONGEST_GAP).astimezone(self._zone).utcoffset()
         since = wall.replace(tzinfo=None) - _LONGEST_GAP if moved else wall.replace(tzinfo=None)
         last = until.astimezone(self._zone).replace(tzinfo=None)
-        for occurrence in self._in_order(self._walls(max(since, self._start), last)):
+        for occurrence in self._in_order(self._walls(max(since, self._start), last, budget)):
             if occurrence.at > until:
                 return
             if occurrence.at > moment:
@@ -83,25 +89,29 @@ class WallTimes:
             waiting.setdefault(at, occurrence)
         yield from sorted(waiting.values(), key=_instant)
 
-    def _walls(self, since: datetime, last: datetime) -> Iterator[datetime]:
+    def _walls(self, since: datetime, last: datetime, budget: EvaluationBudget) -> Iterator[datetime]:
         """Yield the wall times from `since` to `last` in order."""
-        first_day, last_day = since.toordinal(), last.toordinal()
-        first_time = since.hour * 3600 + since.minute * 60 + since.second
+        first = since.toordinal(), since.hour * 3600 + since.minute * 60 + since.second
+        last_day = last.toordinal()
         for days in self._days.periods(since, last):
-            for day, time in self._picked(days):
-                if day < first_day or (day == first_day and time < first_time):
-                    continue
+            budget.spend()
+            for day, time in self._picked(days, first):
                 if day > last_day:
                     return
+                budget.spend()
                 yield datetime.fromordinal(day) + timedelta(seconds=time)
 
-    def _picked(self, days: list[int]) -> Iterable[tuple[int, int]]:
-        """Return the days and times of a period, in order."""
-        if not self._positions:
-            return product(days, self.times)
-        count = len(self.times)
-        places = picked(self._positions, len(days) * count)
-        return ((days[place // count], self.times[place % count]) for place in places)
+    def _picked(self, days: list[int], first: tuple[int, int]) -> Iterator[tuple[int, int]]:
+        """Yield the days and times of a period, in order, from a day and time on."""
+        times, count = self.times, len(self.times)
+        if self._positions:
+            places = picked(self._positions, len(days) * count)
+            named = ((days[place // count], times[place % count]) for place in places)
+            yield from (one for one in named if one >= first)
+            return
+        for day in days:
+            if day >= first[0]:
+                yield from ((day, time) for time in times[bisect_left(times, first[1]) if day == first[0] else 0 :])
 
 
 def _instant(occurrence: Occurrence) -> datetime:

@@ -6,7 +6,8 @@ from calendar import monthrange
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from scheduled_actions.errors import NeverOccurs
+from scheduled_actions.errors import BudgetExceeded, NeverOccurs
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.recurrence.phrases import MONTHS, WEEKDAYS, counted, time_text
 from scheduled_actions.recurrence.rrule_parts import DAYS
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from scheduled_actions.recurrence.rrule import RRule
     from scheduled_actions.recurrence.rrule_parts import Parts
 
+#: Spent at most on finding what a warning would say.
+STEPS = 2_000
 _LEAP_YEAR = 2028
 _FEBRUARY = 2
 _LEAP_DAY = 29
@@ -48,7 +51,7 @@ def _about_start(rule: RRule) -> Iterator[str]:
         yield f"DTSTART is in {rule.zone.key}: the rule follows that clock, not the one of {rule.schedule_zone.key}"
     try:
         first = rule.first_match
-    except NeverOccurs:
+    except (NeverOccurs, BudgetExceeded):
         return
     if first is not None and first != rule.start.at:
         told = f"{first.astimezone(rule.zone):%Y-%m-%d %H:%M}"
@@ -142,13 +145,14 @@ def _moved_on(rule: RRule, day: datetime, following: datetime) -> str | None:
     """Return what a clock change does to the first occurrence of a day that it moves; None when it moves none."""
     end = following.replace(tzinfo=rule.zone).astimezone(UTC)
     since = day.replace(tzinfo=rule.zone).astimezone(UTC) - _ONE_MICROSECOND
+    budget = EvaluationBudget("the recurrence", steps=STEPS)
     try:
-        found = rule.next_after(since)
+        found = rule.next_after(since, budget)
         while found is not None and found.at <= end:
             moved = next((remark for remark in found.remarks if "does not exist" in remark), None)
             if moved is not None:
                 return moved
-            found = rule.next_after(found.at)
-    except NeverOccurs:
+            found = rule.next_after(found.at, budget)
+    except (NeverOccurs, BudgetExceeded):
         pass
     return None

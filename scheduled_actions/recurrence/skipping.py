@@ -9,12 +9,11 @@ landing so far, and at no other.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from scheduled_actions.errors import NeverOccurs
 from scheduled_actions.recurrence.causes import BEFORE_WINDOW, MOVES_MOST, Causes
-from scheduled_actions.recurrence.model import CANDIDATES_MOST, HORIZON_YEARS, Occurrence
+from scheduled_actions.recurrence.model import HORIZON_YEARS, Occurrence
 from scheduled_actions.recurrence.phrases import day_text, shortened, time_text
 from scheduled_actions.recurrence.zones import resolve
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from zoneinfo import ZoneInfo
 
+    from scheduled_actions.evaluation_budget import EvaluationBudget
     from scheduled_actions.recurrence.causes import Cause
     from scheduled_actions.recurrence.custom import Functions
     from scheduled_actions.recurrence.model import Rule
@@ -46,79 +46,94 @@ class SkippingRule:
         zone: Whose days and wall clock the skips follow.
         anchor: Aware: how dense the rule is, is measured from there.
         text: The rule as typed, for errors.
+        budget: For finding out how dense the rule is.
 
     Raises:
         RecurrenceInvalid: The function is not registered.
     """
 
     def __init__(
-        self, rule: Rule, skips: Skips, functions: Functions, *, zone: ZoneInfo, anchor: datetime, text: str
+        self,
+        rule: Rule,
+        skips: Skips,
+        functions: Functions,
+        *,
+        zone: ZoneInfo,
+        anchor: datetime,
+        text: str,
+        budget: EvaluationBudget,
     ) -> None:
         self._rule = rule
         self._skips = skips
         self._zone = zone
-        self._anchor = anchor
         self._text = text
         self._causes = Causes(skips, zone, functions, text=text)
         self._direction = -_ONE_DAY if skips.then == "preceding" else _ONE_DAY
+        #: How far an occurrence may move.
+        self._furthest = _FURTHEST if skips.then == "drop" else self._measured(anchor, budget)
 
-    def next_after(self, moment: datetime) -> Occurrence | None:
+    def next_after(self, moment: datetime, budget: EvaluationBudget, /) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`, aware; None once the rule has ended.
 
         Raises:
-            NeverOccurs: Everything is skipped for thirty years, or for a hundred thousand candidates and moves.
+            NeverOccurs: Everything is skipped for thirty years.
+            BudgetExceeded: Before an occurrence was found.
             RecurrenceInvalid: A function failed.
         """
+        if self._causes.is_always_closed:
+            raise self._never()
         try:
-            return self._first_kept(moment) if self._skips.then == "drop" else self._first_landed(moment)
+            return (self._first_kept if self._skips.then == "drop" else self._first_landed)(moment, budget)
         except OverflowError:
             return None  # The calendar ends.
 
-    def left_out(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
-        """Yield the candidates after `start` and before `end` that are skipped, and why."""
-        candidate = self._rule.next_after(start)
+    def left_out(self, start: datetime, end: datetime, budget: EvaluationBudget) -> Iterator[tuple[datetime, str]]:
+        """Yield the candidates after `start` and before `end` that are skipped, and why.
+
+        Raises:
+            BudgetExceeded: On the way.
+        """
+        candidate = self._candidate_after(start, budget)
         while candidate is not None and candidate.at < end:
-            cause = self._causes.of(candidate.at)
+            cause = self._causes.of(candidate.at, budget)
             if cause is not None:
                 yield candidate.at, cause.reason
-            candidate = self._rule.next_after(candidate.at)
+            candidate = self._candidate_after(candidate.at, budget)
 
-    def _first_kept(self, moment: datetime) -> Occurrence | None:
+    def _first_kept(self, moment: datetime, budget: EvaluationBudget) -> Occurrence | None:
         horizon, cursor = moment + _HORIZON, moment
-        for _ in range(CANDIDATES_MOST):
-            candidate = self._rule.next_after(cursor)
+        while cursor <= horizon:
+            candidate = self._candidate_after(cursor, budget)
             if candidate is None:
                 return None
-            cause = self._causes.of(candidate.at)
+            cause = self._causes.of(candidate.at, budget)
             if cause is None:
                 return candidate
-            _, end = self._causes.stretch(candidate.at, cause)
+            _, end = self._causes.stretch(candidate.at, cause, budget)
             cursor = max(candidate.at, end - _ONE_MICROSECOND)
-            if cursor > horizon:
-                break
         raise self._never()
 
-    def _first_landed(self, moment: datetime) -> Occurrence | None:
+    def _first_landed(self, moment: datetime, budget: EvaluationBudget) -> Occurrence | None:
         """Return the first landing after `moment`, with the remarks of all candidates that land there."""
         is_forward = self._direction > timedelta(0)
         horizon = moment + _HORIZON
-        cursor = self._causes.earliest_before(moment, self._furthest) - _ONE_MICROSECOND if is_forward else moment
+        cursor = moment
+        if is_forward:
+            cursor = self._causes.earliest_before(moment, self._furthest, budget) - _ONE_MICROSECOND
         best: Occurrence | None = None
         candidate: Occurrence | None = None
         last = horizon
-        asked = 0
-        while asked < CANDIDATES_MOST:
-            candidate = self._candidate_after(cursor, is_needed=best is None)
+        while True:
+            candidate = self._candidate_after(cursor, budget, is_needed=best is None)
             if candidate is None or candidate.at > last:
                 break
             cursor = candidate.at
-            landed, moves = self._landed(candidate)
-            asked += 1 + moves
+            landed = self._landed(candidate, budget)
             if landed is None:
-                cursor = self._past(candidate.at)
+                cursor = self._past(candidate.at, budget)
             elif landed.at > moment and (best is None or landed.at < best.at):
                 best = landed
-                last = best.at if is_forward else self._causes.latest_after(best.at, self._furthest)
+                last = best.at if is_forward else self._causes.latest_after(best.at, self._furthest, budget)
             elif best is not None and landed.at == best.at:
                 best = Occurrence(best.at, best.remarks + landed.remarks)
         if best is not None:
@@ -127,46 +142,50 @@ class SkippingRule:
             return None
         raise self._never()
 
-    def _candidate_after(self, cursor: datetime, *, is_needed: bool) -> Occurrence | None:
+    def _candidate_after(
+        self, cursor: datetime, budget: EvaluationBudget, *, is_needed: bool = True
+    ) -> Occurrence | None:
+        budget.spend()
         try:
-            return self._rule.next_after(cursor)
+            return self._rule.next_after(cursor, budget)
         except NeverOccurs:
             if is_needed:
                 raise
             return None
 
-    def _landed(self, candidate: Occurrence) -> tuple[Occurrence | None, int]:
-        """Return where a candidate lands, None where there is no place near enough; and after how many moves."""
-        first = cause = self._causes.of(candidate.at)
+    def _landed(self, candidate: Occurrence, budget: EvaluationBudget) -> Occurrence | None:
+        """Return where a candidate lands; None where there is no place near enough."""
+        first = cause = self._causes.of(candidate.at, budget)
         if first is None or cause is None:
-            return candidate, 0
-        wall = self._named(candidate)
-        for moves in range(1, MOVES_MOST + 1):
+            return candidate
+        wall = self._named(candidate, budget)
+        for _ in range(MOVES_MOST):
             remark = None
             if cause.window is not None:
                 at = cause.window.end if self._direction > timedelta(0) else cause.window.start - BEFORE_WINDOW
                 wall = self._shown(at)
             else:
-                day = self._causes.business_day_from(wall.date(), self._direction)
+                day = self._causes.business_day_from(wall.date(), self._direction, budget)
                 if day is None:
-                    return None, moves
+                    return None
                 wall = datetime.combine(day, wall.time())
                 at, remark = resolve(wall, self._zone)
             if abs(at - candidate.at) > self._furthest:
-                return None, moves
-            cause = self._causes.of(at)
+                return None
+            cause = self._causes.of(at, budget)
             if cause is None:
-                return Occurrence(at, (self._told(candidate.at, first, at), *([remark] if remark else []))), moves
-        return None, MOVES_MOST
+                return Occurrence(at, (self._told(candidate.at, first, at), *([remark] if remark else [])))
+        return None
 
-    def _named(self, candidate: Occurrence) -> datetime:
+    def _named(self, candidate: Occurrence, budget: EvaluationBudget) -> datetime:
         """Return the wall time that the rule names for a candidate: not the later one it has where clocks skip that."""
         shown = self._shown(candidate.at)
         earliest = shown - (shown - self._shown(candidate.at - _ONE_DAY) - _ONE_DAY)
         if not candidate.remarks or earliest >= shown or resolve(earliest, self._zone).at != candidate.at:
             return shown
         # Later by the gap, or for cron at its end: then what the rule names in that hour, it named a week ago, too.
-        week_ago = self._candidate_after(resolve(earliest - _WEEK, self._zone).at - _ONE_MICROSECOND, is_needed=False)
+        since = resolve(earliest - _WEEK, self._zone).at - _ONE_MICROSECOND
+        week_ago = self._candidate_after(since, budget, is_needed=False)
         named = shown if week_ago is None else self._shown(week_ago.at) + _WEEK
         return named if named < shown else earliest
 
@@ -176,12 +195,12 @@ class SkippingRule:
         then = f" {time_text(moved)}" if when or moved.time() != shown.time() else ""
         return f"{day_text(shown.date())}{when} {cause.reason}: moved to {day_text(moved.date())}{then}"
 
-    def _past(self, at: datetime) -> datetime:
+    def _past(self, at: datetime, budget: EvaluationBudget) -> datetime:
         """Return the instant after which the next candidate is that is not too far from a place, too, for certain."""
-        cause = self._causes.of(at)
+        cause = self._causes.of(at, budget)
         if cause is None:
             return at
-        start, end = self._causes.stretch(at, cause)
+        start, end = self._causes.stretch(at, cause, budget)
         if self._direction > timedelta(0):
             return max(at, end - self._furthest - _ONE_MICROSECOND)
         return end - _ONE_MICROSECOND if at - start > self._furthest else at
@@ -189,18 +208,18 @@ class SkippingRule:
     def _shown(self, at: datetime) -> datetime:
         return at.astimezone(self._zone).replace(tzinfo=None, fold=0)
 
-    @cached_property
-    def _furthest(self) -> timedelta:
-        """How far an occurrence may move: a dense rule's not as far, for each search goes as far back."""
-        first = last = self._candidate_after(self._anchor - _ONE_MICROSECOND, is_needed=False)
+    def _measured(self, anchor: datetime, budget: EvaluationBudget) -> timedelta:
+        """Return how far an occurrence may move: a dense rule's not as far, for each search goes as far back."""
+        first = last = self._candidate_after(anchor - _ONE_MICROSECOND, budget, is_needed=False)
         count = 0
         while first is not None and last is not None and last.at - first.at <= _WEEK:
             count += 1
             if count == _PASSED_MOST:
                 return last.at - first.at
-            last = self._candidate_after(last.at, is_needed=False)
+            last = self._candidate_after(last.at, budget, is_needed=False)
         return min(_FURTHEST, _WEEK * _PASSED_MOST / max(count, 1))
 
     def _never(self) -> NeverOccurs:
-        looked = f"within {HORIZON_YEARS} years or {CANDIDATES_MOST:,} occurrences"
-        return NeverOccurs(self._text, f"all that it names {looked} is skipped ({self._skips.skipped})")
+        return NeverOccurs(
+            self._text, f"all that it names within {HORIZON_YEARS} years is skipped ({self._skips.skipped})"
+        )

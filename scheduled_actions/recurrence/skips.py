@@ -11,8 +11,10 @@ One JSON object says it, in Python, on the command line and over HTTP:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field
 from datetime import date, datetime
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from scheduled_actions.errors import InvalidArgument
@@ -21,7 +23,7 @@ from scheduled_actions.recurrence.phrases import counted, listed, nearest
 from scheduled_actions.recurrence.windows import Window, parse_window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 #: `drop`: left out; the others move to the business day before or after, or to the edge of a window.
 Then: TypeAlias = Literal["drop", "preceding", "following"]
@@ -57,6 +59,16 @@ class Skips:
     #: Name of a registered function that is asked about each occurrence.
     function: str | None = None
     then: Then = "drop"
+    #: The first days of the ranges in order; for each, the range among it and those before it that ends last.
+    _starts: tuple[date, ...] = field(init=False, repr=False, compare=False)
+    _latest: tuple[DateRange, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Prepare the search for the range that holds a day."""
+        ranges = sorted(self.ranges)
+        object.__setattr__(self, "_starts", tuple(one.first for one in ranges))
+        latest: Iterator[DateRange] = accumulate(ranges, _later_end)
+        object.__setattr__(self, "_latest", tuple(latest))
 
     @classmethod
     def parse(cls, value: Skips | Mapping[str, Any]) -> Skips:
@@ -136,9 +148,10 @@ class Skips:
                 return f"is a holiday ({name}, {self.holidays.label})"
         if day in self.dates:
             return "is skipped (a named date)"
-        for first, last in self.ranges:
-            if first <= day <= last:
-                return f"is skipped ({first} to {last})"
+        place = bisect_right(self._starts, day)
+        if place and day <= self._latest[place - 1].last:
+            first, last = self._latest[place - 1]
+            return f"is skipped ({first} to {last})"
         return None
 
     def skipped_day(self, day: date) -> str | None:
@@ -150,6 +163,10 @@ class Skips:
     def is_business_day(self, day: date) -> bool:
         """Whether it is a day from Monday to Friday that is no holiday, named date or in a range."""
         return not is_weekend(day) and self.day_off(day) is None
+
+
+def _later_end(one: DateRange, other: DateRange) -> DateRange:
+    return one if one.last >= other.last else other
 
 
 def is_weekend(day: date) -> bool:

@@ -11,9 +11,11 @@ from scheduled_actions.recurrence.phrases import WEEKDAYS, listed, nearest, pars
 from scheduled_actions.recurrence.zones import resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from zoneinfo import ZoneInfo
 
 _ONE_DAY = timedelta(days=1)
+_WEEK = timedelta(days=7)
 _EVERY_DAY = frozenset(range(7))
 _DAY_NAMES = {
     **{day[:3].lower(): n for n, day in enumerate(WEEKDAYS)},
@@ -92,6 +94,26 @@ class FixedWindow:
 
 
 Window: TypeAlias = DailyWindow | FixedWindow
+
+
+def is_always_closed(windows: Iterable[DailyWindow]) -> bool:
+    """Whether windows leave no moment of a week open."""
+    spans = []
+    for window in windows:
+        start, end = (
+            timedelta(hours=at.hour, minutes=at.minute, seconds=at.second) for at in (window.start, window.end)
+        )
+        for day in window.days:
+            begins = day * _ONE_DAY + start
+            spans.append((begins, begins + (end - start if end > start else end - start + _ONE_DAY)))
+    # Those of the end of the week reach into its beginning.
+    spans += [(begins - _WEEK, ends - _WEEK) for begins, ends in spans]
+    closed_until = timedelta(0)
+    for begins, ends in sorted(spans):
+        if begins > closed_until:
+            return False
+        closed_until = max(closed_until, ends)
+    return closed_until >= _WEEK
 
 
 def parse_window(value: object, *, path: str) -> Window:
