@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +17,8 @@ import psycopg
 from scheduled_actions import settlement
 from scheduled_actions.action import Status
 from scheduled_actions.boundary import CONTAINED, concerns_all, contain, isolate, reason_of
-from scheduled_actions.errors import FunctionTimedOut, ScheduledActionsError
+from scheduled_actions.errors import BudgetExceeded, FunctionTimedOut, ScheduledActionsError
+from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.function_calls import all_within
 from scheduled_actions.recurrence import series
 from scheduled_actions.schedule import functions_named, is_planned_alike, project_functions
@@ -44,6 +46,10 @@ _COUNTED_MOST = 2**31 - 1
 _BITE = 500
 #: How often a wanted occurrence may turn out to have been created before, until the sweep is left to find another.
 _COLLISIONS_MOST = 100
+#: What the rules of one transaction may use, a tenth of a second: the rest is planned after the commit.
+_TRANSACTION_STEPS = 20_000
+#: How many dates, ranges or windows of skips are read in one step.
+_ENTRIES_A_STEP = 2
 #: How many times the limit of one call all calls may take together that one planning needs.
 PLANNING_CALLS = 4
 #: Where the rules begin whose instants do not depend on it.
@@ -105,15 +111,19 @@ class Occurrences:
         #: What transactions left for after their commit; the sweep finds what is lost of it with the process.
         self._unplanned: deque[Unplanned] = deque()
 
-    def rule_of(self, schedule: Course | Schedule, *, anchor: datetime | None = None) -> Recurrence:
+    def rule_of(
+        self, schedule: Course | Schedule, *, anchor: datetime | None = None, budget: EvaluationBudget | None = None
+    ) -> Recurrence:
         """Return the rule of a schedule.
 
         Args:
             schedule: Whose.
             anchor: Where intervals count from instead of its own anchor.
+            budget: For reading the rule and for everything it is asked; None: a new one for each question.
 
         Raises:
             RecurrenceInvalid: It cannot be followed any more: a function is gone, say.
+            BudgetExceeded: Its first occurrence, or with COUNT its last, takes more steps than are left.
         """
         if anchor is None:
             # A cron expression knows no start: all schedules that share one share what was made of it.
@@ -124,16 +134,27 @@ class Occurrences:
             anchor=anchor,
             skip=schedule.skip,
             until=schedule.until,
+            budget=budget,
         )
 
     def rule(
-        self, text: str, *, timezone: str, anchor: datetime, skip: Mapping[str, Any] | None, until: datetime | None
+        self,
+        text: str,
+        *,
+        timezone: str,
+        anchor: datetime,
+        skip: Mapping[str, Any] | None,
+        until: datetime | None,
+        budget: EvaluationBudget | None = None,
     ) -> Recurrence:
-        """Return a rule with this project's functions.
+        """Return a rule with this project's functions; arguments as for `rule_of`.
 
         Raises:
             RecurrenceInvalid: It is malformed, or names nothing that occurs.
+            BudgetExceeded: As for `rule_of`.
         """
+        if budget is not None and skip is not None:
+            budget.spend(sum(len(part) for part in skip.values() if isinstance(part, list)) // _ENTRIES_A_STEP)
         from scheduled_actions.recurrence import Skips, compile_recurrence  # noqa: PLC0415 - a cold tick does without
 
         return compile_recurrence(
@@ -143,6 +164,7 @@ class Occurrences:
             skips=None if skip is None else Skips.parse(skip),
             until=until,
             functions=self._registry.functions,
+            budget=budget,
         )
 
     def kind(
@@ -152,9 +174,11 @@ class Occurrences:
 
         Raises:
             RecurrenceInvalid: It is malformed, or, without functions of the project, names nothing that occurs.
+            BudgetExceeded: It takes more than half of the steps that its evaluation may take later.
         """
+        budget = EvaluationBudget("the recurrence", steps=STEPS // 2)
         if not functions_named(text, skip):
-            return self.rule(text, timezone=timezone, anchor=anchor, skip=skip, until=until).kind
+            return self.rule(text, timezone=timezone, anchor=anchor, skip=skip, until=until, budget=budget).kind
         # Most projects have no functions.
         from scheduled_actions.recurrence import Skips  # noqa: PLC0415
         from scheduled_actions.recurrence.causes import Causes  # noqa: PLC0415
@@ -164,7 +188,7 @@ class Occurrences:
         skips = Skips() if skip is None else Skips.parse(skip)
         # Refuses a function of the skips that is not registered.
         Causes(skips, zone, functions, text=text)
-        return parse_rule(text.strip(), zone=zone, anchor=anchor, skips=skips, functions=functions).kind
+        return parse_rule(text.strip(), zone=zone, anchor=anchor, skips=skips, functions=functions, budget=budget).kind
 
     def rule_since(self, schedule: Schedule, moment: datetime) -> Recurrence:
         """Return the rule of a schedule as if it had begun at `moment` or before, with the same phase.
@@ -226,6 +250,7 @@ class Occurrences:
         reasons: dict[UUID, str] = {}
         unawaited: set[UUID] = set()
         planned, waiting = store.take(connection, by_id.values())
+        budget = _budget_of_a_transaction()
         for taken in planned:
             judgement = self._judge(taken, by_id[taken.action_id])
             if judgement.verdict == "wait":
@@ -233,7 +258,7 @@ class Occurrences:
                 continue
             if judgement.verdict == "skip":
                 reasons[taken.action_id] = judgement.reason or ""
-            step = self._step_at_claim(taken.course, taken.now, is_skipped=judgement.verdict == "skip")
+            step = self._step_at_claim(taken.course, taken.now, budget, is_skipped=judgement.verdict == "skip")
             if step is not None:
                 steps.append(step)
                 if _ends_alone(taken, step):
@@ -284,17 +309,19 @@ class Occurrences:
             has_unhandled=taken.has_unhandled,
         )
 
-    def _step_at_claim(self, course: Course, now: datetime, *, is_skipped: bool) -> store.Step | None:
+    def _step_at_claim(
+        self, course: Course, now: datetime, budget: EvaluationBudget, *, is_skipped: bool
+    ) -> store.Step | None:
         at = course.next_occurrence_at
         if at is None:
             return None
         step = store.Step(course.id, is_past=True, skipped=int(is_skipped), executed=int(not is_skipped))
         if course.recurrence_type == "rolling":
             # Its next is planned, and its run counted, when this one has ended.
-            return self._planned(step, course, now) if is_skipped else None
+            return self._planned(step, course, now, budget) if is_skipped else None
         if course.remaining == 1 and not is_skipped:
             return step._replace(status="ended", note="all its executions have been started")
-        return self._planned(step, course, now, after=at)
+        return self._planned(step, course, now, budget, after=at)
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
@@ -385,7 +412,8 @@ class Occurrences:
         schedule_ids: Mapping[UUID, UUID],
         statuses: Mapping[UUID, Status],
     ) -> None:
-        steps = []
+        steps: list[store.Step] = []
+        budget = _budget_of_a_transaction()
         for schedule, now in watching:
             ended = {
                 action_id: status
@@ -393,11 +421,16 @@ class Occurrences:
                 if schedule_ids.get(action_id) == schedule.id and status in _CONCLUDED
             }
             if ended:
-                steps += self._steps_at_end(connection, schedule, now, ended)
+                steps += self._steps_at_end(connection, schedule, now, ended, budget)
         self._advance(connection, steps)
 
     def _steps_at_end(
-        self, connection: Connection, schedule: Schedule, now: datetime, ended: Mapping[UUID, Status]
+        self,
+        connection: Connection,
+        schedule: Schedule,
+        now: datetime,
+        ended: Mapping[UUID, Status],
+        budget: EvaluationBudget,
     ) -> list[store.Step]:
         failures = schedule.consecutive_failures
         for status in ended.values():
@@ -422,7 +455,7 @@ class Occurrences:
             return [step]
         if schedule.remaining is not None and schedule.remaining <= step.executed:
             return [step._replace(status="ended", note="all its executions have been started")]
-        return [self._planned(step, schedule, now, after=schedule.next_occurrence_at)]
+        return [self._planned(step, schedule, now, budget, after=schedule.next_occurrence_at)]
 
     # -- mending -------------------------------------------------------------------------------------------------------
 
@@ -450,7 +483,8 @@ class Occurrences:
         """Plan an occurrence for schedules that have none, at most a bite of them; return their ids in order."""
         with connection.transaction():
             broken = store.broken(connection, limit=_BITE, schedule_id=schedule_id, after=after)
-            steps = [self._mended(schedule, now) for schedule, now in broken]
+            budget = _budget_of_a_transaction()
+            steps = [self._mended(schedule, now, budget) for schedule, now in broken]
             self._advance(connection, steps)
         for schedule, _ in broken:
             log.warning("schedule.mended id=%s action_type=%s", schedule.id, schedule.action_type)
@@ -468,11 +502,11 @@ class Occurrences:
     def _is_mended(self, connection: Connection, schedule_id: UUID) -> bool:
         return bool(self._mend(connection, schedule_id))
 
-    def _mended(self, schedule: Schedule, now: datetime) -> store.Step:
+    def _mended(self, schedule: Schedule, now: datetime, budget: EvaluationBudget) -> store.Step:
         after = schedule.next_occurrence_at or schedule.last_occurrence_at
         # Of one that is planned after the commit, what the pointer names has had its turn.
         is_past = bool(project_functions(schedule)) and schedule.next_occurrence_at is not None
-        return self._planned(store.Step(schedule_id=schedule.id, is_past=is_past), schedule, now, after=after)
+        return self._planned(store.Step(schedule_id=schedule.id, is_past=is_past), schedule, now, budget, after=after)
 
     # -- planning outside of transactions ------------------------------------------------------------------------------
 
@@ -608,28 +642,58 @@ class Occurrences:
         self._advance(connection, [found])
 
     def _planned(
-        self, step: store.Step, schedule: Course | Schedule, now: datetime, *, after: datetime | None = None
+        self,
+        step: store.Step,
+        schedule: Course | Schedule,
+        now: datetime,
+        budget: EvaluationBudget,
+        *,
+        after: datetime | None = None,
     ) -> store.Step:
-        """Return the step with the next occurrence: counted from now if it is rolling, else as its policies have it."""
-        if functions := project_functions(schedule):
-            self._leave(schedule, functions)
-            return step
-        return self._tried(step, schedule, now, _finder(schedule, now, after))
+        """Return the step with the next occurrence: counted from now if it is rolling, else as its policies have it.
+
+        A rule that calls functions of the project, or takes more steps than the budget of a transaction has for it, is
+        left to be planned after the commit.
+        """
+        functions = project_functions(schedule)
+        if not functions:
+            try:
+                return self._tried(step, schedule, now, _finder(schedule, now, after), budget=_part(budget))
+            except BudgetExceeded:
+                log.info("schedule.left id=%s action_type=%s", schedule.id, schedule.action_type)
+        self._leave(schedule, functions)
+        return step
 
     def _tried(
-        self, step: store.Step, schedule: Course | Schedule, now: datetime, find: Callable[[Recurrence], series.Next]
+        self,
+        step: store.Step,
+        schedule: Course | Schedule,
+        now: datetime,
+        find: Callable[[Recurrence], series.Next],
+        *,
+        budget: EvaluationBudget | None = None,
     ) -> store.Step:
-        """Return the step with what `find` found; a rule that cannot be followed pauses its schedule, and no other."""
+        """Return the step with what `find` found; a rule that cannot be followed pauses its schedule, and no other.
+
+        Raises:
+            BudgetExceeded: There is not enough of a budget that was given; one of its own pauses the schedule.
+            FunctionTimedOut: A function of the project outlived its time limit.
+        """
         # Its first run is at its start; from then on the interval counts from the end of the run before.
         has_begun = schedule.recurrence_type == "rolling" and step.is_past
         is_counted_from_now = has_begun and schedule.kind == "interval"
         try:
-            found = find(self.rule_of(schedule, anchor=now if is_counted_from_now else None))
+            rule = self.rule_of(
+                schedule,
+                anchor=now if is_counted_from_now else None,
+                budget=budget or EvaluationBudget("the recurrence"),
+            )
+            found = find(rule)
             due_at = self.put_off(schedule, found.at) if found.at is not None and schedule.jitter_seconds else None
         except FunctionTimedOut:
             raise
         except CONTAINED as error:
-            if concerns_all(error):
+            if concerns_all(error) or (isinstance(error, BudgetExceeded) and budget is not None):
                 raise
             reason = str(error) if isinstance(error, ScheduledActionsError) else reason_of(error)
             log.warning("schedule.broken id=%s action_type=%s error=%s", schedule.id, schedule.action_type, reason)
@@ -651,32 +715,48 @@ class Occurrences:
     def _advance(self, connection: Connection, steps: Sequence[store.Step]) -> None:
         """Write steps; where the wanted occurrence had been created before, plan the one after it."""
         wanted = {step.schedule_id: step for step in steps}
+        budget = _budget_of_a_transaction()
         for _ in range(_COLLISIONS_MOST):
             if not wanted:
                 return
             collided = store.advance(connection, list(wanted.values()))
             found = {one.schedule.id: one for one in store.lock(connection, collided)} if collided else {}
             wanted = {
-                schedule_id: self._planned_after(found[schedule_id], wanted[schedule_id]) for schedule_id in collided
+                schedule_id: self._planned_after(found[schedule_id], wanted[schedule_id], budget)
+                for schedule_id in collided
             }
 
-    def _planned_after(self, found: store.Found, collided: store.Step) -> store.Step:
+    def _planned_after(self, found: store.Found, collided: store.Step, budget: EvaluationBudget) -> store.Step:
         after = collided.occurrence_at
-        if functions := project_functions(found.schedule):
-            self._leave(found.schedule, functions)
-            return store.Step(schedule_id=collided.schedule_id)
-        return self._tried(
-            store.Step(schedule_id=collided.schedule_id),
-            found.schedule,
-            found.now,
-            lambda rule: series.Next(None if after is None else series.instant(rule.next_after(after))),
-        )
+        step = store.Step(schedule_id=collided.schedule_id)
+        functions = project_functions(found.schedule)
+        if not functions:
+            with suppress(BudgetExceeded):
+                return self._tried(
+                    step,
+                    found.schedule,
+                    found.now,
+                    lambda rule: series.Next(None if after is None else series.instant(rule.next_after(after))),
+                    budget=_part(budget),
+                )
+        self._leave(found.schedule, functions)
+        return step
 
     def next_of(self, schedule_id: UUID, after: datetime) -> datetime | None:
         """Return the rule's next instant after an occurrence, for a handler that asks; None when there is none."""
         with self._database.connection() as connection:
             found = store.get(connection, schedule_id=schedule_id)
         return None if found is None else series.instant(self.rule_of(found.schedule).next_after(after))
+
+
+def _budget_of_a_transaction() -> EvaluationBudget:
+    """Return the budget of all that one transaction plans, which holds locks for as long as that takes."""
+    return EvaluationBudget("the recurrences of one transaction", steps=_TRANSACTION_STEPS)
+
+
+def _part(budget: EvaluationBudget) -> EvaluationBudget:
+    """Return what one schedule may use of the budget of a transaction."""
+    return EvaluationBudget("the recurrence", steps=_TRANSACTION_STEPS // 10, within=budget)
 
 
 def _finder(
@@ -699,8 +779,8 @@ def _ends_alone(taken: store.Taken, step: store.Step) -> bool:
     course, due_at = taken.course, step.due_at
     if course.recurrence_type == "rolling" or course.pause_after_failures is not None:
         return False
-    if project_functions(course):
-        # What comes next is not known yet, and may be due already.
+    if step.occurrence_at is None and step.status is None:
+        # What comes next is found after the commit, and may be due already.
         return False
     # One that is due already may be claimed beside it, and put back until it has ended.
     return due_at is None or due_at > taken.now

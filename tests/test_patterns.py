@@ -25,7 +25,7 @@ FUNCTIONS = {"match", "fullmatch", "search", "sub", "split", "findall", "findite
 FLOOR = 0.004
 #: Written by the owner of the installation, or read once: no request brings what they match.
 OWNED = {"environment", "local_secrets", "project_template", "config.checks", "config.sections", "registry.generated"}
-OWNED |= {"local_postgres.programs"}
+OWNED |= {"local_postgres.programs", "store.concurrent_indexes"}
 
 
 def _patterns() -> dict[str, tuple[re.Pattern, set[str]]]:

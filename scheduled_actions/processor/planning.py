@@ -1,4 +1,4 @@
-"""Planning of series whose rules call functions of the project, on threads beside the tick's own."""
+"""Planning of series whose rules call functions of the project or take many steps, on threads of their own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Planning:
                     queue.append(left)
                     continue
                 self._queues[left.functions] = deque([left])
-            name = f"scheduled-actions-planning-{left.functions[0]}"
+            name = f"scheduled-actions-planning-{next(iter(left.functions), 'rules')}"
             threading.Thread(target=self._serve, args=[left.functions], name=name, daemon=True).start()
 
     def _serve(self, functions: tuple[str, ...]) -> None:
