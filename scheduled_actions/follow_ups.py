@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from scheduled_actions.durations import parse_duration
-from scheduled_actions.errors import FollowUpInvalid, InvalidArgument, RequestError, TooLarge, TypeNotOpen
+from scheduled_actions.errors import (
+    FollowUpInvalid,
+    InvalidArgument,
+    RequestError,
+    TooLarge,
+    TypeNotOpen,
+    UnknownActionType,
+)
 from scheduled_actions.json_text import Unquoted
 from scheduled_actions.store.actions import elements_text
 
@@ -131,7 +138,7 @@ def _row(
         raise InvalidArgument(f"{name}.{number}.team_id", given["team_id"], expected)
     try:
         return row_of({"payload": {}, **_on_time(given)}, depth + 1)
-    except TypeNotOpen as error:
+    except (TypeNotOpen, UnknownActionType) as error:
         raise error.inside(f"{name}.{number}") from None
     except RequestError as error:
         raise FollowUpInvalid(f"{name}.{number}", error) from error

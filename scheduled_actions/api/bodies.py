@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
@@ -12,6 +13,8 @@ from scheduled_actions.api.refusals import BodyUnreadable, UnsupportedMediaType
 from scheduled_actions.errors import InvalidArgument, RequestError, TooLarge
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flask import Request
 
 _JSON = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]+\+)?json", re.IGNORECASE)
@@ -53,16 +56,34 @@ def _read(request: Request, limit: int) -> bytes:
         raise TooLarge("the body", declared, limit)
     # One that comes in chunks is cut off at its most without a word: one byte more tells that it was.
     request.max_content_length = limit + 1
-    try:
+    with receiving(limit):
         # Cached where the application that we are part of has read it already.
         body = request.get_data()
+    if len(body) > limit:
+        raise TooLarge("the body", len(body), limit)
+    return body
+
+
+@contextmanager
+def receiving(limit: int) -> Iterator[None]:
+    """Convert what a server raises while a request's body arrives to refusals of the request.
+
+    Args:
+        limit: The largest body taken, in bytes.
+
+    Raises:
+        TooLarge: The body is over its limit.
+        BodyUnreadable: The body ends early, or its chunks are malformed.
+    """
+    try:
+        yield
     except RequestEntityTooLarge:
         raise TooLarge("the body", limit + 1, limit) from None
     except ClientDisconnected:
         raise BodyUnreadable("it ended before its Content-Length") from None
-    if len(body) > limit:
-        raise TooLarge("the body", len(body), limit)
-    return body
+    except Exception as error:  # each server has its own errors for malformed chunks, without a common class
+        reason = f"it cannot be received ({type(error).__name__}): it ended early, or its chunks are malformed"
+        raise BodyUnreadable(reason) from error
 
 
 def _check_type(content_type: str) -> None:

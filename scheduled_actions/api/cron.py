@@ -14,6 +14,7 @@ from flask import Response, request
 
 from scheduled_actions import wake
 from scheduled_actions.api import hanging_up
+from scheduled_actions.api.bodies import receiving
 from scheduled_actions.api.credentials import NotAuthorised, check_cron_secret
 from scheduled_actions.api.problems import problem, problem_of
 from scheduled_actions.errors import NotConfigured, ScheduledActionsError, TooLarge
@@ -92,7 +93,8 @@ def _body() -> bytes:
         raise TooLarge("the body", length or 0, BODY_LIMIT)
     # A stream without an end of its own is read no further than it was announced: not every server stops there.
     most = BODY_LIMIT + 1 if length is None else length
-    body = request.environ["wsgi.input"].read(most) if _has_body() else b""
+    with receiving(BODY_LIMIT):
+        body = request.environ["wsgi.input"].read(most) if _has_body() else b""
     if len(body) > BODY_LIMIT:
         raise TooLarge("the body", len(body), BODY_LIMIT)
     return bytes(body)

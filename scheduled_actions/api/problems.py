@@ -66,7 +66,8 @@ _STATUSES: dict[type[ScheduledActionsError], HTTPStatus] = {
     TypeNotOpen: HTTPStatus.FORBIDDEN,
     BudgetExceeded: HTTPStatus.UNPROCESSABLE_ENTITY,
     UnknownAction: HTTPStatus.NOT_FOUND,
-    UnknownActionType: HTTPStatus.NOT_FOUND,
+    UnknownActionType: HTTPStatus.UNPROCESSABLE_ENTITY,
+    refusals.NoSuchTypePage: HTTPStatus.NOT_FOUND,
     UnknownDeadline: HTTPStatus.NOT_FOUND,
     UnknownDelivery: HTTPStatus.NOT_FOUND,
     UnknownEndpoint: HTTPStatus.NOT_FOUND,
@@ -221,7 +222,7 @@ def field_problems(error: RequestError, *, inside: str = "") -> list[FieldProble
         case TooLarge(name=name):
             found = [(name, str(error).removeprefix(f"{name} "))]
         case TypeNotOpen() | UnknownActionType():
-            found = [(error.where if isinstance(error, TypeNotOpen) else "action_type", str(error))]
+            found = [(error.where, str(error).removeprefix(f"{error.where}: "))]
         case FollowUpInvalid(where=where, problem=problem):
             found = [(one.where, one.message) for one in field_problems(problem, inside=where)]
         case _:

@@ -90,6 +90,10 @@ class FieldsInvalid(RequestError):
         super().__init__(f"{listed}; and {left} more" if left > 0 else listed)
 
 
+class NoSuchTypePage(UnknownActionType):
+    """The address of a page names an action type without a handler in this build."""
+
+
 class UnknownActionTypes(UnknownActionType):
     """Some of many actions have no handler in this build; all that is wrong with any of them is listed."""
 

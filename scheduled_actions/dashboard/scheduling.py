@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions import arguments, json_text
 from scheduled_actions.api.action_models import NewAction
 from scheduled_actions.api.problems import field_problems, tell
-from scheduled_actions.api.refusals import PreconditionFailed
+from scheduled_actions.api.refusals import NoSuchTypePage, PreconditionFailed
 from scheduled_actions.dashboard import schema_forms
 from scheduled_actions.dashboard.page import Moved, Nav, Page, View
 from scheduled_actions.dashboard.times import from_input, when_input
@@ -16,7 +16,6 @@ from scheduled_actions.errors import (
     ActionLocked,
     RequestError,
     ScheduledActionsError,
-    UnknownActionType,
 )
 from scheduled_actions.tokens import Role
 
@@ -116,7 +115,7 @@ def _described(visit: Visit, action_type: str) -> Any:  # noqa: ANN401 - the API
     types = visit.ask("GET", "/action-types").action_types
     found = next((one for one in types if one.action_type == action_type), None)
     if found is None:
-        raise UnknownActionType(action_type, [one.action_type for one in types])
+        raise NoSuchTypePage(action_type, [one.action_type for one in types])
     return found
 
 
@@ -174,7 +173,7 @@ def _form(visit: Visit, described: Any, original: Any, shown: Mapping[str, str])
 def _edit_form(visit: Visit, action: Any, etag: str, sent: Mapping[str, str] | None) -> dict[str, Any]:  # noqa: ANN401
     try:
         described = _described(visit, action.action_type)
-    except UnknownActionType:
+    except NoSuchTypePage:
         described = None
     is_object = isinstance(action.payload, dict)
     shown: Mapping[str, str] = sent or {

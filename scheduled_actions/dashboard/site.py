@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from flask import Response, request
-from werkzeug.exceptions import RequestEntityTooLarge
 
 from scheduled_actions.api.attempts import FailedAttempts
+from scheduled_actions.api.bodies import receiving
 from scheduled_actions.api.credentials import NotAuthorised
 from scheduled_actions.api.desk import Desk, words_beside_ids
 from scheduled_actions.api.endpoint import mounted
@@ -196,10 +196,8 @@ def _check_form() -> None:
         if (request.content_length or 0) > FORM_LIMIT:
             raise TooLarge("the form", request.content_length or 0, FORM_LIMIT)
         request.max_content_length = request.max_form_memory_size = FORM_LIMIT
-        try:
-            request.form  # noqa: B018 - read here, where what is too long can be told so
-        except RequestEntityTooLarge:
-            raise TooLarge("the form", FORM_LIMIT + 1, FORM_LIMIT) from None
+        with receiving(FORM_LIMIT):
+            request.form  # noqa: B018 - read here, where what cannot be read is refused
         # Browsers say where a form comes from; another site's is refused before its token is looked at.
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
             raise sessions.FormExpired

@@ -71,8 +71,10 @@ class UnknownActionType(RequestError):
 
     code = "unknown_action_type"
 
-    def __init__(self, action_type: str, known: Iterable[str]) -> None:
+    def __init__(self, action_type: str, known: Iterable[str], *, where: str = "action_type") -> None:
         self.action_type = action_type
+        #: The field that names it: `on_success.0.action_type`, for one that follows another.
+        self.where = where
         self.known = tuple(sorted(known))
         near = difflib.get_close_matches(action_type, self.known, n=1)
         if near:
@@ -81,7 +83,12 @@ class UnknownActionType(RequestError):
             hint = f"known are: {', '.join(self.known[:12])}"
         else:
             hint = "the registry is empty: write a handler, then run `python registry_build.py`"
-        super().__init__(f'action type "{short_text(action_type)}" has no handler; {hint}')
+        inside = "" if where == "action_type" else f"{where}: "
+        super().__init__(f'{inside}action type "{short_text(action_type)}" has no handler; {hint}')
+
+    def inside(self, where: str) -> UnknownActionType:
+        """Return the same of an action that stands in another's field."""
+        return UnknownActionType(self.action_type, self.known, where=f"{where}.{self.where}")
 
 
 class TypeNotOpen(RequestError):

@@ -210,7 +210,7 @@ def test_a_payload_that_the_handler_refuses_is_told_field_by_field_and_not_repea
 def test_an_action_type_without_a_handler_is_not_found_and_a_near_one_named(api):
     response = api("POST", "/actions", {"action_type": "test:welcme", "payload": {}})
 
-    assert (response.status_code, response.json["code"]) == (404, "unknown_action_type")
+    assert (response.status_code, response.json["code"]) == (422, "unknown_action_type")
     assert 'did you mean "test:welcome"?' in response.json["detail"]
     assert list(errors(response)) == ["action_type"]
 

@@ -153,7 +153,7 @@ def test_the_newest_are_listed_first_a_page_at_a_time(api, connection):
         ({"escalation": [{"offset": "1 day after"}]}, 400, "invalid_argument", "whom it tells"),
         (
             {"auto_actions": [{"offset": "when due", "action_type": "approval:begin"}]},
-            404,
+            422,
             "unknown_action_type",
             "start",
         ),
@@ -205,7 +205,7 @@ def test_without_the_handlers_it_is_said_what_is_missing(a_runtime):
 
     response = api("POST", "/deadlines", BODY)
 
-    assert (response.status_code, response.json["code"]) == (404, "unknown_action_type")
+    assert (response.status_code, response.json["code"]) == (422, "unknown_action_type")
     assert "reminder:send" in response.text
 
 

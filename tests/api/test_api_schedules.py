@@ -51,7 +51,7 @@ def test_what_occurrences_wait_for_and_what_follows_them_is_given_shown_and_take
     assert (first["condition"], first["on_failure"]) == ({"wait": condition}, follow_ups)
     assert (occurrence["condition"], occurrence["on_failure"]) == ({"wait": condition}, follow_ups)
     assert (changed["condition"], changed["on_failure"]) == (None, follow_ups)
-    assert (refused.status_code, refused.json["code"]) == (400, "follow_up_invalid")
+    assert (refused.status_code, refused.json["code"]) == (422, "unknown_action_type")
 
 
 def test_a_change_is_made_of_what_was_seen_and_of_nothing_else(api):
@@ -156,7 +156,7 @@ def test_a_preview_says_what_a_rule_means_and_what_a_change_of_clocks_does(api):
         ({"recurrence": "0 25 * * *"}, 400, "recurrence_invalid", "field 2, hour: 25 is not in 0"),
         ({"recurrence": "0 0 30 2 *"}, 400, "never_occurs", "30"),
         ({"recurrence": "x" * 3000}, 400, "fields_invalid", "recurrence"),
-        ({"action_type": "test:rum"}, 404, "unknown_action_type", "test:run"),
+        ({"action_type": "test:rum"}, 422, "unknown_action_type", "test:run"),
         ({"overlap": "never"}, 400, "fields_invalid", "overlap"),
         ({"timezone": "Mars"}, 400, "fields_invalid", "timezone"),
         ({"remaining": 0}, 400, "fields_invalid", "remaining"),
