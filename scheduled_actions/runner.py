@@ -44,7 +44,7 @@ class Job:
         on_late: Called in the job's thread with the job and its outcome, where it was abandoned.
     """
 
-    __slots__ = ("_stop", "ended", "on_late", "start_until", "started", "state", "task", "work")
+    __slots__ = ("_stop", "ended", "has_returned", "on_late", "start_until", "started", "state", "task", "work")
 
     def __init__(self, work: Callable[[Any], Any], *, start_until: float, on_late: Callable[[Any, Any], None]) -> None:
         self.work = work
@@ -54,6 +54,8 @@ class Job:
         #: When its handler started, on the monotonic clock; None before, and for a job given back.
         self.started: float | None = None
         self.ended: float | None = None
+        #: Whether it returned after it had been given up.
+        self.has_returned = False
         #: Ends the handler's coroutine, where it is one.
         self.task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._stop = False
@@ -142,7 +144,8 @@ class Runner:
         self._lock = threading.Lock()
         #: Whoever is free takes the next: work waits behind a handler that hangs only where all of them do.
         self._jobs: deque[tuple[Job, queue.SimpleQueue[tuple[Any, Any]]]] = deque()
-        #: A call for each thread that is wanted; between two jobs of a wave nobody waits to be called.
+        #: A call for each thread that is wanted; between two jobs of a wave nobody waits to be called. `close` begins
+        #: a new one: the ends that it puts into the old one reach no thread that is started later.
         self._calls: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._threads = 0
         self._stuck = 0
@@ -160,13 +163,14 @@ class Runner:
     def submit(self, jobs: Sequence[Job], results: queue.SimpleQueue[tuple[Any, Any]]) -> None:
         """Start jobs as threads come free; each outcome is put into `results`."""
         self._jobs.extend([(job, results) for job in jobs])
-        for _ in range(min(len(jobs), self.concurrency)):
-            self._calls.put(None)
         with self._lock:
+            calls = self._calls
             there, self._threads = self._threads, min(self.concurrency, self._threads + len(jobs))
             numbers = range(there + 1, self._threads + 1)
+        for _ in range(min(len(jobs), self.concurrency)):
+            calls.put(None)
         for number in numbers:
-            threading.Thread(target=self._serve, name=f"scheduled-actions-{number}", daemon=True).start()
+            threading.Thread(target=self._serve, args=[calls], name=f"scheduled-actions-{number}", daemon=True).start()
 
     def abandon(self, job: Job) -> State | None:
         """Give a job up and ask its handler to stop; return the state it was in.
@@ -186,12 +190,13 @@ class Runner:
         """Let the threads end, each once its handler has returned; a later `submit` starts new ones."""
         with self._lock:
             ending, self._threads = self._threads, 0
+            calls, self._calls = self._calls, queue.SimpleQueue()
         for _ in range(ending):
-            self._calls.put(_END)
+            calls.put(_END)
 
-    def _serve(self) -> None:
+    def _serve(self, calls: queue.SimpleQueue[object]) -> None:
         loops = _Loop()
-        while self._calls.get() is None:
+        while calls.get() is None:
             while self._jobs:
                 try:
                     job, results = self._jobs.popleft()
@@ -214,6 +219,8 @@ class Runner:
         if job.end():
             results.put((job, outcome))
         else:
+            # Set before `on_late`: where what became of the job is written after that, the writer finds it.
+            job.has_returned = True
             with self._lock:
                 self._stuck -= 1
             job.on_late(job, outcome)

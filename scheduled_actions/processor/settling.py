@@ -311,6 +311,9 @@ class Settling:
             if not self._line.was_repeated:
                 log.warning("action.stale id=%s action_type=%s outcome=%s", claimed.id, claimed.action_type, name)
             return
+        if attempt.has_returned and claimed.lock_group is not None:
+            # It came back before this was written: the hold that lingers for it lingers for nothing.
+            self._line.do(partial(claims.end_linger, action_id=claimed.id))
         if isinstance(outcome, settlement.Unstarted):
             return
         self._report.count(claimed, outcome, status)

@@ -152,13 +152,19 @@ def internals(connection: Connection, action_id: UUID) -> dict[str, Any]:
 
 @contextmanager
 def ended_after(seconds: float, connections: list[Connection]) -> Iterator[threading.Event]:
-    """End the connections of the list once the time is up, and set the event, so that nobody waits for good."""
-    is_over = threading.Event()
+    """End the connections of the list once the time is up, and set the event; after the block none is ended.
+
+    Those that were ended are closed: no pool lends them again.
+    """
+    is_over, has_left, lock = threading.Event(), threading.Event(), threading.Lock()
 
     def end() -> None:
-        is_over.set()
-        for connection in list(connections):
-            cut_off(connection)
+        with lock:
+            if has_left.is_set():
+                return
+            is_over.set()
+            for connection in list(connections):
+                cut_off(connection)
 
     watchdog = threading.Timer(seconds, end)
     watchdog.daemon = True
@@ -167,6 +173,11 @@ def ended_after(seconds: float, connections: list[Connection]) -> Iterator[threa
         yield is_over
     finally:
         watchdog.cancel()
+        with lock:
+            has_left.set()
+        if is_over.is_set():
+            for connection in connections:
+                connection.close()
 
 
 def _one(connection: Connection, name: str) -> tuple[Any, ...]:

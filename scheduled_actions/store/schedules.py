@@ -233,9 +233,9 @@ def skip_claimed(connection: Connection, reasons: Mapping[UUID, str]) -> None:
 
 
 def unclaim(connection: Connection, action_ids: Collection[UUID]) -> None:
-    """Make claimed actions pending again, uncharged."""
+    """Make claimed actions pending again, uncharged; a blocking member that waits for its retry keeps its group."""
     run(connection, "unclaim", {"ids": list(action_ids)})
-    run(connection, "free_holds_of", {"ids": list(action_ids)})
+    run(connection, "free_holds_of_unclaimed", {"ids": list(action_ids)})
 
 
 def point_at_work(connection: Connection, schedule_id: UUID) -> bool:

@@ -258,3 +258,15 @@ def test_a_thread_works_on_after_a_coroutine_that_was_cancelled():
 
     assert results.get(timeout=PATIENCE)[1] == "done"
     assert late.get(timeout=PATIENCE) == "cancelled"
+
+
+def test_what_is_submitted_after_a_close_is_done_though_a_thread_of_before_still_hangs(released):
+    runner, results = Runner(1), queue.SimpleQueue()
+    hanging = a_job(lambda _: released.wait(PATIENCE))
+    runner.submit([hanging], results)
+    wait_until(lambda: hanging.state is State.RUNNING)
+    runner.close()
+
+    runner.submit([a_job(lambda _: "done")], results)
+
+    assert results.get(timeout=PATIENCE)[1] == "done"
