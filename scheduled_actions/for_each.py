@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import queries
 from scheduled_actions.errors import InvalidArgument, RequestError
+from scheduled_actions.json_text import Unquoted
+from scheduled_actions.new_action import ARGUMENTS
 from scheduled_actions.store import rows as store
 
 if TYPE_CHECKING:
@@ -20,6 +22,20 @@ if TYPE_CHECKING:
 _KEY_LENGTH = 255
 #: Refusals that the result tells.
 _TOLD = 5
+
+
+def check_options(options: object, *, name: str = "options") -> None:
+    """Return if these are arguments of `schedule_action` that all rows may share.
+
+    Raises:
+        InvalidArgument: They are not: the type, the payload and the team are not for the options to say.
+    """
+    if not isinstance(options, dict) or not options.keys() <= _OPTIONS:
+        expected = f"an object of arguments of schedule_action: {', '.join(sorted(_OPTIONS))}"
+        raise InvalidArgument(name, Unquoted("this"), expected)
+
+
+_OPTIONS = ARGUMENTS - {"action_type", "payload", "team_id"}
 
 
 class ForEach:
@@ -77,6 +93,7 @@ class ForEach:
         if found is None:
             known = ", ".join(sorted(self._settings.queries)) or "none"
             raise InvalidArgument("query", query, f"a query of [queries]; there are: {known}")
+        check_options(options)
         name = name or f"{query} {action_type}"
         rows = queries.unknown_rows(self._database, found, parameters, key, name, team_id=team_id, limit=limit)
         if rows and key not in rows[0]:

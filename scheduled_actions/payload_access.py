@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from scheduled_actions.endpoints.health import DISABLED_EVENT, FAILING_EVENT
-from scheduled_actions.errors import InvalidArgument, TypeNotOpen
+from scheduled_actions.errors import TypeNotOpen
+from scheduled_actions.for_each import check_options
 from scheduled_actions.handler import INTERNAL_TYPES
-from scheduled_actions.json_text import Unquoted
-from scheduled_actions.new_action import ARGUMENTS
 from scheduled_actions.queries import check_team
 from scheduled_actions.store import endpoints
 
@@ -144,8 +143,7 @@ class PayloadAccess:
         if inner == _FOR_EACH:
             raise TypeNotOpen(inner, _NESTED, where="payload.action_type")
         options = payload.get("options") or {}
-        if not isinstance(options, dict) or not options.keys() <= ARGUMENTS - {"action_type", "payload", "team_id"}:
-            raise InvalidArgument("payload.options", Unquoted("this"), "an object of arguments of schedule_action")
+        check_options(options, name="payload.options")
         try:
             self._check_follow_ups(options, requester)
         except TypeNotOpen as error:

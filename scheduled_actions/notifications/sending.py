@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 
 from scheduled_actions.endpoints.book import reach_of
-from scheduled_actions.errors import ScheduledActionsError
+from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.handler import Fail, Skip, Snooze
 from scheduled_actions.messaging import channels, templates
 from scheduled_actions.notices.message import Message
@@ -89,6 +89,7 @@ class Sender:
         notices = given if isinstance(given, list) else [given]
         with self._database.connection() as connection:
             now = store.now(connection)
+        self._check_reach(notices[0], context)
         person = self._notifications.recipients.person_of(
             notices[0].to, notices[0].person, team_id=context.action.team_id, now=now
         )
@@ -97,6 +98,16 @@ class Sender:
         if quiet is not None:
             return Snooze(quiet - now)
         return self._through_channels(notices, person, Progress.of(context.state), context)
+
+    def _check_reach(self, notice: Notice, context: Context) -> None:
+        """Refuse a recipient of a token that is out of reach by now: the settings may have changed."""
+        if notice.reach is None:
+            return
+        team_id = context.action.team_id
+        try:
+            self._notifications.recipients.check([notice.to], name="to", team_id=team_id, reach=notice.reach)
+        except InvalidArgument as error:
+            raise Fail(str(error)) from None
 
     def _through_channels(
         self, notices: Sequence[Notice], person: Person, progress: Progress, context: Context

@@ -226,6 +226,15 @@ def test_named_channels_are_closed_to_teams_unless_the_settings_open_them(team, 
     assert sorted(mail["To"] for mail in mails(mailbox)) == ["ops@example.org"] * 3 + ["support@example.org"]
 
 
+def test_a_channel_that_is_closed_meanwhile_sends_nothing_more_of_a_team(project, connection, mailbox):
+    notices = [{"to": to, "subject": "x", "text": "x", "reach": "team"} for to in ("ops", "support")]
+    ids = [through_sql(connection, "notification:send", one, team_id="red") for one in notices]
+    project.processor.tick()
+
+    assert [row(connection, one)["status"] for one in ids] == ["failed", "completed"]
+    assert "open to teams" in row(connection, ids[0])["error_message"]
+
+
 # -- conditions
 
 

@@ -191,6 +191,10 @@ def test_packages_namespaces_and_init_files_are_searched_and_the_rest_is_not(tmp
         ("x = '\0'", "handlers/email.py:1: does not parse"),
         ("x = " + "(" * 5000 + ")" * 5000, "does not parse"),
         (
+            "@action('reminder:send', open_to_teams=True)\ndef one(payload): ...",
+            "handlers/email.py:2: open_to_teams: True is not False: reminder:send is an internal type",
+        ),
+        (
             "@action('a:one', transactional=True)\nasync def one(payload): ...",
             "handlers/email.py:2: transactional=True is not for async def",
         ),
@@ -236,6 +240,7 @@ def test_packages_namespaces_and_init_files_are_searched_and_the_rest_is_not(tmp
             "@action('a:one', dedup_window=-1)\ndef one(payload): ...",
             "dedup_window: -1 is not a number of seconds",
         ),
+        ("@action('a:one', open_to_teams='yes')\ndef one(payload): ...", "open_to_teams: 'yes' is not True or False"),
         ("@action('a:one', transactional=1)\ndef one(payload): ...", "transactional: 1 is not True or False"),
         ("@action('a:one', description=b'x')\ndef one(payload): ...", "description: b'x' is not a text"),
         ("@action('a:one', description='\\ud800')\ndef one(payload): ...", "is not a text"),
@@ -435,3 +440,12 @@ def test_the_build_loads_neither_the_database_driver_nor_the_web_framework(tmp_p
     )
 
     assert run.stdout == "[]\n"
+
+
+def test_a_type_that_is_open_to_teams_is_open_without_importing_its_handler(tmp_path):
+    text = f"{IMPORT}@action('a:open', open_to_teams=True)\ndef one(payload): ...\n"
+    write_handlers(tmp_path, email=text, other=one_handler("a:closed"))
+
+    registry_source.write(tmp_path)
+
+    assert generated.read(tmp_path).options == {"a:open": {"open_to_teams": True}}

@@ -168,3 +168,13 @@ def test_what_may_become_actions_again_is_forgotten_in_time(project, connection)
     project.maintenance.prune(limit=10)
 
     assert connection.execute("select key from scheduled_action_for_each").fetchall() == [("1",)]
+
+
+@pytest.mark.parametrize("options", [{"action_type": "for_each:run"}, {"payload": {}}, {"team_id": "theirs"}])
+def test_options_change_neither_the_type_nor_the_payload_nor_the_team(project, connection, options):
+    put_carts(connection, "ann", team="ours")
+
+    ended = run_once(project, connection, team_id="ours", options=options)
+
+    assert (ended["status"], reminders(connection)) == ("failed", [])
+    assert "options" in ended["error_message"]
