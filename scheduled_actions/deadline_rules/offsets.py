@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from scheduled_actions.deadline_rules.working_calendar import Calendar
+    from scheduled_actions.evaluation_budget import EvaluationBudget
 
 Direction: TypeAlias = Literal["before", "after"]
 
@@ -70,7 +71,9 @@ class Offset:
             return "when due"
         return f"{_short(abs(self.days), abs(self.elapsed))} {_direction(1 if length > timedelta(0) else -1)}"
 
-    def instant(self, due_at: datetime, *, zone: ZoneInfo, calendar: Calendar) -> datetime:
+    def instant(
+        self, due_at: datetime, *, zone: ZoneInfo, calendar: Calendar, budget: EvaluationBudget | None = None
+    ) -> datetime:
         """Return when that is, in UTC.
 
         A local time that a change of the clocks skips comes later by the gap; one that comes twice is its first.
@@ -79,15 +82,20 @@ class Offset:
             due_at: Aware.
             zone: Whose wall clock days are counted on.
             calendar: Which days are business days; it may move what falls on others.
+            budget: Has a step for each day that is looked at; None: a new one.
 
         Raises:
+            BudgetExceeded: It is too many business days away.
             OverflowError: It is beyond the calendar's years.
         """
         if not (self.business_days or self.days or self.months or self.at is not None):
             return due_at.astimezone(UTC) + self.elapsed
         local = due_at.astimezone(zone).replace(tzinfo=None)
         day = _months_later(local.date(), self.months) + timedelta(days=self.days)
-        day = calendar.business_days_later(day, self.business_days) if self.business_days else calendar.moved(day)
+        if self.business_days:
+            day = calendar.business_days_later(day, self.business_days, budget)
+        else:
+            day = calendar.moved(day, budget)
         wall = datetime.combine(day, local.time() if self.at is None else self.at)
         # Where nothing moved, a time that comes twice is the showing that the due instant means.
         at = due_at.astimezone(UTC) if wall == local else resolve(wall, zone).at

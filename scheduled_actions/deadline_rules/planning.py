@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo
 
 from scheduled_actions.deadline_rules.offsets import parse_offset
-from scheduled_actions.deadline_rules.working_calendar import Calendar, parse_calendar
+from scheduled_actions.deadline_rules.working_calendar import BUDGETED, Calendar, parse_calendar
 from scheduled_actions.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.recurrence.compiling import compile_recurrence
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ class Clock:
 
     zone: ZoneInfo
     calendar: Calendar
+    #: For all that is counted on it.
+    budget: EvaluationBudget = field(default_factory=partial(EvaluationBudget, BUDGETED), compare=False)
 
     @classmethod
     def of(cls, deadline: Deadline) -> Clock:
@@ -41,10 +45,11 @@ class Clock:
 
         Raises:
             InvalidArgument: That is beyond the calendar.
+            BudgetExceeded: It takes more steps than are left.
         """
         try:
             offset = parse_offset(stage.offset, name=stage.key)
-            return offset.instant(due_at, zone=self.zone, calendar=self.calendar)
+            return offset.instant(due_at, zone=self.zone, calendar=self.calendar, budget=self.budget)
         except (OverflowError, ValueError):
             raise InvalidArgument(stage.key, stage.offset, "an instant that the calendar has") from None
 
@@ -56,7 +61,7 @@ class Clock:
         """
         assert stage.repeat is not None  # noqa: S101 - asked of those alone
         try:
-            rule = compile_recurrence(stage.repeat, timezone=self.zone.key, anchor=base)
+            rule = compile_recurrence(stage.repeat, timezone=self.zone.key, anchor=base, budget=self.budget)
         except RecurrenceInvalid as error:
             error.name = "reminders" if stage.kind == "reminder" else "escalation.every"
             raise
@@ -258,25 +263,32 @@ def resumed_due(deadline: Deadline, now: datetime) -> datetime:
     if deadline.paused_at is None:
         return deadline.due_at
     clock = Clock.of(deadline)
-    left = clock.calendar.worked(deadline.paused_at, deadline.due_at, zone=clock.zone)
+    left = clock.calendar.worked(deadline.paused_at, deadline.due_at, zone=clock.zone, budget=clock.budget)
     if not clock.calendar.is_given:
         return deadline.due_at + (now - deadline.paused_at)
     try:
-        return max(deadline.due_at, clock.calendar.after_working(now, left, zone=clock.zone))
+        return max(deadline.due_at, clock.calendar.after_working(now, left, zone=clock.zone, budget=clock.budget))
     except OverflowError:
         return deadline.due_at + (now - deadline.paused_at)
 
 
 def next_of_series(
-    rule_text: str, *, timezone: str, anchor: datetime, calendar: Calendar, after: datetime
+    rule_text: str,
+    *,
+    timezone: str,
+    anchor: datetime,
+    calendar: Calendar,
+    after: datetime,
+    budget: EvaluationBudget | None = None,
 ) -> datetime | None:
     """Return the due instant that follows in a series; None where it has ended.
 
     The calendar says which days are business days; it moves what falls on others only where it says `then`.
     """
-    rule = compile_recurrence(rule_text, timezone=timezone, anchor=anchor)
+    budget = budget or EvaluationBudget("the recurrence")
+    rule = compile_recurrence(rule_text, timezone=timezone, anchor=anchor, budget=budget)
     if rule.kind == "business_day" or calendar.skips.then != "drop":
-        rule = compile_recurrence(rule_text, timezone=timezone, anchor=anchor, skips=calendar.skips)
+        rule = compile_recurrence(rule_text, timezone=timezone, anchor=anchor, skips=calendar.skips, budget=budget)
     try:
         found = rule.next_after(after)
     except NeverOccurs:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions import json_text
 from scheduled_actions.action import RESULT_LIMIT
 from scheduled_actions.errors import InvalidArgument, RecurrenceInvalid
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.recurrence.phrases import parse_time, time_text
 from scheduled_actions.recurrence.skips import Skips
 from scheduled_actions.recurrence.zones import resolve
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _ONE_DAY = timedelta(days=1)
 #: No search for a business day goes further: a calendar that closes for longer has none.
 _FURTHEST = 3660
+#: What runs out of steps, as errors name it.
+BUDGETED = "the deadline's calendar"
 _OF_SKIPS = ("weekends", "holidays", "dates", "ranges", "then")
 _EXPECTED = f"an object with some of the keys {', '.join(_OF_SKIPS)} and hours"
 
@@ -53,36 +56,47 @@ class Calendar:
             document["hours"] = {"from": time_text(self.opens), "to": time_text(self.closes)}
         return document
 
-    def business_days_later(self, day: date, count: int) -> date:
-        """Return the business day that is `count` business days after a day; before it, where that is negative."""
+    def business_days_later(self, day: date, count: int, budget: EvaluationBudget | None = None) -> date:
+        """Return the business day that is `count` business days after a day; before it, where that is negative.
+
+        Raises:
+            OverflowError: The calendar has none within ten years.
+            BudgetExceeded: It is further away than the budget has steps: one for each day.
+        """
+        budget = budget or EvaluationBudget(BUDGETED)
         step = _ONE_DAY if count > 0 else -_ONE_DAY
         left = abs(count)
         for _ in range(_FURTHEST + 3 * left):
             if not left:
                 return day
+            budget.spend()
             day += step
             left -= self.skips.is_business_day(day)
         raise OverflowError("the calendar has no such business day")
 
-    def moved(self, day: date) -> date:
+    def moved(self, day: date, budget: EvaluationBudget | None = None) -> date:
         """Return the day on which something of that day happens: another only where the calendar says `then`."""
         if self.skips.then == "drop" or self.skips.is_business_day(day):
             return day
-        return self.business_days_later(day, 1 if self.skips.then == "following" else -1)
+        return self.business_days_later(day, 1 if self.skips.then == "following" else -1, budget)
 
-    def worked(self, start: datetime, end: datetime, *, zone: ZoneInfo) -> timedelta:
+    def worked(
+        self, start: datetime, end: datetime, *, zone: ZoneInfo, budget: EvaluationBudget | None = None
+    ) -> timedelta:
         """Return the working time from one instant to a later one; without a calendar all of it."""
         start, end = start.astimezone(UTC), end.astimezone(UTC)
         if not self.is_given:
             return max(end - start, timedelta(0))
         total = timedelta(0)
-        for opens, closes in self._shifts(start, zone):
+        for opens, closes in self._shifts(start, zone, budget or EvaluationBudget(BUDGETED)):
             if opens >= end:
                 return total
             total += max(min(closes, end) - max(opens, start), timedelta(0))
         return total
 
-    def after_working(self, start: datetime, length: timedelta, *, zone: ZoneInfo) -> datetime:
+    def after_working(
+        self, start: datetime, length: timedelta, *, zone: ZoneInfo, budget: EvaluationBudget | None = None
+    ) -> datetime:
         """Return when so much working time has passed since `start`.
 
         Raises:
@@ -91,17 +105,18 @@ class Calendar:
         start = start.astimezone(UTC)
         if not self.is_given:
             return start + length
-        for opens, closes in self._shifts(start, zone):
+        for opens, closes in self._shifts(start, zone, budget or EvaluationBudget(BUDGETED)):
             begins = max(opens, start)
             if closes - begins >= length:
                 return begins + length
             length -= max(closes - begins, timedelta(0))
         raise OverflowError("the calendar has not so much working time")
 
-    def _shifts(self, start: datetime, zone: ZoneInfo) -> Iterator[tuple[datetime, datetime]]:
+    def _shifts(self, start: datetime, zone: ZoneInfo, budget: EvaluationBudget) -> Iterator[tuple[datetime, datetime]]:
         """Yield the working time of each business day, from the day of `start` on."""
         day = start.astimezone(zone).date()
         for _ in range(_FURTHEST):
+            budget.spend()
             if self.skips.is_business_day(day):
                 opens = resolve(datetime.combine(day, self.opens or time()), zone).at
                 ends = datetime.combine(day, self.closes) if self.closes else datetime.combine(day + _ONE_DAY, time())

@@ -157,7 +157,12 @@ def row_values(
     following = None
     if recurrence is not None:
         following = planning.next_of_series(
-            recurrence, timezone=clock.zone.key, anchor=anchor_at, calendar=clock.calendar, after=due_at
+            recurrence,
+            timezone=clock.zone.key,
+            anchor=anchor_at,
+            calendar=clock.calendar,
+            after=due_at,
+            budget=clock.budget,
         )
     return {
         "id": deadline_id,

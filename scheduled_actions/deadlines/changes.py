@@ -240,7 +240,12 @@ def refuse_a_crowd(recurrence: str, stages: Sequence[Stage], clock: planning.Clo
         if at is None or at - due_at > due_at - opens:
             return
         at = planning.next_of_series(
-            recurrence, timezone=clock.zone.key, anchor=due_at, calendar=clock.calendar, after=at
+            recurrence,
+            timezone=clock.zone.key,
+            anchor=due_at,
+            calendar=clock.calendar,
+            after=at,
+            budget=clock.budget,
         )
     raise InvalidArgument(
         "recurrence", recurrence, f"rarer: before one is due, {planning.AHEAD_MOST} that follow it would be open"

@@ -297,7 +297,7 @@ def due_of(new: NewDeadline, clock: planning.Clock, now: datetime) -> datetime:
         return now + new.delay
     assert new.recurrence is not None  # noqa: S101 - one of the three is there
     due_at = planning.next_of_series(
-        new.recurrence, timezone=new.timezone, anchor=now, calendar=clock.calendar, after=now
+        new.recurrence, timezone=new.timezone, anchor=now, calendar=clock.calendar, after=now, budget=clock.budget
     )
     if due_at is None:
         raise RecurrenceInvalid(new.recurrence, "names no occurrence after now")
