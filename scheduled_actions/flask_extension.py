@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from flask import Blueprint
 
 from scheduled_actions import api
+from scheduled_actions.api.server_logs import mask_secrets
 from scheduled_actions.runtime import current
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class ScheduledActions:
         Raises:
             ConfigInvalid: The project's settings cannot be used.
         """
+        mask_secrets()
         runtime = self._runtime or current()
         prefix = url_prefix or self._url_prefix
         app.register_blueprint(api.blueprint(runtime), url_prefix=prefix)

@@ -243,6 +243,8 @@ class Maintenance:
         }
         windows = {"default": self._settings.deduplication.window_seconds, "by_type": by_type}
         shared_settings.copy_settings(connection, dedup_window=windows)
+        open_types = [one for one in self._registry.types if self._registry.options(one).open_to_teams]
+        shared_settings.share_open_types(connection, open_types)
         declared = self._settings.webhooks.endpoints
         shared_settings.share_fifo(connection, [name for name, one in declared.items() if one.ordering == "fifo"])
         if shared_settings.synced(connection) != self._registry.recurrences_digest:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from dataclasses import dataclass
 from email.message import EmailMessage
@@ -18,6 +17,7 @@ from scheduled_actions.errors import (
     UrlInvalid,
 )
 from scheduled_actions.messaging import mail
+from scheduled_actions.messaging.library_logs import hide_addresses
 from scheduled_actions.notices.channels import Channel, parse_channel
 from scheduled_actions.outbound import delivery
 
@@ -73,7 +73,8 @@ def hand_over(channel: Channel, sending: Sending, config: Config) -> str | None:
             case "webhook":
                 return _post(channel, channel.address, sending, sending.reach)
             case "apprise":
-                return _apprise(channel, channel.address, sending)
+                _apprise(channel, channel.address, sending)
+                return None
             case "named":
                 return _named(channel, sending, config)
     except (ConfigInvalid, ExtraMissing, NotConfigured, mail.MailDeferred) as error:
@@ -122,14 +123,13 @@ def _post(channel: Channel, url: str, sending: Sending, reach: Reach) -> str:
     return sending.id
 
 
-def _apprise(channel: Channel, url: str, sending: Sending) -> str | None:
+def _apprise(channel: Channel, url: str, sending: Sending) -> None:
     """Hand over to one of a hundred services; they tell no id."""
-    # What it logs repeats addresses.
-    logging.getLogger("apprise").propagate = False
     try:
         import apprise  # noqa: PLC0415 - an extra, loaded with the first notice that needs it
     except ImportError:
         raise ExtraMissing("apprise", "notify") from None
+    hide_addresses()
     service = apprise.Apprise(asset=apprise.AppriseAsset(app_id="Scheduled Actions", async_mode=False))
     if not service.add(url):
         raise ChannelFailed(channel, "is no address that apprise knows", is_final=True)
@@ -142,7 +142,6 @@ def _apprise(channel: Channel, url: str, sending: Sending) -> str | None:
     )
     if not was_taken:
         raise ChannelFailed(channel, "did not take it", is_final=False)
-    return None
 
 
 def _named(channel: Channel, sending: Sending, config: Config) -> str | None:
@@ -161,7 +160,8 @@ def _named(channel: Channel, sending: Sending, config: Config) -> str | None:
         raise NotConfigured(variable, expected) from None
     match meant.kind:
         case "apprise":
-            return _apprise(channel, address, sending)
+            _apprise(channel, address, sending)
+            return None
         case "webhook":
             return _post(channel, address, sending, sending.own_reach)
         case "email":

@@ -32,7 +32,10 @@ class GrantRefused(DeploymentError):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"the database refused the grant: {reason}; run `migrate` as the role that owns the tables")
+        super().__init__(
+            f"the database refused the grant: {reason}; run `migrate` as the role that owns the tables, "
+            "which needs `grant create on database`"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,11 @@ def share_fifo(connection: Connection, names: Sequence[str]) -> None:
     _write(connection, "webhook_fifo", sorted(names))
 
 
+def share_open_types(connection: Connection, action_types: Sequence[str]) -> None:
+    """Let the database know which types the database roles of a team may schedule."""
+    _write(connection, "types_open_to_teams", sorted(action_types))
+
+
 def synced(connection: Connection) -> str | None:
     """Return the digest of the declared schedules that were brought up to date last; None before the first."""
     row = run(connection, "setting", {"name": _SYNCED}).fetchone()

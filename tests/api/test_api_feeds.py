@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from datetime import UTC, datetime, timedelta
 
@@ -269,3 +270,15 @@ def test_a_calendar_that_breaks_answers_a_problem_and_its_address_stands_in_no_l
     assert (response.status_code, response.json["code"]) == (503, "database_error")
     assert "the clock has stopped" in caplog.text
     assert path.rpartition("/")[2].partition(".")[0] not in caplog.text + response.text
+
+
+@pytest.mark.parametrize("logger", ["gunicorn.error", "gunicorn.access", "werkzeug"])
+def test_servers_log_the_paths_of_feeds_without_their_secrets(client, caplog, logger):
+    secret = "saf_" + "aB3_-" * 8 + "xyz"
+    caplog.set_level(logging.DEBUG)
+
+    logging.getLogger(logger).debug("%s %s", "GET", f"/calendar/{secret}.ics")
+    logging.getLogger(logger).error("Error handling request /calendar/%(path)s", {"path": f"{secret}.ics?x=1"})
+
+    assert secret[8:] not in caplog.text
+    assert "GET /calendar/saf_aB3_….ics" in caplog.text

@@ -16,6 +16,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from scheduled_actions.registry import source as registry_source
 from scheduled_actions.store import migrate
 from tests.factories import PATIENCE, insert, row, statuses, wait_until
 
@@ -209,6 +210,20 @@ def test_a_second_signal_ends_it_at_once(waiting, project):
     answer, _ = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, answer) == (1, "")
+
+
+def test_migrate_copies_which_types_the_database_roles_of_a_team_may_schedule(run, connection, project):
+    opened = (project / "handlers" / "greeting.py").read_text(encoding="utf-8") + (
+        '\n\n@action("greeting:post", open_to_teams=True)\ndef post(payload: Greeting): ...\n'
+    )
+    (project / "handlers" / "greeting.py").write_text(opened, encoding="utf-8")
+    registry_source.write(project)
+
+    ran = run("migrate")
+
+    assert ran.exit_code == 0
+    found = connection.execute("select value from scheduled_action_settings where name = 'types_open_to_teams'")
+    assert found.fetchone() == (["greeting:post"],)
 
 
 @pytest.fixture

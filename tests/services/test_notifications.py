@@ -460,6 +460,20 @@ def test_a_channel_of_the_settings_is_an_apprise_url_in_the_environment(a_projec
     assert "secret-token" not in str(row) + caplog.text
 
 
+def test_what_libraries_log_tells_no_address_and_what_the_application_logs_stays(a_project, caplog):
+    """Below apprise, urllib3 logs the path of each post at DEBUG: for many services that is the secret."""
+    caplog.set_level(logging.DEBUG)
+    with a_receiver() as (place, posts):
+        project = a_project(CHANNELS, OPS_URL=f"json://{place}/secret-token")
+        notify("ops", "Hello")
+        assert project.processor.tick().succeeded == 1
+    logging.getLogger("urllib3.connectionpool").debug("of the application itself")
+
+    assert len(posts) == 1
+    assert "secret-token" not in caplog.text
+    assert "of the application itself" in caplog.text
+
+
 def test_an_apprise_service_that_does_not_take_it_is_tried_again_and_tells_no_secret(a_project, caplog):
     caplog.set_level(logging.DEBUG)
     with a_receiver(500) as (place, _):

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from scheduled_actions.errors import RequestError
 from scheduled_actions.store import actions, migrate
-from scheduled_actions.store.grants import Grant, Kind, grant
+from scheduled_actions.store.grants import Grant, GrantRefused, Kind, grant
 
 EVENT = {"event": "order:paid", "entity_type": "order", "entity_id": "7"}
 TARGET = '{"type": "order", "id": "7"}'
@@ -239,6 +239,19 @@ def test_a_door_that_somebody_else_put_there_is_refused(connection, role):
 
     with pytest.raises(RequestError, match="schema scheduled_actions_api is there already"):
         grant(connection, Kind.SCHEDULER, role)
+
+
+def test_a_role_that_may_not_create_schemas_is_told_so(connection, role, as_role):
+    """It owns the tables, but nothing lets it create in the database."""
+    connection.execute("create schema work")
+    connection.execute(sql.SQL("grant all on schema work to {}").format(sql.Identifier(role)))
+
+    with as_role("work") as own:
+        migrate.migrate(own)
+        with pytest.raises(
+            GrantRefused, match="permission denied for database .*; run `migrate` as the role that owns"
+        ):
+            grant(own, Kind.READER, role)
 
 
 def test_an_unknown_role_is_refused_by_name(connection):
