@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import psycopg
 
 from scheduled_actions.errors import DatabaseUnavailable, ScheduledActionsError, SchemaOutdated
-from scheduled_actions.store.connection import is_connection_failure
+from scheduled_actions.store.connection import PASSING, is_connection_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +20,14 @@ log = logging.getLogger("scheduled_actions")
 Row = TypeVar("Row")
 Result = TypeVar("Result")
 
+#: Refusals that pass, and that no row is to blame for: a lock, a time limit, a full disk, a server become a standby.
+LATER = (
+    *PASSING,
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.DiskFull,
+    psycopg.errors.OutOfMemory,
+    psycopg.errors.ReadOnlySqlTransaction,
+)
 #: What a boundary contains. SystemExit is one of them; KeyboardInterrupt is the operator's.
 CONTAINED = (Exception, SystemExit)
 

@@ -12,9 +12,8 @@ from uuid import UUID
 
 from scheduled_actions import retry, settlement
 from scheduled_actions.action import Status
-from scheduled_actions.boundary import contain, describe, reason_of
+from scheduled_actions.boundary import LATER, contain, describe, reason_of
 from scheduled_actions.store import claims, shared_settings, upkeep
-from scheduled_actions.store.connection import PASSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -133,7 +132,7 @@ class Maintenance:
     ) -> dict[Claimed, Status]:
         """End as failed what cannot be rescued; leave what is locked, or refuses even that, to a later rescue."""
         action, reason = one.action, f"it could not be rescued: {reason_of(error)}"
-        if isinstance(error, PASSING):
+        if isinstance(error, LATER):
             return {}
 
         def unwritten(refusal: BaseException) -> bool:

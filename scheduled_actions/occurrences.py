@@ -16,7 +16,7 @@ import psycopg
 
 from scheduled_actions import settlement
 from scheduled_actions.action import Status
-from scheduled_actions.boundary import CONTAINED, concerns_all, contain, isolate, reason_of
+from scheduled_actions.boundary import CONTAINED, LATER, concerns_all, contain, isolate, reason_of
 from scheduled_actions.errors import BudgetExceeded, FunctionTimedOut, ScheduledActionsError
 from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.function_calls import all_within
@@ -24,7 +24,6 @@ from scheduled_actions.recurrence import series
 from scheduled_actions.schedule import functions_named, is_planned_alike, project_functions
 from scheduled_actions.store import claims
 from scheduled_actions.store import schedules as store
-from scheduled_actions.store.connection import PASSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -288,7 +287,7 @@ class Occurrences:
             return self.take(connection, [claimed])
 
     def _untaken(self, connection: Connection, claimed: Claimed, error: BaseException) -> Taking:
-        if isinstance(error, PASSING):
+        if isinstance(error, LATER):
             # Somebody changes its schedule at this moment.
             store.unclaim(connection, [claimed.id])
             return Taking([])
@@ -374,7 +373,7 @@ class Occurrences:
     def _refused(self, connection: Connection, schedule_id: UUID, error: BaseException) -> bool:
         """Pause a schedule whose step was refused, with the reason; return whether it was changed."""
         reason = reason_of(error)
-        if isinstance(error, PASSING):
+        if isinstance(error, LATER):
             log.info("schedules.put_off id=%s error=%s", schedule_id, reason)
             return False
         log.warning("schedule.refused id=%s error=%s", schedule_id, reason)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+import psycopg
+
 from scheduled_actions.errors import DatabaseUnavailable
 from scheduled_actions.store.connection import Loan
 
@@ -41,6 +43,10 @@ class Line:
             try:
                 with self._database.connection() as connection, Loan(connection) as self._loan:
                     result = step(connection)
+            except psycopg.errors.QueryCanceled as error:
+                if self._loan is not None and self._loan.is_cut:
+                    raise DatabaseUnavailable("it did not answer before the tick's time was up") from error
+                raise
             except DatabaseUnavailable:
                 if not self._has_worked or self._monotonic() + _RECONNECT_SECONDS >= self._until:
                     raise

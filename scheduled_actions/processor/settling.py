@@ -11,11 +11,10 @@ import psycopg
 
 from scheduled_actions import settlement
 from scheduled_actions.action import Status
-from scheduled_actions.boundary import CONTAINED, concerns_all, contain, describe, isolate, reason_of
+from scheduled_actions.boundary import CONTAINED, LATER, concerns_all, contain, describe, isolate, reason_of
 from scheduled_actions.processor.attempt import began
 from scheduled_actions.processor.calling import Ended
 from scheduled_actions.store import claims
-from scheduled_actions.store.connection import PASSING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -215,7 +214,7 @@ class Settling:
         recurring = {one.claimed.id: one.claimed.schedule_id for one, _ in waiting if one.claimed.schedule_id}
         try:
             settled = self._line.do(lambda connection: self._settle_unmet(connection, unmet, recurring))
-        except PASSING:
+        except LATER:
             return _Settled(kept_back=list(waiting))
         return _Settled(settled.statuses, list(waiting), has_woken=settled.has_woken)
 
@@ -242,8 +241,9 @@ class Settling:
         """Settle each on its own: what the database refuses of one outcome, or keeps locked, harms no other."""
         log.warning("tick.group_refused tick_id=%s error=%s", self._row.id, reason_of(error))
         settled = _Settled()
+        was_alone = len(ended) == 1 and isinstance(error, LATER)
         for tried, pair in enumerate(ended):
-            if len(settled.kept_back) == _LOCKED_MOST:
+            if was_alone or len(settled.kept_back) == _LOCKED_MOST:
                 # Each lock was waited for. Those behind come first the next time.
                 settled.kept_back = ended[tried:] + settled.kept_back
                 break
@@ -270,7 +270,7 @@ class Settling:
             return _Settled(ended=[(attempt, ended)])
         try:
             return self._settle_one(attempt, ended)
-        except PASSING:
+        except LATER:
             return _Settled(kept_back=[(attempt, ended)])
         except CONTAINED as error:
             if concerns_all(error):

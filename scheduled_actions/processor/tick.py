@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+import psycopg
+
 from scheduled_actions import settlement
 from scheduled_actions.boundary import contain, reason_of
 from scheduled_actions.fairness import by_turns
@@ -308,7 +310,9 @@ class Tick:
         reason = f"claim: {reason_of(error)}"
         log.error("claim.refused tick_id=%s error=%s", self._row.id, reason)
         self._report.add_error(None, None, reason)
-        return self._refused_claims + 1
+        # One that was ended for its time has used up enough of it.
+        is_last = isinstance(error, psycopg.errors.QueryCanceled)
+        return _REFUSED_CLAIMS_MOST if is_last else self._refused_claims + 1
 
     def _claim_batch(self) -> int:
         """Claim a batch of one kind, the kinds taking turns; sort out what cannot be started at all."""

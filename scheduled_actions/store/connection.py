@@ -12,7 +12,7 @@ import selectors
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psycopg
@@ -103,7 +103,7 @@ class Database:
 
         Raises:
             DatabaseUnavailable: The server cannot be reached, or the connection was lost while it was used.
-            SchemaOutdated: A table or function of this package is missing.
+            SchemaOutdated: A table, column or function is missing, and the tables are older than this code.
         """
         connection = self._take()
         try:
@@ -119,9 +119,23 @@ class Database:
             psycopg.errors.UndefinedFunction,
             psycopg.errors.UndefinedColumn,
         ) as error:
-            raise SchemaOutdated(0, LATEST_KNOWN) from error
+            # The name may be a project's own: then the tables are to blame only where they are older than this code.
+            is_ours = isinstance(error, psycopg.errors.UndefinedTable) and "scheduled_action" in str(error)
+            found = 0 if is_ours else self._migration()
+            if found < LATEST_KNOWN:
+                raise SchemaOutdated(found, LATEST_KNOWN) from error
+            raise
         finally:
             self._give_back(connection)
+
+    def _migration(self) -> int:
+        """Return the number of the newest migration that the database has; 0 without this package's tables."""
+        with closing(self.connect()) as connection:
+            try:
+                row = connection.execute(_MIGRATION).fetchone()
+            except psycopg.errors.UndefinedTable:
+                return 0
+        return int(row[0] or 0) if row else 0
 
     def close(self) -> None:
         """Close the idle connections; the database can be used again afterwards."""
@@ -177,6 +191,9 @@ def whole(connection: psycopg.Connection[Any]) -> Iterator[None]:
 #: Refusals of a moment: what somebody else keeps locked can be written a little later.
 PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
+_MIGRATION = (
+    "select max(m.number) from scheduled_action_migrations m where to_regclass('scheduled_actions') is not null"
+)
 #: The newest migration this code was written for; kept in step by a test.
 LATEST_KNOWN = 27
 
@@ -215,14 +232,15 @@ class Loan:
     def __init__(self, connection: Connection) -> None:
         self._lock = threading.Lock()
         self._connection: Connection | None = connection
-        self._is_cut = False
+        #: Whether the other thread has cut it off.
+        self.is_cut = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            if self._is_cut and self._connection is not None:
+            if self.is_cut and self._connection is not None:
                 self._connection.close()
             self._connection = None
 
@@ -230,7 +248,7 @@ class Loan:
         """End what the borrower is doing, from another thread; nothing once the connection is given back."""
         with self._lock:
             if self._connection is not None:
-                self._is_cut = True
+                self.is_cut = True
                 cut_off(self._connection)
 
 
