@@ -109,6 +109,9 @@ class Occurrences:
         self._registry = registry
         #: What transactions left for after their commit; the sweep finds what is lost of it with the process.
         self._unplanned: deque[Unplanned] = deque()
+        #: By schedule that catches up: what was planned last, and until when all after it is selected. A selection is
+        #: made once; one that is lost with the process is made again.
+        self._selected: dict[UUID, tuple[datetime, datetime]] = {}
 
     def rule_of(
         self, schedule: Course | Schedule, *, anchor: datetime | None = None, budget: EvaluationBudget | None = None
@@ -584,7 +587,8 @@ class Occurrences:
         # A note on an active schedule is that of a planning that was deferred.
         status = "active" if schedule.status_note else None
         step = store.Step(schedule.id, status=status)
-        find = _finder(schedule, now, None if is_explicit else schedule.last_occurrence_at, is_explicit=is_explicit)
+        last = None if is_explicit else schedule.last_occurrence_at
+        find = self._finder(schedule, now, last, is_explicit=is_explicit)
         if after is not None:
             # The wanted occurrence had been created before.
             find = lambda rule: series.Next(series.instant(rule.next_after(after)))  # noqa: E731 - one of two finders
@@ -657,11 +661,31 @@ class Occurrences:
         functions = project_functions(schedule)
         if not functions:
             try:
-                return self._tried(step, schedule, now, _finder(schedule, now, after), budget=_part(budget))
+                return self._tried(step, schedule, now, self._finder(schedule, now, after), budget=_part(budget))
             except BudgetExceeded:
                 log.info("schedule.left id=%s action_type=%s", schedule.id, schedule.action_type)
         self._leave(schedule, functions)
         return step
+
+    def _finder(
+        self, schedule: Course | Schedule, now: datetime, after: datetime | None, *, is_explicit: bool = False
+    ) -> Callable[[Recurrence], series.Next]:
+        """Return what finds the next occurrence: counted from now if it is rolling, else as its policies say."""
+        if schedule.recurrence_type == "rolling" or after is None:
+            return lambda rule: series.Next(_first(schedule, rule, now, is_explicit=is_explicit))
+        selected_at, selected_until = self._selected.get(schedule.id, (None, None))
+        if selected_at != after:
+            selected_until = None
+
+        def find(rule: Recurrence) -> series.Next:
+            found = series.following(schedule, rule, after=after, now=now, selected_until=selected_until)
+            if found.at is not None and found.selected_until is not None:
+                self._selected[schedule.id] = (found.at, found.selected_until)
+            else:
+                self._selected.pop(schedule.id, None)
+            return found
+
+        return find
 
     def _tried(
         self,
@@ -756,15 +780,6 @@ def _budget_of_a_transaction() -> EvaluationBudget:
 def _part(budget: EvaluationBudget) -> EvaluationBudget:
     """Return what one schedule may use of the budget of a transaction."""
     return EvaluationBudget("the recurrence", steps=_TRANSACTION_STEPS // 10, within=budget)
-
-
-def _finder(
-    schedule: Course | Schedule, now: datetime, after: datetime | None, *, is_explicit: bool = False
-) -> Callable[[Recurrence], series.Next]:
-    """Return what finds the next occurrence: counted from now if it is rolling, else as the schedule's policies say."""
-    if schedule.recurrence_type == "rolling" or after is None:
-        return lambda rule: series.Next(_first(schedule, rule, now, is_explicit=is_explicit))
-    return lambda rule: series.following(schedule, rule, after=after, now=now)
 
 
 def _past(step: store.Step, schedule: Schedule, status: Status) -> store.Step:

@@ -16,8 +16,8 @@ PING_JITTER = timedelta(seconds=10)
 START_TOLERANCE = timedelta(seconds=60)
 #: Missed occurrences of one outage counted where none of them is run.
 _COUNTED_MOST = 100
-#: Missed occurrences listed at once to find those to catch up on.
-_LISTED_MOST = 10_000
+#: Missed occurrences of one outage counted that `catch_up` drops.
+_DROPPED_MOST = 1000
 
 #: `wait`: not now, and nothing has changed.
 Verdict: TypeAlias = Literal["run", "skip", "wait"]
@@ -41,6 +41,8 @@ class Next:
     at: datetime | None
     #: Occurrences that were missed and are dropped.
     missed: int = 0
+    #: It is one of those selected to catch up on, and so are all after it up to this instant; None: it is not.
+    selected_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,14 @@ def _beside(due_at: datetime, running_since: datetime | None, waiting_since: dat
     return Judgement("wait")
 
 
-def following(schedule: Course | Schedule, rule: Instants, *, after: datetime, now: datetime) -> Next:
+def following(
+    schedule: Course | Schedule,
+    rule: Instants,
+    *,
+    after: datetime,
+    now: datetime,
+    selected_until: datetime | None = None,
+) -> Next:
     """Return the occurrence of a fixed schedule that follows the one at `after`, as the misfire policy has it.
 
     Args:
@@ -122,6 +131,7 @@ def following(schedule: Course | Schedule, rule: Instants, *, after: datetime, n
         rule: Its instants.
         after: The rule's own instant of the occurrence before.
         now: Occurrences before it were missed.
+        selected_until: What was returned with the one before: the selection is not made again for each of its members.
     """
     found = rule.next_after(after)
     if found is None or found.at > now - PING_JITTER:
@@ -132,20 +142,45 @@ def following(schedule: Course | Schedule, rule: Instants, *, after: datetime, n
         case "fire_once" | "skip":
             return _after_all(rule, now, missed=len(rule.between(after, now, limit=_COUNTED_MOST)))
         case "catch_up":
-            return _to_catch_up(schedule, rule, after=after, now=now)
+            since = now - timedelta(seconds=schedule.catch_up_seconds)
+            if selected_until is not None and since < found.at <= selected_until:
+                return Next(found.at, selected_until=selected_until)
+            return _to_catch_up(rule, after=after, since=since, now=now, limit=schedule.catch_up_limit)
         case _:
             assert_never(schedule.misfire)
 
 
-def _to_catch_up(schedule: Course | Schedule, rule: Instants, *, after: datetime, now: datetime) -> Next:
-    """Return the first of the latest missed occurrences that are neither too many nor too old."""
-    since = now - timedelta(seconds=schedule.catch_up_seconds)
-    too_old = len(rule.between(after, since, limit=_LISTED_MOST)) if since > after else 0
-    recent = rule.between(max(after, since), now, limit=_LISTED_MOST)
-    too_many = max(0, len(recent) - schedule.catch_up_limit)
-    if too_many == len(recent):
-        return _after_all(rule, now, missed=too_old + too_many)
-    return Next(recent[too_many].at, too_old + too_many)
+def _to_catch_up(rule: Instants, *, after: datetime, since: datetime, now: datetime, limit: int) -> Next:
+    """Return the first of the latest `limit` missed occurrences that are not too old."""
+    first = _first_of_latest(rule, max(after, since), now, limit=limit)
+    dropped_until = now if first is None else first - timedelta(microseconds=1)
+    missed = len(rule.between(after, dropped_until, limit=_DROPPED_MOST))
+    return _after_all(rule, now, missed=missed) if first is None else Next(first, missed, selected_until=now)
+
+
+def _first_of_latest(rule: Instants, start: datetime, end: datetime, *, limit: int) -> datetime | None:
+    """Return the first of the latest `limit` occurrences after `start` and up to `end`; None where there is none.
+
+    A rule can only be asked forward. So the latest are gathered backward in stretches, each so long that it holds what
+    is missing at the density seen so far; one that holds more is tried again from a later beginning. The work grows
+    with `limit`, and with the logarithm of how unevenly the occurrences lie.
+    """
+    found = rule.between(start, end, limit=limit + 1)
+    if len(found) <= limit:
+        return found[0].at if found else None
+    low, high, missing = start, end, limit
+    gap = (found[-1].at - start) / len(found)
+    while True:
+        gap = min(max(gap, timedelta(microseconds=1)), high - low)
+        since = high - gap * missing if gap * missing < high - low else low + (high - low) / 2
+        part = rule.between(since, high, limit=missing + 1)
+        if len(part) == missing:
+            return part[0].at
+        if len(part) > missing:
+            low, gap = since, (part[-1].at - since) / len(part)
+        else:
+            gap = (high - since) / len(part) if part else 2 * gap
+            high, missing = since, missing - len(part)
 
 
 def _after_all(rule: Instants, now: datetime, *, missed: int) -> Next:

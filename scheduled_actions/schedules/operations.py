@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 #: Occurrences that one backfill may create.
 BACKFILL_LIMIT = 1000
+_FIRST_YEAR, _LAST_YEAR = 2, 9998
 
 
 class ScheduleOperations:
@@ -259,4 +260,7 @@ def _aware(name: str, moment: datetime) -> datetime:
     checked = arguments.check_aware(name, moment)
     if checked is None:
         raise InvalidArgument(name, moment, "an aware datetime")
+    # A day or more is left at both ends for offsets and for the search to reach into.
+    if not _FIRST_YEAR <= checked.year <= _LAST_YEAR:
+        raise InvalidArgument(name, moment, f"an instant between the years {_FIRST_YEAR} and {_LAST_YEAR}")
     return checked.astimezone(UTC)

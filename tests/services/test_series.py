@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 import psycopg
 import pytest
 
 from scheduled_actions import Context, Delays, Snooze, action
+from scheduled_actions.errors import RequestError
 from scheduled_actions.registry import Registry
 from tests.factories import NOW, PATIENCE, insert_many, projects, row, set_clock, together, wait_until
 
@@ -491,3 +493,33 @@ def test_two_processes_that_sync_at_once_make_one_schedule(a_project, connection
 
     (schedule,) = runtimes[0].schedules.find()
     assert (schedule.name, schedule.is_declared, planned(connection, schedule)) == ("test:run", True, [DAY])
+
+
+def test_a_dense_series_catches_up_on_the_latest_of_a_long_outage(a_project, connection):
+    ran = Ran()
+    project = a_project(ran.handler)
+    schedule = project.schedules.schedule_recurring(
+        "test:run", {}, "PT1S", misfire="catch_up", catch_up_limit=20, overlap="allow"
+    )
+
+    ticks(project, connection, 6 * DAY)
+
+    # The planned one of before the outage, and the latest of those missed.
+    assert ran.instants == [SECOND, *(6 * DAY - number * SECOND for number in reversed(range(20)))]
+    assert planned(connection, schedule) == [6 * DAY + SECOND]
+    assert project.schedules.get(schedule.id).missed == 1000
+
+
+@pytest.mark.parametrize("rule", ["0 9 * * *", "daily", "RRULE:FREQ=DAILY"])
+def test_a_backfill_from_the_ends_of_the_calendar_is_refused(a_project, rule):
+    project = a_project(Ran().handler)
+    schedule = project.schedules.schedule_recurring("test:run", {}, rule)
+
+    for year, offset in itertools.product((1, 2, 9999), (-12, 0, 14)):
+        start = datetime(year, 1, 1, tzinfo=timezone(timedelta(hours=offset)))
+        if rule.startswith("RRULE") and year == 2:
+            # It begins with the schedule.
+            assert project.schedules.backfill(schedule.id, start, NOW - HOUR) == []
+            continue
+        with pytest.raises(RequestError):
+            project.schedules.backfill(schedule.id, start, NOW)

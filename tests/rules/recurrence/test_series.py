@@ -18,9 +18,10 @@ class Every:
     """The instants of a step from NOW on, up to an end."""
 
     def __init__(self, step, until=None):
-        self.step, self.until = step, until
+        self.step, self.until, self.asked = step, until, 0
 
     def next_after(self, moment):
+        self.asked += 1
         at = NOW + self.step * max(0, (moment - NOW) // self.step + 1)
         return None if self.until is not None and at > self.until else Occurrence(at)
 
@@ -100,7 +101,7 @@ def test_pings_that_come_apart_by_seconds_miss_nothing(misfire):
     [
         ("fire_once", Next(NOW + 4 * DAY, missed=2)),
         ("skip", Next(NOW + 4 * DAY, missed=2)),
-        ("catch_up", Next(NOW + 2 * DAY)),
+        ("catch_up", Next(NOW + 2 * DAY, selected_until=NOW + 3 * DAY + HOUR)),
     ],
 )
 def test_after_three_days_of_silence_the_misfire_policy_decides(misfire, expected):
@@ -114,19 +115,78 @@ def test_a_next_one_within_the_grace_is_not_missed():
 def test_catching_up_is_bounded_by_count_and_what_falls_off_is_counted():
     found = following(Every(HOUR), NOW, NOW + 10.5 * HOUR, misfire="catch_up", catch_up_limit=3)
 
-    assert found == Next(NOW + 8 * HOUR, missed=7)
+    assert (found.at, found.missed) == (NOW + 8 * HOUR, 7)
 
 
 def test_catching_up_is_bounded_by_age_and_what_falls_off_is_counted():
     found = following(Every(HOUR), NOW, NOW + 10.5 * HOUR, misfire="catch_up", catch_up_seconds=3.0 * 3600)
 
-    assert found == Next(NOW + 8 * HOUR, missed=7)
+    assert (found.at, found.missed) == (NOW + 8 * HOUR, 7)
 
 
 def test_where_all_that_was_missed_is_too_old_the_future_comes_next():
     found = following(Every(HOUR), NOW, NOW + 10.5 * HOUR, misfire="catch_up", catch_up_seconds=60.0)
 
     assert found == Next(NOW + 11 * HOUR, missed=10)
+
+
+def caught_up(rule, after, now, **schedule):
+    """Return the instants that a catch-up runs one after the other, each planned by the claim of the one before."""
+    schedule, instants, selected_until = a_schedule(misfire="catch_up", **schedule), [], None
+    while True:
+        found = series.following(schedule, rule, after=after, now=now, selected_until=selected_until)
+        if found.at is None or found.at > now:
+            return instants
+        instants.append(found.at)
+        after, selected_until = found.at, found.selected_until
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100, 1000])
+def test_catching_up_runs_the_latest_however_many_were_missed(limit):
+    rule, now = Every(SECOND), NOW + 6 * DAY
+
+    instants = caught_up(rule, NOW, now, catch_up_limit=limit)
+
+    assert instants == [now - number * SECOND for number in reversed(range(limit))]
+
+
+class Irregular(Every):
+    """Dense for an hour, every day at noon; else once an hour."""
+
+    def next_after(self, moment):
+        self.asked += 1
+        since = (moment - NOW) % DAY
+        step = SECOND if since < HOUR - SECOND else HOUR
+        return Occurrence(moment - since % step + step)
+
+
+@pytest.mark.parametrize("limit", [1, 30, 5000])
+@pytest.mark.parametrize("later", [timedelta(0), HOUR / 2, 7 * HOUR, 23 * HOUR])
+def test_the_latest_of_a_rule_that_comes_in_bursts_are_found_too(limit, later):
+    rule, now = Irregular(None), NOW + 5 * DAY + later
+    every, at = [], NOW
+    while (at := rule.next_after(at).at) <= now:
+        every.append(at)
+
+    found = series.following(a_schedule(misfire="catch_up", catch_up_limit=limit), rule, after=NOW, now=now)
+
+    assert found.at == every[-limit]
+
+
+def test_the_work_of_a_catch_up_grows_with_what_it_runs_and_not_with_its_square():
+    rule = Every(SECOND)
+
+    assert len(caught_up(rule, NOW, NOW + 3 * DAY, catch_up_limit=5000)) == 5000
+
+    assert rule.asked < 10 * 5000
+
+
+def test_a_selection_that_has_grown_too_old_meanwhile_is_made_again():
+    schedule = a_schedule(misfire="catch_up", catch_up_seconds=3600.0)
+
+    found = series.following(schedule, Every(MINUTE), after=NOW, now=NOW + 5 * HOUR, selected_until=NOW + HOUR)
+
+    assert found.at == NOW + 4 * HOUR + MINUTE
 
 
 def test_what_one_outage_drops_is_counted_to_a_hundred():
