@@ -86,7 +86,8 @@ class Schedule:
     executions: int
     #: Occurrences that a person, the overlap policy or the misfire policy left out one by one.
     skipped: int
-    #: Occurrences that passed while nothing ticked and were dropped; of one outage, `fire_once` and `skip` count 100, `catch_up` 1,000.
+    #: Occurrences that passed while nothing ticked and were dropped; of one outage, `fire_once` and `skip` count 100,
+    #: `catch_up` 1,000.
     missed: int
     #: What was asked for, as it was: asking for the same again changes nothing.
     definition: Mapping[str, Any]
