@@ -83,7 +83,7 @@ class Stage:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Stage:
-        """Return the stage that `as_json` made."""
+        """Return the stage that `as_json` made; `stored_rows` checks what somebody else may have written."""
         values = dict(stored)
         for name in _INSTANTS:
             if name in values:
@@ -156,6 +156,8 @@ class Deadline:
     created_by: str | None
     created_at: datetime
     updated_at: datetime
+    #: What in the stored row cannot be used, and was replaced or left out; None where all can. No column.
+    problem: str | None = None
 
     @property
     def reach(self) -> AddressReach | None:

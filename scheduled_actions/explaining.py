@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import arguments, explanation
-from scheduled_actions.errors import RegistryInvalid, UnknownAction
+from scheduled_actions.errors import RegistryInvalid, RequestError, UnknownAction
 from scheduled_actions.explanation import Facts, Here
 from scheduled_actions.handler import HandlerOptions
 from scheduled_actions.store import explaining as store
@@ -98,5 +98,9 @@ def _endpoint_rate(runtime: Runtime, action: Action) -> float | None:
     if action.action_type != "webhook:send" or not isinstance(payload, dict):
         return None
     name = payload.get("endpoint")
-    endpoint = runtime.endpoint_book.find(name, team_id=action.team_id) if isinstance(name, str) else None
+    try:
+        endpoint = runtime.endpoint_book.find(name, team_id=action.team_id) if isinstance(name, str) else None
+    except RequestError:
+        # Its stored row cannot be used: the delivery says so when it is tried.
+        return None
     return None if endpoint is None else endpoint.rate_limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import Enum
 from math import isfinite
@@ -13,6 +14,8 @@ from scheduled_actions.errors import InvalidArgument, TooLarge
 
 #: Objects and arrays inside one another, at most. (Python's parser gives up near 1,000, pydantic's at 200.)
 MAX_DEPTH = 100
+#: A stored document holds payloads of that depth inside a list, a follow-up, a stage or a definition.
+_STORED_DEPTH = MAX_DEPTH + 20
 #: Python and pydantic refuse to read a longer integer: reading one takes quadratic time.
 MAX_DIGITS = 4300
 
@@ -184,6 +187,20 @@ def decode(text: str | bytes, *, name: str = "payload") -> object:
     brackets = text.count("{") + text.count("[") if isinstance(text, str) else text.count(b"{") + text.count(b"[")
     if brackets > MAX_DEPTH and _is_deeper_than(value, MAX_DEPTH):
         raise _unfit(name, _TOO_DEEP, "JSON that is taken")
+    return value
+
+
+def decode_stored(text: str | bytes) -> object:
+    """Return the JSON value of a stored document, for readers that show it.
+
+    Raises:
+        ValueError, RecursionError: It holds an integer of more than 4,300 digits, or is nested deeper than a document
+            of ours with its surroundings: no answer could repeat it.
+    """
+    value = json.loads(text)
+    brackets = text.count("{") + text.count("[") if isinstance(text, str) else text.count(b"{") + text.count(b"[")
+    if brackets > _STORED_DEPTH and _is_deeper_than(value, _STORED_DEPTH):
+        raise ValueError(_TOO_DEEP)
     return value
 
 

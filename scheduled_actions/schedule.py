@@ -96,6 +96,8 @@ class Schedule:
     created_by: str | None
     created_at: datetime
     updated_at: datetime
+    #: What in the stored row cannot be used, and was replaced; None where all can. No column.
+    problem: str | None = None
 
 
 class Course(NamedTuple):

@@ -302,6 +302,7 @@ class Deadline(Shown):
     created_by: str | None
     created_at: datetime
     updated_at: datetime
+    problem: str | None = Field(description="What in the stored row cannot be used; null: nothing.")
 
 
 class ForeseenDeadline(Shown):

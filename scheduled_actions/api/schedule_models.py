@@ -197,6 +197,7 @@ class Schedule(Shown):
     created_by: str | None
     created_at: datetime
     updated_at: datetime
+    problem: str | None = Field(description="What in the stored row cannot be used; null: nothing.")
 
 
 class ScheduleInWords(Schedule):

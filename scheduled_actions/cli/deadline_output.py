@@ -33,7 +33,9 @@ def document_of(deadline: Deadline) -> dict[str, Any]:
 
 
 def status_of(deadline: Deadline) -> str:
-    """Return where a deadline stands, in a word."""
+    """Return where a deadline stands, in a word; of a broken one also what of its row cannot be used."""
+    if deadline.problem is not None:
+        return f"broken: {deadline.problem}"
     return "paused" if deadline.paused_at is not None else deadline.status
 
 

@@ -51,8 +51,13 @@ def words(runtime: Runtime, schedule: Schedule) -> str:
 
 
 def on_its_clock(moment: datetime | None, schedule: Schedule) -> str:
-    """Return an instant on the schedule's own wall clock, with its offset; nothing for None."""
-    return "" if moment is None else moment.astimezone(ZoneInfo(schedule.timezone)).isoformat(" ", "seconds")
+    """Return an instant on the schedule's own wall clock, with its offset; in UTC where its zone is unknown here."""
+    if moment is None:
+        return ""
+    try:
+        return moment.astimezone(ZoneInfo(schedule.timezone)).isoformat(" ", "seconds")
+    except (ValueError, OSError, LookupError):
+        return moment.isoformat(" ", "seconds")
 
 
 def in_its_zone(moment: datetime, timezone: str) -> datetime:

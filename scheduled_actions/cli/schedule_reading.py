@@ -66,7 +66,7 @@ def list_(project: Project, /, *, limit: int, cursor: str | None, as_json: bool,
                 schedule.status,
                 on_its_clock(schedule.next_occurrence_at, schedule),
                 document["description"],
-                one_line(schedule.status_note or "", longest=60),
+                one_line(f"broken: {schedule.problem}" if schedule.problem else schedule.status_note or "", longest=60),
             )
             for schedule, document in zip(found, documents, strict=True)
         ],

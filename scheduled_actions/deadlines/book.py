@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from scheduled_actions import new_schedule
 from scheduled_actions.deadline_rules import planning
 from scheduled_actions.deadline_rules.working_calendar import parse_calendar
-from scheduled_actions.errors import ScheduledActionsError, UnknownDeadline
+from scheduled_actions.errors import DeadlineUnusable, ScheduledActionsError, UnknownDeadline
 from scheduled_actions.store import deadlines as store
 
 if TYPE_CHECKING:
@@ -78,8 +78,15 @@ def counted(
 def following_of(deadline: Deadline) -> datetime | None:
     """Return the due instant that comes next in a deadline's series; None where it has none.
 
-    A rule that cannot be followed any more ends its series, and its deadlines' histories say so.
+    A rule that cannot be followed any more, or a row that cannot be used, ends its series, and its deadlines' histories
+    say so.
+
+    Raises:
+        DeadlineUnusable: The row holds a value that cannot be used.
+        RecurrenceInvalid: The rule cannot be followed.
     """
+    if deadline.problem is not None and deadline.recurrence is not None:
+        raise DeadlineUnusable(deadline.id, deadline.problem)
     if deadline.recurrence is None or deadline.occurrence_at is None or deadline.anchor_at is None:
         return None
     return planning.next_of_series(

@@ -95,7 +95,7 @@ class DeadlineChanges(DeadlineOperations):
         """Make a deadline what is asked for under its name."""
         before, now = found
         definition = new.definition
-        if before.definition == definition:
+        if before.definition == definition and before.problem is None:
             return before
         if before.series_id is not None:
             _refuse_another_start(before, new)

@@ -10,7 +10,7 @@ from scheduled_actions import arguments, new_schedule
 from scheduled_actions.deadline_rules import planning
 from scheduled_actions.deadline_rules.definition import due_instant
 from scheduled_actions.deadlines import book
-from scheduled_actions.errors import InvalidArgument, UnknownDeadline, WrongDeadlineStatus
+from scheduled_actions.errors import DeadlineUnusable, InvalidArgument, UnknownDeadline, WrongDeadlineStatus
 from scheduled_actions.store import deadlines as store
 from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.store.connection import whole
@@ -181,6 +181,7 @@ class DeadlineMoves:
             deadline, now = book.locked(borrowed, reference, team_id)
             if deadline.status != "open":
                 raise WrongDeadlineStatus(reference, deadline.status, "open")
+            refuse_unusable(reference, deadline)
             if deadline.paused_at is not None:
                 return deadline
             changes = {"paused_at": now, "revisions": 1, "entry": book.entry("paused", now, by=by, note=note)}
@@ -212,6 +213,7 @@ class DeadlineMoves:
             deadline, now = book.locked(borrowed, reference, team_id)
             if deadline.status != "open":
                 raise WrongDeadlineStatus(reference, deadline.status, "open")
+            refuse_unusable(reference, deadline)
             if deadline.paused_at is None:
                 return deadline
             due_at = planning.resumed_due(deadline, now)
@@ -231,9 +233,16 @@ def _id_of(given: UUID | str) -> UUID:
 
 
 def refuse_closed(reference: object, deadline: Deadline) -> None:
-    """Raise where a deadline is completed or cancelled."""
+    """Raise where a deadline is completed or cancelled, or its row cannot be used."""
     if not deadline.is_unresolved:
         raise WrongDeadlineStatus(reference, deadline.status, "open and missed")
+    refuse_unusable(reference, deadline)
+
+
+def refuse_unusable(reference: object, deadline: Deadline) -> None:
+    """Raise where the row of a deadline cannot be used: a change would write back less than it holds."""
+    if deadline.problem is not None:
+        raise DeadlineUnusable(reference, deadline.problem)
 
 
 def counted(deadline: Deadline, now: datetime) -> tuple[Stage, ...]:

@@ -60,6 +60,8 @@ def _begin(connection: Connection, claimed: Claimed) -> Guard | Outcome | None:
     if not found:
         return settlement.Skipped("its deadline is not there any more")
     deadline, now = found[0]
+    if deadline.problem is not None and deadline.is_unresolved:
+        return settlement.Failed(f"the stored row of its deadline cannot be used: {deadline.problem}", is_final=True)
     if name is None:
         refused = planning.not_holding(deadline)
         return Guard(deadline.id, "", deadline.revision) if refused is None else settlement.Skipped(refused)

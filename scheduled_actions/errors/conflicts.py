@@ -74,6 +74,20 @@ class WrongDeadlineStatus(StateConflict):
         super().__init__(f"deadline {reference} is {status}; only {wanted} ones can be changed so")
 
 
+class DeadlineUnusable(StateConflict):
+    """The stored row of the deadline has a value that cannot be used; somebody wrote it by SQL."""
+
+    code = "deadline_unusable"
+
+    def __init__(self, reference: object, problem: str) -> None:
+        self.reference = reference
+        self.problem = problem
+        super().__init__(
+            f"the stored row of deadline {reference} cannot be used ({problem}): complete or cancel it, or correct the"
+            " row in SQL"
+        )
+
+
 class ActionLocked(StateConflict):
     """The action is due too soon to be changed from outside.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -12,6 +12,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.json import set_json_loads
 
+from scheduled_actions import json_text
 from scheduled_actions.action import Action, Scheduled, Status
 from scheduled_actions.errors import RequestError
 from scheduled_actions.store.borrowing import running_action
@@ -264,24 +265,29 @@ class _AnyInstant(TimestamptzLoader):
     def load(self, data: Buffer) -> datetime:
         try:
             # As servers write it unless told otherwise, in the session's time zone, which is the server's own business.
-            return datetime.fromisoformat(bytes(data).decode()).astimezone(UTC)
+            return _bounded(datetime.fromisoformat(bytes(data).decode()).astimezone(UTC))
         except (ValueError, OverflowError):
             return self._load_otherwise(data)
 
     def _load_otherwise(self, data: Buffer) -> datetime:
         try:
-            return super().load(data).astimezone(UTC)
+            return _bounded(super().load(data).astimezone(UTC))
         except (psycopg.DataError, OverflowError):
             return _FIRST if bytes(data).startswith(b"-") or bytes(data).endswith(b"BC") else _LAST
 
 
-_FIRST = datetime.min.replace(tzinfo=UTC)
-_LAST = datetime.max.replace(tzinfo=UTC)
+def _bounded(moment: datetime) -> datetime:
+    return min(max(moment, _FIRST), _LAST)
+
+
+#: Two days from the ends of the calendar: every time zone can show them.
+_FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
+_LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
 
 
 def _any_document(text: str | bytes) -> object:
     try:
-        return json.loads(text)
+        return json_text.decode_stored(text)
     except (ValueError, RecursionError) as error:
         return {"unreadable": f"{type(error).__name__}: stored JSON that Python cannot read"}
 
@@ -290,8 +296,15 @@ def action_of(row: Sequence[Any]) -> Action:
     """Return the action of a row that has its columns in their order."""
     values = dict(zip(_FIELDS, row, strict=True))
     values["status"] = Status(values["status"])
-    values["history"] = tuple(values["history"])
+    # Of documents that somebody wrote by SQL no reader gets another shape than ours.
+    values["history"] = tuple(one for one in values["history"] if _is_entry(one))
+    if not isinstance(values["waiting"], dict):
+        values["waiting"] = None
     return Action(**values)
+
+
+def _is_entry(stored: object) -> bool:
+    return isinstance(stored, dict) and isinstance(stored.get("outcome"), str)
 
 
 #: The columns that the reading statements return, in their order: the fields of an action.

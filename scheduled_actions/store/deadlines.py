@@ -12,6 +12,7 @@ from scheduled_actions.deadline import Deadline, Stage
 from scheduled_actions.deadline_rules import planning
 from scheduled_actions.store.actions import read_leniently
 from scheduled_actions.store.statements import run
+from scheduled_actions.stored_rows import deadline_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from scheduled_actions.store.connection import Connection
 
 #: The columns that the reading statements return, in their order: the fields of a deadline.
-_FIELDS = tuple(field.name for field in fields(Deadline))
+_FIELDS = tuple(field.name for field in fields(Deadline) if field.name != "problem")
 #: How long the beginning of a stage waits for somebody who is changing its deadline.
 PATIENCE_MS = "2000"
 
@@ -238,11 +239,7 @@ def be_patient(connection: Connection) -> None:
 
 def _found(row: Sequence[Any]) -> Found:
     *columns, now = row
-    values = dict(zip(_FIELDS, columns, strict=True))
-    values["stages"] = tuple(Stage.from_json(one) for one in values["stages"])
-    values["recipients"] = tuple(values["recipients"])
-    values["history"] = tuple(values["history"])
-    return Found(Deadline(**values), now.astimezone(UTC))
+    return Found(deadline_of(dict(zip(_FIELDS, columns, strict=True))), now.astimezone(UTC))
 
 
 def _json(document: object) -> str:

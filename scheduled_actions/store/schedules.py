@@ -13,6 +13,7 @@ from scheduled_actions.store.actions import read_leniently
 from scheduled_actions.store.arrays import uuids
 from scheduled_actions.store.claims import PATIENCE_MS
 from scheduled_actions.store.statements import run
+from scheduled_actions.stored_rows import schedule_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from scheduled_actions.store.connection import Connection
 
 #: The columns that the reading statements return, in their order: the fields of a schedule.
-_FIELDS = tuple(field.name for field in fields(Schedule))
+_FIELDS = tuple(field.name for field in fields(Schedule) if field.name != "problem")
 
 
 class Found(NamedTuple):
@@ -311,4 +312,4 @@ def lock_sync(connection: Connection) -> None:
 def found(row: Sequence[Any]) -> Found:
     """Return a row of one of the statements that read whole schedules."""
     *values, now = row
-    return Found(Schedule(**dict(zip(_FIELDS, values, strict=True))), now.astimezone(UTC))
+    return Found(schedule_of(dict(zip(_FIELDS, values, strict=True))), now.astimezone(UTC))

@@ -2,9 +2,9 @@
 select
   floor(extract(epoch from t.started_at - %(since)s) / %(step_seconds)s)::int,
   count(*),
-  coalesce(sum((t.counts ->> 'succeeded')::bigint), 0)::bigint,
-  coalesce(sum((t.counts ->> 'retried')::bigint), 0)::bigint,
-  coalesce(sum((t.counts ->> 'failed')::bigint), 0)::bigint
+  coalesce(sum(scheduled_actions_stored_count(t.counts -> 'succeeded')), 0)::bigint,
+  coalesce(sum(scheduled_actions_stored_count(t.counts -> 'retried')), 0)::bigint,
+  coalesce(sum(scheduled_actions_stored_count(t.counts -> 'failed')), 0)::bigint
 from (
   select n.started_at, n.counts
   from scheduled_action_ticks n
