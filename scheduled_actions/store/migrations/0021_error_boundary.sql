@@ -108,9 +108,9 @@ create function scheduled_actions_stored_count(stored jsonb, most integer defaul
   language sql immutable parallel safe
   as $$ select case jsonb_typeof(stored) when 'number' then greatest(0, least(floor(stored::numeric), most)) else 0 end::integer $$;
 
--- Returns an instant that is stored in a document; null for what is none.
+-- Returns an instant that is stored in a document; null for what is none. Not parallel safe: it begins a subtransaction.
 create function scheduled_actions_stored_instant(stored text) returns timestamptz
-  language plpgsql stable parallel safe
+  language plpgsql stable
   as $$
   begin
     return stored::timestamptz;
