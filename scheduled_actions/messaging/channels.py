@@ -19,7 +19,7 @@ from scheduled_actions.errors import (
 from scheduled_actions.messaging import mail
 from scheduled_actions.messaging.library_logs import hide_addresses
 from scheduled_actions.notices.channels import Channel, parse_channel
-from scheduled_actions.outbound import delivery
+from scheduled_actions.outbound import delivery, network
 
 if TYPE_CHECKING:
     from scheduled_actions.config import Config
@@ -133,6 +133,9 @@ def _apprise(channel: Channel, url: str, sending: Sending) -> None:
     service = apprise.Apprise(asset=apprise.AppriseAsset(app_id="Scheduled Actions", async_mode=False))
     if not service.add(url):
         raise ChannelFailed(channel, "is no address that apprise knows", is_final=True)
+    if (instead := network.substitute()) is not None:
+        instead.notify(url, sending.message.subject, sending.message.text)
+        return
     kind = {"urgent": apprise.NotifyType.FAILURE, "high": apprise.NotifyType.WARNING}.get(sending.severity or "")
     was_taken = service.notify(
         title=sending.message.subject,

@@ -12,19 +12,18 @@ import ssl
 import time
 import unicodedata
 import zlib
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scheduled_actions.errors import UrlInvalid
-from scheduled_actions.outbound import bounded_http
+from scheduled_actions.outbound import bounded_http, network
 from scheduled_actions.outbound.reach import AddressForbidden, ProxyRefused, Reach
 from scheduled_actions.webhooks.addresses import may_reach
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
 #: Seconds for each address of the host, and for the TLS handshake.
 CONNECT_TIMEOUT = 5.0
@@ -90,8 +89,8 @@ def post(
         UrlInvalid: Nothing can be posted there.
     """
     place = check_url(url)
-    if _instead is not None:
-        return _instead(url, body, headers)
+    if (instead := network.substitute()) is not None:
+        return instead.post(url, body, headers)
     started = time.monotonic()
     limits = bounded_http.Limits(started + total_timeout, connect_timeout, reach)
     status = None
@@ -119,21 +118,6 @@ def post(
         retry_after=retry_after(response.headers, now=datetime.now(UTC)),
         wish=response.headers.get(WISH_HEADER, "").strip().lower() or None,
     )
-
-
-#: What takes posts in place of the network; None but in tests.
-_instead: Callable[[str, bytes, Mapping[str, str]], Answer] | None = None
-
-
-@contextmanager
-def diverted(take: Callable[[str, bytes, Mapping[str, str]], Answer]) -> Iterator[None]:
-    """Let `take` answer every post of this process instead of the network, for as long as the block lasts."""
-    global _instead  # noqa: PLW0603 - posts come from the threads of the runner
-    before, _instead = _instead, take
-    try:
-        yield
-    finally:
-        _instead = before
 
 
 def check_url(url: str) -> str:

@@ -9,5 +9,6 @@ from __future__ import annotations
 from scheduled_actions.testing.captured import CapturedWebhook, CapturedWebhooks
 from scheduled_actions.testing.clock import Clock
 from scheduled_actions.testing.kit import Kit
+from scheduled_actions.testing.network import CapturedNotice
 
-__all__ = ["CapturedWebhook", "CapturedWebhooks", "Clock", "Kit"]
+__all__ = ["CapturedNotice", "CapturedWebhook", "CapturedWebhooks", "Clock", "Kit"]

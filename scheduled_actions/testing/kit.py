@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions import config, runtime
 from scheduled_actions.action import Status
 from scheduled_actions.finding import Bounds, Filters, page
-from scheduled_actions.outbound import delivery
+from scheduled_actions.outbound import network
 from scheduled_actions.registry import Registry
 from scheduled_actions.testing.captured import CapturedWebhooks
 from scheduled_actions.testing.clock import Clock, check_aware
 from scheduled_actions.testing.expectations import Expectation, matching
+from scheduled_actions.testing.network import NoNetwork, as_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,12 +48,21 @@ class Kit:
     Args:
         runtime: The project's parts, on a database of the test's own.
         webhooks: What was delivered.
+        taken: What else would have left the process.
     """
 
-    def __init__(self, runtime: Runtime, webhooks: CapturedWebhooks) -> None:
+    def __init__(self, runtime: Runtime, webhooks: CapturedWebhooks, taken: NoNetwork) -> None:
         self.runtime = runtime
         self.webhooks = webhooks
+        #: In the order they were sent.
+        self.mails = taken.mails
+        self.notices = taken.notices
+        self._answers = taken.answers
         self.clock = Clock(runtime.database)
+
+    def answer_get(self, url: str, document: Any, *, status: int = 200) -> None:  # noqa: ANN401 - any JSON
+        """Answer conditions that ask this URL with a JSON document from now on; without it nothing answers there."""
+        self._answers[url] = as_answer(document, status)
 
     def actions(self) -> list[Action]:
         """Return all actions of the test, the oldest first."""
@@ -182,6 +192,7 @@ def kit(
         "DATABASE_URL": database_url,
         "SCHEDULED_ACTIONS_ENCRYPTION_KEY": _ENCRYPTION_KEY,
     }
+    values.pop(runtime.HEARTBEAT_URL, None)
     loaded = config.load(project, values)
     # No ping leaves the test, and no endpoint that a test adds is there for the next one.
     webhooks = replace(loaded.settings.webhooks, endpoints=dict(loaded.settings.webhooks.endpoints))
@@ -196,10 +207,11 @@ def kit(
     registry = _registry(project) if handlers is None else Registry.of(*handlers)
     made = runtime.Runtime(replace(loaded, settings=settings), registry=registry)
     captured = CapturedWebhooks(made, values)
+    taken = NoNetwork(captured)
     before = runtime.use(made)
     try:
-        with delivery.diverted(captured.take):
-            yield Kit(made, captured)
+        with network.replaced(taken):
+            yield Kit(made, captured, taken)
     finally:
         runtime.use(before)
         made.close()
