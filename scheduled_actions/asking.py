@@ -159,7 +159,7 @@ class Asker:
         )
         try:
             answer = function(asked)
-        except Exception as error:  # noqa: BLE001 - the project's own code
+        except BaseException as error:  # noqa: BLE001 - the project's own code: SystemExit is an answer like any error
             return Checked(is_met=False, found=f"{name} raised {type(error).__name__}", is_broken=True)
         if isinstance(answer, str):
             return Checked(is_met=False, found=f"{name}: {answer[:_REASON_LENGTH]}")

@@ -62,6 +62,8 @@ def project(tmp_path, database_url, connection, asked):
         match check.parameters.get("answer", True):
             case "raise":
                 raise RuntimeError("the yard is on fire")
+            case "leave":
+                raise SystemExit
             case "count":
                 with psycopg.connect(database_url) as own:
                     found = own.execute(
@@ -174,6 +176,7 @@ TRUCK = 'condition: function "truck-is-there"'
         (False, ("skipped", f"condition_not_met: {TRUCK} says no")),
         ("it is late", ("skipped", f"condition_not_met: {TRUCK}: it is late")),
         ("raise", ("failed", f"its condition cannot be judged: {TRUCK} raised RuntimeError")),
+        ("leave", ("failed", f"its condition cannot be judged: {TRUCK} raised SystemExit")),
         (1, ("failed", f"its condition cannot be judged: {TRUCK} answered a int, not a bool")),
     ],
 )

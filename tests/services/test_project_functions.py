@@ -8,8 +8,8 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from scheduled_actions import action, next_occurrence, occurrences, skip_occurrence
-from scheduled_actions.errors import FunctionTimedOut
+from scheduled_actions import action, next_occurrence, occurrences, resolve_recipients, skip_occurrence
+from scheduled_actions.errors import FunctionFailed, FunctionTimedOut
 from tests.factories import NOW, PATIENCE, insert_many, projects, set_clock, statuses, wait_until
 
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
@@ -305,3 +305,45 @@ def test_a_sweep_meets_each_series_once_however_many_wait_for_a_function(a_proje
     tick_at(project, connection, HOUR / 2)
 
     assert stored(connection, plain) == ("active", None, HOUR)
+
+
+def test_a_series_that_is_locked_while_its_function_answers_is_left_to_the_sweep(
+    a_project, connection, database_url, gate
+):
+    steps = Stepping()
+    project = a_project(steps.function)
+    schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
+    set_clock(connection, NOW + HOUR)
+    steps.before = gate
+    ticking = threading.Thread(target=project.processor.tick)
+    ticking.start()
+    assert gate.entered.wait(PATIENCE)
+
+    with psycopg.connect(database_url) as other:
+        other.execute("select from scheduled_action_schedules for update")
+        gate.opened.set()
+        # Longer than a statement waits for a lock.
+        ticking.join(PATIENCE)
+    assert not ticking.is_alive()
+    assert stored(connection, schedule) == ("active", None, None)
+
+    project.processor.process.next_sweep = 0
+    tick_at(project, connection, HOUR + SWEEP_AGAIN)
+    assert stored(connection, schedule) == ("active", None, 2 * HOUR)
+
+
+def test_a_resolver_that_hangs_ends_at_the_limit_and_one_that_leaves_is_an_error(a_project, gate):
+    @resolve_recipients("hangs")
+    def hangs(name, team_id):
+        gate()
+
+    @resolve_recipients("leaves")
+    def leaves(name, team_id):
+        raise SystemExit
+
+    resolvers = a_project(hangs, leaves, function_timeout_seconds=SHORT).registry.resolvers
+
+    with pytest.raises(FunctionTimedOut):
+        resolvers["hangs"]("cfo", None)
+    with pytest.raises(FunctionFailed, match="raised SystemExit"):
+        resolvers["leaves"]("cfo", None)

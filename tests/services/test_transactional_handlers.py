@@ -309,3 +309,31 @@ def test_a_transaction_of_its_own_inside_is_a_handlers_right(a_project, connecti
 
     assert project.processor.tick().succeeded == 1
     assert effects(connection) == ["written"]
+
+
+def test_a_lock_on_the_ticks_own_row_ends_no_tick_and_loses_no_outcome(a_project, connection, database_url):
+    entered, locked = threading.Event(), threading.Event()
+
+    def work(context):
+        write(context)
+        entered.set()
+        locked.wait(PATIENCE)
+
+    project = a_project(transactional(work))
+    ids = [insert(connection, scheduled_at=NOW) for _ in range(4)]
+    reports = []
+    ticking = threading.Thread(target=lambda: reports.append(project.processor.tick()))
+    ticking.start()
+    assert entered.wait(PATIENCE)
+    with psycopg.connect(database_url) as other:
+        other.execute("select from scheduled_action_ticks for update")
+        locked.set()
+        wait_until(lambda: is_waiting(connection))
+        time.sleep(1)
+    ticking.join(PATIENCE)
+
+    # What could not be announced has not started: the next tick has it.
+    assert reports
+    assert project.processor.tick().success
+    assert {statuses(connection)[one] for one in ids} == {"completed"}
+    assert effects(connection) == ["written"] * 4
