@@ -104,8 +104,8 @@ class Lane(Shown):
     is_complete: bool = Field(description="False: of more than 10,000 waiting actions those due next were looked at.")
 
 
-class Endpoint(Shown):
-    """An endpoint: all but its secrets and the values of its headers."""
+class EndpointSettings(Shown):
+    """What people set of an endpoint."""
 
     id: str = Field(description="Its id, or its name in the project's file.")
     source: Literal["database", "file"]
@@ -123,6 +123,11 @@ class Endpoint(Shown):
     created_by: str | None
     created_at: datetime | None
     updated_at: datetime | None
+
+
+class Endpoint(EndpointSettings):
+    """An endpoint: all but its secrets and the values of its headers."""
+
     previous_secret_until: datetime | None = Field(description="Until when the secret before signs, too.")
     failing_since: datetime | None = Field(description="The first failure since the last success.")
     disabled_by: datetime | None = Field(description="From when on a further failure disables it.")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from scheduled_actions.api import webhook_models as models
+from scheduled_actions.api.etags import as_it_was_seen, etag_of
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import (
     EndpointOfTheFile,
@@ -18,6 +21,12 @@ from scheduled_actions.errors import (
     WrongStatus,
 )
 from scheduled_actions.tokens import Role
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from scheduled_actions.endpoints.shown import Shown
+    from scheduled_actions.store.connection import Connection
 
 
 def list_endpoints(call: Call) -> Answer:
@@ -58,36 +67,61 @@ def make_endpoint(call: Call) -> Answer:
 
 def show_endpoint(call: Call) -> Answer:
     """Answer one endpoint."""
-    found = call.runtime.endpoints.get(call.path["id"], team_id=call.caller.team_id)
-    return Answer(models.Endpoint.model_validate(found))
+    return _told(call.runtime.endpoints.get(call.path["id"], team_id=call.caller.team_id))
 
 
 def change_endpoint(call: Call) -> Answer:
     """Change what is given of an endpoint; answer it as it is now."""
     changes: models.EndpointChanges = call.body
-    changed = call.runtime.endpoints.update(call.path["id"], team_id=call.caller.team_id, **changes.settings())
-    return Answer(models.Endpoint.model_validate(changed))
+    with _as_it_was_seen(call) as connection:
+        changed = call.runtime.endpoints.update(
+            call.path["id"], team_id=call.caller.team_id, connection=connection, **changes.settings()
+        )
+    return _told(changed)
 
 
 def delete_endpoint(call: Call) -> Answer:
     """Remove an endpoint; answer it as it was."""
-    was = call.runtime.endpoints.get(call.path["id"], team_id=call.caller.team_id)
-    call.runtime.endpoints.delete(call.path["id"], team_id=call.caller.team_id)
+    with _as_it_was_seen(call) as connection:
+        was = call.runtime.endpoints.get(call.path["id"], team_id=call.caller.team_id)
+        call.runtime.endpoints.delete(call.path["id"], team_id=call.caller.team_id, connection=connection)
     return Answer(models.Endpoint.model_validate(was))
 
 
 def rotate_endpoint(call: Call) -> Answer:
     """Give an endpoint a new secret; answer it, this once."""
     given: models.Rotation = call.body
-    rotated, secret = call.runtime.endpoints.rotate(
-        call.path["id"], team_id=call.caller.team_id, secret=given.secret, beside=given.beside
-    )
-    return Answer(models.MadeEndpoint(**dict(models.Endpoint.model_validate(rotated)), secret=secret))
+    with _as_it_was_seen(call) as connection:
+        rotated, secret = call.runtime.endpoints.rotate(
+            call.path["id"],
+            team_id=call.caller.team_id,
+            secret=given.secret,
+            beside=given.beside,
+            connection=connection,
+        )
+    told = _told(rotated)
+    return replace(told, document=models.MadeEndpoint(**dict(models.Endpoint.model_validate(rotated)), secret=secret))
+
+
+def _told(endpoint: Shown) -> Answer:
+    shown = models.Endpoint.model_validate(endpoint)
+    return Answer(shown, headers={"ETag": etag_of(_as_set(endpoint))})
+
+
+def _as_it_was_seen(call: Call) -> AbstractContextManager[Connection | None]:
+    return as_it_was_seen(call, call.runtime.endpoints.locked, _as_set)
+
+
+def _as_set(endpoint: Shown) -> models.EndpointSettings:
+    """Return what people set of it: a change is not refused because a delivery failed in between."""
+    return models.EndpointSettings.model_validate(endpoint)
 
 
 def test_endpoint(call: Call) -> Answer:
     """Schedule the delivery of a test event."""
-    scheduled = call.runtime.endpoints.test(call.path["id"], team_id=call.caller.team_id, by=call.caller.name)
+    scheduled = call.runtime.endpoints.test(
+        call.path["id"], team_id=call.caller.team_id, by=call.caller.name, connection=call.connection
+    )
     return Answer(models.ScheduledDelivery(id=scheduled.id), HTTPStatus.ACCEPTED)
 
 
@@ -162,6 +196,8 @@ def list_events(call: Call) -> Answer:
 _TAG = "Webhooks"
 _SETTING = (InvalidArgument, UrlInvalid, NotConfigured, ExtraMissing)
 
+_ETAG = {"ETag": "For If-Match: names the endpoint as it was set; how its deliveries fare does not count."}
+
 ROUTES = (
     Route(
         method="GET",
@@ -195,6 +231,7 @@ ROUTES = (
         tag=_TAG,
         summary="Show an endpoint",
         answers={HTTPStatus.OK: (models.Endpoint, "The endpoint.")},
+        headers=_ETAG,
         refuses=(UnknownEndpoint,),
     ),
     Route(
@@ -208,6 +245,8 @@ ROUTES = (
         body=models.EndpointChanges,
         answers={HTTPStatus.OK: (models.Endpoint, "The endpoint as it is now.")},
         refuses=(UnknownEndpoint, EndpointOfTheFile, *_SETTING),
+        headers=_ETAG,
+        takes_if_match=True,
     ),
     Route(
         method="DELETE",
@@ -219,6 +258,7 @@ ROUTES = (
         description="Deliveries that wait for it are skipped when they are due.",
         answers={HTTPStatus.OK: (models.Endpoint, "The endpoint as it was.")},
         refuses=(UnknownEndpoint, EndpointOfTheFile),
+        takes_if_match=True,
     ),
     Route(
         method="POST",
@@ -232,6 +272,8 @@ ROUTES = (
         is_body_optional=True,
         answers={HTTPStatus.OK: (models.MadeEndpoint, "The endpoint.")},
         refuses=(UnknownEndpoint, EndpointOfTheFile, *_SETTING),
+        headers=_ETAG,
+        takes_if_match=True,
     ),
     Route(
         method="POST",

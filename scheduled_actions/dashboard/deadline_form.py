@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from werkzeug.datastructures import MultiDict
+
+from scheduled_actions import json_text
 from scheduled_actions.dashboard.deadline_ladder import ladder
 from scheduled_actions.dashboard.deadline_stages import OF_PEOPLE, as_asked
-from scheduled_actions.dashboard.deadline_words import listed, people_of, typed
+from scheduled_actions.dashboard.deadline_words import listed, people_in, typed
+from scheduled_actions.dashboard.edits import FIELD, Seen, differing, said_of_edit, seen_of, status_of_edit
 from scheduled_actions.dashboard.page import Moved, Page, View
 from scheduled_actions.deadlines.making import Step
 from scheduled_actions.errors import ScheduledActionsError
@@ -36,7 +40,7 @@ def new(visit: Visit) -> View:
 def create(visit: Visit) -> View | Moved:
     """Set a deadline, or show the form again with what is wrong."""
     try:
-        made = visit.asked("POST", "/deadlines", body=_body(visit))
+        made = visit.asked("POST", "/deadlines", body=_body(visit.form))
     except ScheduledActionsError as error:
         return _form(visit, visit.form, visit.form.getlist("remind"), error)
     said = "It is set." if made.status == 201 else "One of that name was open: it is as asked for."  # noqa: PLR2004
@@ -46,28 +50,40 @@ def create(visit: Visit) -> View | Moved:
 
 def edit(visit: Visit) -> View:
     """Show the form of a deadline that is there."""
-    deadline = visit.ask("GET", f"/deadlines/{visit.path['id']}")
-    calendar = deadline.calendar or {}
-    given = {
-        "target_type": deadline.target_type,
-        "target_id": deadline.target_id,
-        "timezone": deadline.timezone,
-        "recipients": typed(deadline.recipients),
-        "recurrence": deadline.recurrence or "",
-        "holidays": label_of(calendar.get("holidays")),
-        "then": calendar.get("then") or "",
-    }
-    return _form(visit, given, (), None, deadline)
+    answer = visit.asked("GET", f"/deadlines/{visit.path['id']}")
+    deadline: Any = answer.document
+    seen = Seen(answer.headers["ETag"], _filled(deadline))
+    return _form(visit, seen.form, (), None, deadline, seen=seen)
 
 
 def change(visit: Visit) -> View | Moved:
-    """Change a deadline, or show the form again with what is wrong."""
+    """Change what is different in the form, or show the form again with what is wrong."""
     deadline = visit.ask("GET", f"/deadlines/{visit.path['id']}")
     try:
-        visit.ask("PATCH", f"/deadlines/{deadline.id}", body=_changes(visit, deadline))
+        seen = seen_of(visit.form, _filled(deadline))
+        body = _changes(visit, deadline, seen)
+        visit.ask("PATCH", f"/deadlines/{deadline.id}", body=body, if_match=seen.etag)
     except ScheduledActionsError as error:
         return _form(visit, visit.form, visit.form.getlist("remind"), error, deadline)
     return Moved(f"/deadlines/{deadline.id}", "Changed: what is still to come is planned anew.")
+
+
+def _filled(deadline: Any) -> MultiDict[str, str]:  # noqa: ANN401 - as the API tells it
+    """Return the fields of the form as a deadline fills them in."""
+    calendar = deadline.calendar or {}
+    filled = MultiDict(
+        {
+            "target_type": deadline.target_type,
+            "target_id": deadline.target_id,
+            "timezone": deadline.timezone,
+            "recipients": typed(deadline.recipients),
+            "recurrence": deadline.recurrence or "",
+            "holidays": label_of(calendar.get("holidays")),
+            "then": calendar.get("then") or "",
+        }
+    )
+    filled.setlist("keep", [one.key for one in deadline.stages if one.kind in OF_PEOPLE])
+    return filled
 
 
 def preview(visit: Visit) -> View:
@@ -76,13 +92,17 @@ def preview(visit: Visit) -> View:
         return View("deadline_preview.html", {"foreseen": None, "problem": None})
     # What is not filled in yet hides nothing of the ladder.
     asked = {"recipients": ["nobody@example.org"]}, {"target": {"type": "deadline", "id": "new"}}
-    return _foreseen(visit, "/deadlines/preview", lambda: asked[0] | _body(visit) | asked[1])
+    return _foreseen(visit, "/deadlines/preview", lambda: asked[0] | _body(visit.form) | asked[1])
 
 
 def preview_change(visit: Visit) -> View:
     """Show the ladder of a deadline as a form would have it."""
     deadline = visit.ask("GET", f"/deadlines/{visit.path['id']}")
-    return _foreseen(visit, f"/deadlines/{deadline.id}/preview", lambda: _changes(visit, deadline))
+    return _foreseen(
+        visit,
+        f"/deadlines/{deadline.id}/preview",
+        lambda: _changes(visit, deadline, seen_of(visit.form, _filled(deadline))),
+    )
 
 
 def _foreseen(visit: Visit, path: str, asked: Callable[[], dict[str, Any]]) -> View:
@@ -96,46 +116,52 @@ def _foreseen(visit: Visit, path: str, asked: Callable[[], dict[str, Any]]) -> V
     return View("deadline_preview.html", {"foreseen": found, "stages": stages, "ladder": drawn, "problem": None})
 
 
-def _changes(visit: Visit, deadline: Any) -> dict[str, Any]:  # noqa: ANN401 - as the API tells it
-    """Return what a form makes of a deadline, as the API takes it: of its stages those that are kept, as they are."""
-    asked = {"recipients": None} | ({"recurrence": None} if deadline.series_id else {}) | _body(visit)
-    shown = {"recipients": list(deadline.recipients), "recurrence": deadline.recurrence}
-    # What stands as it stood is not asked for: of a series it would be asked of those that follow, too.
-    body = {name: value for name, value in asked.items() if name not in shown or value != shown[name]}
-    kept = set(visit.form.getlist("keep"))
+def _changes(visit: Visit, deadline: Any, seen: Seen) -> dict[str, Any]:  # noqa: ANN401 - as the API tells it
+    """Return what a form changes of a deadline, as the API takes it."""
+    asked, shown = _whole(visit, deadline, visit.form), _whole(visit, deadline, seen.form)
+    # Null takes these two away; the others cannot be empty.
+    emptied = dict.fromkeys({"recipients", "recurrence"} & shown.keys())
+    return differing(emptied | asked, shown)
+
+
+def _whole(visit: Visit, deadline: Any, form: MultiDict[str, str]) -> dict[str, Any]:  # noqa: ANN401 - as above
+    """Return what a form makes of a deadline: of its stages those that are kept, as they are."""
+    body = _body(form)
+    kept = set(form.getlist("keep"))
     whole = visit.runtime.deadlines.get(deadline.id, team_id=visit.caller.team_id)
     lists = as_asked([stage for stage in whole.stages if stage.key in kept])
     calendar = dict(deadline.calendar or {})
     if "holidays" not in calendar or label_of(calendar["holidays"]):
         # These two the form shows, and their absence, too.
         calendar = {name: value for name, value in calendar.items() if name not in {"holidays", "then"}}
+    then = {"then": form["then"].strip()} if form.get("then", "").strip() else {}
     return body | {
         "reminders": [*lists.reminders, *body.get("reminders", [])],
         "escalation": lists.ladder(beside=body.get("escalation", [])),
         "auto_actions": [*lists.actions, *body.get("auto_actions", [])],
-        "calendar": calendar | body.get("calendar", {}) | visit.given("then") or None,
+        "calendar": calendar | body.get("calendar", {}) | then or None,
     }
 
 
-def _body(visit: Visit) -> dict[str, Any]:
+def _body(form: MultiDict[str, str]) -> dict[str, Any]:
     """Return what a form asks for, as the API takes it; what is empty is left out."""
-    form = visit.form
-    body: dict[str, Any] = dict(visit.given(*_TEXTS))
-    body["target"] = {"type": form.get("target_type", "").strip(), "id": form.get("target_id", "").strip()}
-    if due_at := form.get("due_at", "").strip():
-        body["due_at"] = due_at
-    if to := people_of(visit, "recipients"):
+    given = {name: text.strip() for name, text in form.items() if text.strip()}
+    body: dict[str, Any] = {name: given[name] for name in _TEXTS if name in given}
+    body["target"] = {"type": given.get("target_type", ""), "id": given.get("target_id", "")}
+    if "due_at" in given:
+        body["due_at"] = given["due_at"]
+    if to := people_in(form.get("recipients", "")):
         body["recipients"] = to
     if reminders := [*(one for one in form.getlist("remind") if one in REMINDERS), *listed(form.get("reminders", ""))]:
         body["reminders"] = reminders
     if levels := _levels(form):
         body["escalation"] = levels
-    if holidays := form.get("holidays", "").strip():
-        body["calendar"] = {"holidays": holidays} | visit.given("then")
-    if action_type := form.get("action_type", "").strip():
-        payload = visit.json("payload") if form.get("payload", "").strip() else {}
-        offset = form.get("action_offset", "").strip()
-        body["auto_actions"] = [{"offset": offset, "action_type": action_type, "payload": payload}]
+    if "holidays" in given:
+        body["calendar"] = {"holidays": given["holidays"]} | ({"then": given["then"]} if "then" in given else {})
+    if "action_type" in given:
+        payload = json_text.decode(given["payload"], name="payload") if "payload" in given else {}
+        offset = given.get("action_offset", "")
+        body["auto_actions"] = [{"offset": offset, "action_type": given["action_type"], "payload": payload}]
     return body
 
 
@@ -155,6 +181,8 @@ def _form(
     ticked: Collection[str],
     error: ScheduledActionsError | None,
     deadline: Any = None,  # noqa: ANN401 - as the API tells it
+    *,
+    seen: Seen | None = None,
 ) -> View:
     values = {
         "given": {"timezone": visit.zone.key, "level_offset_1": "when due", "level_offset_2": "1 day after"}
@@ -165,9 +193,10 @@ def _form(
         "reminders": REMINDERS,
         "ticked": ticked,
         "types": [one for one in visit.ask("GET", "/action-types").action_types if one.schedulable],
-        "problem": None if error is None else str(error),
+        "seen": visit.form.get(FIELD) if seen is None else seen.as_field(),
+        "problem": None if error is None else said_of_edit(error),
     }
-    return View("deadline_form.html", values, status=200 if error is None else 400)
+    return View("deadline_form.html", values, status=status_of_edit(error))
 
 
 PAGES = (

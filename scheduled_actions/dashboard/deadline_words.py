@@ -6,6 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from scheduled_actions import json_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -40,8 +42,12 @@ def typed(recipients: Iterable[Any]) -> str:
 
 def people_of(visit: Visit, name: str) -> Any:  # noqa: ANN401 - addresses, or any JSON
     """Return the people of a field as the API takes them."""
-    text = visit.form.get(name, "").strip()
-    return visit.json(name) if text.startswith(("[", "{")) else listed(text)
+    return people_in(visit.form.get(name, ""), name=name)
+
+
+def people_in(text: str, *, name: str = "recipients") -> Any:  # noqa: ANN401 - addresses, or any JSON
+    """Return the people of a text as the API takes them."""
+    return json_text.decode(text, name=name) if text.strip().startswith(("[", "{")) else listed(text)
 
 
 def listed(text: str) -> list[str]:

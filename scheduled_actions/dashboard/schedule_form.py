@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 from werkzeug.datastructures import MultiDict
 
-from scheduled_actions import arguments
+from scheduled_actions import arguments, json_text
+from scheduled_actions.dashboard.edits import FIELD, Seen, differing, said_of_edit, seen_of, status_of_edit
 from scheduled_actions.dashboard.page import Moved, Page, View
 from scheduled_actions.dashboard.times import from_input, parsed
 from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
@@ -18,7 +19,7 @@ from scheduled_actions.recurrence.holiday_calendar import label_of
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from scheduled_actions.dashboard.page import Visit
 
@@ -53,7 +54,7 @@ def new(visit: Visit) -> View:
 def create(visit: Visit) -> View | Moved:
     """Make a schedule, or show the form again with what is wrong."""
     try:
-        body = _body(visit) | {"action_type": visit.form.get("action_type", "")}
+        body = _body(visit.form, visit.zone) | {"action_type": visit.form.get("action_type", "")}
         made = visit.ask("POST", "/schedules", body={name: value for name, value in body.items() if value is not None})
     except ScheduledActionsError as error:
         return _form(visit, visit.form, error)
@@ -62,36 +63,49 @@ def create(visit: Visit) -> View | Moved:
 
 def edit(visit: Visit) -> View:
     """Show the form of a schedule that is there."""
+    answer = visit.asked("GET", f"/schedules/{visit.path['id']}")
+    schedule: Any = answer.document
+    seen = Seen(answer.headers["ETag"], _filled(visit, schedule))
+    return _form(visit, seen.form, None, schedule, seen=seen)
+
+
+def change(visit: Visit) -> View | Moved:
+    """Change what is different in the form, or show the form again with what is wrong."""
     schedule = visit.ask("GET", f"/schedules/{visit.path['id']}")
+    try:
+        seen = seen_of(visit.form, _filled(visit, schedule))
+        body = differing(_body(visit.form, visit.zone), _body(seen.form, visit.zone))
+        body.pop("team_id", None)
+        if "skip" in body:
+            body["skip"] = _skip_with(body["skip"] or {}, schedule.skip or {})
+        visit.ask("PATCH", f"/schedules/{schedule.id}", body=body, if_match=seen.etag)
+    except ScheduledActionsError as error:
+        return _form(visit, visit.form, error, schedule)
+    return Moved(f"/schedules/{schedule.id}", "Changed; what comes next is planned anew where it had to be.")
+
+
+def _filled(visit: Visit, schedule: Any) -> MultiDict[str, str]:  # noqa: ANN401 - as the API tells it
+    """Return the fields of the form as a schedule fills them in."""
     skip = schedule.skip or {}
     given = {name: getattr(schedule, name) for name in (*_TEXTS, *_NUMBERS)}
-    choices = choices_of(schedule.recurrence)
-    given |= choices.to_dict() | {
+    given |= {
         "rule": schedule.recurrence,
         "payload": json.dumps(schedule.payload, ensure_ascii=False, indent=2),
         "weekends": "on" if skip.get("weekends") else "",
         "holidays": label_of(skip.get("holidays")),
         "until": "" if schedule.until is None else schedule.until.astimezone(visit.zone).strftime("%Y-%m-%dT%H:%M:%S"),
     }
-    shown = {name: "" if value is None else str(value) for name, value in given.items()}
-    return _form(visit, shown, None, schedule, days=choices.getlist("days"))
+    filled = MultiDict({name: "" if value is None else str(value) for name, value in given.items()})
+    filled.update(choices_of(schedule.recurrence))
+    return filled
 
 
-def change(visit: Visit) -> View | Moved:
-    """Change a schedule, or show the form again with what is wrong."""
-    schedule = visit.ask("GET", f"/schedules/{visit.path['id']}")
-    try:
-        body = _body(visit)
-        del body["team_id"]
-        skip, asked = schedule.skip or {}, body["skip"] or {}
-        if "holidays" in asked and asked["holidays"] == label_of(skip.get("holidays")):
-            asked["holidays"] = skip["holidays"]
-        kept = {name: value for name, value in skip.items() if name not in {"weekends", "holidays"}}
-        body["skip"] = kept | asked or None
-        visit.ask("PATCH", f"/schedules/{schedule.id}", body=body)
-    except ScheduledActionsError as error:
-        return _form(visit, visit.form, error, schedule)
-    return Moved(f"/schedules/{schedule.id}", "Changed; what comes next is planned anew where it had to be.")
+def _skip_with(asked: dict[str, Any], skip: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the form asks to skip, with what the form does not show."""
+    if "holidays" in asked and asked["holidays"] == label_of(skip.get("holidays")):
+        asked["holidays"] = skip["holidays"]
+    kept = {name: value for name, value in skip.items() if name not in {"weekends", "holidays"}}
+    return kept | asked or None
 
 
 def preview(visit: Visit) -> View:
@@ -193,15 +207,14 @@ def _skip(form: MultiDict[str, str]) -> dict[str, Any] | None:
     return skip or None
 
 
-def _body(visit: Visit) -> dict[str, Any]:
+def _body(form: MultiDict[str, str], zone: ZoneInfo) -> dict[str, Any]:
     """Return what a form asks for, as the API takes it; what is empty is None."""
-    form = visit.form
     body: dict[str, Any] = {name: form.get(name, "").strip() or None for name in _TEXTS}
     body |= {name: _number(name, form.get(name, "")) for name in _NUMBERS}
-    body["payload"] = visit.json("payload") if form.get("payload", "").strip() else {}
+    body["payload"] = json_text.decode(form["payload"], name="payload") if form.get("payload", "").strip() else {}
     body["recurrence"] = rule_of(form)
     body["skip"] = _skip(form)
-    body["until"] = from_input(form["until"], visit.zone) if form.get("until", "").strip() else None
+    body["until"] = from_input(form["until"], zone) if form.get("until", "").strip() else None
     return body
 
 
@@ -224,9 +237,10 @@ def _form(
     given: Mapping[str, str],
     error: ScheduledActionsError | None,
     schedule: Any = None,  # noqa: ANN401 - as the API tells it
-    days: Sequence[str] = (),
+    *,
+    seen: Seen | None = None,
 ) -> View:
-    days = visit.form.getlist("days") if visit.form else days or ["MON"]
+    days = visit.form.getlist("days") if visit.form else (seen.form.getlist("days") if seen else []) or ["MON"]
     values = {
         "schedule": schedule,
         "given": {"pattern": "daily", "timezone": visit.zone.key, "at": _NOON} | dict(given.items()),
@@ -237,9 +251,10 @@ def _form(
         "units": UNITS,
         "month_days": DAYS,
         "types": _types(visit) if schedule is None else [],
-        "problem": None if error is None else str(error),
+        "seen": visit.form.get(FIELD) if seen is None else seen.as_field(),
+        "problem": None if error is None else said_of_edit(error),
     }
-    return View("schedule_form.html", values, status=200 if error is None else 400)
+    return View("schedule_form.html", values, status=status_of_edit(error))
 
 
 def _types(visit: Visit) -> list[Any]:

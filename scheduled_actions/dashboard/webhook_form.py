@@ -7,6 +7,10 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from werkzeug.datastructures import MultiDict
+
+from scheduled_actions import json_text
+from scheduled_actions.dashboard.edits import FIELD, Seen, differing, said_of_edit, seen_of, status_of_edit
 from scheduled_actions.dashboard.endpoint_words import name_of
 from scheduled_actions.dashboard.page import Moved, Page, View
 from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
@@ -30,7 +34,7 @@ def new(visit: Visit) -> View:
 def create(visit: Visit) -> View | Moved:
     """Make an endpoint and lead to its secret, or the form again with what is wrong."""
     try:
-        body = {name: value for name, value in _body(visit).items() if value is not None}
+        body = {name: value for name, value in _body(visit.form).items() if value is not None}
         made = visit.ask("POST", "/webhooks/endpoints", body=body | visit.given("team_id", "secret"))
     except ScheduledActionsError as error:
         return _form(visit, visit.form, error)
@@ -39,7 +43,30 @@ def create(visit: Visit) -> View | Moved:
 
 def edit(visit: Visit) -> View:
     """Show the form of an endpoint that is there."""
+    answer = visit.asked("GET", f"/webhooks/endpoints/{visit.path['id']}")
+    endpoint: Any = answer.document
+    seen = Seen(answer.headers["ETag"], _filled(endpoint))
+    return _form(visit, seen.form, None, endpoint, seen=seen)
+
+
+def change(visit: Visit) -> View | Moved:
+    """Change what is different in the form, or show the form again with what is wrong."""
     endpoint = visit.ask("GET", f"/webhooks/endpoints/{visit.path['id']}")
+    try:
+        seen = seen_of(visit.form, _filled(endpoint))
+        body = differing(_body(visit.form), _body(seen.form))
+        if "description" in body:
+            body["description"] = body["description"] or ""
+        if visit.form.get("no_headers"):
+            body["headers"] = {}
+        visit.ask("PATCH", f"/webhooks/endpoints/{endpoint.id}", body=body, if_match=seen.etag)
+    except ScheduledActionsError as error:
+        return _form(visit, visit.form, error, endpoint)
+    return Moved(f"/webhooks/endpoints/{quote(endpoint.id, safe='')}", "Changed: the next delivery goes by it.")
+
+
+def _filled(endpoint: Any) -> MultiDict[str, str]:  # noqa: ANN401 - as the API tells it
+    """Return the fields of the form as an endpoint fills them in."""
     given = {
         "url": endpoint.url or "",
         "description": endpoint.description,
@@ -50,23 +77,7 @@ def edit(visit: Visit) -> View:
     for name in _JSON:
         value = getattr(endpoint, name)
         given[name] = "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
-    return _form(visit, given, None, endpoint)
-
-
-def change(visit: Visit) -> View | Moved:
-    """Change an endpoint, or show the form again with what is wrong."""
-    endpoint = visit.ask("GET", f"/webhooks/endpoints/{visit.path['id']}")
-    try:
-        body = _body(visit)
-        body["description"] = body["description"] or ""
-        if body["headers"] is None:
-            del body["headers"]
-        if visit.form.get("no_headers"):
-            body["headers"] = {}
-        visit.ask("PATCH", f"/webhooks/endpoints/{endpoint.id}", body=body)
-    except ScheduledActionsError as error:
-        return _form(visit, visit.form, error, endpoint)
-    return Moved(f"/webhooks/endpoints/{quote(endpoint.id, safe='')}", "Changed: the next delivery goes by it.")
+    return MultiDict(given)
 
 
 def rotate(visit: Visit) -> Moved:
@@ -94,10 +105,9 @@ def _to_secret(endpoint: Any, *, is_new: bool) -> Moved:  # noqa: ANN401 - as th
     )
 
 
-def _body(visit: Visit) -> dict[str, Any]:
+def _body(form: MultiDict[str, str]) -> dict[str, Any]:
     """Return what a form asks for, as the API takes it; what is empty is None."""
-    form = visit.form
-    given = visit.given("url", "description", "patterns", "ordering", "rate_limit", "headers")
+    given = {name: text.strip() for name, text in form.items() if text.strip()}
     body: dict[str, Any] = {
         "url": given.get("url", ""),
         "description": given.get("description"),
@@ -106,7 +116,7 @@ def _body(visit: Visit) -> dict[str, Any]:
         "rate_limit": _rate(given.get("rate_limit")),
         "headers": _headers(given.get("headers")),
     }
-    return body | {name: visit.json(name) if form.get(name, "").strip() else None for name in _JSON}
+    return body | {name: json_text.decode(given[name], name=name) if name in given else None for name in _JSON}
 
 
 def _rate(text: str | None) -> float | None:
@@ -135,11 +145,18 @@ def _form(
     given: Mapping[str, str],
     error: ScheduledActionsError | None,
     endpoint: Any = None,  # noqa: ANN401 - as the API tells it
+    *,
+    seen: Seen | None = None,
 ) -> View:
-    values: dict[str, Any] = {"given": given, "endpoint": endpoint, "problem": None if error is None else str(error)}
+    values: dict[str, Any] = {
+        "given": given,
+        "endpoint": endpoint,
+        "seen": visit.form.get(FIELD) if seen is None else seen.as_field(),
+        "problem": None if error is None else said_of_edit(error),
+    }
     values["name"] = None if endpoint is None else name_of(endpoint)
     values["events"] = visit.ask("GET", "/webhooks/events").events
-    return View("webhook_form.html", values, status=200 if error is None else 400)
+    return View("webhook_form.html", values, status=status_of_edit(error))
 
 
 PAGES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,10 @@ from scheduled_actions.outbound.endpoint_checks import check_secret, check_setti
 from scheduled_actions.secret_box import SecretBox
 from scheduled_actions.store import actions, watches
 from scheduled_actions.store import endpoints as store
+from scheduled_actions.store.borrowing import borrowed_connection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
     from uuid import UUID
 
@@ -74,7 +76,7 @@ class Endpoints:
 
     def create(
         self, *, url: str, team_id: str | None = None, secret: str | None = None, created_by: str | None = None,
-        **settings: Any,  # noqa: ANN401 - each is checked by its name
+        connection: Connection | None = None, **settings: Any,  # noqa: ANN401 - each is checked by its name
     ) -> tuple[Shown, str]:  # fmt: skip
         """Put an endpoint in the database; return it and its secret, which is shown this once.
 
@@ -83,6 +85,7 @@ class Endpoints:
             team_id: Gets this team's events alone; None: those of every team.
             secret: `whsec_…`, brought from elsewhere; None: a new one.
             created_by: Who asks for it.
+            connection: Its transaction decides; None: one of its own.
             settings: `patterns`, `filter`, `description`, `enabled`, `rate_limit`, `headers`, `ordering`, `retry`.
 
         Raises:
@@ -97,11 +100,11 @@ class Endpoints:
             "secret": self._box.seal(secret),
             "created_by": arguments.check_text("created_by", created_by, longest=255),
         }
-        with self._database.connection() as connection, connection.transaction():
-            endpoint_id = store.create(connection, values)
+        with borrowed_connection(self._database, connection) as lent, lent.transaction():
+            endpoint_id = store.create(lent, values)
             if endpoint_id is None:
                 raise TooManyEndpoints(store.ENDPOINTS_MOST)
-            made = self._get(connection, str(endpoint_id), None)
+            made = self._get(lent, str(endpoint_id), None)
         self._book.forget()
         return made, secret
 
@@ -131,7 +134,23 @@ class Endpoints:
         of_file = [self._declared(name, one, states.get(name), lanes[name]) for name, one in named.items()]
         return [*of_file, *(shown.of_row(row, lanes[str(row.id)]) for row in rows)]
 
-    def update(self, endpoint: str, *, team_id: str | None = None, **changes: Any) -> Shown:  # noqa: ANN401 - each is checked by its name
+    @contextmanager
+    def locked(self, endpoint: str, *, team_id: str | None = None) -> Iterator[tuple[Shown, Connection]]:
+        """Give an endpoint that stays as it is until the block ends, and the connection whose transaction keeps it so.
+
+        Raises:
+            UnknownEndpoint: There is none of that id or name.
+        """
+        with self._database.connection() as connection, connection.transaction():
+            if (endpoint_id := id_of(endpoint)) is not None:
+                store.lock(connection, endpoint_id)
+            yield self._get(connection, endpoint, team_id), connection
+        self._book.forget()
+
+    def update(
+        self, endpoint: str, *, team_id: str | None = None, connection: Connection | None = None,
+        **changes: Any,  # noqa: ANN401 - each is checked by its name
+    ) -> Shown:  # fmt: skip
         """Change what is given of an endpoint; return it as it is now.
 
         `enabled=True` also forgives the failures that disabled it: for an endpoint of the file that is all there is.
@@ -148,18 +167,19 @@ class Endpoints:
             changed: dict[str, Any] = {}
         else:
             changed = self._checked(changes)
-        with self._database.connection() as connection, connection.transaction():
-            if changed and not store.update(connection, self._id(endpoint, team_id), changed, team_id=team_id):
+        with borrowed_connection(self._database, connection) as lent, lent.transaction():
+            if changed and not store.update(lent, self._id(endpoint, team_id), changed, team_id=team_id):
                 raise UnknownEndpoint(endpoint)
             if enables:
-                store.forget_failures(connection, endpoint, enable=True)
-            shown = self._get(connection, endpoint, team_id)
+                store.forget_failures(lent, endpoint, enable=True)
+            shown = self._get(lent, endpoint, team_id)
         self._book.forget()
         return shown
 
     def rotate(
-        self, endpoint: str, *, team_id: str | None = None, secret: str | None = None, beside: timedelta = BESIDE
-    ) -> tuple[Shown, str]:
+        self, endpoint: str, *, team_id: str | None = None, secret: str | None = None, beside: timedelta = BESIDE,
+        connection: Connection | None = None,
+    ) -> tuple[Shown, str]:  # fmt: skip
         """Give an endpoint a new secret; return it, and the secret, which is shown this once.
 
         Args:
@@ -167,6 +187,7 @@ class Endpoints:
             team_id: Only within this team.
             secret: `whsec_…`; None: a new one.
             beside: For how long the one before signs, too; zero: no longer, as when it was stolen.
+            connection: Its transaction decides; None: one of its own.
 
         Raises:
             UnknownEndpoint: There is none of that id.
@@ -175,36 +196,38 @@ class Endpoints:
         """
         secret = new_secret() if secret is None else check_secret(secret)
         sealed = self._box.seal(secret)
-        with self._database.connection() as connection:
+        with borrowed_connection(self._database, connection) as lent:
             found = store.rotate(
-                connection, self._id(endpoint, team_id), sealed, beside_seconds=beside.total_seconds(), team_id=team_id
+                lent, self._id(endpoint, team_id), sealed, beside_seconds=beside.total_seconds(), team_id=team_id
             )
             if not found:
                 raise UnknownEndpoint(endpoint)
-            shown = self._get(connection, endpoint, team_id)
+            shown = self._get(lent, endpoint, team_id)
         self._book.forget()
         return shown, secret
 
-    def delete(self, endpoint: str, *, team_id: str | None = None) -> None:
+    def delete(self, endpoint: str, *, team_id: str | None = None, connection: Connection | None = None) -> None:
         """Remove an endpoint; deliveries that wait for it are skipped when they are due.
 
         Raises:
             UnknownEndpoint: There is none of that id.
             EndpointOfTheFile: It is declared in the file.
         """
-        with self._database.connection() as connection:
-            if not store.delete(connection, self._id(endpoint, team_id), team_id=team_id):
+        with borrowed_connection(self._database, connection) as lent:
+            if not store.delete(lent, self._id(endpoint, team_id), team_id=team_id):
                 raise UnknownEndpoint(endpoint)
         self._book.forget()
 
-    def test(self, endpoint: str, *, team_id: str | None = None, by: str | None = None) -> Scheduled:
+    def test(
+        self, endpoint: str, *, team_id: str | None = None, by: str | None = None, connection: Connection | None = None
+    ) -> Scheduled:
         """Schedule the delivery of a test event to an endpoint, whatever its patterns; return it.
 
         Raises:
             UnknownEndpoint: There is none of that id or name.
         """
-        with self._database.connection() as connection:
-            shown = self._get(connection, endpoint, team_id)
+        with borrowed_connection(self._database, connection) as lent:
+            shown = self._get(lent, endpoint, team_id)
             payload = {
                 "event": TEST_EVENT,
                 "entity_type": "webhook",
@@ -219,7 +242,7 @@ class Endpoints:
                 "dedup_window": 0,
                 "created_by": by,
             }
-            return actions.schedule(connection, new)
+            return actions.schedule(lent, new)
 
     def reseal(self) -> int:
         """Encrypt every secret with the first key, so that the others can go; return how many endpoints there are.

@@ -124,6 +124,11 @@ def of_team(connection: Connection, team_id: str | None) -> list[EndpointRow]:
     ]
 
 
+def lock(connection: Connection, endpoint_id: UUID) -> None:
+    """Keep an endpoint as it is until the transaction ends."""
+    run(connection, "lock_endpoint", {"id": endpoint_id})
+
+
 def update(connection: Connection, endpoint_id: UUID, changes: Mapping[str, Any], *, team_id: str | None) -> bool:
     """Change what is given of an endpoint; tell whether there was one (in that team)."""
     nothing = dict.fromkeys(_CHANGEABLE)

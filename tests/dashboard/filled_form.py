@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from typing import Any
 
 
-def submitted(page: str, action: str) -> dict[str, str]:
-    """Return the fields that the untouched form of this address submits.
+def submitted(page: str, action: str) -> dict[str, Any]:
+    """Return the fields that the untouched form of this address submits; a list where a name comes more than once.
 
     Args:
         page: HTML.
@@ -27,7 +28,7 @@ class _Reader(HTMLParser):
         self._select: str | None = None
         self._option: str | None = None
         self.found = False
-        self.fields: dict[str, str] = {}
+        self.fields: dict[str, Any] = {}
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attributes}
@@ -39,8 +40,10 @@ class _Reader(HTMLParser):
         name = given.get("name", "")
         match tag:
             case "input" if name and (given.get("type") not in {"checkbox", "radio"} or "checked" in given):
-                # As the server reads them: the first of a name counts.
-                self.fields.setdefault(name, given.get("value", "on" if given.get("type") == "checkbox" else ""))
+                value = given.get("value", "on" if given.get("type") == "checkbox" else "")
+                before = self.fields.get(name)
+                several = [*before, value] if isinstance(before, list) else [before, value]
+                self.fields[name] = value if before is None else several
             case "textarea":
                 self._area = name
                 self.fields.setdefault(name, "")
