@@ -219,6 +219,7 @@ def _all_of_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]
         if migrations.found >= migrations.wanted:
             is_missing = any(fact.is_missing for fact in of_ticks if isinstance(fact, TicksFound))
             yield from diagnosis.work(connection, is_missing=is_missing)
+            yield diagnosis.indexes(connection)
     if migrations.found == migrations.wanted:
         yield from _stored_secrets(runtime, connection)
     # Last, because it wants connections that the server may not have to spare.

@@ -55,6 +55,11 @@ class IndexStatement:
     statement: str
     is_dropped: bool
 
+    @property
+    def wanted_state(self) -> str:
+        """The state of an index for which nothing is to be done."""
+        return "missing" if self.is_dropped else "valid"
+
 
 def split(migration: str) -> tuple[str, list[IndexStatement]]:
     """Split the text of a migration into what its transaction runs and its concurrent index statements."""
@@ -76,16 +81,22 @@ def reconcile(
     Raises:
         IndexNotBuilt: The server ended the statement. The next call begins where this one stopped.
     """
-    final = {one.name: one for one in statements}
-    return [f"index {one.name}" for one in final.values() if _apply(connection, one, report)]
+    return [f"index {one.name}" for one in _final(statements) if _apply(connection, one, report)]
+
+
+def unfinished(connection: Connection, statements: Iterable[IndexStatement]) -> list[str]:
+    """Return the names of the indexes that `reconcile` would change."""
+    return [one.name for one in _final(statements) if _state(connection, one.name) != one.wanted_state]
+
+
+def _final(statements: Iterable[IndexStatement]) -> Iterable[IndexStatement]:
+    return {one.name: one for one in statements}.values()
 
 
 def _apply(connection: Connection, wanted: IndexStatement, report: Callable[[str], None]) -> bool:
     is_changed = False
     try:
-        while (state := _settled_state(connection, wanted.name, report)) != (
-            "missing" if wanted.is_dropped else "valid"
-        ):
+        while (state := _settled_state(connection, wanted.name, report)) != wanted.wanted_state:
             if not is_changed:
                 report(f"index {wanted.name}")
             is_changed = True

@@ -17,6 +17,7 @@ from scheduled_actions.store.statements import run
 from scheduled_actions.verdict.database import (
     OLD_TRANSACTION,
     ClocksFound,
+    IndexesFound,
     LineFound,
     MigrationsFound,
     SchemaFound,
@@ -58,6 +59,11 @@ def server(connection: Connection) -> ServerFound:
 def migrations(connection: Connection) -> MigrationsFound:
     """Return how far the database's tables are, and how far this code wants them."""
     return MigrationsFound(found=migrate.applied(connection), wanted=migrate.latest())
+
+
+def indexes(connection: Connection) -> IndexesFound:
+    """Return which indexes of the migrations are not finished; every migration must have been applied."""
+    return IndexesFound(tuple(migrate.unfinished_indexes(connection)))
 
 
 def schema(connection: Connection) -> SchemaFound:

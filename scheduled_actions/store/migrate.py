@@ -101,8 +101,12 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
         connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK_KEY])
         _fix_search_paths(connection)
         run(connection, "refresh_doors")
-    statements = [one for _, path in _files() for one in concurrent_indexes.split(_text(path))[1]]
-    return done + concurrent_indexes.reconcile(connection, statements, report=report)
+    return done + concurrent_indexes.reconcile(connection, _index_statements(), report=report)
+
+
+def unfinished_indexes(connection: Connection) -> list[str]:
+    """Return the names of the indexes that the migrations have and the database has not, or not whole."""
+    return concurrent_indexes.unfinished(connection, _index_statements())
 
 
 def _apply(connection: Connection, number: int, path: Path, report: Callable[[str], None]) -> bool:
@@ -139,6 +143,10 @@ def _check_server(connection: Connection) -> None:
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise ServerUnsuitable(f"the database's encoding is {encoding}; UTF8 is needed: create it with encoding 'UTF8'")
+
+
+def _index_statements() -> list[concurrent_indexes.IndexStatement]:
+    return [one for _, path in _files() for one in concurrent_indexes.split(_text(path))[1]]
 
 
 def _text(path: Path) -> str:

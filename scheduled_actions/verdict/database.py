@@ -74,6 +74,20 @@ class MigrationsFound:
         return Check("migrations", Level.OK, f"at {self.found}")
 
 
+@dataclass(frozen=True, slots=True)
+class IndexesFound:
+    """Indexes that `migrate` builds without blocking writers, and that an interruption left unfinished."""
+
+    unfinished: tuple[str, ...]
+
+    def judged(self) -> Check:
+        """Return a warning that names them: statements work without them, slowly."""
+        if self.unfinished:
+            detail = f"missing or invalid: {', '.join(self.unfinished)}"
+            return Check("indexes", Level.WARNING, detail, "run `scheduled-actions migrate`: it resumes there")
+        return Check("indexes", Level.OK, "all are built")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaFound:
     """The schema of the tables, and the roles that may create in it although they have no rights on the tables."""

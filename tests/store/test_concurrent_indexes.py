@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from scheduled_actions.store import concurrent_indexes, migrate
+from scheduled_actions.store import concurrent_indexes, diagnosis, migrate
+from scheduled_actions.store.bounded import UNLIMITED
 from scheduled_actions.store.concurrent_indexes import IndexNotBuilt
+from scheduled_actions.store.connection import Database
+from scheduled_actions.verdict import Level
 from tests.factories import PATIENCE, together, wait_until
 
 BUILD = "create index concurrently scheduled_actions_by_creator on scheduled_actions (created_by);"
@@ -78,6 +82,24 @@ def test_an_invalid_index_that_an_interruption_left_is_built_again(connection, a
 
     assert migrate.migrate(connection) == ["index scheduled_actions_by_creator"]
     assert is_valid(connection) is True
+
+
+def test_the_doctor_names_an_index_that_was_not_finished(connection, add_migration):
+    before = diagnosis.indexes(connection).judged()
+    add_migration(BUILD)
+
+    missing = diagnosis.indexes(connection).judged()
+
+    assert (before.level, missing.level) == (Level.OK, Level.WARNING)
+    assert missing.detail == "missing or invalid: scheduled_actions_by_creator"
+
+
+def test_connections_that_limit_their_statements_build_indexes(connection, add_migration, database_url):
+    """A limited statement runs in a transaction of its own, in which no index is built concurrently."""
+    add_migration(BUILD)
+
+    with closing(Database(lambda: database_url)) as database, database.connection(UNLIMITED) as own:
+        assert migrate.migrate(own)[-1] == "index scheduled_actions_by_creator"
 
 
 def test_an_index_that_a_later_migration_drops_is_not_built_again(connection, add_migration):
