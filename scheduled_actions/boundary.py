@@ -49,7 +49,7 @@ def contain(step: Callable[[], Result], refused: Callable[[BaseException], Resul
 
 def concerns_all(error: BaseException) -> bool:
     """Whether no row is to blame: the database is away, or has not been migrated."""
-    if isinstance(error, psycopg.Error):
+    if isinstance(error, psycopg.OperationalError):
         return is_connection_failure(error)
     return isinstance(error, DatabaseUnavailable | SchemaOutdated)
 

@@ -1,0 +1,146 @@
+"""Outcomes that the database refuses: the refused action alone fails, and the others are written."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions import RetryAfter, action
+from scheduled_actions.new_action import NewAction
+from tests.factories import holds, insert, move_clock, projects, row, statuses
+
+
+@pytest.fixture
+def project(database_url):
+    """Return a project whose handler answers with what its payload says."""
+
+    @action("test:run")
+    def run(payload: dict):
+        if "delay" in payload:
+            raise RetryAfter(payload["delay"])
+        return payload.get("result")
+
+    with projects(database_url) as a_project:
+        yield a_project(run)
+
+
+def refuse(connection, when, event="update"):
+    """Have the table refuse rows, as a trigger of a user's own may."""
+    connection.execute(
+        "create function refuse() returns trigger language plpgsql as"
+        " $$ begin raise exception 'no such row here'; end $$;"
+        f" create trigger refuse before {event} on scheduled_actions for each row when ({when})"
+        " execute function refuse()"
+    )
+
+
+def test_an_outcome_that_is_refused_fails_with_the_reason(project, connection):
+    refuse(connection, "new.status = 'completed' and new.payload ? 'bad'")
+    bad = insert(connection, payload={"bad": 1}, lock_group="g")
+    others = [insert(connection) for _ in range(5)]
+
+    report = project.processor.tick()
+
+    assert (report.succeeded, report.failed) == (5, 1)
+    found = row(connection, bad)
+    assert found["status"] == "failed"
+    assert "no such row here" in found["error_message"]
+    assert found["history"][-1]["outcome"] == "failed"
+    assert {statuses(connection)[one] for one in others} == {"completed"}
+    assert holds(connection) == {}
+
+
+def test_an_outcome_that_is_refused_as_a_failure_too_is_written_without_its_history(project, connection):
+    refuse(connection, "new.payload ? 'bad' and new.history <> '[]'")
+    bad = insert(connection, payload={"bad": 1, "delay": 5}, lock_group="g")
+    others = [insert(connection) for _ in range(5)]
+
+    report = project.processor.tick()
+
+    assert (report.succeeded, report.failed) == (5, 1)
+    assert row(connection, bad)["status"] == "failed"
+    assert "no such row here" in row(connection, bad)["error_message"]
+    assert {statuses(connection)[one] for one in others} == {"completed"}
+    assert holds(connection) == {}
+
+
+def test_a_row_that_refuses_every_change_stops_neither_ticks_nor_rescues(project, connection):
+    refuse(connection, "old.status = 'processing' and new.payload ? 'bad'")
+    bad = insert(connection, payload={"bad": 1})
+
+    for hours in range(3):
+        move_clock(connection, timedelta(hours=hours))
+        others = [insert(connection) for _ in range(3)]
+        report = project.processor.tick()
+        assert (report.success, report.succeeded) == (True, 3)
+        assert {statuses(connection)[one] for one in others} == {"completed"}
+
+    assert row(connection, bad)["status"] == "processing"
+
+
+def test_a_rescue_that_is_refused_for_one_action_rescues_the_others(project, connection):
+    crashed = [insert(connection, payload={"bad": 1} if n == 2 else {}, max_attempts=1) for n in range(5)]
+    connection.execute(
+        "with tick as (insert into scheduled_action_ticks (id, started_at, lease_expires_at, running)"
+        "   values (gen_random_uuid(), now() - interval '1 hour', now() - interval '1 minute', %s)"
+        "   returning lease_expires_at)"
+        " update scheduled_actions set status = 'processing', claim_token = gen_random_uuid(),"
+        " lease_expires_at = tick.lease_expires_at from tick",
+        [crashed],
+    )
+    refuse(connection, "new.payload ? 'bad' and new.history <> '[]'")
+
+    report = project.processor.tick()
+
+    assert report.rescued == 5
+    assert "could not be rescued" in row(connection, crashed[2])["error_message"]
+    assert row(connection, crashed[2])["status"] == "failed"
+
+
+def test_a_check_of_a_condition_that_cannot_be_written_fails_its_action_alone(project, connection):
+    refuse(connection, "new.payload ? 'bad' and new.waiting is not null")
+    order = {"type": "order", "id": "1"}
+    condition = {"wait": {"kind": "document_state", "target": order, "state": "approved"}}
+    bad, good = (
+        project.scheduler.schedule_action(NewAction(action_type="test:run", payload=one, condition=condition)).id
+        for one in ({"bad": 1}, {})
+    )
+
+    report = project.processor.tick()
+
+    assert report.success
+    assert row(connection, bad)["status"] == "failed"
+    assert "no such row here" in row(connection, bad)["error_message"]
+    assert row(connection, good)["status"] == "pending"
+    assert row(connection, good)["waiting"]["checks"] == 1
+
+
+def test_an_occurrence_whose_next_cannot_be_planned_fails_and_its_series_alone_is_paused(project, connection):
+    bad, good = (
+        project.schedules.schedule_recurring("test:run", one, "every hour", name=str(one)).id
+        for one in ({"bad": 1}, {})
+    )
+    refuse(connection, "new.payload ? 'bad'", event="insert")
+    move_clock(connection, timedelta(hours=2))
+
+    report = project.processor.tick()
+
+    assert report.success
+    found = dict(connection.execute("select id, status from scheduled_action_schedules").fetchall())
+    assert found == {bad: "paused", good: "active"}
+    note = connection.execute("select status_note from scheduled_action_schedules where id = %s", [bad]).fetchone()
+    assert "no such row here" in note[0]
+    ended = connection.execute("select status from scheduled_actions where schedule_id = %s order by id", [bad])
+    assert ended.fetchall() == [("failed",)]
+
+
+def test_claims_that_are_refused_are_reported_and_the_tick_ends(project, connection):
+    insert(connection)
+    refuse(connection, "new.status = 'processing'")
+
+    report = project.processor.tick()
+
+    assert report.success
+    assert "no such row here" in report.errors[0]["error"]
+    assert report.remaining == 1
