@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from scheduled_actions import json_text
 from scheduled_actions.endpoints.health import DISABLED_EVENT, FAILING_EVENT
 from scheduled_actions.errors import TypeNotOpen
 from scheduled_actions.for_each import check_options
@@ -103,7 +103,7 @@ class PayloadAccess:
         handler = self.handler(action_type, requester=requester, where=where)
         text = handler.payload.prepare(payload, gathered=is_gathered)
         if requester is not None:
-            self._check_payload(action_type, json.loads(text), requester)
+            self._check_payload(action_type, text, requester)
         return PreparedPayload(handler, text)
 
     def handler(self, action_type: str, *, requester: Requester | None, where: str = "action_type") -> Handler:
@@ -114,27 +114,28 @@ class PayloadAccess:
             raise TypeNotOpen(action_type, refusal, where=where)
         return handler
 
-    def _check_payload(self, action_type: str, payload: Any, requester: Requester) -> None:  # noqa: ANN401 - any JSON
+    def _check_payload(self, action_type: str, text: str, requester: Requester) -> None:
+        payload = json_text.decode(text) if action_type in {_EVENT, _FOR_EACH} else None
         if not isinstance(payload, dict):
             return
-        if action_type == _EVENT:
-            if payload.get("event") in _OWN_EVENTS:
-                raise TypeNotOpen(_EVENT, _OWN_EVENT)
-            if requester.team_id is not None and payload.get("endpoint") is not None:
-                self._check_endpoint(payload["endpoint"], requester.team_id)
-        elif action_type == _FOR_EACH:
+        if action_type == _FOR_EACH:
             self._check_rows(payload, requester)
+        elif payload.get("event") in _OWN_EVENTS:
+            raise TypeNotOpen(_EVENT, _OWN_EVENT, where="payload.event")
+        elif requester.team_id is not None and payload.get("endpoint") is not None:
+            self._check_endpoint(payload["endpoint"], requester.team_id)
 
     def _check_endpoint(self, name: object, team_id: str) -> None:
         """Refuse a delivery to an endpoint of the settings, of another team, or of none: all in the same words."""
+        refused = TypeNotOpen(_EVENT, _NOT_OWN, where="payload.endpoint")
         try:
             endpoint_id = UUID(str(name))
         except ValueError:
-            raise TypeNotOpen(_EVENT, _NOT_OWN) from None
+            raise refused from None
         with self._database.connection() as connection:
             found = endpoints.get(connection, endpoint_id, team_id=team_id)
         if found is None:
-            raise TypeNotOpen(_EVENT, _NOT_OWN)
+            raise refused
 
     def _check_rows(self, payload: Mapping[str, Any], requester: Requester) -> None:
         """Check the actions that `for_each:run` will schedule; their payloads are rows that are not known yet."""
