@@ -240,5 +240,8 @@ ROUTES = (
         "POST", "/{id}/acknowledge", acknowledge, "Silence its nagging, not its escalation", body=models.Acknowledging,
         is_body_optional=True,
     ),
-    _route("POST", "/{id}/reassign", reassign, "Make other people responsible", body=models.Reassigning),
+    _route(
+        "POST", "/{id}/reassign", reassign, "Make other people responsible", body=models.Reassigning,
+        description="Once this has been answered, no notice to a former recipient begins to be sent.",
+    ),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from scheduled_actions.deadline_rules.offsets import parse_offset
 from scheduled_actions.deadline_rules.working_calendar import BUDGETED, Calendar, parse_calendar
 from scheduled_actions.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
 from scheduled_actions.evaluation_budget import EvaluationBudget
+from scheduled_actions.notices.people import as_json, parse_person
 from scheduled_actions.recurrence.compiling import compile_recurrence
 
 if TYPE_CHECKING:
@@ -227,6 +228,18 @@ def holds(deadline: Deadline, key: str, revision: int | None, *, now: datetime) 
         return False
     stage = deadline.stage(key)
     return stage is None or not (stage.is_nagging and deadline.is_acknowledged(now))
+
+
+def is_recipient(deadline: Deadline, to: object) -> bool:
+    """Whether a notice's `to`, a text or a person as JSON, is among the recipients that a deadline has now."""
+    return any(_as_notices_keep_it(one) == to for one in deadline.recipients)
+
+
+def _as_notices_keep_it(recipient: object) -> object:
+    try:
+        return recipient if isinstance(recipient, str) else as_json(parse_person(recipient))
+    except InvalidArgument:
+        return None
 
 
 def _after_this(deadline: Deadline, stage: Stage, *, now: datetime) -> Stage:

@@ -39,7 +39,9 @@ class StagePayload(BaseModel):
 
 def remind(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | dict[str, Any]:
     """Tell the recipients of a reminder; return whom."""
-    deadline, now = _read(payload, context)
+    deadline, now = _locked_one(payload, context)
+    if (refused := planning.not_holding(deadline)) is not None:
+        return Skip(refused)
     stage = deadline.stage(payload.stage)
     if stage is None or not (to := deadline.recipients if stage.to is None else stage.to):
         return Skip("nobody is to be told: the deadline has no recipients")
@@ -53,7 +55,9 @@ def remind(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | 
 
 def escalate(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | dict[str, Any]:
     """Tell the people of a level, and let somebody else take the deadline over; return whom."""
-    deadline, now = _read(payload, context)
+    deadline, now = _locked_one(payload, context)
+    if (refused := planning.not_holding(deadline)) is not None:
+        return Skip(refused)
     stage = deadline.stage(payload.stage)
     if stage is None or not stage.to:
         return Skip("the level has nobody to tell")
@@ -98,11 +102,12 @@ def renew(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
     return Skip("the series has ended") if made is None else {"deadline_id": str(made)}
 
 
-def _read(payload: StagePayload, context: Context) -> store.Found:
-    found = store.get(context.connection, deadline_id=payload.deadline_id)
-    if found is None or not _is_of_its_team(found, context):
+def _locked_one(payload: StagePayload, context: Context) -> store.Found:
+    """Return the deadline, locked: an action that no stage planned has no guard that holds it."""
+    rows = _locked(payload, context)
+    if not rows:
         raise UnknownDeadline(payload.deadline_id)
-    return found
+    return rows[0]
 
 
 def _locked(payload: StagePayload, context: Context) -> list[store.Found]:

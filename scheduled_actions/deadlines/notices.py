@@ -42,6 +42,8 @@ def tell(context: Context, notifications: Notifications, telling: Telling) -> tu
             "deadline_id": str(deadline.id),
             "stage": telling.occurrence,
             "revision": deadline.revision,
+            # Those whom the stage itself names stay its own through a reassignment.
+            **({"is_for_recipients": True} if stage.to is None else {}),
         },
         team_id=deadline.team_id,
         reach=deadline.reach,

@@ -221,6 +221,8 @@ class DeadlineOperations(DeadlineMoves):
     ) -> Deadline:
         """Make other people responsible: what is still to come goes to them. Return the deadline.
 
+        Once this has returned, no notice to those who are no recipients any more begins to be sent.
+
         Raises:
             UnknownDeadline: There is none of that id or name (in that team).
             WrongDeadlineStatus: It was completed or cancelled.

@@ -152,7 +152,8 @@ class Sender:
             yield list(notices), None
             return
         with self._database.connection() as connection, connection.transaction():
-            answers = self.holding(connection, [notice.guard or {} for notice in guarded], team_id=team_id)
+            guards = [{**(notice.guard or {}), "to": notice.to} for notice in guarded]
+            answers = self.holding(connection, guards, team_id=team_id)
             gone = [notice for notice, holds in zip(guarded, answers, strict=True) if not holds]
             yield [notice for notice in notices if notice not in gone], connection
 

@@ -92,7 +92,8 @@ def holding(connection: Connection, guards: Sequence[Mapping[str, Any]], *, team
 
     Args:
         connection: In a transaction.
-        guards: `{"deadline_id", "stage", "revision"}` each; without a `revision` it holds through moves, too.
+        guards: `{"deadline_id", "stage", "revision"}` each; without a `revision` it holds through moves, too. One for
+            the deadline's own recipients has `is_for_recipients`, and in `to` the one that it is for.
         team_id: Of the notices; deadlines of other teams are not found.
 
     Returns:
@@ -140,6 +141,8 @@ def notices_of(connection: Connection, deadline_id: UUID) -> list[Noticed]:
 
 def _holds(found: Found | None, guard: Mapping[str, Any]) -> bool:
     if found is None:
+        return False
+    if guard.get("is_for_recipients") and not planning.is_recipient(found.deadline, guard.get("to")):
         return False
     key, _ = planning.parse_occurrence(str(guard.get("stage") or ""))
     return planning.holds(found.deadline, key, guard.get("revision"), now=found.now)

@@ -15,7 +15,7 @@ from scheduled_actions.deadlines import stages as deadline_stages
 from scheduled_actions.new_action import NewAction
 from scheduled_actions.store import claims
 from scheduled_actions.store import deadlines as store
-from tests.factories import NOW, PATIENCE, a_tick, is_waiting, set_clock, statuses, together, wait_until
+from tests.factories import NOW, PATIENCE, a_tick, insert, is_waiting, set_clock, statuses, together, wait_until
 from tests.mail_server import Mailbox, serving
 from tests.services.deadline_project import SENT, deadline_project, planned, send
 
@@ -203,6 +203,74 @@ def test_a_reminder_that_fails_for_good_does_not_end_the_nagging(database_url, c
         runtime.processor.tick()
 
         assert "reminder:60 days before#2" in planned(connection, made.id)
+
+
+def quiet(address):
+    """Return somebody who gets a notice of noon an hour later."""
+    return {"channels": [address], "quiet_hours": "11:00-13:00"}
+
+
+def test_after_a_reassignment_no_mail_to_a_former_recipient_begins_and_the_others_do(database_url, connection):
+    mailbox = Mailbox()
+    set_clock(connection, NOW)
+    with serving(mailbox) as mail:
+        places = {"email_host": mail.host, "email_port": mail.port, "email_security": mail.security}
+        with deadline_project(database_url, notification.send, **places) as runtime:
+            to = [quiet("ann@example.org"), quiet("bob@example.org")]
+            level = {"offset": "60 days before", "to": [quiet("cfo@example.org")]}
+            made = a_deadline(runtime, recipients=to, escalation=[level])
+            set_clock(connection, DUE - 60 * DAY)
+            runtime.processor.tick()
+            on_their_way = connection.execute(
+                "select count(*) from scheduled_actions where action_type = 'notification:send' and status = 'pending'"
+            ).fetchone()
+
+            runtime.deadlines.reassign(made.id, [quiet("bob@example.org"), quiet("eve@example.org")])
+            set_clock(connection, DUE - 60 * DAY + timedelta(hours=1))
+            runtime.processor.tick()
+
+    assert on_their_way == (3,)
+    assert sorted(to for one in mailbox.envelopes for to in one.rcpt_tos) == [
+        "bob@example.org",
+        "cfo@example.org",
+    ]
+
+
+@pytest.mark.parametrize("how", ["complete", "cancel", "pause"])
+def test_an_escalation_that_no_stage_guards_leaves_a_deadline_alone_that_is_over(runtime, connection, how):
+    """A clone of an escalation, or one that was scheduled by hand, is bound to no deadline by its row."""
+    made = a_deadline(
+        runtime, escalation=[{"offset": "2 days after", "to": "cfo@example.org", "assign": "cfo@example.org"}]
+    )
+    payload = {"deadline_id": str(made.id), "stage": "escalation:1", "occurrence": 1}
+    getattr(runtime.deadlines, how)(made.id)
+
+    escalation = insert(connection, action_type="escalation:send", payload=payload)
+    reminder = insert(connection, action_type="reminder:send", payload=payload | {"stage": "reminder:60 days before"})
+    runtime.processor.tick()
+
+    found = runtime.deadlines.get(made.id)
+    assert (found.recipients, [one["what"] for one in found.history][2:], SENT) == ((ANN,), [], [])
+    assert statuses(connection)[escalation] == statuses(connection)[reminder] == "skipped"
+
+
+def test_an_escalation_waits_for_who_is_completing_its_deadline_and_then_does_nothing(runtime, connection):
+    made = a_deadline(
+        runtime, escalation=[{"offset": "2 days after", "to": "cfo@example.org", "assign": "cfo@example.org"}]
+    )
+    payload = {"deadline_id": str(made.id), "stage": "escalation:1", "occurrence": 1}
+    escalation = insert(connection, action_type="escalation:send", payload=payload)
+    tick = threading.Thread(target=runtime.processor.tick)
+
+    with runtime.database.connection() as completing, completing.transaction():
+        runtime.deadlines.complete(made.id, connection=completing)
+        tick.start()
+        wait_until(lambda: is_waiting(connection))
+    tick.join(PATIENCE)
+
+    found = runtime.deadlines.get(made.id)
+    assert (found.recipients, [one["what"] for one in found.history], SENT) == ((ANN,), ["set", "completed"], [])
+    assert statuses(connection)[escalation] == "skipped"
 
 
 class TimedMailbox(Mailbox):
