@@ -6,12 +6,15 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from scheduled_actions import arguments
+from scheduled_actions.calendar.forecast import part, sparsest_first
 from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.simulation import Capacity, Remark, Simulation, simulate
 from scheduled_actions.store import schedules as schedule_store
 from scheduled_actions.store import simulation as store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from uuid import UUID
 
     from scheduled_actions.config import Settings
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 LONGEST = timedelta(days=92)
 _PAGE = 500
 #: Schedules looked at.
-_SCHEDULES_MOST = 10_000
+_SCHEDULES_MOST = 2_000
 
 
 class Simulator:
@@ -63,18 +66,26 @@ class Simulator:
                 raise InvalidArgument(
                     "end", end, f"after the start ({start.isoformat()}), and at most {LONGEST.days} days after it"
                 )
-            found, broken, is_cut = self._series(connection, start, team_id)
+            schedules = self._schedules(connection, team_id)
             loads = store.waiting(connection, until=end, team_id=team_id)
-            result = simulate(
-                found,
-                loads,
-                start=start,
-                end=end,
-                seconds=store.typical_seconds(connection),
-                capacity=Capacity(concurrency or self._settings.concurrency, self._run_seconds),
-            )
+            seconds = store.typical_seconds(connection)
+        budget = EvaluationBudget("the simulation")
+        broken: list[Remark] = []
+        result = simulate(
+            self._series(schedules[:_SCHEDULES_MOST], start, budget, broken),
+            loads,
+            start=start,
+            end=end,
+            seconds=seconds,
+            capacity=Capacity(concurrency or self._settings.concurrency, self._run_seconds),
+            budget=budget,
+        )
         result.remarks[:0] = broken
-        result.is_capped |= is_cut or sum(load.actions for load in loads) >= store.WAITING_MOST
+        result.is_capped |= (
+            len(schedules) > _SCHEDULES_MOST
+            or budget.is_spent
+            or sum(load.actions for load in loads) >= store.WAITING_MOST
+        )
         return result
 
     @property
@@ -82,26 +93,32 @@ class Simulator:
         """Return for how much of a minute a ping a minute starts handlers."""
         return max(self._settings.max_run_seconds, self._settings.linger_seconds)
 
-    def _series(
-        self, connection: Connection, start: datetime, team_id: str | None
-    ) -> tuple[list[tuple[Schedule, Rule]], list[Remark], bool]:
-        """Return the active schedules with their rules, a remark for each without one, and whether there are more."""
-        found: list[tuple[Schedule, Rule]] = []
-        broken: list[Remark] = []
+    def _schedules(self, connection: Connection, team_id: str | None) -> list[Schedule]:
+        """Return the active schedules, at most one more than are looked at."""
+        found: list[Schedule] = []
         before: UUID | None = None
-        while len(found) < _SCHEDULES_MOST:
+        while len(found) <= _SCHEDULES_MOST:
             page = schedule_store.find(
                 connection, status="active", action_type=None, team_id=team_id, before=before, limit=_PAGE
             )
-            for schedule in page:
-                try:
-                    found.append((schedule, self._occurrences.rule_of(schedule)))
-                except ScheduledActionsError as error:
-                    broken.append(Remark(start, schedule.name or schedule.action_type, f"cannot be followed: {error}"))
+            found += page
             if len(page) < _PAGE:
-                return found, broken, False
+                break
             before = page[-1].id
-        return found, broken, True
+        return found[: _SCHEDULES_MOST + 1]
+
+    def _series(
+        self, schedules: list[Schedule], start: datetime, budget: EvaluationBudget, broken: list[Remark]
+    ) -> Iterator[tuple[Schedule, Rule]]:
+        """Yield each schedule with its rule, which has its part of the budget; add a remark for each without a rule."""
+        for number, schedule in enumerate(sparsest_first(schedules)):
+            share = part(budget, of=len(schedules) - number)
+            try:
+                rule = self._occurrences.rule_of(schedule, budget=share)
+            except ScheduledActionsError as error:
+                broken.append(Remark(start, schedule.name or schedule.action_type, f"cannot be followed: {error}"))
+            else:
+                yield schedule, rule
 
 
 def _aware(name: str, moment: datetime) -> datetime:

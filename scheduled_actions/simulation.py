@@ -9,17 +9,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from scheduled_actions.errors import NeverOccurs
+from scheduled_actions.errors import BudgetExceeded, NeverOccurs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from scheduled_actions.evaluation_budget import EvaluationBudget
     from scheduled_actions.recurrence.model import Occurrence
     from scheduled_actions.schedule import Schedule
 
-#: Occurrences looked at, of one series and of all.
-SERIES_MOST = 20_000
-TOTAL_MOST = 200_000
 #: Remarks kept: what the clocks, skips and overlaps do.
 REMARKS_MOST = 200
 #: How long a handler takes of which nothing is known.
@@ -126,13 +124,14 @@ class _Run(NamedTuple):
 
 
 def simulate(
-    series: Sequence[tuple[Schedule, Rule]],
+    series: Iterable[tuple[Schedule, Rule]],
     waiting: Iterable[Load],
     *,
     start: datetime,
     end: datetime,
     seconds: Mapping[str, float],
     capacity: Capacity,
+    budget: EvaluationBudget,
 ) -> Simulation:
     """Return what runs after `start` and up to `end`.
 
@@ -140,27 +139,27 @@ def simulate(
     it; a rolling one counts from the end of the run before. What a minute cannot carry is carried over to the next.
 
     Args:
-        series: The active schedules, each with its rule.
+        series: The active schedules, each with its rule; one whose rule has spent its budget is looked at up to there.
         waiting: What waits beside them; outside the stretch it counts for nothing.
         start: Aware.
         end: Aware, after it.
         seconds: How long a handler takes, by action type; `USUAL_SECONDS` where nothing is known.
         capacity: What the ticks can carry.
+        budget: Has a step for each occurrence.
     """
     found = Simulation(start.astimezone(UTC), end.astimezone(UTC), capacity)
     loads: defaultdict[datetime, float] = defaultdict(float)
-    left = TOTAL_MOST
     for schedule, rule in series:
-        most = min(SERIES_MOST, left)
-        runs = list(islice(_runs(schedule, rule, found, seconds.get(schedule.action_type, USUAL_SECONDS)), most))
-        left -= len(runs)
-        found.is_capped |= len(runs) == most
-        for run in runs:
-            _remark(found, schedule, run)
-            if not run.is_overlapping:
-                _load(found, loads, Load(run.at, schedule.action_type, 1), seconds)
-        dropped = islice(rule.left_out(found.start, found.end), REMARKS_MOST)
-        found.remarks += [Remark(at, _label(schedule), text) for at, text in dropped]
+        try:
+            for run in _runs(schedule, rule, found, seconds.get(schedule.action_type, USUAL_SECONDS)):
+                budget.spend()
+                _remark(found, schedule, run)
+                if not run.is_overlapping:
+                    _load(found, loads, Load(run.at, schedule.action_type, 1), seconds)
+            for at, text in islice(rule.left_out(found.start, found.end), REMARKS_MOST):
+                found.remarks.append(Remark(at, _label(schedule), text))
+        except BudgetExceeded:
+            found.is_capped = True
     for load in waiting:
         if found.start < load.at + _MINUTE and load.at <= found.end:
             _load(found, loads, load._replace(at=max(load.at, found.start)), seconds)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from scheduled_actions import arguments, calendar_entries
 from scheduled_actions.calendar import forecast
 from scheduled_actions.calendar.reading import SCHEDULES_MOST
+from scheduled_actions.errors import BudgetExceeded
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.store import calendar as entries
 from scheduled_actions.store import calendar_days as store
 from scheduled_actions.store.schedules import now
@@ -131,10 +133,15 @@ class CalendarDays:
             found[group.day - 1].append(_line(group, is_cut=(group.day, group.status) in cut))
         for entry in due:
             found[bisect_right(bounds, entry.at) - 1].append(_deadline(entry))
-        frequent = [one for one in schedules if forecast.is_frequent(self._occurrences, one)]
+        budget = EvaluationBudget("the calendar")
+        frequent = [
+            one
+            for one in schedules
+            if forecast.is_frequent(self._occurrences, one, forecast.part(budget, of=2 * len(schedules)))
+        ]
         often = {one.id for one in frequent}
         rest = [one for one in schedules[:SCHEDULES_MOST] if one.id not in often]
-        is_cut = self._foresee(rest, bounds, present, found)
+        is_cut = self._foresee(rest, bounds, present, found, budget)
         return Days(
             days=[
                 Day(start, end, sorted(found[number], key=lambda line: (line.at, line.title)))
@@ -151,21 +158,30 @@ class CalendarDays:
         bounds: Sequence[datetime],
         present: datetime,
         found: dict[int, list[Line]],
+        budget: EvaluationBudget,
     ) -> bool:
         """Add what schedules will bring; return whether some of it was left out."""
         left, start = FORESEEN_MOST, max(bounds[0], present)
         if start >= bounds[-1]:
             return False
-        for schedule in schedules:
+        is_cut = False
+        for before, schedule in enumerate(forecast.sparsest_first(schedules)):
+            part = forecast.part(budget, of=len(schedules) - before)
             if not left:
                 return True
-            instants = list(forecast.instants(self._occurrences, schedule, start, bounds[-1], most=left))
+            instants: list[datetime] = []
+            try:
+                instants.extend(
+                    forecast.instants(self._occurrences, schedule, start, bounds[-1], most=left, budget=part)
+                )
+            except BudgetExceeded:
+                is_cut = True
             for number, line in _foreseen(schedule, instants[:left], bounds):
                 found[number].append(line)
             if len(instants) > left:
                 return True
             left -= len(instants)
-        return False
+        return is_cut
 
 
 def _line(group: store.Group, *, is_cut: bool) -> Line:

@@ -5,25 +5,32 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from scheduled_actions.errors import ScheduledActionsError
+from scheduled_actions.errors import BudgetExceeded, ScheduledActionsError
+from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from scheduled_actions.occurrences import Occurrences
     from scheduled_actions.recurrence import Recurrence
     from scheduled_actions.schedule import Schedule
 
-#: Executions counted to find where a schedule with a number of them ends.
-_COUNTED_MOST = 5000
+#: What one schedule may use at least of the budget of a calendar.
+_PART_LEAST = STEPS // 250
 #: A schedule that occurs so often in a day fills every hour of a calendar.
 A_DAY_MOST = 24
 _MOMENT = timedelta(microseconds=1)
 
 
 def instants(
-    occurrences: Occurrences, schedule: Schedule, start: datetime, end: datetime, *, most: int
+    occurrences: Occurrences,
+    schedule: Schedule,
+    start: datetime,
+    end: datetime,
+    *,
+    most: int,
+    budget: EvaluationBudget,
 ) -> Iterator[datetime]:
     """Yield the instants between two, in order: at most one more than `most`, which tells that there are more.
 
@@ -33,47 +40,84 @@ def instants(
         start: Aware; from this instant on.
         end: Aware; before this one.
         most: So many are wanted.
+        budget: Of this schedule: see `part`.
+
+    Raises:
+        BudgetExceeded: After the last instant that was reached: there may be more.
     """
-    found = _planned_by_the_rule(occurrences, schedule, start, end, most)
+    found = _planned_by_the_rule(occurrences, schedule, start, end, most=most, budget=budget)
     if not schedule.jitter_seconds:
         yield from found
         return
     # Put off, they may come in another order.
-    put_off = (occurrences.put_off(schedule, at) for at in found)
-    yield from sorted(at for at in put_off if at < end)
+    reached: list[datetime] = []
+    exceeded: BudgetExceeded | None = None
+    try:
+        reached.extend(occurrences.put_off(schedule, at) for at in found)
+    except BudgetExceeded as error:
+        exceeded = error
+    yield from sorted(at for at in reached if at < end)
+    if exceeded is not None:
+        raise exceeded
 
 
 def _planned_by_the_rule(
-    occurrences: Occurrences, schedule: Schedule, start: datetime, end: datetime, most: int
+    occurrences: Occurrences,
+    schedule: Schedule,
+    start: datetime,
+    end: datetime,
+    *,
+    most: int,
+    budget: EvaluationBudget,
 ) -> Iterator[datetime]:
     planned, last = schedule.next_occurrence_at, end - _MOMENT
     if planned is None:
         return
     try:
-        rule = occurrences.rule_of(schedule)
-        if schedule.remaining is not None:
-            # Its executions are counted from the planned one on.
-            counted = rule.between(planned, last, limit=min(schedule.remaining - 1, _COUNTED_MOST))
-            yield from [one.at for one in counted if one.at >= start][: most + 1]
-            return
-        found = rule.next_after(max(planned, start - _MOMENT))
-        for _ in range(most + 1):
+        rule = occurrences.rule_of(schedule, budget=budget)
+        # Where its executions are counted, they are from the planned one on.
+        left = None if schedule.remaining is None else schedule.remaining - 1
+        moment = planned if left is not None else max(planned, start - _MOMENT)
+        while most >= 0 and (left is None or left > 0):
+            found = rule.next_after(moment)
             if found is None or found.at > last:
                 return
-            yield found.at
-            found = rule.next_after(found.at)
+            moment = found.at
+            left = None if left is None else left - 1
+            if moment >= start:
+                most -= 1
+                yield moment
+    except BudgetExceeded:
+        raise
     except ScheduledActionsError:
         # Its rule names a function that this build does not have, say: `schedules show` tells.
         return
 
 
-def is_frequent(occurrences: Occurrences, schedule: Schedule) -> bool:
-    """Whether a schedule occurs too often in a day for a calendar to show each time."""
+def part(budget: EvaluationBudget, *, of: int) -> EvaluationBudget:
+    """Return the budget of the next of `of` schedules: an equal share of what is left, and enough for a usual one."""
+    return EvaluationBudget(budget.what, steps=max(budget.steps_left // of, _PART_LEAST), within=budget)
+
+
+def sparsest_first(schedules: Iterable[Schedule]) -> list[Schedule]:
+    """Return schedules in an order in which those that need few steps leave the rest of a budget to the others."""
+    return sorted(schedules, key=_gap, reverse=True)
+
+
+def _gap(schedule: Schedule) -> timedelta:
+    """Return about how long it is from one occurrence to the next."""
+    if schedule.next_occurrence_at is None:
+        return timedelta(0)
+    return schedule.next_occurrence_at - (schedule.last_occurrence_at or schedule.created_at)
+
+
+def is_frequent(occurrences: Occurrences, schedule: Schedule, budget: EvaluationBudget) -> bool:
+    """Whether a schedule is known to occur too often in a day for a calendar to show each time."""
     planned = schedule.next_occurrence_at
     if planned is None:
         return False
     try:
-        return fills_a_day(occurrences.rule_of(schedule), planned)
+        return fills_a_day(occurrences.rule_of(schedule, budget=budget), planned)
     except ScheduledActionsError:
         return False
 

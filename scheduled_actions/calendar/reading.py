@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from scheduled_actions import arguments, calendar_entries
 from scheduled_actions.calendar import forecast
 from scheduled_actions.calendar_entries import LONGEST, Entry, Place
-from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.errors import BudgetExceeded, InvalidArgument
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.store import calendar as store
 from scheduled_actions.store.schedules import now
 
@@ -98,9 +99,12 @@ class Calendar:
             waiting = store.actions(connection, after, end, limit=rows, **filters)
             schedules = store.schedules(connection, end, limit=SCHEDULES_MOST + 1, **filters)
         cut_short: list[UUID] = []
+        budget = EvaluationBudget("the calendar")
+        looked_at = schedules[:SCHEDULES_MOST]
         # Each is asked for one occurrence after the other, and only as far as this page goes.
         ahead = [
-            self._foreseen(schedule, start, end, after, cut_short=cut_short) for schedule in schedules[:SCHEDULES_MOST]
+            self._foreseen(schedule, start, end, after, forecast.part(budget, of=len(looked_at)), cut_short=cut_short)
+            for schedule in looked_at
         ]
         entries, goes_on = calendar_entries.merged([due, waiting, *ahead], limit=limit)
         return Page(
@@ -132,17 +136,27 @@ class Calendar:
                 return
 
     def _foreseen(
-        self, schedule: Schedule, start: datetime, end: datetime, after: Place, *, cut_short: list[UUID]
+        self,
+        schedule: Schedule,
+        start: datetime,
+        end: datetime,
+        after: Place,
+        budget: EvaluationBudget,
+        *,
+        cut_short: list[UUID],
     ) -> Iterator[Entry]:
         """Yield what a schedule will bring between two instants and after a place; note it where there is yet more."""
-        instants = forecast.instants(self._occurrences, schedule, start, end, most=FORECAST_MOST)
-        for number, at in enumerate(instants, start=1):
-            if number > FORECAST_MOST:
-                cut_short.append(schedule.id)
-                return
-            entry = _foreseen(schedule, at)
-            if entry.place > after:
-                yield entry
+        instants = forecast.instants(self._occurrences, schedule, start, end, most=FORECAST_MOST, budget=budget)
+        try:
+            for number, at in enumerate(instants, start=1):
+                if number > FORECAST_MOST:
+                    cut_short.append(schedule.id)
+                    return
+                entry = _foreseen(schedule, at)
+                if entry.place > after:
+                    yield entry
+        except BudgetExceeded:
+            cut_short.append(schedule.id)
 
 
 def _span(start: datetime, end: datetime | None) -> tuple[datetime, datetime]:

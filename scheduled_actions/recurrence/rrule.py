@@ -49,7 +49,7 @@ _HORIZON = timedelta(days=HORIZON_YEARS * 365.25)
 _EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
 _LATEST = datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
 #: What beginning a search takes.
-_SEARCH_STEPS = 4
+_SEARCH_STEPS = 2
 
 
 class _Times(Protocol):

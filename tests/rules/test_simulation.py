@@ -2,6 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.recurrence import Skips, compile_recurrence
 from scheduled_actions.simulation import Capacity, Load, simulate
 from tests.factories import a_schedule
@@ -15,9 +16,17 @@ def a_series(text, *, timezone="UTC", skip=None, **changes):
     return a_schedule(recurrence=text, timezone=timezone, **changes), rule
 
 
-def simulated(*series, waiting=(), start=START, hours=24.0, seconds=None, capacity=PLENTY):
+def simulated(*series, waiting=(), start=START, hours=24.0, seconds=None, capacity=PLENTY, budget=None):
     end = start + timedelta(hours=hours)
-    return simulate(series, waiting, start=start, end=end, seconds=seconds or {}, capacity=capacity)
+    return simulate(
+        series,
+        waiting,
+        start=start,
+        end=end,
+        seconds=seconds or {},
+        capacity=capacity,
+        budget=budget or EvaluationBudget("the simulation"),
+    )
 
 
 def test_each_occurrence_is_counted_in_its_hour():
@@ -88,8 +97,24 @@ def test_what_waits_outside_the_stretch_counts_for_nothing():
     assert simulated(waiting=waiting).runs == 0
 
 
-def test_a_series_without_end_is_looked_at_so_far_and_no_further():
-    found = simulated(a_series("every second", overlap="allow"))
+def test_a_series_without_end_is_looked_at_as_far_as_the_budget_goes():
+    schedule, rule = a_series("every second", overlap="allow")
+    budget = EvaluationBudget("the simulation", steps=3_000)
+
+    found = simulated((schedule, rule.within(budget)), budget=budget)
 
     assert found.is_capped
-    assert found.runs == 20_000
+    assert 500 < found.runs < 3_000
+
+
+def test_a_series_that_spends_its_part_leaves_the_rest_to_the_others():
+    budget = EvaluationBudget("the simulation", steps=10_000)
+    dense, daily = a_series("every second", overlap="allow"), a_series("0 9 * * *", action_type="test:daily")
+    parts = [EvaluationBudget("the simulation", steps=3_000, within=budget) for _ in range(2)]
+
+    found = simulated(
+        *((one, rule.within(part)) for (one, rule), part in zip((dense, daily), parts, strict=True)), budget=budget
+    )
+
+    assert found.is_capped
+    assert sum(hour.runs["test:daily"] for hour in found.hours) == 1

@@ -1,0 +1,72 @@
+"""Readings of many schedules, or of hostile ones, end with what was reached, and say so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions import action
+from tests.factories import NOW, projects, set_clock
+
+DAY = timedelta(days=1)
+#: A search for its next instant looks at ten thousand candidates.
+SPARSE = "RRULE:FREQ=SECONDLY;INTERVAL=10007;BYHOUR=0,3,6,9,12,15,18,21;BYMINUTE=0;BYSECOND=0"
+
+
+@pytest.fixture
+def project(database_url, connection):
+    """Return a project with one handler, on a clock that stands at NOW."""
+    set_clock(connection, NOW)
+
+    @action("test:run")
+    def run(payload: dict) -> None:
+        """Do nothing."""
+
+    with projects(database_url) as make:
+        yield make(run)
+
+
+@pytest.fixture
+def hostile(project, connection):
+    """Return the ids of schedules whose stored rules take many steps, made before a usual one."""
+    made = [project.schedules.schedule_recurring("test:run", {}, "every 1 hour", name=f"h{n}") for n in range(30)]
+    connection.execute("update scheduled_action_schedules set recurrence = %s, kind = 'rrule'", [SPARSE])
+    return {one.id for one in made}
+
+
+def test_a_calendar_shows_what_other_schedules_bring_and_names_the_hostile_ones(project, hostile):
+    project.schedules.schedule_recurring("test:run", {}, "daily", name="backup")
+
+    page = project.calendar.page(end=NOW + 9 * DAY)
+
+    assert [one.title for one in page.entries if one.is_forecast] == ["backup"] * 7
+    assert set(page.cut_short) >= hostile
+
+
+def test_the_days_of_a_calendar_say_that_some_were_left_out(project, hostile):
+    project.schedules.schedule_recurring("test:run", {}, "daily", name="backup")
+
+    found = project.calendar_days.look([NOW + n * DAY for n in range(10)])
+
+    assert found.is_forecast_cut
+    assert sum(line.title == "backup" for day in found.days for line in day.lines if line.kind == "forecast") == 7
+
+
+def test_a_simulation_is_capped_by_hostile_schedules_and_still_counts_the_others(project, hostile):
+    project.schedules.schedule_recurring("test:run", {}, "daily", name="backup")
+
+    found = project.simulator.simulate(NOW, NOW + 9 * DAY)
+
+    assert found.is_capped
+    assert found.runs >= 8
+
+
+def test_usual_schedules_are_shown_whole(project):
+    for number in range(60):
+        project.schedules.schedule_recurring("test:run", {}, f"{number} 9 * * MON-FRI", name=f"s{number}")
+
+    page = project.calendar.page(end=NOW + 31 * DAY)
+
+    assert len(page.entries) == 100
+    assert page.cut_short == []
