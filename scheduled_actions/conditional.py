@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from scheduled_actions import conditions, settlement
@@ -13,7 +14,7 @@ from scheduled_actions.store import actions as store
 from scheduled_actions.store import waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from scheduled_actions.action import Claimed
@@ -86,6 +87,20 @@ def judge(claimed: Sequence[Claimed], do: Do) -> dict[UUID, Held | Asking]:
     if ended:
         do(lambda connection: waits.end(connection, ended))
     return found
+
+
+def cycle_of(awaited: Mapping[UUID, Collection[UUID]]) -> list[UUID] | None:
+    """Return actions each of which waits for the next, the first for the last one; None where there are none.
+
+    Args:
+        awaited: For each waiting action, those that it comes after.
+    """
+    try:
+        TopologicalSorter(awaited).prepare()
+    except CycleError as error:
+        # Each node comes before what it is a predecessor of; the first one is repeated at the end.
+        return list(reversed(error.args[1][1:]))
+    return None
 
 
 def _judged(plan: Plan, known: Known, progress: Progress) -> Held | Asking | None:

@@ -39,6 +39,9 @@ def changed_extras(
         UnknownAction: There is none of that id (in that team).
         RequestError: One cannot be what it is.
     """
+    if given.get("after") is not None:
+        # Before any row: the check below must see every change of this kind that was made before.
+        store.lock_after(connection)
     found = management.lock(connection, action_id, team_id=team_id)
     if found is None:
         raise UnknownAction(action_id)

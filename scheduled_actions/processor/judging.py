@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import ChainMap
 from typing import TYPE_CHECKING
 
 from scheduled_actions import settlement
 from scheduled_actions.boundary import isolate, reason_of
 from scheduled_actions.processor.calling import Ended
+from scheduled_actions.store.connection import PASSING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,11 +19,15 @@ if TYPE_CHECKING:
     from scheduled_actions.conditional import Asking
     from scheduled_actions.processor.line import Line
 
+log = logging.getLogger("scheduled_actions")
+
 
 def judged(claimed: Sequence[Claimed], line: Line) -> Mapping[UUID, Ended | Asking]:
     """Return, by id, what is written of those whose conditions do not hold, and what others have to ask the world.
 
-    A condition that cannot be judged fails its own action: its facts or its progress may be unreadable.
+    A condition that cannot be judged fails its own action: its facts or its progress may be unreadable. Where another
+    session changes at this moment what they wait for, all of them go back uncharged: this thread does not wait for it,
+    because nothing that ends meanwhile would be settled.
     """
     having = [one for one in claimed if one.condition_text is not None]
     if not having:
@@ -29,7 +35,12 @@ def judged(claimed: Sequence[Claimed], line: Line) -> Mapping[UUID, Ended | Aski
     from scheduled_actions import conditional  # noqa: PLC0415 - most projects have no conditions
 
     def judge(batch: Sequence[Claimed]) -> dict[UUID, Ended | Asking]:
-        found = conditional.judge(batch, line.do)
+        try:
+            found = conditional.judge(batch, line.do)
+        except PASSING as error:
+            log.info("waits.put_off actions=%d error=%s", len(batch), type(error).__name__)
+            reason = "another session changes what its condition waits for"
+            return {one.id: Ended(settlement.Unstarted(reason)) for one in batch}
         return {
             action_id: Ended(one.outcome, one.follow_ups) if isinstance(one, conditional.Held) else one
             for action_id, one in found.items()

@@ -25,7 +25,10 @@ log = logging.getLogger("scheduled_actions")
 #: Finished actions pruned by one tick: twice what a million a day asks of a tick a minute.
 _PRUNE_MOST = 1500
 #: Changes that one statement wakes for.
-_WAKE_BITE = 1000
+#: Few, for meanwhile other ticks that look at the same actions wait.
+_WAKE_BITE = 100
+#: Pairs of waiting actions that one sweep looks at, and cycles that it reports.
+_WAITS_MOST, _CYCLES_MOST = 10_000, 10
 
 
 class Tidying:
@@ -77,6 +80,7 @@ class Tidying:
         if self._is_sweep_due:
             self._process.next_sweep = self._process.monotonic() + SWEEP_SECONDS
             self._try("sweep", self._process.occurrences.sweep, connection)
+            self._try("cycles", self._report_cycles, connection)
         if found.has_expired or found.has_lost_ticks:
             self._try("rescue", self._rescue, connection)
         if found.has_wakes:
@@ -122,6 +126,24 @@ class Tidying:
         except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
             # Somebody changes the same actions: what has changed is still there for the next look.
             log.info("waits.put_off")
+
+    def _report_cycles(self, connection: Connection) -> None:
+        """Report actions that wait for one another for ever: made by SQL, or by retrying one that had ended."""
+        from scheduled_actions.store import waits  # noqa: PLC0415 - most projects have no conditions
+
+        awaited = waits.among_waiting(connection, most=_WAITS_MOST)
+        if not awaited:
+            return
+        from scheduled_actions.conditional import cycle_of  # noqa: PLC0415 - likewise
+
+        for _ in range(_CYCLES_MOST):
+            cycle = cycle_of(awaited)
+            if cycle is None:
+                return
+            ids = " -> ".join(str(one) for one in [*cycle, cycle[0]])
+            log.warning("waits.cycle actions=%s", ids)
+            self._report.add_error(cycle[0], None, f"these actions wait for one another, change their after: {ids}")
+            del awaited[cycle[0]]
 
     def _rescue(self, connection: Connection) -> None:
         rescued = self._process.maintenance.rescue(connection)

@@ -189,6 +189,11 @@ def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) 
     return None if row is None else action_of(row)
 
 
+def lock_after(connection: Connection) -> None:
+    """Let no other transaction change what an action comes after, until this one ends."""
+    run(connection, "lock_after")
+
+
 def extras_problem(
     connection: Connection, action_id: UUID, columns: Mapping[str, Any], *, team_id: str | None
 ) -> tuple[str | None, bool]:

@@ -167,6 +167,14 @@ def end(connection: Connection, action_ids: Collection[UUID]) -> None:
     run(connection, "end_waits", {"action_ids": list(action_ids)})
 
 
+def among_waiting(connection: Connection, *, most: int) -> dict[UUID, set[UUID]]:
+    """Return, by the id of a waiting action, which other waiting actions it comes after; at most `most` pairs."""
+    found: dict[UUID, set[UUID]] = {}
+    for action_id, awaited_id in run(connection, "waits_among_waiting", {"most": most}).fetchall():
+        found.setdefault(action_id, set()).add(awaited_id)
+    return found
+
+
 def wake(connection: Connection, *, most: int) -> int:
     """Wake those who wait for what has changed; return how many changes were looked at, at most `most`.
 
