@@ -175,6 +175,8 @@ class Tick:
         wave = self._next_wave()
         if self._ended or wave:
             self._settle_and_start(wave)
+        if self._tidying.has_wakes_left:
+            self._wake()
         if self._wants_more():
             self._claim()
         self._planning.start()
@@ -187,6 +189,7 @@ class Tick:
             return self._monotonic() < self._budget.answer_by
         return (
             bool(self._flight or self._wants_more() or self._startable())
+            or (self._tidying.has_wakes_left and self._may_start())
             or self._keeps_watch()
             or self._awaits_planning()
         )
@@ -227,8 +230,9 @@ class Tick:
 
     def _wake(self) -> None:
         """Make due what waits for something that this tick was told has changed, before it claims."""
-        if self._process.turn.takes_change():
+        if self._process.turn.takes_change() or self._tidying.has_wakes_left:
             self._line.do(self._tidying.wake)
+            self._walk.look_again()
 
     def _may_start(self) -> bool:
         return (

@@ -27,6 +27,8 @@ _PRUNE_MOST = 1500
 #: Changes that one statement wakes for.
 #: Few, for meanwhile other ticks that look at the same actions wait.
 _WAKE_BITE = 100
+#: After so long the tick settles what has ended before it wakes more.
+_WAKE_SECONDS = 0.5
 #: Pairs of waiting actions that one sweep looks at, and cycles that it reports.
 _WAITS_MOST, _CYCLES_MOST = 10_000, 10
 
@@ -43,6 +45,8 @@ class Tidying:
         self._process = process
         self._report = report
         self._found: upkeep.Found | None = None
+        #: Whether more has changed than was woken for in the time of one step.
+        self.has_wakes_left = False
 
     def finds_nothing(
         self, connection: Connection, tick_id: UUID, *, caller: str, budget: Mapping[str, float], waits: bool
@@ -116,13 +120,16 @@ class Tidying:
         """Make due what waits for something that has changed."""
         self._try("wake", self._wake, connection)
 
-    @staticmethod
-    def _wake(connection: Connection) -> None:
+    def _wake(self, connection: Connection) -> None:
         from scheduled_actions.store import waits  # noqa: PLC0415 - most projects have no conditions
 
+        until = self._process.monotonic() + _WAKE_SECONDS
+        self.has_wakes_left = False
         try:
             while waits.wake(connection, most=_WAKE_BITE) == _WAKE_BITE:
-                pass
+                if self._process.monotonic() >= until:
+                    self.has_wakes_left = True
+                    return
         except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
             # Somebody changes the same actions: what has changed is still there for the next look.
             log.info("waits.put_off")

@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from scheduled_actions import action, conditional
 from scheduled_actions.errors import InvalidArgument
 from scheduled_actions.new_action import NewAction
+from scheduled_actions.processor import tidying
 from tests.factories import PATIENCE, insert, is_waiting, projects, row, statuses, wait_until
 
 CONDITION = {"wait": {"kind": "document_state", "target": {"type": "order", "id": "42"}, "state": "approved"}}
@@ -66,6 +67,24 @@ def test_an_outcome_is_settled_while_another_session_changes_what_an_action_wait
     project.facts.report({"type": "order", "id": "42"}, "state", "approved")
     assert project.processor.tick().succeeded == 1
     assert len(runs) == 1
+
+
+def test_a_tick_wakes_all_though_each_of_its_steps_wakes_only_some(a_project, connection, monkeypatch):
+    monkeypatch.setattr(tidying, "_WAKE_SECONDS", 0.0)
+
+    @action("test:waiting")
+    def waiting(payload: dict): ...
+
+    project = a_project(waiting)
+    targets = [{"type": "order", "id": str(number)} for number in range(210)]
+    for target in targets:
+        condition = {"wait": {"kind": "document_state", "target": target, "state": "approved"}}
+        schedule(project, "test:waiting", payload=target, condition=condition)
+    project.processor.tick()
+    for target in targets:
+        project.facts.report(target, "state", "approved")
+
+    assert project.processor.tick().succeeded == len(targets)
 
 
 def test_of_two_changes_at_once_that_would_make_a_cycle_the_second_is_refused(a_project, database_url, connection):
