@@ -107,5 +107,5 @@ def text_of(value: object) -> str:
     """Return the text of a value that user code has raised or returned: it may have none."""
     try:
         return str(value)
-    except Exception:  # noqa: BLE001 - user code
+    except BaseException:  # noqa: BLE001 - user code: `SystemExit` of a `__str__` is no more than any error
         return f"{type(value).__name__} without a text"

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: The limit of one call, unless the setting `function_timeout_seconds` says otherwise.
 TIMEOUT_SECONDS = 5.0
 
+#: How long a thread waits for another call before it ends.
+_IDLE_SECONDS = 30.0
+
 Answer = TypeVar("Answer")
 
 #: By when all calls made in this context must have returned, on the monotonic clock.
@@ -164,7 +167,15 @@ class _FunctionThread:
 
     def _serve(self) -> None:
         while True:
-            call = self._calls.get()
+            try:
+                call = self._calls.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                # Nobody is about to call while the turn is free.
+                if self._turn.acquire(blocking=False):
+                    self._thread = None
+                    self._turn.release()
+                    return
+                continue
             try:
                 answer = contextvars.Context().run(call.function, *call.arguments)
             except Exception as error:  # noqa: BLE001 - it is the caller's to judge

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from math import isfinite
 from typing import Any
@@ -120,6 +121,27 @@ def _made_plain(value: object, where: str, room: int) -> Any:  # noqa: ANN401, P
             return _made_plain(_converted(value, where), where, room)
 
 
+def _holds_iterator(value: object) -> bool:
+    """Whether pydantic would read an iterator to its end: in a collection, or in a field of a dataclass or a model."""
+    seen, left = set[int](), [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, Iterator):
+            return True
+        if id(one) in seen or isinstance(one, str | bytes | type):
+            continue
+        seen.add(id(one))
+        if isinstance(one, Mapping):
+            left += one.values()
+        elif isinstance(one, Collection):
+            left += one
+        elif is_dataclass(one):
+            left += [getattr(one, field.name, None) for field in fields(one)]
+        elif hasattr(one, "__pydantic_fields__"):
+            left += vars(one).values()
+    return False
+
+
 def _text(text: str, where: str) -> str:
     if "\0" in text:
         raise _unfit(where, "a text with a NUL character", "one that Postgres can store")
@@ -143,6 +165,8 @@ def _key(key: object, where: str) -> str:
 
 
 def _converted(value: object, where: str) -> object:
+    if _holds_iterator(value):
+        raise _unfit(where, "an iterator", "a list, and an iterator may have no end")
     # round_trip leaves out computed fields: a model that forbids extras would refuse its own output.
     try:
         converted = to_jsonable_python(value, by_alias=True, round_trip=True)

@@ -76,7 +76,7 @@ def is_skipped(at: datetime, *, name: str, function: SkipFunction) -> str | None
         return f"is skipped ({_short(answer)})"
     raise RecurrenceInvalid(
         name,
-        f"the function answered {_short(repr(answer))} about {at.isoformat()}: True, False or a reason was expected",
+        f"the function answered {_shown(answer, repr)} about {at.isoformat()}: True, False or a reason was expected",
     )
 
 
@@ -139,7 +139,7 @@ class _CustomRule:
         return Occurrence(at, (remark,) if remark else ())
 
     def _unfit(self, answer: object, asked: datetime, expected: str) -> RecurrenceInvalid:
-        shown = answer.isoformat() if isinstance(answer, datetime) else _short(repr(answer))
+        shown = answer.isoformat() if isinstance(answer, datetime) else _shown(answer, repr)
         problem = f"the function answered {shown} when asked after {asked.isoformat()}: {expected} was expected"
         return RecurrenceInvalid(self.text, problem)
 
@@ -151,8 +151,16 @@ def _called(function: Callable[[datetime], Any], moment: datetime, name: str) ->
         # Not a defect of the rule: another time it may return in time.
         raise
     except Exception as error:
-        problem = f'the function "{name}" failed at {moment.isoformat()}: {type(error).__name__}: {_short(str(error))}'
+        problem = f'the function "{name}" failed at {moment.isoformat()}: {type(error).__name__}: {_shown(error, str)}'
         raise RecurrenceInvalid(f"{name}", problem) from error
+
+
+def _shown(value: object, text_of: Callable[[object], str]) -> str:
+    """Return a value of the project as a message shows it: its text may be long, or none."""
+    try:
+        return _short(text_of(value))
+    except BaseException:  # noqa: BLE001 - the project's own code, `SystemExit` included
+        return f"{type(value).__name__} without a text"
 
 
 def _short(text: str) -> str:

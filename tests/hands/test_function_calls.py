@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from scheduled_actions import function_calls
 from scheduled_actions.errors import FunctionFailed, FunctionTimedOut
 from scheduled_actions.function_calls import FunctionCalls, all_within
 from tests.factories import PATIENCE, wait_until
@@ -113,3 +114,28 @@ def test_an_error_of_the_function_itself_is_not_taken_for_its_limit():
 
     with pytest.raises(TimeoutError, match="mine"):
         FunctionCalls().call("fail", fail)
+
+
+class Unprintable:
+    def __str__(self):
+        raise SystemExit(4)
+
+
+def test_an_error_without_a_text_ends_no_thread():
+    def leave():
+        raise SystemExit(Unprintable())
+
+    calls = FunctionCalls()
+    for _ in range(2):
+        with pytest.raises(FunctionFailed, match="raised SystemExit"):
+            calls.call("leave", leave)
+
+
+def test_an_idle_thread_ends_and_the_next_call_gets_a_new_one(monkeypatch):
+    monkeypatch.setattr(function_calls, "_IDLE_SECONDS", 0.02)
+    calls = FunctionCalls()
+
+    first = calls.call("who", threading.current_thread)
+    wait_until(lambda: not first.is_alive())
+
+    assert calls.call("who", threading.current_thread).is_alive()
