@@ -57,7 +57,9 @@ KNOWN: dict[str, list[Any]] = {
     "on_failure": [{"action_type": "test:take", "payload": {}}],
 }
 _RULE = {"recurrence_invalid": r"recurrence|skip[.].*", "never_occurs": "recurrence"}
-_PAYLOAD = {"payload_invalid": "payload.*", "too_large": "payload.*|metadata"}
+_PAYLOAD = {
+    "payload_invalid": "payload.*", "too_large": "payload.*|metadata", "unknown_action_type": r"(.*[.])?action_type",
+}  # fmt: skip
 #: What refuses data that a schema takes, because of what it means: by path the codes, and the fields that are named.
 MEANT: dict[str, dict[str, str]] = {
     "POST /api/v1/actions(/batch)?|PATCH /api/v1/actions/{id}": {
