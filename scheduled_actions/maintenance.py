@@ -210,12 +210,7 @@ class Maintenance:
         pruned = 0
         while pruned < limit:
             bite = min(BITE, limit - pruned)
-            gone = upkeep.prune_actions(
-                connection,
-                retention_days=self._settings.retention_days,
-                retention_failed_days=self._settings.retention_failed_days,
-                limit=bite,
-            )
+            gone = self._prune_bite(connection, bite)
             pruned += gone
             if gone < bite:
                 break
@@ -232,6 +227,17 @@ class Maintenance:
         ):
             contain(prune_others, _unpruned)
         return pruned
+
+    def _prune_bite(self, connection: Connection, limit: int) -> int:
+        """Remove a bite of finished actions; where that is refused (a foreign key, say), each on its own."""
+        days, failed_days = self._settings.retention_days, self._settings.retention_failed_days
+        prune = partial(upkeep.prune_actions, connection, retention_days=days, retention_failed_days=failed_days)
+
+        def each(_: BaseException) -> int:
+            ids = upkeep.prunable(connection, retention_days=days, retention_failed_days=failed_days, limit=limit)
+            return sum(contain(partial(prune, limit=1, action_id=one), _unpruned) for one in ids)
+
+        return contain(partial(prune, limit=limit), each)
 
     def first_tick(self, connection: Connection) -> None:
         """Do what each process does once: copy what SQL needs of the settings, bring declared schedules up to date."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -92,8 +93,7 @@ class Tidying:
         if found.has_old_holds:
             self._try("holds", claims.free_stale_holds, connection)
         if found.has_unhandled:
-            types = self._process.registry.types
-            self._try("release", lambda connection: claims.release_no_action(connection, types), connection)
+            self._try("release", self._release, connection)
         if self._process.is_exhausted:
             self._report.add_error(
                 None,
@@ -111,6 +111,21 @@ class Tidying:
             self._report.add_error(None, None, f"{name}: {reason}")
 
         contain(lambda: step(connection), refused)
+
+    def _release(self, connection: Connection) -> None:
+        """Release what waited for a handler of this build; where that is refused, each on its own."""
+        types = self._process.registry.types
+
+        def unreleased(action_id: UUID, error: BaseException) -> int:
+            self._report.add_error(action_id, None, f"release: {reason_of(error)}")
+            return 0
+
+        def each(_: BaseException) -> int:
+            release = partial(claims.release_no_action, connection, types)
+            ids = claims.unhandled(connection, types)
+            return sum(contain(partial(release, action_id=one), partial(unreleased, one)) for one in ids)
+
+        contain(lambda: claims.release_no_action(connection, types), each)
 
     def _first_tick(self, connection: Connection) -> None:
         self._process.maintenance.first_tick(connection)

@@ -364,9 +364,21 @@ def end_linger(connection: Connection, action_id: UUID) -> None:
     run(connection, "end_linger", {"action_id": action_id})
 
 
-def release_no_action(connection: Connection, action_types: Collection[str]) -> int:
-    """Make pending what had waited for a handler of one of these types; return how many."""
-    return run(connection, "release_no_action", {"action_types": list(action_types)}).rowcount
+def release_no_action(connection: Connection, action_types: Collection[str], *, action_id: UUID | None = None) -> int:
+    """Make pending what had waited for a handler of one of these types; return how many.
+
+    Args:
+        connection: In autocommit mode.
+        action_types: Those that this build has handlers of.
+        action_id: None: every action that did.
+    """
+    ids = None if action_id is None else [action_id]
+    return run(connection, "release_no_action", {"action_types": list(action_types), "ids": ids}).rowcount
+
+
+def unhandled(connection: Connection, action_types: Collection[str]) -> list[UUID]:
+    """Return the ids of actions that wait for a handler of one of these types, at most 1,000."""
+    return [row[0] for row in run(connection, "unhandled_actions", {"action_types": list(action_types)})]
 
 
 def cancel_requests(connection: Connection, ids: Collection[UUID]) -> set[UUID]:

@@ -115,13 +115,24 @@ def close_lost_ticks(connection: Connection) -> int:
     return run(connection, "close_lost_ticks").rowcount
 
 
-def prune_actions(connection: Connection, *, retention_days: int, retention_failed_days: int, limit: int) -> int:
-    """Remove finished actions past their retention, at most `limit`; return how many."""
-    return run(
-        connection,
-        "prune_actions",
-        {"retention_days": retention_days, "retention_failed_days": retention_failed_days, "limit": limit},
-    ).rowcount
+def prune_actions(
+    connection: Connection,
+    *,
+    retention_days: int,
+    retention_failed_days: int,
+    limit: int,
+    action_id: UUID | None = None,
+) -> int:
+    """Remove finished actions past their retention, at most `limit`, of one id or of any; return how many."""
+    days = {"retention_days": retention_days, "retention_failed_days": retention_failed_days}
+    ids = None if action_id is None else [action_id]
+    return run(connection, "prune_actions", {**days, "limit": limit, "ids": ids}).rowcount
+
+
+def prunable(connection: Connection, *, retention_days: int, retention_failed_days: int, limit: int) -> list[UUID]:
+    """Return the ids of finished actions past their retention, the oldest first, at most `limit`."""
+    days = {"retention_days": retention_days, "retention_failed_days": retention_failed_days}
+    return [row[0] for row in run(connection, "prunable_actions", {**days, "limit": limit})]
 
 
 def prune_ticks(connection: Connection, *, retention_days: int, unseen_days: int, limit: int) -> int:

@@ -144,3 +144,44 @@ def test_claims_that_are_refused_are_reported_and_the_tick_ends(project, connect
     assert report.success
     assert "no such row here" in report.errors[0]["error"]
     assert report.remaining == 1
+
+
+def test_a_release_that_is_refused_for_one_action_releases_the_others(project, connection):
+    bad, good = (
+        insert(connection, status="no_action", payload=one, completed_at="2026-01-01") for one in ({"bad": 1}, {})
+    )
+    refuse(connection, "old.status = 'no_action' and new.payload ? 'bad'")
+
+    report = project.processor.tick()
+
+    assert report.success
+    assert (statuses(connection)[bad], statuses(connection)[good]) == ("no_action", "completed")
+    assert report.errors[0]["action_id"] == str(bad)
+
+
+def test_an_action_that_cannot_be_pruned_keeps_no_other_from_being_pruned(project, connection):
+    kept, *gone = (insert(connection, status="completed", completed_at="2020-01-01") for _ in range(4))
+    connection.execute("create table receipts (action_id uuid references scheduled_actions (id))")
+    connection.execute("insert into receipts values (%s)", [kept])
+
+    report = project.processor.tick()
+
+    assert report.pruned == len(gone)
+    assert list(statuses(connection)) == [kept]
+
+
+def test_an_action_that_cannot_be_woken_keeps_no_other_from_being_woken(project, connection):
+    order = {"type": "order", "id": "1"}
+    condition = {"wait": {"kind": "document_state", "target": order, "state": "approved"}, "check_interval": "P1D"}
+    bad, good = (
+        project.scheduler.schedule_action(NewAction(action_type="test:run", payload=one, condition=condition)).id
+        for one in ({"bad": 1}, {})
+    )
+    project.processor.tick()
+    refuse(connection, "new.payload ? 'bad' and new.scheduled_at <> old.scheduled_at")
+    connection.execute('select report_fact(\'{"type": "order", "id": "1"}\', \'state\', \'"approved"\')')
+
+    report = project.processor.tick()
+
+    assert report.success
+    assert (statuses(connection)[bad], statuses(connection)[good]) == ("pending", "completed")

@@ -135,6 +135,23 @@ create or replace function scheduled_actions_history_with(history jsonb, entry j
     end
   $$;
 
+-- Makes waiting actions due now. One that somebody moved to another time since its last check is left there.
+create function scheduled_actions_make_due(ids uuid[]) returns void
+  language sql volatile
+  as $$
+    update scheduled_actions a
+    set scheduled_at = scheduled_actions_now(), updated_at = scheduled_actions_now()
+    where a.id = any (array(
+      select b.id
+      from scheduled_actions b
+      where b.id = any (ids)
+        and b.status = 'pending'
+        and b.scheduled_at > scheduled_actions_now()
+        and b.scheduled_at = scheduled_actions_stored_instant(b.waiting ->> 'next_check_at')
+      order by b.id
+      for update))
+  $$;
+
 -- Wakes those who wait for what has changed, at most `most` changes; answers how many were taken away.
 -- Marks are set before actions are touched, as settlements of waiting ones do it: nobody waits in a circle. Each statement
 -- here sees what had been committed before it began.
@@ -144,6 +161,7 @@ create or replace function scheduled_actions_wake_waiting(most integer) returns 
   declare
     taken uuid[];
     waiters uuid[];
+    waiter uuid;
   begin
     with gone as (
       delete from scheduled_action_wakes w
@@ -168,18 +186,21 @@ create or replace function scheduled_actions_wake_waiting(most integer) returns 
       where w.topic = f.topic and w.action_id = f.action_id and not w.is_woken
     )
     select array_agg(distinct f.action_id) into waiters from found f;
-    -- One that somebody moved to another time since its last check is left there.
-    update scheduled_actions a
-    set scheduled_at = scheduled_actions_now(), updated_at = scheduled_actions_now()
-    where a.id = any (array(
-      select b.id
-      from scheduled_actions b
-      where b.id = any (waiters)
-        and b.status = 'pending'
-        and b.scheduled_at > scheduled_actions_now()
-        and b.scheduled_at = scheduled_actions_stored_instant(b.waiting ->> 'next_check_at')
-      order by b.id
-      for update));
+    begin
+      perform scheduled_actions_make_due(waiters);
+    exception
+      when transaction_rollback or lock_not_available or insufficient_resources then raise;
+      -- A row that refuses the change stays as it is until its next check; the others are woken.
+      when others then
+        foreach waiter in array waiters loop
+          begin
+            perform scheduled_actions_make_due(array[waiter]);
+          exception
+            when transaction_rollback or lock_not_available or insufficient_resources then raise;
+            when others then null;
+          end;
+        end loop;
+    end;
     return cardinality(taken);
   end
   $$;

@@ -1,4 +1,4 @@
--- At most `limit` finished actions past their retention are gone, the oldest first.
+-- At most `limit` finished actions past their retention are gone, the oldest first; of these `ids`, or of any where it is null.
 with old as materialized (
   select o.id
   from (values
@@ -9,6 +9,7 @@ with old as materialized (
     select a.id
     from scheduled_actions a
     where a.status = kept.status
+      and (%(ids)s::uuid[] is null or a.id = any (%(ids)s))
       and a.completed_at < scheduled_actions_now() - make_interval(days => kept.days)
       -- What somebody waits for is kept until they have seen it.
       and not (a.awaited and exists (select from scheduled_action_waits w where w.topic = a.id))
