@@ -197,6 +197,23 @@ def test_types_that_are_declared_open_can_be_scheduled_by_a_role_of_a_team(conne
     assert rows(connection) == [("invoice:send", "blue")]
 
 
+def test_a_reader_sees_deliveries_wherever_the_tables_are(connection, role, as_role):
+    connection.execute("create schema work")
+    connection.execute("set search_path = work")
+    migrate.migrate(connection)
+    # What it was answered, and its attempts, are told by functions of ours.
+    delivery = Jsonb({**EVENT, "endpoint": "crm"})
+    failure = Jsonb([{"outcome": "failed", "attempt": 1, "error": 'endpoint "crm" answered 503: no'}])
+    connection.execute("select schedule_action('webhook:send', %s)", [delivery])
+    connection.execute("update scheduled_actions set history = %s", [failure])
+    made = grant(connection, Kind.READER, role)
+
+    with as_role(made.schema) as own:
+        found = own.execute("select endpoint, response_status from webhook_deliveries").fetchall()
+
+    assert found == [("crm", 503)]
+
+
 @pytest.mark.parametrize(("team", "seen"), [(None, {"blue", "red", None}), ("blue", {"blue"})])
 def test_a_reader_sees_rows_but_no_claim_token(connection, role, as_role, team, seen):
     for one in ("blue", "red", None):

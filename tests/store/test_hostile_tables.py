@@ -189,14 +189,15 @@ def test_triggers_of_our_tables_are_not_diverted_by_the_search_path_of_who_write
 
 
 def test_no_entry_point_is_without_a_fixed_search_path(connection):
-    """Trigger functions, functions with their owner's rights, and what callers of any search path call by name."""
+    """Triggers, functions with their owner's rights, those of views, and what callers of any path call by name."""
     open_ones = connection.execute(
         """
         select p.oid::regprocedure::text
         from pg_proc p
         where p.pronamespace = 'public'::regnamespace
           and (p.prosecdef or p.prorettype = 'trigger'::regtype or p.proname !~ '^(scheduled_actions|webhook)_'
-               or p.proname in ('scheduled_actions_watch', 'scheduled_actions_unwatch'))
+               or p.proname in ('scheduled_actions_watch', 'scheduled_actions_unwatch')
+               or pg_get_viewdef('webhook_deliveries'::regclass) ~ (p.proname || '[(]'))
           and not coalesce('search_path=public, pg_temp' = any (p.proconfig), false)
         """
     ).fetchall()

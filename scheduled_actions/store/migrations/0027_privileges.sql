@@ -310,6 +310,8 @@ create function scheduled_actions_grant(kind text, role_name text, team text) re
       execute format('grant execute on all functions in schema %I to %I', door, role_name);
       execute format('alter default privileges in schema %I grant execute on functions to %I', door, role_name);
     else
+      -- A view reads tables with its owner's rights, but calls functions with those of its reader.
+      execute format('grant usage on schema %I to %I', current_schema(), role_name);
       execute format('grant select on all tables in schema %I to %I', door, role_name);
       execute format('alter default privileges in schema %I grant select on tables to %I', door, role_name);
     end if;

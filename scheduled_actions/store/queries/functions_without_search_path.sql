@@ -1,11 +1,19 @@
 -- The statements that fix the search path of our functions where it matters and is not fixed to this schema: triggers,
--- functions with their owner's rights, and what callers with any search path call by name. What these call inherits it.
--- The others keep the caller's, which costs nothing and lets the planner inline them.
+-- functions with their owner's rights, functions of views, and what callers with any search path call by name. What these
+-- call inherits it. The others keep the caller's, which costs nothing and lets the planner inline them.
 select 'alter function ' || p.oid::regprocedure || ' set search_path = ' || quote_ident(current_schema()) || ', pg_temp'
 from pg_proc p
 where p.pronamespace = current_schema()::regnamespace
   and p.prokind = 'f'
   and p.proname = any (%(ours)s)
-  and (p.prosecdef or p.prorettype = 'trigger'::regtype or p.proname = any (%(entry_points)s))
+  and (
+    p.prosecdef
+    or p.prorettype = 'trigger'::regtype
+    or p.proname = any (%(entry_points)s)
+    or exists (
+      select from pg_depend d
+      where d.classid = 'pg_rewrite'::regclass and d.refclassid = 'pg_proc'::regclass and d.refobjid = p.oid
+    )
+  )
   and not coalesce(
     'search_path=' || quote_ident(current_schema()) || ', pg_temp' = any (p.proconfig), false)
