@@ -87,6 +87,35 @@ def test_what_the_management_reads_goes_by_an_index_whatever_it_is_asked_for(con
     assert {name: used for name, used in ways.items() if not set(used) <= _BY_AN_INDEX} == {}
 
 
+def fill_waits(connection):
+    """Leave twenty thousand waits in the table, all of them due for a check."""
+    connection.execute(
+        "insert into scheduled_action_waits (topic, action_id, checked_at)"
+        " select gen_random_uuid(), a.id, '2020-01-01' from scheduled_actions a"
+    )
+    connection.execute("vacuum (analyze) scheduled_action_waits")
+
+
+def test_pruning_waits_reads_no_more_than_its_limit_of_waits_and_actions(connection):
+    fill(connection)
+    fill_waits(connection)
+
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("prune_waits"), {"limit": 100}
+    ).fetchone()[0]  # fmt: skip
+
+    assert loops(plan["Plan"], "scheduled_actions_pkey") == 100
+    assert rows_read(plan["Plan"]) <= 1000
+
+
+def rows_read(plan):
+    """Return how many rows the scans of a plan have read, those that a filter left out included."""
+    own = 0
+    if "Scan" in plan["Node Type"] and "Relation Name" in plan:
+        own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    return own + sum(rows_read(below) for below in plan.get("Plans", ()))
+
+
 @pytest.mark.parametrize(("status", "looked_up"), [("completed", 0), ("failed", 1)])
 def test_of_a_status_that_many_have_none_is_looked_up(connection, status, looked_up):
     fill(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -11,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from scheduled_actions.conditions import FactKey, Needs
 from scheduled_actions.store import claims, waits
-from tests.factories import PATIENCE, a_tick, an_outcome, insert, is_waiting, row, wait_until
+from tests.factories import PATIENCE, a_tick, an_outcome, insert, is_waiting, move_clock, row, wait_until
 
 ORDER = FactKey("order", "42", "state")
 HOUR = 3600.0
@@ -275,5 +276,24 @@ def test_what_ended_actions_waited_for_is_forgotten(connection):
     assert upkeep.prune_waits(connection, limit=10) == 0
 
     connection.execute("update scheduled_actions set status = 'cancelled' where id = %s", [check.claimed.id])
+    assert upkeep.prune_waits(connection, limit=10) == 0, "it was registered within the hour"
+    move_clock(connection, timedelta(hours=2))
 
     assert upkeep.prune_waits(connection, limit=10) == 1
+
+
+def test_waits_are_checked_by_turns_so_that_many_that_hold_hide_none_that_has_ended(connection):
+    from scheduled_actions.store import upkeep
+
+    living, ended = insert(connection), insert(connection, status="completed")
+    for action_id, count in ((living, 25), (ended, 5)):
+        connection.execute(
+            "insert into scheduled_action_waits (topic, action_id)"
+            " select gen_random_uuid(), %s from generate_series(1, %s)",
+            [action_id, count],
+        )
+    move_clock(connection, timedelta(hours=2))
+
+    assert sum(upkeep.prune_waits(connection, limit=10) for _ in range(3)) == 5
+    assert upkeep.prune_waits(connection, limit=10) == 0
+    assert connection.execute("select count(*) from scheduled_action_waits").fetchone() == (25,)

@@ -289,3 +289,7 @@ alter table scheduled_actions
   add constraint scheduled_actions_metadata_is_bounded check (
     pg_column_size(metadata) <= 32768 or octet_length(metadata::text) <= 131072
   ) not valid;
+
+-- What is left of waits whose action ended otherwise is found by turns: each is checked once an hour.
+alter table scheduled_action_waits add column if not exists checked_at timestamptz not null default scheduled_actions_now();
+create index concurrently scheduled_action_waits_checked on scheduled_action_waits (checked_at);

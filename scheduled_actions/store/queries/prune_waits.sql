@@ -1,10 +1,27 @@
--- No action that has ended waits for anything; at most `limit` rows are gone.
-delete from scheduled_action_waits w
-where (w.topic, w.action_id) in (
-  select k.topic, k.action_id
-  from scheduled_action_waits k
-  left join scheduled_actions a on a.id = k.action_id
-  where a.id is null or a.status in ('completed', 'failed', 'cancelled', 'skipped')
+-- Of the waits that were checked longest ago, at most `limit`, and each once an hour, those whose action has ended are gone.
+with due as materialized (
+  select w.topic, w.action_id
+  from scheduled_action_waits w
+  where w.checked_at < scheduled_actions_now() - interval '1 hour'
+  order by w.checked_at
   limit %(limit)s
-  for update of k skip locked
+  for update skip locked
+),
+-- A look by the key for each: a join might read all actions.
+checked as materialized (
+  select
+    d.topic, d.action_id,
+    coalesce((select a.status from scheduled_actions a where a.id = d.action_id), 'gone') as status
+  from due d
+),
+kept as (
+  update scheduled_action_waits w
+  set checked_at = scheduled_actions_now()
+  from checked c
+  where w.topic = c.topic and w.action_id = c.action_id
+    and c.status not in ('gone', 'completed', 'failed', 'cancelled', 'skipped')
 )
+delete from scheduled_action_waits w
+using checked c
+where w.topic = c.topic and w.action_id = c.action_id
+  and c.status in ('gone', 'completed', 'failed', 'cancelled', 'skipped')
