@@ -22,7 +22,7 @@ ENDPOINTS_MOST = 100
 #: Event types that are remembered of one team.
 EVENT_TYPES_MOST = 1000
 #: Waiting actions that are looked at for what is on its way.
-LOOKED_AT = 10_000
+LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,110 @@ def test_a_page_of_deliveries_reads_no_other_actions(connection, given):
     assert scanned(plan["Plan"]) in (["Index Scan"], ["Bitmap Heap Scan"])
 
 
+_DEADLINE_FILTERS = dict.fromkeys(
+    ["before", "status", "team_id", "target_type", "target_id", "name", "series_id", "due_from", "due_to"]
+) | {"is_overdue": False, "limit": 100}
+_FACT_FILTERS = dict.fromkeys(["team_id", "target_type", "target_id", "name", "before"]) | {"limit": 100}
+
+
+def fill_deadlines(connection):
+    """Leave twenty thousand deadlines in the table, of which all but some are of one team, and are completed."""
+    connection.execute(
+        "insert into scheduled_action_deadlines (name, team_id, target_type, target_id, status, due_at, closed_at)"
+        " select 'n-' || n, 'big', 'licence', n::text, s.status, now() + n * interval '1 minute',"
+        " case when s.status = 'completed' then now() end"
+        " from generate_series(1, 20000) n"
+        " cross join lateral (select case when n % 4 = 0 then 'open' else 'completed' end as status) s"
+    )
+    connection.execute(
+        "insert into scheduled_action_deadlines (team_id, target_type, target_id, status, due_at, missed_at)"
+        " values ('small', 'rare', '1', 'missed', now() + interval '1 day', now())"
+    )
+    connection.execute("vacuum (analyze) scheduled_action_deadlines")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"team_id": "small"},
+        {"status": "missed"},
+        {"team_id": "big", "status": "missed"},
+        {"target_type": "rare", "target_id": "1"},
+        {"name": "n-7"},
+        {"due_to": datetime(2020, 1, 1, tzinfo=UTC)},
+        {"team_id": "small", "is_overdue": True},
+    ],
+    ids=str,
+)
+def test_a_list_of_deadlines_reads_few_of_the_others_whatever_it_is_asked_for(connection, given):
+    fill_deadlines(connection)
+
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("list_deadlines"), _DEADLINE_FILTERS | given
+    ).fetchone()[0]  # fmt: skip
+
+    assert rows_read(plan["Plan"]) <= 500
+
+
+@pytest.mark.parametrize("team_id", ["small", None])
+def test_the_nearest_deadlines_of_a_small_team_are_found_behind_those_of_a_large_one(connection, team_id):
+    fill_deadlines(connection)
+    parameters = {"team_id": team_id, "within_seconds": 86400 * 30, "limit": 10}
+
+    found = connection.execute(statement("near_deadlines"), parameters).fetchall()
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("near_deadlines"), parameters
+    ).fetchone()[0]  # fmt: skip
+
+    assert [row[2] for row in found] == (["rare"] if team_id else ["licence"] * 10)
+    assert rows_read(plan["Plan"]) <= 50
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"team_id": "small"}, {"target_type": "rare", "target_id": "1"}, {"name": "rare"}, {"team_id": ""}],
+    ids=str,
+)
+def test_a_list_of_facts_reads_few_of_the_others_whatever_it_is_asked_for(connection, given):
+    connection.execute(
+        "insert into scheduled_action_facts (team_id, target_type, target_id, name, value)"
+        " select 'big', 'order', n::text, 'state', '1' from generate_series(1, 20000) n"
+    )
+    connection.execute(
+        "insert into scheduled_action_facts (team_id, target_type, target_id, name, value)"
+        " values ('small', 'order', '0', 'state', '1'), ('big', 'rare', '1', 'state', '1'),"
+        " ('big', 'x', '1', 'rare', '1')"
+    )
+    connection.execute("vacuum (analyze) scheduled_action_facts")
+
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("list_facts"), _FACT_FILTERS | given
+    ).fetchone()[0]  # fmt: skip
+
+    assert rows_read(plan["Plan"]) <= 500
+
+
+def test_what_waits_for_an_endpoint_is_found_without_a_look_at_what_waits_for_others(connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at)"
+        " select 'webhook:send', jsonb_build_object('endpoint', case when n % 1000 = 0 then 'quiet' else 'busy' end),"
+        " now() + n * interval '1 second' from generate_series(1, 20000) n"
+    )
+    connection.execute("vacuum (analyze) scheduled_actions")
+    parameters = {"endpoints": ["quiet", "busy", "none"], "most": 1000, "concurrency": 8}
+
+    found = connection.execute(statement("endpoint_lanes"), parameters).fetchall()
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("endpoint_lanes"), parameters
+    ).fetchone()[0]  # fmt: skip
+
+    assert sorted((row[0], row[3], row[-1]) for row in found) == [
+        ("busy", 1000, False), ("none", 0, True), ("quiet", 20, True),
+    ]  # fmt: skip
+    assert rows_read(plan["Plan"]) <= 1100
+
+
 def loops(plan, index):
     """Return how often the nodes of a plan that go by an index were asked."""
     own = plan["Actual Loops"] if plan.get("Index Name") == index else 0

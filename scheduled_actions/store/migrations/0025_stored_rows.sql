@@ -293,3 +293,17 @@ alter table scheduled_actions
 -- What is left of waits whose action ended otherwise is found by turns: each is checked once an hour.
 alter table scheduled_action_waits add column if not exists checked_at timestamptz not null default scheduled_actions_now();
 create index concurrently scheduled_action_waits_checked on scheduled_action_waits (checked_at);
+
+-- What waits for an endpoint is found without a look at what waits for others.
+create index concurrently scheduled_actions_deliveries_waiting on scheduled_actions ((payload ->> 'endpoint'), scheduled_at)
+  where status = 'pending' and action_type = 'webhook:send';
+
+-- Lists of deadlines and facts: the newest of a team, of a status, of a name; by due instant, also within a team.
+create index concurrently scheduled_action_deadlines_team on scheduled_action_deadlines (team_id, id) where team_id is not null;
+create index concurrently scheduled_action_deadlines_status on scheduled_action_deadlines (status, id);
+create index concurrently scheduled_action_deadlines_due on scheduled_action_deadlines (due_at);
+create index concurrently scheduled_action_deadlines_near on scheduled_action_deadlines (team_id, due_at, id)
+  where status in ('open', 'missed') and team_id is not null;
+create index concurrently scheduled_action_facts_team on scheduled_action_facts (team_id, id);
+create index concurrently scheduled_action_facts_target on scheduled_action_facts (target_type, target_id, id);
+create index concurrently scheduled_action_facts_name on scheduled_action_facts (name, id);
