@@ -99,7 +99,7 @@ def test_everybody_gets_their_own_time(api):
         ({"users": USERS + USERS[:1]}, 400, "users"),
         ({"recurrence": "0 10 * * *"}, 400, "recurrence"),
         ({"recurrence": "sometimes"}, 400, "sometimes"),
-        ({"action_type": "test:nothing"}, 404, "test:nothing"),
+        ({"action_type": "test:nothing"}, 422, "test:nothing"),
     ],
 )
 def test_what_cannot_be_scheduled_is_refused_for_all(api, changes, status, told):
