@@ -207,6 +207,7 @@ def _of_database(
 
 def _all_of_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]:
     yield diagnosis.server(connection)
+    yield diagnosis.defaults(connection)
     migrations: MigrationsFound = diagnosis.migrations(connection)
     yield migrations
     yield diagnosis.clocks(connection)

@@ -17,6 +17,7 @@ from scheduled_actions.store.statements import run
 from scheduled_actions.verdict.database import (
     OLD_TRANSACTION,
     ClocksFound,
+    DefaultsFound,
     IndexesFound,
     LineFound,
     MigrationsFound,
@@ -54,6 +55,16 @@ def server(connection: Connection) -> ServerFound:
     """Return what the server is."""
     major, encoding, _ = _one(connection, "doctor_server")
     return ServerFound(major=major, encoding=encoding)
+
+
+def defaults(connection: Connection) -> DefaultsFound:
+    """Return what sessions begin with."""
+    found = dict(run(connection, "doctor_defaults").fetchall())
+    return DefaultsFound(
+        found["DateStyle"],
+        found["default_transaction_isolation"],
+        is_read_only=found["default_transaction_read_only"] == "on",
+    )
 
 
 def migrations(connection: Connection) -> MigrationsFound:

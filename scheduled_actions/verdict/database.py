@@ -54,6 +54,26 @@ class ServerFound:
         return Check("server", Level.OK, found)
 
 
+@dataclass(frozen=True, slots=True)
+class DefaultsFound:
+    """What sessions begin with, by the database's and the role's defaults."""
+
+    date_style: str
+    isolation: str
+    is_read_only: bool = False
+
+    def judged(self) -> Check:
+        """Return a fault where nothing can be written; name what our connections set otherwise."""
+        if self.is_read_only:
+            remedy = "find out who set it: some hosts do so when a disk is full; `alter database … reset` takes it back"
+            return Check("defaults", Level.FAULT, "default_transaction_read_only is on: nothing can be written", remedy)
+        other = [f"datestyle = {self.date_style}"] if not self.date_style.startswith("ISO") else []
+        other += [f"default_transaction_isolation = {self.isolation}"] if self.isolation != "read committed" else []
+        if other:
+            return Check("defaults", Level.OK, f"{', '.join(other)}: our own connections use ISO and read committed")
+        return Check("defaults", Level.OK, "date style and isolation level are the usual ones")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationsFound:
     """The newest migration of the database, and the newest this code has."""

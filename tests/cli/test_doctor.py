@@ -47,8 +47,8 @@ def test_an_installation_without_faults_is_told_so(run, connection):
     assert [(check["name"], check["status"]) for check in ran.json["checks"]] == [
         (name, "ok")
         for name in (
-            "settings", "cron_secret", "admin_token", "registry", "handlers", "database", "server", "migrations",
-            "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
+            "settings", "cron_secret", "admin_token", "registry", "handlers", "database", "server", "defaults",
+            "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
             "refused_pings", "heartbeat", "backlog", "failed_actions", "no_action", "schedules", "webhook_endpoints",
             "indexes", "pooler",
         )
@@ -304,6 +304,20 @@ def test_database_direct_behind_a_transaction_mode_pooler_is_a_fault(check, pool
 
     assert (found["status"], exit_code) == ("fault", 1)
     assert "database_direct = false" in found["remedy"]
+
+
+def test_defaults_of_the_database_that_differ_are_named(check, connection, database_url):
+    name = conninfo_to_dict(database_url)["dbname"]
+    connection.execute(
+        f"alter database \"{name}\" set default_transaction_isolation = 'serializable';"
+        f" alter database \"{name}\" set datestyle = 'German'"
+    )
+
+    found, exit_code = check("defaults")
+
+    assert (found["status"], exit_code) == ("ok", 0)
+    assert "datestyle = German" in found["detail"]
+    assert "default_transaction_isolation = serializable" in found["detail"]
 
 
 def test_a_server_without_a_connection_to_spare_is_no_traceback(run, connection, database_url):

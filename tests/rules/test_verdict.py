@@ -18,6 +18,7 @@ from scheduled_actions.verdict import (
 from scheduled_actions.verdict.database import (
     ClocksFound,
     DatabaseFound,
+    DefaultsFound,
     LineFound,
     MigrationsFound,
     ServerFound,
@@ -27,6 +28,7 @@ from scheduled_actions.verdict.database import (
 from scheduled_actions.verdict.tick import Ping, TicksFound
 
 OK, WARNING, FAULT = Level.OK, Level.WARNING, Level.FAULT
+OURS = "our own connections use ISO and read committed"
 
 
 def a_secret(**changes):
@@ -80,6 +82,17 @@ def ticks(due=0, **ago):
         (HandlersFound(count=3, broken=(), too_long={"a:b": 30}), WARNING, "these may take longer than a tick has, so"),
         (DatabaseFound(None), OK, "answers"),
         (DatabaseFound("it was refused"), FAULT, "it was refused"),
+        (DefaultsFound("ISO, MDY", "read committed"), OK, "date style and isolation level are the usual ones"),
+        (
+            DefaultsFound("German, DMY", "serializable"),
+            OK,
+            f"datestyle = German, DMY, default_transaction_isolation = serializable: {OURS}",
+        ),
+        (
+            DefaultsFound("ISO, DMY", "read committed", is_read_only=True),
+            FAULT,
+            "default_transaction_read_only is on: nothing can be written",
+        ),
         (ServerFound(major=13, encoding="UTF8"), FAULT, "PostgreSQL 13, UTF8"),
         (ServerFound(major=14, encoding="UTF8"), OK, "PostgreSQL 14, UTF8"),
         (ServerFound(major=18, encoding="UTF8"), OK, "PostgreSQL 18, UTF8"),

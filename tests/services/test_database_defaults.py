@@ -165,3 +165,44 @@ def test_a_transactional_handler_leaves_limits_isolation_and_date_style_as_they_
     assert report.succeeded == 1, report.errors
     assert {tuple(each[:2]) for each in found} == {("10s", "read committed")}
     assert all(each[2].startswith("ISO") for each in found)
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "serializable"])
+def test_the_sql_function_schedules_in_a_session_of_any_date_style_and_isolation(
+    a_project, connection, set_default, database_url, isolation
+):
+    @action("test:run")
+    def handle(payload):
+        pass
+
+    set_default("datestyle", "German")
+    set_default("default_transaction_isolation", isolation)
+    statement = (
+        "select id::text, deduplicated from schedule_action('test:run', %s::jsonb, scheduled_at => %s::timestamptz,"
+        " dedup_key => 'the same', dedup_window => 60)"
+    )
+    with psycopg.connect(database_url) as own:
+        first = own.execute(statement, ['{"n": 1}', AT]).fetchone()
+        again = own.execute(statement, ['{"n": 1}', AT]).fetchone()
+
+    assert (first[1], again) == (False, (first[0], True))
+    assert a_project(handle).scheduler.get_action(first[0]).scheduled_at == AT
+
+
+@pytest.mark.parametrize("call", ["cancel_action", "skip_next"])
+def test_a_call_on_the_callers_connection_leaves_its_lock_timeout(a_project, connection, database_url, call):
+    @action("test:run")
+    def handle(payload):
+        pass
+
+    project = a_project(handle)
+    made = project.schedules.schedule_recurring("test:run", {}, "daily", pause_after_failures=3)
+    with psycopg.connect(database_url) as own:
+        own.execute("set local lock_timeout = '7s'")
+        if call == "cancel_action":
+            project.scheduler.cancel_action(project.schedules.get(made.id).next_action_id, connection=own)
+        else:
+            project.schedules.skip_next(made.id, connection=own)
+        found = own.execute("show lock_timeout").fetchone()
+
+    assert found == ("7s",)
