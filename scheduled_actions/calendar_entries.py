@@ -50,6 +50,8 @@ class Entry:
     action_id: UUID | None
     deadline_id: UUID | None
     schedule_id: UUID | None
+    #: When the row was changed last; aware. None for a forecast.
+    changed_at: datetime | None = None
 
     @property
     def is_forecast(self) -> bool:

@@ -35,8 +35,10 @@ class Entry:
     text: str
     #: Aware; the first instant of one that recurs.
     start: datetime
-    #: When it was made, so that what stays as it is reads the same each time; aware.
+    #: When it was made; aware.
     made_at: datetime
+    #: When it was changed last: what stays as it is reads the same each time. Aware; None: never.
+    changed_at: datetime | None = None
     #: What kind of thing it is: `schedule`, `action`, `deadline`.
     category: str
     rule: RRuleForm | None = None
@@ -44,13 +46,14 @@ class Entry:
     alarms: tuple[timedelta, ...] = ()
 
 
-def calendar_text(name: str, description: str, entries: Iterable[Entry]) -> bytes:
+def calendar_text(name: str, description: str, entries: Iterable[Entry], *, now: datetime) -> bytes:
     """Return the calendar: folded lines that end in CRLF, with the VTIMEZONE of every zone named.
 
     Args:
         name: What programs call it.
         description: In plain text.
         entries: In their order.
+        now: Zones are told up to some years after it; aware.
 
     Raises:
         ExtraMissing: The extra `calendar` is not installed.
@@ -74,7 +77,7 @@ def calendar_text(name: str, description: str, entries: Iterable[Entry]) -> byte
     calendar.add("x-published-ttl", vDuration(REFRESH))
     events = list(entries)
     for zone, first in _zones(events).items():
-        calendar.add_component(zone_component(zone, first))
+        calendar.add_component(zone_component(zone, first, now=now))
     for entry in events:
         calendar.add_component(_event(entry))
     text: bytes = calendar.to_ical()
@@ -100,7 +103,10 @@ def _event(entry: Entry) -> Event:
 
     event = Event()
     event.add("uid", f"{entry.key}@scheduled-actions")
-    event.add("dtstamp", entry.made_at.astimezone(UTC).replace(microsecond=0))
+    changed_at = max(entry.made_at, entry.changed_at or entry.made_at)
+    event.add("dtstamp", changed_at.astimezone(UTC).replace(microsecond=0))
+    # Programs take an event for a newer one where this has grown.
+    event.add("sequence", int((changed_at - entry.made_at).total_seconds()))
     event.add("summary", entry.title)
     event.add("description", entry.text)
     event.add("categories", [entry.category])

@@ -56,6 +56,7 @@ def _deadline(entry: calendar_entries.Entry, reminders: list[datetime]) -> Entry
         text=f"Deadline of {entry.target_type} {entry.target_id}: {entry.status}",
         start=entry.at,
         made_at=_made_at(entry.id),
+        changed_at=entry.changed_at,
         category="deadline",
         alarms=tuple(sorted((entry.at - at for at in reminders if at <= entry.at), reverse=True)),
     )
@@ -69,6 +70,7 @@ def _action(entry: calendar_entries.Entry) -> Entry:
         text=f"{entry.action_type}{about}",
         start=entry.at,
         made_at=_made_at(entry.id),
+        changed_at=entry.changed_at,
         category="action",
     )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 from scheduled_actions.errors import NeverOccurs, RecurrenceInvalid
+from scheduled_actions.recurrence.cron import first_change
 from scheduled_actions.recurrence.cron_fields import Fields, read_fields
 from scheduled_actions.recurrence.interval_words import parse_length
 from scheduled_actions.recurrence.rrule import parse_rrule
@@ -16,13 +17,21 @@ from scheduled_actions.recurrence.rrule_parts import DAYS
 from scheduled_actions.recurrence.rrule_text import read_text
 
 if TYPE_CHECKING:
+    from scheduled_actions.evaluation_budget import EvaluationBudget
     from scheduled_actions.recurrence.compiling import Recurrence
+    from scheduled_actions.recurrence.rrule import RRule
 
-#: How far, and over how many occurrences, both must say the same: a year has every clock change in it.
+#: How far both must say the same, where few occurrences are compared: a year has every clock change in it.
 _HORIZON = timedelta(days=400)
+#: Where there are more: to the end of a second month, and around each clock change.
+_FEW = 62
+_TWO_MONTHS = timedelta(days=62)
+_AROUND_A_CHANGE = timedelta(days=2)
+#: How far a rule with skips is told: what they leave out is listed, so that the rule ends there.
+_SKIPS_HORIZON = timedelta(days=190)
 _COMPARED_MOST = 800
 #: More exceptions than this make a long event of a short rule.
-_EXCEPTIONS_MOST = 60
+_EXCEPTIONS_MOST = 50
 _MICROSECONDS_AN_HOUR = 3_600_000_000
 _MONTHS_A_YEAR = 12
 _MOMENT = timedelta(microseconds=1)
@@ -43,7 +52,9 @@ class RRuleForm:
 
 
 def as_rrule(recurrence: Recurrence, start: datetime, *, remaining: int | None = None) -> RRuleForm | None:
-    """Return the RRULE that names the same instants from `start` on, for the next 400 days; None where none is found.
+    """Return the RRULE that names the same instants from `start` on, clock changes included; None where none is found.
+
+    With skips it names those of the next half year, and ends there: its exceptions are listed as far.
 
     There is none where a clock change moves an occurrence otherwise than RFC 5545 would, for days that give way to the
     end of a month, for holidays that are moved, and for functions of the project.
@@ -52,46 +63,92 @@ def as_rrule(recurrence: Recurrence, start: datetime, *, remaining: int | None =
         recurrence: Of any kind.
         start: One of its occurrences; aware.
         remaining: How many there are from `start` on; None: no such end.
+
+    Raises:
+        BudgetExceeded: The recurrence has not enough steps left.
     """
-    most = _COMPARED_MOST if remaining is None else min(remaining, _COMPARED_MOST)
-    instants = [one.at for one in recurrence.between(start - _MOMENT, start + _HORIZON, limit=most)]
-    if not instants or start.microsecond:
+    if start.microsecond:
+        return None
+    if recurrence.has_skips:
+        stretches = [_compared(recurrence, start - _MOMENT, start + _SKIPS_HORIZON, remaining)]
+    else:
+        stretches = [_compared(recurrence, start - _MOMENT, start + _HORIZON, remaining, most=_FEW)]
+        if len(stretches[0].instants) == _FEW != remaining:
+            stretches = _sampled(recurrence, start, remaining)
+    if not stretches[0].instants:
         return None
     for rule, zone in _candidates(recurrence):
-        ended = ";".join([rule, *_ends(recurrence, remaining)])
-        exceptions = _exceptions(ended, start.astimezone(zone), zone, instants)
-        if exceptions is not None and not (exceptions and remaining is not None):
+        last = stretches[0].instants[-1] if recurrence.has_skips else recurrence.until
+        ended = ";".join([rule, *_ends(last, None if recurrence.has_skips else remaining)])
+        exceptions = _exceptions(ended, start.astimezone(zone), zone, stretches, recurrence.budget)
+        if exceptions is not None and (recurrence.has_skips or not exceptions):
             return RRuleForm(ended, start.astimezone(zone), tuple(at.astimezone(zone) for at in exceptions))
     return None
 
 
-def _exceptions(rule: str, start: datetime, zone: ZoneInfo, instants: list[datetime]) -> list[datetime] | None:
+class _Stretch(NamedTuple):
+    """A time in which a recurrence and a candidate are compared."""
+
+    #: Exclusive.
+    since: datetime
+    until: datetime
+    instants: list[datetime]
+
+
+def _compared(
+    recurrence: Recurrence, since: datetime, until: datetime, remaining: int | None, *, most: int = _COMPARED_MOST
+) -> _Stretch:
+    """Return the recurrence's instants in a stretch, which ends with the last of them where there are too many."""
+    most = most if remaining is None else min(remaining, most)
+    instants = [one.at for one in recurrence.between(since, until, limit=most)]
+    return _Stretch(since, instants[-1] if len(instants) == most else until, instants)
+
+
+def _sampled(recurrence: Recurrence, start: datetime, remaining: int | None) -> list[_Stretch]:
+    """Return the first two months, and the days around each clock change of a year."""
+    stretches = [_compared(recurrence, start - _MOMENT, start + _TWO_MONTHS, remaining)]
+    at, end = start, start + _HORIZON
+    while remaining is None and (change := first_change(recurrence.clock_zone, at, end)) is not None:
+        stretches.append(_compared(recurrence, change - _AROUND_A_CHANGE, change + _AROUND_A_CHANGE, None))
+        at = change
+    return stretches
+
+
+def _exceptions(
+    rule: str, start: datetime, zone: ZoneInfo, stretches: list[_Stretch], budget: EvaluationBudget
+) -> list[datetime] | None:
     """Return what a rule names beside the instants; None where it does not name all of them, or too much else."""
-    named = _named(rule, start, zone, until=instants[-1])
-    wanted = set(instants)
-    exceptions = [at for at in named if at not in wanted]
-    return exceptions if len(named) - len(exceptions) == len(instants) and len(exceptions) <= _EXCEPTIONS_MOST else None
-
-
-def _named(rule: str, start: datetime, zone: ZoneInfo, *, until: datetime) -> list[datetime]:
-    """Return the instants of a candidate up to the last that is compared, and none where it is no rule at all."""
     text = f"DTSTART;TZID={zone.key}:{start:{_STAMP}}\nRRULE:{rule}"
+    exceptions: list[datetime] = []
     try:
-        parsed = parse_rrule(text, zone=zone, anchor=start)
-        found: list[datetime] = []
-        moment = start.astimezone(UTC) - _MOMENT
-        while (one := parsed.next_after(moment)) is not None and one.at <= until and len(found) <= 2 * _COMPARED_MOST:
-            moment = one.at
-            found.append(moment)
+        candidate = parse_rrule(text, zone=zone, anchor=start, budget=budget)
+        for since, until, instants in stretches:
+            named = _named(candidate, since, until, budget)
+            wanted = set(instants)
+            exceptions += [at for at in named if at not in wanted]
+            if not wanted.issubset(named) or len(exceptions) > _EXCEPTIONS_MOST:
+                return None
     except (RecurrenceInvalid, NeverOccurs):
-        return []
+        return None
+    return exceptions
+
+
+def _named(candidate: RRule, since: datetime, until: datetime, budget: EvaluationBudget) -> list[datetime]:
+    """Return the instants of a candidate in a stretch, as far as that many can be the same."""
+    found: list[datetime] = []
+    moment = since
+    while (one := candidate.next_after(moment, budget)) is not None and one.at <= until:
+        found.append(one.at)
+        moment = one.at
+        if len(found) > _COMPARED_MOST + _EXCEPTIONS_MOST:
+            break
     return found
 
 
-def _ends(recurrence: Recurrence, remaining: int | None) -> list[str]:
+def _ends(until: datetime | None, remaining: int | None) -> list[str]:
     if remaining is not None:
         return [f"COUNT={remaining}"]
-    return [] if recurrence.until is None else [f"UNTIL={recurrence.until.astimezone(UTC):{_STAMP}}Z"]
+    return [] if until is None else [f"UNTIL={until.astimezone(UTC):{_STAMP}}Z"]
 
 
 def _candidates(recurrence: Recurrence) -> list[tuple[str, ZoneInfo]]:

@@ -143,6 +143,11 @@ class Recurrence:
         """What people often get wrong with a rule like this one."""
         return tuple(self._rule.warnings)
 
+    @property
+    def budget(self) -> EvaluationBudget:
+        """The budget of all that it is asked; a new one where it has none."""
+        return self._budget or EvaluationBudget("the recurrence")
+
     def within(self, budget: EvaluationBudget) -> Recurrence:
         """Return this recurrence with one budget for all that it is asked."""
         other = copy(self)
@@ -164,7 +169,7 @@ class Recurrence:
             BudgetExceeded: Before an occurrence was found.
         """
         moment = _aware("moment", moment).astimezone(UTC)
-        budget = self._budget or EvaluationBudget("the recurrence")
+        budget = self.budget
         known = self._answers.get(moment)
         if known is not None:
             budget.spend(known[1])
@@ -177,6 +182,11 @@ class Recurrence:
         self._answers[moment] = found, before - budget.steps_left
         return found
 
+    @property
+    def has_skips(self) -> bool:
+        """Whether anything is left out or moved."""
+        return self._skipping is not None
+
     def between(self, start: datetime, end: datetime, *, limit: int) -> list[Occurrence]:
         """Return the occurrences after `start` and up to `end`, the first `limit` of them.
 
@@ -185,21 +195,21 @@ class Recurrence:
         """
         found: list[Occurrence] = []
         end = _aware("end", end)
-        occurrence = self.next_after(start) if limit > 0 else None
+        rule = self if self._budget is not None else self.within(EvaluationBudget("the recurrence"))
+        occurrence = rule.next_after(start) if limit > 0 else None
         while occurrence is not None and occurrence.at <= end:
             found.append(occurrence)
-            occurrence = self.next_after(occurrence.at) if len(found) < limit else None
+            occurrence = rule.next_after(occurrence.at) if len(found) < limit else None
         return found
 
     def next_without_until(self, moment: datetime) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`, an instant in UTC, were there no `until`."""
-        return self._source.next_after(moment, self._budget or EvaluationBudget("the recurrence"))
+        return self._source.next_after(moment, self.budget)
 
     def left_out(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
         """Yield what the skips drop between two instants, and why: "is skipped (weekend)"."""
         if self._skipping is not None and self._skips.then == "drop":
-            budget = self._budget or EvaluationBudget("the recurrence")
-            yield from self._skipping.left_out(max(start, self._earliest), end, budget)
+            yield from self._skipping.left_out(max(start, self._earliest), end, self.budget)
 
     def _first_after(self, moment: datetime, budget: EvaluationBudget) -> Occurrence | None:
         after = max(moment, self._earliest)

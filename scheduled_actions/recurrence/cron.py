@@ -123,7 +123,7 @@ class CronRule:
                 return None
             # Were the clock not to change, it would show `wall` then.
             at = start + (wall - shown)
-            change = _first_change(self.zone, start, min(at, start + 2 * _BETWEEN_CHANGES))
+            change = first_change(self.zone, start, min(at, start + 2 * _BETWEEN_CHANGES))
             if change is not None:
                 start = change
             elif at - start <= 2 * _BETWEEN_CHANGES:
@@ -167,7 +167,7 @@ class CronRule:
         remarks: dict[bool, tuple[str, ...]] = {}
         start = self.anchor.astimezone(UTC)
         end = start + _WARNED_AHEAD
-        while (change := _first_change(self.zone, start, end)) is not None:
+        while (change := first_change(self.zone, start, end)) is not None:
             shown = _shown_at(change, self.zone)
             would_show = _shown_at(change - _SECOND, self.zone) + _SECOND
             wall = self._first_from(_whole_minute(min(shown, would_show)))
@@ -177,7 +177,7 @@ class CronRule:
         return [remark for said in remarks.values() for remark in said]
 
 
-def _first_change(zone: ZoneInfo, after: datetime, until: datetime) -> datetime | None:
+def first_change(zone: ZoneInfo, after: datetime, until: datetime) -> datetime | None:
     """Return when the clocks of a zone first change after `after` and not later than `until`; None when they do not."""
     offset = _offset(after.astimezone(zone))
     while after < until:

@@ -28,7 +28,8 @@ def actions(connection: Connection, after: Place, to: datetime, *, limit: int, *
 
 
 def _action(*row: Any) -> Entry:  # noqa: ANN401 - the columns of calendar_actions.sql
-    at, action_id, title, action_type, status, team_id, user_id, target_type, target_id, deadline_id, schedule_id = row
+    at, action_id, title, action_type, status, team_id, user_id, target_type, target_id, *others = row
+    deadline_id, schedule_id, changed_at = others
     return Entry(
         kind=_KINDS.get(action_type, "action") if deadline_id is not None else "action",
         at=at,
@@ -43,6 +44,7 @@ def _action(*row: Any) -> Entry:  # noqa: ANN401 - the columns of calendar_actio
         action_id=action_id,
         deadline_id=deadline_id,
         schedule_id=schedule_id,
+        changed_at=changed_at,
     )
 
 
@@ -55,7 +57,7 @@ def deadlines(connection: Connection, after: Place, to: datetime, *, limit: int,
 
 
 def _deadline(*row: Any) -> Entry:  # noqa: ANN401 - the columns of calendar_deadlines.sql
-    at, deadline_id, title, status, team_id, target_type, target_id = row
+    at, deadline_id, title, status, team_id, target_type, target_id, changed_at = row
     return Entry(
         kind="deadline",
         at=at,
@@ -70,6 +72,7 @@ def _deadline(*row: Any) -> Entry:  # noqa: ANN401 - the columns of calendar_dea
         action_id=None,
         deadline_id=deadline_id,
         schedule_id=None,
+        changed_at=changed_at,
     )
 
 

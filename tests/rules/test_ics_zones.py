@@ -11,9 +11,9 @@ from scheduled_actions.ics_zones import zone_component
 FIRST = datetime(2026, 3, 9, tzinfo=UTC)
 
 
-def written(key):
+def written(key, first=FIRST):
     calendar = Calendar()
-    calendar.add_component(zone_component(ZoneInfo(key), FIRST))
+    calendar.add_component(zone_component(ZoneInfo(key), first, now=FIRST))
     return calendar.to_ical().decode().replace("\r\n", "\n")
 
 
@@ -48,3 +48,16 @@ def test_changes_that_follow_a_rule_are_written_as_one(key, rules):
 def test_changes_that_follow_none_are_listed():
     # Ramadan moves through the year, and the clocks of Morocco with it.
     assert "RDATE" in written("Africa/Casablanca")
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["America/Sao_Paulo", "Europe/Istanbul", "America/Mexico_City", "America/New_York", "Europe/Berlin", "Asia/Amman"],
+)
+def test_a_series_from_before_a_change_of_rules_keeps_its_hours(key):
+    first = datetime(2005, 3, 1, tzinfo=UTC)
+    read, zone = tzical(io.StringIO(written(key, first))).get(key), ZoneInfo(key)
+
+    walls = [first.replace(tzinfo=None, hour=12) + timedelta(days=n) for n in range(25 * 365)]
+    steady = [wall for wall in walls if zone.utcoffset(wall) == zone.utcoffset(wall.replace(fold=1))]
+    assert [wall for wall in steady if read.utcoffset(wall) != zone.utcoffset(wall)] == []

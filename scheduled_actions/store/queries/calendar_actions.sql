@@ -7,7 +7,7 @@ with waiting as (
   cross join lateral (
     select
       a.id, a.scheduled_at, a.action_type, a.status, a.team_id, a.user_id, a.target_type, a.target_id, a.deadline_id,
-      a.schedule_id, d.name, d.target_type as deadline_target_type, d.target_id as deadline_target_id
+      a.schedule_id, a.updated_at, d.name, d.target_type as deadline_target_type, d.target_id as deadline_target_id
     from scheduled_actions a
     left join scheduled_action_deadlines d on d.id = a.deadline_id
     where a.status = 'pending'
@@ -27,7 +27,7 @@ with waiting as (
   cross join lateral (
     select
       a.id, a.scheduled_at, a.action_type, a.status, a.team_id, a.user_id, a.target_type, a.target_id, a.deadline_id,
-      a.schedule_id, d.name, d.target_type as deadline_target_type, d.target_id as deadline_target_id
+      a.schedule_id, a.updated_at, d.name, d.target_type as deadline_target_type, d.target_id as deadline_target_id
     from scheduled_actions a
     left join scheduled_action_deadlines d on d.id = a.deadline_id
     where a.status = 'pending'
@@ -44,7 +44,8 @@ with waiting as (
 )
 select
   w.scheduled_at, w.id, coalesce(w.name, s.name, w.action_type), w.action_type, w.status, w.team_id, w.user_id,
-  coalesce(w.target_type, w.deadline_target_type), coalesce(w.target_id, w.deadline_target_id), w.deadline_id, w.schedule_id
+  coalesce(w.target_type, w.deadline_target_type), coalesce(w.target_id, w.deadline_target_id), w.deadline_id, w.schedule_id,
+  w.updated_at
 from (select * from waiting order by scheduled_at, id limit %(limit)s) w
 left join scheduled_action_schedules s on s.id = w.schedule_id
 order by w.scheduled_at, w.id

@@ -36,7 +36,8 @@ of_deadlines as (
 )
 select
   a.scheduled_at, a.id, coalesce(d.name, s.name, a.action_type), a.action_type, a.status, a.team_id, a.user_id,
-  coalesce(a.target_type, d.target_type), coalesce(a.target_id, d.target_id), a.deadline_id, a.schedule_id
+  coalesce(a.target_type, d.target_type), coalesce(a.target_id, d.target_id), a.deadline_id, a.schedule_id,
+  a.updated_at
 from scheduled_actions a
 left join scheduled_action_deadlines d on d.id = a.deadline_id
 left join scheduled_action_schedules s on s.id = a.schedule_id

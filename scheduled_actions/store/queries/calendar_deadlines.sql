@@ -1,7 +1,8 @@
 -- The due instants of unresolved deadlines between two instants, in their order; at most `limit`, those after a place.
 select
   d.due_at, d.id, coalesce(d.name, d.target_type || ' ' || d.target_id),
-  case when d.paused_at is null then d.status else 'paused' end, d.team_id, d.target_type, d.target_id
+  case when d.paused_at is null then d.status else 'paused' end, d.team_id, d.target_type, d.target_id,
+  d.updated_at
 from scheduled_action_deadlines d
 where d.status in ('open', 'missed')
   and d.due_at >= %(after_at)s::timestamptz

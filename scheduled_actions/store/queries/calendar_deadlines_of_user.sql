@@ -1,7 +1,8 @@
 -- The due instants between two instants of the unresolved deadlines that name a user, as a recipient or as the `id` of one, in
 -- their order; at most `limit`, those after a place.
 with named as materialized (
-  select d.due_at, d.id, d.name, d.target_type, d.target_id, d.paused_at, d.status, d.team_id
+  select d.due_at, d.id, d.name, d.target_type, d.target_id, d.paused_at, d.status, d.team_id,
+    d.updated_at
   from scheduled_action_deadlines d
   where d.status in ('open', 'missed')
     and (d.recipients @> jsonb_build_array(%(user)s::text)
@@ -9,7 +10,8 @@ with named as materialized (
 )
 select
   n.due_at, n.id, coalesce(n.name, n.target_type || ' ' || n.target_id),
-  case when n.paused_at is null then n.status else 'paused' end, n.team_id, n.target_type, n.target_id
+  case when n.paused_at is null then n.status else 'paused' end, n.team_id, n.target_type, n.target_id,
+  n.updated_at
 from named n
 where (n.due_at, n.id) > (%(after_at)s::timestamptz, %(after_id)s::uuid)
   and n.due_at < %(to)s::timestamptz

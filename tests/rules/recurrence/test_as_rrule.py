@@ -2,6 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.recurrence import Skips, compile_recurrence
 from scheduled_actions.recurrence.as_rrule import as_rrule
 
@@ -74,3 +75,18 @@ def test_a_rule_with_more_exceptions_than_sense_has_none():
 def test_the_end_is_told():
     assert form("daily", until=datetime(2026, 2, 1, 9, tzinfo=UTC)).rule == "FREQ=DAILY;UNTIL=20260201T090000Z"
     assert form("daily", remaining=3).rule == "FREQ=DAILY;COUNT=3"
+
+
+def test_a_rule_with_skips_ends_where_its_exceptions_do():
+    found = form("daily", skip={"dates": ["2026-01-07", "2026-06-30", "2027-01-07"]})
+
+    assert found.rule == "FREQ=DAILY;UNTIL=20260714T090000Z"
+    assert [at.date().isoformat() for at in found.exceptions] == ["2026-01-07", "2026-06-30"]
+
+
+def test_a_dense_rule_is_compared_in_few_steps():
+    budget = EvaluationBudget("the feed")
+    recurrence = compile_recurrence("30 9 * * *", timezone="Europe/Berlin", anchor=START, budget=budget)
+
+    assert as_rrule(recurrence, recurrence.next_after(START).at) is not None
+    assert budget.steps_left > STEPS - 1_000
