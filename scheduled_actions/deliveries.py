@@ -12,6 +12,7 @@ from scheduled_actions.events import attempts_of, instant
 from scheduled_actions.json_text import encode
 from scheduled_actions.store import actions
 from scheduled_actions.store import deliveries as store
+from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.webhooks import filters, routing
 
 if TYPE_CHECKING:
@@ -100,7 +101,14 @@ class Deliveries:
                 limit=limit,
             )
 
-    def replay(self, delivery_id: UUID | str, *, team_id: str | None = None, by: str | None = None) -> Scheduled:
+    def replay(
+        self,
+        delivery_id: UUID | str,
+        *,
+        team_id: str | None = None,
+        by: str | None = None,
+        connection: Connection | None = None,
+    ) -> Scheduled:
         """Send one delivery again, with the same `webhook-id`; return the action that does it.
 
         What failed, was skipped or cancelled is pending again; of what arrived there is a new action.
@@ -109,19 +117,19 @@ class Deliveries:
             UnknownDelivery: There is none of that id.
             WrongStatus: It has not ended.
         """
-        with self._database.connection() as connection, connection.transaction():
-            found = self._get(connection, delivery_id, team_id)
-            again = actions.retry(connection, found.id, by=by, team_id=team_id)
+        with borrowed_connection(self._database, connection) as lent, lent.transaction():
+            found = self._get(lent, delivery_id, team_id)
+            again = actions.retry(lent, found.id, by=by, team_id=team_id)
             if again is not None:
                 return Scheduled(again.id, deduplicated=False)
             if found.status != Status.COMPLETED:
                 remedy = "it goes out by itself, and run-now makes it due" if found.status == Status.PENDING else None
                 raise WrongStatus(found.id, found.status, "completed, failed, cancelled or skipped", remedy=remedy)
-            before = actions.get(connection, found.id)
+            before = actions.get(lent, found.id)
             if before is None:
                 raise UnknownDelivery(delivery_id)
             endpoint = self._book.any(found.endpoint)
-            return actions.schedule(connection, _again(before, by, None if endpoint is None else endpoint.retry))
+            return actions.schedule(lent, _again(before, by, None if endpoint is None else endpoint.retry))
 
     def count_lost(self, since: datetime, *, endpoint: str | None = None, team_id: str | None = None) -> int:
         """Return how many deliveries were lost since an instant, counted to 100,000.

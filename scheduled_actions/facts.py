@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import arguments, json_text
@@ -11,13 +12,13 @@ from scheduled_actions.store import facts as store
 from scheduled_actions.store.borrowing import borrowed_connection, joined_connection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from uuid import UUID
 
     import psycopg
 
     from scheduled_actions.fact import Fact, FactChange, Reported
-    from scheduled_actions.store.connection import Database
+    from scheduled_actions.store.connection import Connection, Database
     from scheduled_actions.wake import Wake
 
 #: In bytes of its JSON.
@@ -72,14 +73,34 @@ class Facts:
             self._announce(connection)
         return reported
 
-    def get(self, target: Mapping[str, str], name: str, *, team_id: str | None = None) -> Fact:
+    @contextmanager
+    def locked(
+        self, target: Mapping[str, str], name: str, *, team_id: str | None, connection: Connection | None = None
+    ) -> Iterator[tuple[Fact, Connection]]:
+        """Give a fact that stays as it is until the block ends, and the connection whose transaction keeps it so.
+
+        Raises:
+            UnknownFact: None of that name was reported of the thing (in that team).
+        """
+        with borrowed_connection(self._database, connection) as lent, lent.transaction():
+            store.lock(lent, fact_key(target, name), team_id=team_id)
+            yield self.get(target, name, team_id=team_id, connection=lent), lent
+
+    def get(
+        self,
+        target: Mapping[str, str],
+        name: str,
+        *,
+        team_id: str | None = None,
+        connection: Connection | None = None,
+    ) -> Fact:
         """Return a fact.
 
         Raises:
             UnknownFact: None of that name was reported of the thing (in that team).
         """
         arguments.check_text("team_id", team_id)
-        with borrowed_connection(self._database, None) as borrowed:
+        with borrowed_connection(self._database, connection) as borrowed:
             found = store.get(borrowed, fact_key(target, name), team_id=team_id)
         if found is None:
             raise UnknownFact(target["type"], target["id"], name)

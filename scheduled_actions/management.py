@@ -172,20 +172,24 @@ class Management:
             return Page(store.read(connection, ids[:limit]), ids[limit - 1] if len(ids) > limit else None)
 
     @contextmanager
-    def locked(self, action_id: UUID | str, *, team_id: str | None) -> Iterator[tuple[Action, Connection]]:
+    def locked(
+        self, action_id: UUID | str, *, team_id: str | None, connection: Connection | None = None
+    ) -> Iterator[tuple[Action, Connection]]:
         """Give the action and a connection in whose transaction nobody else changes it.
 
         Raises:
             UnknownAction: There is none of that id (in that team).
         """
         wanted = arguments.check_id(action_id)
-        with self._database.connection() as connection, connection.transaction():
-            found = store.lock(connection, wanted, team_id=team_id)
+        with borrowed_connection(self._database, connection) as lent, lent.transaction():
+            found = store.lock(lent, wanted, team_id=team_id)
             if found is None:
                 raise UnknownAction(action_id)
-            yield found, connection
+            yield found, lent
 
-    def run_now(self, action_id: UUID | str, *, by: str | None, team_id: str | None) -> Action:
+    def run_now(
+        self, action_id: UUID | str, *, by: str | None, team_id: str | None, connection: Connection | None = None
+    ) -> Action:
         """Make a pending action due: the next tick takes it. One that is due already keeps its place.
 
         Raises:
@@ -193,8 +197,8 @@ class Management:
             WrongStatus: It is not pending.
         """
         wanted = arguments.check_id(action_id)
-        with self._database.connection() as connection:
-            due = store.run_now(connection, wanted, by=by, team_id=team_id)
+        with borrowed_connection(self._database, connection) as lent:
+            due = store.run_now(lent, wanted, by=by, team_id=team_id)
         return due or self._refuse(wanted, team_id, "pending")
 
     def purge(self, action_id: UUID | str, *, team_id: str | None, connection: Connection | None = None) -> Action:

@@ -159,12 +159,19 @@ def delete(call: Call) -> Answer:
 def retry(call: Call) -> Answer:
     """Make a finished action pending again."""
     caller = call.caller
-    return _told(call.runtime.scheduler.retry_action(call.path["id"], by=caller.name, team_id=caller.team_id))
+    with _as_it_was_seen(call) as connection:
+        action = call.runtime.scheduler.retry_action(
+            call.path["id"], by=caller.name, team_id=caller.team_id, connection=connection
+        )
+    return _told(action)
 
 
 def run_now(call: Call) -> Answer:
     """Make a pending action due."""
-    return _told(call.management.run_now(call.path["id"], by=call.caller.name, team_id=call.caller.team_id))
+    caller = call.caller
+    with _as_it_was_seen(call) as connection:
+        action = call.management.run_now(call.path["id"], by=caller.name, team_id=caller.team_id, connection=connection)
+    return _told(action)
 
 
 def count(call: Call) -> Answer:
@@ -350,6 +357,8 @@ ROUTES = (
         answers={HTTPStatus.OK: (models.Action, "The action as it is now.")},
         headers=_ETAG,
         refuses=(UnknownAction, WrongStatus),
+        creates=True,
+        takes_if_match=True,
     ),
     Route(
         method="POST",
@@ -362,5 +371,7 @@ ROUTES = (
         answers={HTTPStatus.OK: (models.Action, "The action as it is now.")},
         headers=_ETAG,
         refuses=(UnknownAction, WrongStatus),
+        creates=True,
+        takes_if_match=True,
     ),
 )

@@ -124,6 +124,7 @@ class Api:
                 key=key,
                 digest=idempotency.digest_of(route.method, route.path, dict(named), request.args.to_dict(), given),
                 answer=lambda: _carried_out(route, call),
+                shown_once=route.shown_once,
             )
         response = _response(**answered)
         if is_kept:

@@ -33,7 +33,7 @@ def as_it_was_seen(
     locked: Callable[..., AbstractContextManager[tuple[Thing, Connection]]],
     show: Callable[[Thing], BaseModel],
 ) -> Iterator[Connection | None]:
-    """Give the connection in whose transaction the thing stays what If-Match says; None where nothing is said.
+    """Give the connection in whose transaction the thing stays what If-Match says; the call's own without If-Match.
 
     Args:
         call: Names the thing in its path.
@@ -45,10 +45,11 @@ def as_it_was_seen(
         PreconditionFailed: It is something else by now.
     """
     if call.if_match is None:
-        yield None
+        yield call.connection
         return
-    with locked(call.path["id"], team_id=call.caller.team_id) as (thing, connection):
+    reference = call.path.get("id", call.path.get("name", ""))
+    with locked(reference, team_id=call.caller.team_id, connection=call.connection) as (thing, connection):
         etag = etag_of(show(thing))
         if not parse_etags(call.if_match).contains(etag.strip('"')):
-            raise PreconditionFailed(call.path["id"], etag)
+            raise PreconditionFailed(reference, etag)
         yield connection

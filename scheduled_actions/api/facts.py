@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from scheduled_actions.api import fact_models as models
+from scheduled_actions.api.etags import as_it_was_seen, etag_of
 from scheduled_actions.api.refusals import Forbidden
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.conditions import APPROVAL
@@ -13,8 +16,12 @@ from scheduled_actions.errors import InvalidArgument, TooLarge, UnknownFact
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from scheduled_actions.api.authentication import Caller
+    from scheduled_actions.fact import Fact
     from scheduled_actions.facts import Facts
+    from scheduled_actions.store.connection import Connection
 
 
 def list_facts(call: Call) -> Answer:
@@ -40,15 +47,22 @@ def report(call: Call) -> Answer:
     target, name = _meant(call)
     _check_approver(call.caller, name)
     team_id = call.caller.team_for(given.team_id)
-    reported = _facts(call).report(target, name, given.value, team_id=team_id, by=call.caller.name)
-    fact = models.Fact.model_validate(_facts(call).get(target, name, team_id=team_id))
-    return Answer(models.ReportedFact(**dict(fact), changed=reported.changed, awaited=reported.awaited))
+    with _as_it_was_seen(call, team_id) as connection:
+        reported = _facts(call).report(
+            target, name, given.value, team_id=team_id, by=call.caller.name, connection=connection
+        )
+        fact = _facts(call).get(target, name, team_id=team_id, connection=connection)
+    told = _told(fact)
+    shown = models.ReportedFact(
+        **dict(models.Fact.model_validate(fact)), changed=reported.changed, awaited=reported.awaited
+    )
+    return replace(told, document=shown)
 
 
 def show(call: Call) -> Answer:
     """Answer one fact."""
     target, name = _meant(call)
-    return Answer(models.Fact.model_validate(_facts(call).get(target, name, team_id=_team(call, target, name))))
+    return _told(_facts(call).get(target, name, team_id=_team(call, target, name)))
 
 
 def history(call: Call) -> Answer:
@@ -65,8 +79,9 @@ def delete(call: Call) -> Answer:
     target, name = _meant(call)
     _check_approver(call.caller, name)
     team_id = _team(call, target, name)
-    fact = _facts(call).get(target, name, team_id=team_id)
-    _facts(call).delete(target, name, team_id=team_id, by=call.caller.name)
+    with _as_it_was_seen(call, team_id) as connection:
+        fact = _facts(call).get(target, name, team_id=team_id, connection=connection)
+        _facts(call).delete(target, name, team_id=team_id, by=call.caller.name, connection=connection)
     return Answer(models.Fact.model_validate(fact))
 
 
@@ -79,6 +94,28 @@ def _check_approver(caller: Caller, name: str) -> None:
     own = f"{APPROVAL}:{caller.own_name}"
     if name.startswith(f"{APPROVAL}:") and name != own and not caller.role.includes(Role.ADMIN):
         raise Forbidden(f'an approval carries the name of its token: report "{own}", or use an admin token')
+
+
+def _as_it_was_seen(call: Call, team_id: str | None) -> AbstractContextManager[Connection | None]:
+    return as_it_was_seen(call, partial(_locked, call, team_id), _as_reported)
+
+
+def _locked(
+    call: Call, fact_team_id: str | None, _: str, *, team_id: str | None, connection: Connection | None
+) -> AbstractContextManager[tuple[Fact, Connection]]:
+    """Lock the fact of the path: that of the team asked for, which a caller of no team names."""
+    del team_id
+    target, name = _meant(call)
+    return _facts(call).locked(target, name, team_id=fact_team_id, connection=connection)
+
+
+def _as_reported(fact: Fact) -> models.Fact:
+    """Return it without when it was reported last: the same value again is no change."""
+    return models.Fact.model_validate(replace(fact, reported_at=fact.changed_at, reported_by=None))
+
+
+def _told(fact: Fact) -> Answer:
+    return Answer(models.Fact.model_validate(fact), headers={"ETag": etag_of(_as_reported(fact))})
 
 
 def _facts(call: Call) -> Facts:
@@ -97,6 +134,7 @@ def _team(call: Call, target: dict[str, str], name: str) -> str | None:
 
 
 _ONE = "/facts/{target_type}/{target_id}/{name}"
+_ETAG = {"ETag": "For If-Match: names the fact by its value; the same value reported again is the same."}
 
 ROUTES = (
     Route(
@@ -108,17 +146,20 @@ ROUTES = (
         method="PUT", path=_ONE, function=report, role=Role.OPERATOR, tag="Facts", summary="Say what is so of a thing",
         description="What waits for it is due at once. The same value again changes nothing. `approval:NAME` is taken "
         "only from the token of that name, and from admins.", body=models.NewFact,
-        answers={HTTPStatus.OK: (models.ReportedFact, "The fact as it is now.")}, refuses=(InvalidArgument, TooLarge),
+        answers={HTTPStatus.OK: (models.ReportedFact, "The fact as it is now.")},
+        refuses=(InvalidArgument, TooLarge, UnknownFact),
+        headers=_ETAG, takes_if_match=True,
     ),
     Route(
         method="GET", path=_ONE, function=show, role=Role.VIEWER, tag="Facts", summary="Show a fact",
-        query=models.FactQuery, answers={HTTPStatus.OK: (models.Fact, "The fact.")},
+        query=models.FactQuery, answers={HTTPStatus.OK: (models.Fact, "The fact.")}, headers=_ETAG,
         refuses=(UnknownFact, InvalidArgument),
     ),
     Route(
         method="DELETE", path=_ONE, function=delete, role=Role.OPERATOR, tag="Facts", summary="Forget a fact",
         description="Its history stays.", query=models.FactQuery,
         answers={HTTPStatus.OK: (models.Fact, "The fact as it was.")}, refuses=(UnknownFact, InvalidArgument),
+        takes_if_match=True,
     ),
     Route(
         method="GET", path=f"{_ONE}/history", function=history, role=Role.VIEWER, tag="Facts",

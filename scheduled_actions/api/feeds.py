@@ -44,7 +44,10 @@ class Feed(KeptSecret):
 class MadeFeed(Feed):
     """A feed that was just made."""
 
-    path: str = Field(description="Where its calendar is, below the application's own address. Shown this once.")
+    path: str | None = Field(
+        description="Where its calendar is, below the application's own address. Shown this once: null in the "
+        "answer to a repeated Idempotency-Key."
+    )
 
 
 class FeedsPage(Shown):
@@ -64,6 +67,7 @@ def make(call: Call) -> Answer:
         action_type=given.action_type,
         token_id=call.caller.token_id,
         created_by=call.caller.name,
+        connection=call.connection,
     )
     return Answer(
         MadeFeed(**_shown(feed).model_dump(), path=f"{call.base.removesuffix('/api/v1')}/calendar/{secret}.ics"),
@@ -129,6 +133,8 @@ ROUTES = (
         description="Its private address is shown once, in this answer. It ends with the token that made it.",
         body=NewFeed,
         answers={HTTPStatus.CREATED: (MadeFeed, "The feed.")},
+        creates=True,
+        shown_once="path",
     ),
     Route(
         method="DELETE",

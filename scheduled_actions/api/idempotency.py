@@ -44,7 +44,13 @@ def digest_of(*parts: Any) -> bytes:  # noqa: ANN401 - any JSON
 
 
 def once(
-    connection: Connection, *, scope: str, key: str, digest: bytes, answer: Callable[[], dict[str, Any]]
+    connection: Connection,
+    *,
+    scope: str,
+    key: str,
+    digest: bytes,
+    answer: Callable[[], dict[str, Any]],
+    shown_once: str | None = None,
 ) -> tuple[dict[str, Any], bool]:
     """Return the answer, and whether it is one of before.
 
@@ -54,6 +60,7 @@ def once(
         key: The Idempotency-Key.
         digest: Of the request.
         answer: Carries the request out, on the same connection.
+        shown_once: The field of its body that is not stored: a repeated request is answered with null there.
 
     Raises:
         IdempotencyKeyReused: The key came before with another request.
@@ -66,7 +73,7 @@ def once(
         raise IdempotencyKeyInUse(key) from None
     if is_ours:
         answered = answer()
-        store.keep_answer(connection, scope=scope, key=key, answer=answered)
+        store.keep_answer(connection, scope=scope, key=key, answer=_without(answered, shown_once))
         return answered, False
     kept = store.kept_answer(connection, scope=scope, key=key)
     if kept is None or kept[1] is None:
@@ -75,3 +82,10 @@ def once(
     if kept[0] != digest:
         raise IdempotencyKeyReused(key)
     return kept[1], True
+
+
+def _without(answered: dict[str, Any], shown_once: str | None) -> dict[str, Any]:
+    """Return an answer as it is stored."""
+    if shown_once is None:
+        return answered
+    return answered | {"body": json.dumps(json.loads(answered["body"]) | {shown_once: None})}

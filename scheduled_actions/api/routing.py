@@ -87,6 +87,8 @@ class Route:
     refuses: tuple[type[ScheduledActionsError], ...] = ()
     #: Runs in one transaction, and takes an Idempotency-Key.
     creates: bool = False
+    #: The field of its answer that is shown only once: null in what is kept for its Idempotency-Key.
+    shown_once: str | None = None
     #: Takes If-Match.
     takes_if_match: bool = False
     #: The headers of its successes, by name: what they say.

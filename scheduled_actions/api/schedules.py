@@ -101,7 +101,9 @@ def resume(call: Call) -> Answer:
 
 def run(call: Call) -> Answer:
     """Run it once more, now."""
-    made = call.runtime.schedules.run_now(call.path["id"], by=call.caller.name, team_id=call.caller.team_id)
+    made = call.runtime.schedules.run_now(
+        call.path["id"], by=call.caller.name, team_id=call.caller.team_id, connection=call.connection
+    )
     return Answer(models.Created(ids=[made.id]), HTTPStatus.CREATED)
 
 
@@ -109,7 +111,12 @@ def backfill(call: Call) -> Answer:
     """Create past occurrences that were never created."""
     try:
         ids = call.runtime.schedules.backfill(
-            call.path["id"], call.body.start, call.body.end, by=call.caller.name, team_id=call.caller.team_id
+            call.path["id"],
+            call.body.start,
+            call.body.end,
+            by=call.caller.name,
+            team_id=call.caller.team_id,
+            connection=call.connection,
         )
     except InvalidArgument as error:
         # Python has no argument of the name `from`.
@@ -120,11 +127,7 @@ def backfill(call: Call) -> Answer:
 
 def skip(call: Call) -> Answer:
     """Leave the planned occurrence out."""
-    schedules = call.runtime.schedules
-    return _answer(
-        call,
-        schedules.skip_next(call.path["id"], reason=call.body.note, by=call.caller.name, team_id=call.caller.team_id),
-    )
+    return _answer(call, _as_seen(call, call.runtime.schedules.skip_next, reason=call.body.note, by=call.caller.name))
 
 
 def delete(call: Call) -> Answer:
@@ -256,15 +259,15 @@ ROUTES = (
     ),
     _route(
         "POST", "/{id}/run", run, "Run it once more, now", refuses=(UnknownSchedule,),
-        answers={HTTPStatus.CREATED: (models.Created, "The action that runs.")},
+        answers={HTTPStatus.CREATED: (models.Created, "The action that runs.")}, creates=True,
     ),
     _route(
         "POST", "/{id}/backfill", backfill, "Create past occurrences that were never created", body=models.Range,
         answers={HTTPStatus.OK: (models.Created, "The actions that were created; none twice.")},
-        refuses=(UnknownSchedule, *_RULES),
+        refuses=(UnknownSchedule, *_RULES), creates=True,
     ),
     _route(
         "POST", "/{id}/skip", skip, "Leave the planned occurrence out", body=models.Reason, is_body_optional=True,
-        refuses=(UnknownSchedule, NothingPlanned, InvalidArgument), headers=_ETAG,
+        refuses=(UnknownSchedule, NothingPlanned, InvalidArgument), headers=_ETAG, takes_if_match=True,
     ),
 )  # fmt: skip

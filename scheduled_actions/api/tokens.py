@@ -46,7 +46,10 @@ class Token(KeptSecret):
 class MadeToken(Token):
     """A token that was just made."""
 
-    token: str = Field(description="The token itself. It is shown this once: only its digest is kept.")
+    token: str | None = Field(
+        description="The token itself. It is shown this once: only its digest is kept. Null in the answer to a "
+        "repeated Idempotency-Key."
+    )
 
 
 class TokensPage(Shown):
@@ -111,6 +114,8 @@ ROUTES = (
         description="It is shown once, in this answer: only its digest is kept.",
         body=NewToken,
         answers={HTTPStatus.CREATED: (MadeToken, "The token.")},
+        creates=True,
+        shown_once="token",
     ),
     Route(
         method="DELETE",

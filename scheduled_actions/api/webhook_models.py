@@ -139,7 +139,9 @@ class Endpoint(EndpointSettings):
 class MadeEndpoint(Endpoint):
     """An endpoint with its secret."""
 
-    secret: str = Field(description="Shown this once: it is stored encrypted.")
+    secret: str | None = Field(
+        description="Shown this once: it is stored encrypted. Null in the answer to a repeated Idempotency-Key."
+    )
 
 
 class EndpointsPage(Shown):

@@ -55,7 +55,11 @@ def make_endpoint(call: Call) -> Answer:
     given: models.NewEndpoint = call.body
     settings = {name: getattr(given, name) for name in given.model_fields_set - {"team_id", "secret"}}
     made, secret = call.runtime.endpoints.create(
-        **settings, team_id=call.caller.team_for(given.team_id), secret=given.secret, created_by=call.caller.name
+        **settings,
+        team_id=call.caller.team_for(given.team_id),
+        secret=given.secret,
+        created_by=call.caller.name,
+        connection=call.connection,
     )
     shown = models.Endpoint.model_validate(made)
     return Answer(
@@ -169,7 +173,9 @@ def show_delivery(call: Call) -> Answer:
 
 def replay(call: Call) -> Answer:
     """Send one delivery again."""
-    again = call.runtime.deliveries.replay(call.path["id"], team_id=call.caller.team_id, by=call.caller.name)
+    again = call.runtime.deliveries.replay(
+        call.path["id"], team_id=call.caller.team_id, by=call.caller.name, connection=call.connection
+    )
     return Answer(models.ScheduledDelivery(id=again.id), HTTPStatus.ACCEPTED)
 
 
@@ -220,6 +226,8 @@ ROUTES = (
         description="Its secret is shown once, in this answer: it is stored encrypted.",
         body=models.NewEndpoint,
         answers={HTTPStatus.CREATED: (models.MadeEndpoint, "The endpoint.")},
+        creates=True,
+        shown_once="secret",
         headers={"Location": "Where the endpoint is."},
         refuses=(TooManyEndpoints, *_SETTING),
     ),
@@ -271,6 +279,8 @@ ROUTES = (
         body=models.Rotation,
         is_body_optional=True,
         answers={HTTPStatus.OK: (models.MadeEndpoint, "The endpoint.")},
+        creates=True,
+        shown_once="secret",
         refuses=(UnknownEndpoint, EndpointOfTheFile, *_SETTING),
         headers=_ETAG,
         takes_if_match=True,
@@ -284,6 +294,7 @@ ROUTES = (
         summary="Deliver a test event to an endpoint",
         description="The next tick delivers `webhook:test`, whatever the endpoint's patterns.",
         answers={HTTPStatus.ACCEPTED: (models.ScheduledDelivery, "It was scheduled.")},
+        creates=True,
         refuses=(UnknownEndpoint,),
     ),
     Route(
@@ -340,6 +351,7 @@ ROUTES = (
         summary="Send a delivery again",
         description="With the same `webhook-id`: as the same message.",
         answers={HTTPStatus.ACCEPTED: (models.ScheduledDelivery, "It is on its way.")},
+        creates=True,
         refuses=(UnknownDelivery, WrongStatus),
     ),
     Route(

@@ -15,6 +15,7 @@ from scheduled_actions.deadlines.operations import DeadlineOperations
 from scheduled_actions.errors import InvalidArgument, TypeNotOpen
 from scheduled_actions.requester import narrower, reach_of
 from scheduled_actions.store import deadlines as store
+from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
@@ -82,14 +83,16 @@ class DeadlineChanges(DeadlineOperations):
             return book.read(borrowed, found.deadline.id)
 
     @contextmanager
-    def locked(self, reference: UUID | str, *, team_id: str | None) -> Iterator[tuple[Deadline, Connection]]:
+    def locked(
+        self, reference: UUID | str, *, team_id: str | None, connection: Connection | None = None
+    ) -> Iterator[tuple[Deadline, Connection]]:
         """Give the deadline and a connection in whose transaction nobody else changes it.
 
         Raises:
             UnknownDeadline: There is none of that id or name (in that team).
         """
-        with self._database.connection() as connection, connection.transaction():
-            yield book.locked(connection, reference, team_id).deadline, connection
+        with borrowed_connection(self._database, connection) as lent, lent.transaction():
+            yield book.locked(lent, reference, team_id).deadline, lent
 
     def _brought_up_to_date(self, connection: Connection, found: store.Found, new: NewDeadline) -> Deadline:
         """Make a deadline what is asked for under its name."""

@@ -135,16 +135,18 @@ class Endpoints:
         return [*of_file, *(shown.of_row(row, lanes[str(row.id)]) for row in rows)]
 
     @contextmanager
-    def locked(self, endpoint: str, *, team_id: str | None = None) -> Iterator[tuple[Shown, Connection]]:
+    def locked(
+        self, endpoint: str, *, team_id: str | None = None, connection: Connection | None = None
+    ) -> Iterator[tuple[Shown, Connection]]:
         """Give an endpoint that stays as it is until the block ends, and the connection whose transaction keeps it so.
 
         Raises:
             UnknownEndpoint: There is none of that id or name.
         """
-        with self._database.connection() as connection, connection.transaction():
+        with borrowed_connection(self._database, connection) as lent, lent.transaction():
             if (endpoint_id := id_of(endpoint)) is not None:
-                store.lock(connection, endpoint_id)
-            yield self._get(connection, endpoint, team_id), connection
+                store.lock(lent, endpoint_id)
+            yield self._get(lent, endpoint, team_id), lent
         self._book.forget()
 
     def update(

@@ -224,14 +224,16 @@ class ScheduleOperations:
             return schedule
 
     @contextmanager
-    def locked(self, reference: UUID | str, *, team_id: str | None) -> Iterator[tuple[Schedule, Connection]]:
+    def locked(
+        self, reference: UUID | str, *, team_id: str | None, connection: Connection | None = None
+    ) -> Iterator[tuple[Schedule, Connection]]:
         """Give the schedule and a connection in whose transaction nobody else changes it, no claim either.
 
         Raises:
             UnknownSchedule: There is none of that id or name (in that team).
         """
-        with self._database.connection() as connection, connection.transaction():
-            yield self._locked(connection, reference, team_id).schedule, connection
+        with borrowed_connection(self._database, connection) as lent, lent.transaction():
+            yield self._locked(lent, reference, team_id).schedule, lent
 
     def _locked(self, connection: Connection, reference: UUID | str, team_id: str | None) -> store.Found:
         return self._found(connection, reference, team_id, locked=True)

@@ -46,6 +46,11 @@ def get(connection: Connection, key: FactKey, *, team_id: str | None) -> Fact | 
     return None if row is None else Fact(**dict(zip(_FIELDS, row, strict=True)))
 
 
+def lock(connection: Connection, key: FactKey, *, team_id: str | None) -> None:
+    """Keep a fact as it is until the transaction ends."""
+    run(connection, "lock_fact", _named(key, team_id))
+
+
 def find(connection: Connection, **filters: Any) -> list[Fact]:  # noqa: ANN401 - named in the statement
     """Return the newest facts that match every filter, as `list_facts.sql` has them."""
     rows = read_leniently(connection, "list_facts", filters)
