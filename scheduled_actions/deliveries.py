@@ -10,6 +10,7 @@ from scheduled_actions.action import PAYLOAD_LIMIT, RESULT_LIMIT, Scheduled, Sta
 from scheduled_actions.errors import InvalidArgument, UnknownAction, UnknownDelivery, UnknownEndpoint, WrongStatus
 from scheduled_actions.events import attempts_of, instant
 from scheduled_actions.json_text import encode
+from scheduled_actions.pages import READ_MOST
 from scheduled_actions.store import actions
 from scheduled_actions.store import deliveries as store
 from scheduled_actions.store.borrowing import borrowed_connection
@@ -83,13 +84,12 @@ class Deliveries:
             event: Exactly this event.
             team_id: Of this team only.
             cursor: The id of the last delivery of the page before.
-            limit: 1 to 100.
+            limit: 1 to 101.
 
         Raises:
             InvalidArgument: A filter cannot be.
         """
-        if not 1 <= limit <= 100:  # noqa: PLR2004 - said in the message
-            raise InvalidArgument("limit", limit, "between 1 and 100")
+        arguments.check_integer("limit", limit, least=1, most=READ_MOST)
         with self._database.connection() as connection:
             return store.find(
                 connection,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions import arguments, json_text
 from scheduled_actions.conditions import FactKey
 from scheduled_actions.errors import InvalidArgument, UnknownFact
+from scheduled_actions.pages import READ_MOST
 from scheduled_actions.store import facts as store
 from scheduled_actions.store.borrowing import borrowed_connection, joined_connection
 
@@ -124,9 +125,9 @@ class Facts:
             name: Of this name.
             team_id: Of this team; None: of all.
             cursor: The id of the last fact of the page before.
-            limit: 1 to 100.
+            limit: 1 to 101.
         """
-        arguments.check_integer("limit", limit, least=1, most=100)
+        arguments.check_integer("limit", limit, least=1, most=READ_MOST)
         with borrowed_connection(self._database, None) as borrowed:
             return store.find(
                 borrowed,

@@ -15,6 +15,7 @@ from scheduled_actions import arguments
 from scheduled_actions.action import FINISHED, Action, Status
 from scheduled_actions.errors import StateConflict, UnknownAction, WrongStatus
 from scheduled_actions.finding import BOUNDS, Bounds, Filters, Page, find, page
+from scheduled_actions.pages import page_by
 from scheduled_actions.store import actions
 from scheduled_actions.store import management as store
 from scheduled_actions.store.borrowing import borrowed_connection
@@ -168,8 +169,12 @@ class Management:
         """
         with self._database.connection() as connection:
             found = self.get(action_id, team_id=team_id, connection=connection)
-            ids = store.scheduled_by(connection, found.id, team_id=team_id, before=cursor, limit=limit + 1)
-            return Page(store.read(connection, ids[:limit]), ids[limit - 1] if len(ids) > limit else None)
+            ids, next_cursor = page_by(
+                lambda one: one,
+                lambda most: store.scheduled_by(connection, found.id, team_id=team_id, before=cursor, limit=most),
+                limit,
+            )
+            return Page(store.read(connection, ids), next_cursor)
 
     @contextmanager
     def locked(

@@ -11,7 +11,6 @@ from pydantic_core import PydanticSerializationError
 
 from scheduled_actions.action import Status
 from scheduled_actions.api.models import (
-    PAGE_MOST,
     ActionTypeName,
     DedupKey,
     Delay,
@@ -39,6 +38,7 @@ from scheduled_actions.explanation import Code
 from scheduled_actions.finding import Filters
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.management import BULK_MOST
+from scheduled_actions.pages import PAGE_MOST
 
 #: The most actions that one request creates.
 BATCH_MOST = 1000

@@ -8,9 +8,10 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from scheduled_actions.api.models import PAGE_MOST, Given, Instant, Limit, ShortText, Shown
+from scheduled_actions.api.models import Given, Instant, Limit, ShortText, Shown
 from scheduled_actions.calendar.reading import FORECAST_MOST, SCHEDULES_MOST, USUAL
 from scheduled_actions.calendar_entries import LONGEST, EntryKind
+from scheduled_actions.pages import PAGE_MOST
 
 _CURSOR = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{6})?~[0-2]~[0-9a-f]{32}$"
 

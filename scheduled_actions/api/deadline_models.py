@@ -9,7 +9,6 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from scheduled_actions.api.models import (
-    PAGE_MOST,
     UUID_SHAPE,
     ActionTypeName,
     Delay,
@@ -35,6 +34,7 @@ from scheduled_actions.deadline import DeadlineStatus, StageKind, StageState
 from scheduled_actions.deadline_rules.stages import RECIPIENTS_MOST, ROUNDS_MOST, STAGES_MOST
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.notices.severity import Severity
+from scheduled_actions.pages import PAGE_MOST
 
 #: Deadlines that one request may move.
 MOVED_MOST = 10_000

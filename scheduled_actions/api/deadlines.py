@@ -24,6 +24,7 @@ from scheduled_actions.errors import (
     UnknownDeadline,
     WrongDeadlineStatus,
 )
+from scheduled_actions.pages import page_of
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ def list_deadlines(call: Call) -> Answer:
     query: models.DeadlinesQuery = call.query
     if not call.caller.sees(query.team_id):
         return Answer(models.DeadlinesPage(deadlines=[], next_cursor=None))
-    given = query.model_dump(exclude={"overdue", "team_id", "target_type", "target_id"})
+    given = query.model_dump(exclude={"overdue", "team_id", "target_type", "target_id", "limit"})
     target = None if query.target_type is None else {"type": query.target_type, "id": query.target_id or ""}
     team_id = call.caller.team_id or query.team_id
-    found = call.runtime.deadlines.find(**given, is_overdue=query.overdue, target=target, team_id=team_id)
-    next_cursor = found[-1].id if len(found) == query.limit else None
+    read = partial(call.runtime.deadlines.find, **given, is_overdue=query.overdue, target=target, team_id=team_id)
+    found, next_cursor = page_of(lambda limit: read(limit=limit), query.limit)
     return Answer(
         models.DeadlinesPage(deadlines=[models.Deadline.model_validate(one) for one in found], next_cursor=next_cursor)
     )

@@ -9,7 +9,8 @@ from uuid import UUID
 from pydantic import Field, WithJsonSchema
 
 from scheduled_actions.api.action_models import Document
-from scheduled_actions.api.models import PAGE_MOST, Given, Id, Limit, ShortText, Shown
+from scheduled_actions.api.models import Given, Id, Limit, ShortText, Shown
+from scheduled_actions.pages import PAGE_MOST
 
 AnyJson = Annotated[Any, WithJsonSchema({})]
 

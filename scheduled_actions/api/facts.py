@@ -13,6 +13,7 @@ from scheduled_actions.api.refusals import Forbidden
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.conditions import APPROVAL
 from scheduled_actions.errors import InvalidArgument, TooLarge, UnknownFact
+from scheduled_actions.pages import page_of
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
@@ -29,15 +30,15 @@ def list_facts(call: Call) -> Answer:
     query: models.FactsQuery = call.query
     if not call.caller.sees(query.team_id):
         return Answer(models.FactsPage(facts=[], next_cursor=None))
-    found = _facts(call).find(
+    read = partial(
+        _facts(call).find,
         target_type=query.target_type,
         target_id=query.target_id,
         name=query.name,
         team_id=call.caller.team_id or query.team_id,
         cursor=query.cursor,
-        limit=query.limit,
     )
-    next_cursor = found[-1].id if len(found) == query.limit else None
+    found, next_cursor = page_of(lambda limit: read(limit=limit), query.limit)
     return Answer(models.FactsPage(facts=[models.Fact.model_validate(one) for one in found], next_cursor=next_cursor))
 
 

@@ -10,11 +10,12 @@ from uuid import UUID
 from flask import Response, request
 from pydantic import Field
 
-from scheduled_actions.api.kept_secrets import KeptSecret, Newest, page_of
+from scheduled_actions.api.kept_secrets import KeptSecret, Newest
 from scheduled_actions.api.models import Given, ShortText, Shown, TokenName
 from scheduled_actions.api.problems import problem, problem_of
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import UnknownFeed
+from scheduled_actions.pages import page_of
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
@@ -78,10 +79,10 @@ def make(call: Call) -> Answer:
 def list_feeds(call: Call) -> Answer:
     """Answer the newest feeds, of the caller's team where it has one."""
 
-    def newest(before: UUID | None, limit: int) -> list[feeds.Feed]:
-        return call.runtime.feeds.newest(team_id=call.caller.team_id, before=before, limit=limit)
+    def newest(limit: int) -> list[feeds.Feed]:
+        return call.runtime.feeds.newest(team_id=call.caller.team_id, before=call.query.cursor, limit=limit)
 
-    shown, next_cursor = page_of(call.query, newest)
+    shown, next_cursor = page_of(newest, call.query.limit)
     return Answer(FeedsPage(feeds=[_shown(one) for one in shown], next_cursor=next_cursor))
 
 

@@ -12,13 +12,15 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from scheduled_actions.api.action_models import Document
-from scheduled_actions.api.models import PAGE_MOST, Given, Limit, Shown
+from scheduled_actions.api.models import Given, Limit, Shown
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import HandlerBroken, RegistryInvalid
+from scheduled_actions.pages import PAGE_MOST, page_by
 from scheduled_actions.payload_access import refusal_of
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
+    from scheduled_actions import management
     from scheduled_actions.registry import Registry
     from scheduled_actions.registry.resolution import Handler
 
@@ -73,7 +75,7 @@ class TicksPage(Shown):
     next_cursor: str | None
 
 
-def _place(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what is no text
+def _read_place(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what is no text
     """Return the instant and the id that a cursor holds."""
     if not isinstance(value, str) or not re.fullmatch(_CURSOR, value):
         raise PydanticCustomError("refused", "should be next_cursor of the page before")
@@ -87,7 +89,7 @@ class TicksQuery(Given):
     limit: Limit = PAGE_MOST
     cursor: Annotated[
         tuple[datetime, UUID] | None,
-        BeforeValidator(_place),
+        BeforeValidator(_read_place),
         WithJsonSchema({"type": "string", "pattern": f"^{_CURSOR}$"}),
     ] = Field(None, description="`next_cursor` of the page before.")
 
@@ -123,17 +125,17 @@ def _loaded(registry: Registry, action_type: str) -> tuple[Handler | None, str |
         return None, broken.problem
 
 
+def _place(tick: management.Tick) -> str:
+    return f"{(tick.started_at - _EPOCH) // timedelta(microseconds=1)}_{tick.id}"
+
+
 def list_ticks(call: Call) -> Answer:
     """Answer the latest ticks; they belong to no team."""
     call.caller.must_have_no_team("ticks belong to no team")
     query: TicksQuery = call.query
-    # One more than is told: then it is known that there are more.
-    found = call.management.ticks(before=query.cursor, limit=query.limit + 1)
-    ticks = found[: query.limit]
-    next_cursor = None
-    if len(found) > query.limit:
-        since = ticks[-1].started_at - _EPOCH
-        next_cursor = f"{since // timedelta(microseconds=1)}_{ticks[-1].id}"
+    ticks, next_cursor = page_by(
+        _place, lambda limit: call.management.ticks(before=query.cursor, limit=limit), query.limit
+    )
     return Answer(TicksPage(ticks=[Tick.model_validate(tick) for tick in ticks], next_cursor=next_cursor))
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
 from pydantic import Field
 
-from scheduled_actions.api.models import PAGE_MOST, Given, Id, Limit, Shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from scheduled_actions.api.models import Given, Id, Limit, Shown
+from scheduled_actions.pages import PAGE_MOST
 
 
 class Newest(Given):
@@ -32,27 +29,3 @@ class KeptSecret(Shown):
     created_at: datetime
     last_used_at: datetime | None = Field(description="To within an hour.")
     revoked_at: datetime | None
-
-
-class Identified(Protocol):
-    """Anything with an id."""
-
-    @property
-    def id(self) -> UUID:
-        """Ascends with time."""
-
-
-One = TypeVar("One", bound=Identified)
-
-
-def page_of(query: Newest, newest: Callable[[UUID | None, int], Sequence[One]]) -> tuple[Sequence[One], UUID | None]:
-    """Return a page, and where the next one begins; None at the end.
-
-    Args:
-        query: How many, and from where on.
-        newest: Gives the newest before an id, at most so many.
-    """
-    # One more than is told: then it is known that there are more.
-    found = newest(query.cursor, query.limit + 1)
-    shown = found[: query.limit]
-    return shown, shown[-1].id if len(found) > query.limit else None

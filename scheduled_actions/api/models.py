@@ -24,6 +24,7 @@ from scheduled_actions.action import RESULT_LIMIT, Status
 from scheduled_actions.durations import parse_duration
 from scheduled_actions.errors import InvalidArgument, RequestError
 from scheduled_actions.new_schedule import RECURRENCE_LIMIT
+from scheduled_actions.pages import PAGE_MOST
 from scheduled_actions.tokens import NAME_LENGTH
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 #: The longest delay taken, in days: a hundred years.
 _LONGEST_DELAY_DAYS = 36525
-#: The pages that lists answer.
-PAGE_MOST = 100
 
 
 #: An id, as answers write it.

@@ -9,7 +9,6 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, model_validator
 
 from scheduled_actions.api.models import (
-    PAGE_MOST,
     ActionTypeName,
     Delay,
     FollowUps,
@@ -32,6 +31,7 @@ from scheduled_actions.api.models import (
 )
 from scheduled_actions.api.skip_schemas import Skip
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
+from scheduled_actions.pages import PAGE_MOST
 from scheduled_actions.recurrence.preview import COUNT_MOST
 from scheduled_actions.schedule import Misfire, Overlap, RecurrenceType, ScheduleStatus
 

@@ -29,6 +29,7 @@ from scheduled_actions.errors import (
     UnknownActionType,
     UnknownSchedule,
 )
+from scheduled_actions.pages import page_of
 from scheduled_actions.recurrence.preview import preview as previewed
 from scheduled_actions.recurrence.skips import Skips
 from scheduled_actions.tokens import Role
@@ -46,14 +47,14 @@ def list_schedules(call: Call) -> Answer:
     query: models.SchedulesQuery = call.query
     if not call.caller.sees(query.team_id):
         return Answer(models.SchedulesPage(schedules=[], next_cursor=None))
-    found = call.runtime.schedules.find(
+    read = partial(
+        call.runtime.schedules.find,
         status=query.status,
         action_type=query.action_type,
         team_id=call.caller.team_id or query.team_id,
         cursor=query.cursor,
-        limit=query.limit,
     )
-    next_cursor = found[-1].id if len(found) == query.limit else None
+    found, next_cursor = page_of(lambda limit: read(limit=limit), query.limit)
     return Answer(models.SchedulesPage(schedules=[_shown(one) for one in found], next_cursor=next_cursor))
 
 

@@ -10,10 +10,11 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, model_validator
 
 from scheduled_actions import tokens
-from scheduled_actions.api.kept_secrets import KeptSecret, Newest, page_of
+from scheduled_actions.api.kept_secrets import KeptSecret, Newest
 from scheduled_actions.api.models import Delay, Given, Instant, ShortText, Shown, TokenName, about, not_both
 from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import UnknownToken
+from scheduled_actions.pages import page_of
 from scheduled_actions.tokens import Role
 
 
@@ -78,11 +79,11 @@ def make(call: Call) -> Answer:
 def list_tokens(call: Call) -> Answer:
     """Answer the newest tokens, of the caller's team where it has one."""
 
-    def newest(before: UUID | None, limit: int) -> list[tokens.Token]:
+    def newest(limit: int) -> list[tokens.Token]:
         with call.borrowed() as connection:
-            return tokens.newest(connection, team_id=call.caller.team_id, before=before, limit=limit)
+            return tokens.newest(connection, team_id=call.caller.team_id, before=call.query.cursor, limit=limit)
 
-    shown, next_cursor = page_of(call.query, newest)
+    shown, next_cursor = page_of(newest, call.query.limit)
     return Answer(TokensPage(tokens=[Token.model_validate(one) for one in shown], next_cursor=next_cursor))
 
 

@@ -11,7 +11,6 @@ from pydantic import Field
 from scheduled_actions.action import Status
 from scheduled_actions.api.action_models import Document
 from scheduled_actions.api.models import (
-    PAGE_MOST,
     UUID_SHAPE,
     Delay,
     Given,
@@ -35,6 +34,7 @@ from scheduled_actions.api.webhook_fields import (
     Url,
 )
 from scheduled_actions.deliveries import BATCH, BATCH_MOST, Step
+from scheduled_actions.pages import PAGE_MOST
 from scheduled_actions.store.deliveries import Place
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from scheduled_actions.errors import (
     UrlInvalid,
     WrongStatus,
 )
+from scheduled_actions.pages import page_of
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
@@ -35,19 +37,10 @@ def list_endpoints(call: Call) -> Answer:
     if not call.caller.sees(query.team_id):
         return Answer(models.EndpointsPage(endpoints=[], next_cursor=None))
     cursor = None if query.cursor is None else str(query.cursor)
-    # One more than is told: then it is known that there are more.
-    found = call.runtime.endpoints.find(
-        team_id=call.caller.team_id or query.team_id, cursor=cursor, limit=query.limit + 1
-    )
-    of_database = [one for one in found if one.source == "database"]
-    has_more = len(of_database) > query.limit
-    told = found[:-1] if has_more else found
-    return Answer(
-        models.EndpointsPage(
-            endpoints=[models.Endpoint.model_validate(one) for one in told],
-            next_cursor=told[-1].id if has_more else None,
-        )
-    )
+    team_id = call.caller.team_id or query.team_id
+    found, next_cursor = call.runtime.endpoints.page(team_id=team_id, cursor=cursor, limit=query.limit)
+    shown = [models.Endpoint.model_validate(one) for one in found]
+    return Answer(models.EndpointsPage(endpoints=shown, next_cursor=next_cursor))
 
 
 def make_endpoint(call: Call) -> Answer:
@@ -148,21 +141,17 @@ def list_deliveries(call: Call) -> Answer:
     query: models.DeliveriesQuery = call.query
     if not call.caller.sees(query.team_id):
         return Answer(models.DeliveriesPage(deliveries=[], next_cursor=None))
-    found = call.runtime.deliveries.find(
+    read = partial(
+        call.runtime.deliveries.find,
         status=query.status,
         endpoint=query.endpoint,
         event=query.event,
         team_id=call.caller.team_id or query.team_id,
         cursor=query.cursor,
-        limit=query.limit,
     )
-    return Answer(
-        models.DeliveriesPage(
-            deliveries=[models.Delivery.model_validate(one) for one in found],
-            # The page after a last one that is full is empty.
-            next_cursor=found[-1].id if len(found) == query.limit else None,
-        )
-    )
+    found, next_cursor = page_of(lambda limit: read(limit=limit), query.limit)
+    shown = [models.Delivery.model_validate(one) for one in found]
+    return Answer(models.DeliveriesPage(deliveries=shown, next_cursor=next_cursor))
 
 
 def show_delivery(call: Call) -> Answer:

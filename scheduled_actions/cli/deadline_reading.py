@@ -11,6 +11,7 @@ from scheduled_actions.cli.output import counted, one_line, print_fields, print_
 from scheduled_actions.cli.parameters import WholeNumber, as_json_option, local_instant
 from scheduled_actions.cli.project import Project, pass_project
 from scheduled_actions.cli.schedule_output import of_a_schedule
+from scheduled_actions.pages import page_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -50,8 +51,8 @@ def list_(
 ) -> None:
     """List the newest deadlines that match every filter given; due instants are on each deadline's own wall clock."""
     about = None if not target else {"type": target[0], "id": target[1]}
-    found = project.open_without_handlers().deadlines.find(**filters, target=about, limit=limit)
-    next_cursor = found[-1].id if len(found) == limit else None
+    deadlines = project.open_without_handlers().deadlines
+    found, next_cursor = page_of(lambda most: deadlines.find(**filters, target=about, limit=most), limit)
     if as_json:
         print_json({"deadlines": [document_of(one) for one in found], "next_cursor": next_cursor})
         return
@@ -72,7 +73,7 @@ def list_(
         ],
     )
     if next_cursor:
-        click.echo(f"\nthere may be more: --cursor {next_cursor}")
+        click.echo(f"\nthere are more: --cursor {next_cursor}")
 
 
 @click.command()

@@ -10,6 +10,7 @@ import click
 from scheduled_actions.cli.output import local, one_line, pretty_json, print_fields, print_json, print_table, shown
 from scheduled_actions.cli.parameters import WholeNumber, as_json_option, json_document
 from scheduled_actions.cli.project import Project, caller, pass_project
+from scheduled_actions.pages import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,8 +81,8 @@ def report(
 @pass_project
 def list_(project: Project, /, *, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:  # noqa: ANN401 - of Facts.find
     """List the newest facts that match every filter given."""
-    found = project.open_without_handlers().facts.find(**filters, limit=limit, cursor=cursor)
-    next_cursor = found[-1].id if len(found) == limit else None
+    facts = project.open_without_handlers().facts
+    found, next_cursor = page_of(lambda most: facts.find(**filters, limit=most, cursor=cursor), limit)
     if as_json:
         print_json({"facts": [asdict(fact) for fact in found], "next_cursor": next_cursor})
         return

@@ -19,6 +19,7 @@ from scheduled_actions.cli.schedule_output import (
     words,
 )
 from scheduled_actions.errors import ScheduledActionsError
+from scheduled_actions.pages import page_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,10 +46,7 @@ _TOLD_ELSEWHERE = {"description", "definition", "next_occurrence_at", "occurrenc
 def list_(project: Project, /, *, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:  # noqa: ANN401 - of Schedules.find
     """List the newest schedules that match every filter given; instants are on each schedule's own wall clock."""
     runtime = open_to_read(project)
-    found = runtime.schedules.find(**filters, limit=limit, cursor=cursor)
-    is_full = len(found) == limit
-    goes_on = is_full and bool(runtime.schedules.find(**filters, limit=1, cursor=found[-1].id))
-    next_cursor = found[-1].id if goes_on else None
+    found, next_cursor = page_of(lambda most: runtime.schedules.find(**filters, limit=most, cursor=cursor), limit)
     documents = [document_of(runtime, schedule) for schedule in found]
     if as_json:
         print_json({"schedules": documents, "next_cursor": next_cursor})

@@ -16,6 +16,7 @@ from scheduled_actions.cli.project import Project, caller, pass_project
 from scheduled_actions.cli.webhook_endpoints import warn_if_disabled
 from scheduled_actions.durations import parse_duration
 from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.pages import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,8 +56,8 @@ def deliveries() -> None:
 @pass_project
 def list_(project: Project, /, *, limit: int, as_json: bool, **filters: Any) -> None:  # noqa: ANN401 - of Deliveries.find
     """List the newest deliveries that match every filter given."""
-    found = project.open_without_handlers().deliveries.find(**filters, limit=limit)
-    next_cursor = found[-1].id if len(found) == limit else None
+    deliveries = project.open_without_handlers().deliveries
+    found, next_cursor = page_of(lambda most: deliveries.find(**filters, limit=most), limit)
     if as_json:
         print_json({"deliveries": [asdict(one) for one in found], "next_cursor": next_cursor})
         return

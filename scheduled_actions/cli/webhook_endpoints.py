@@ -77,9 +77,8 @@ def endpoints() -> None:
 @pass_project
 def list_(project: Project, *, team_id: str | None, cursor: str | None, limit: int, as_json: bool) -> None:
     """List endpoints: those of the file, then those of the database, the oldest first."""
-    found = project.open_without_handlers().endpoints.find(team_id=team_id, cursor=cursor, limit=limit)
-    of_database = [one for one in found if one.source == "database"]
-    next_cursor = of_database[-1].id if len(of_database) == limit else None
+    endpoints = project.open_without_handlers().endpoints
+    found, next_cursor = endpoints.page(team_id=team_id, cursor=cursor, limit=limit)
     if as_json:
         print_json({"endpoints": [asdict(one) for one in found], "next_cursor": next_cursor})
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from scheduled_actions.dashboard.deadline_words import named, people, people_of,
 from scheduled_actions.dashboard.page import Moved, Nav, Page, View
 from scheduled_actions.dashboard.times import from_input
 from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.pages import page_by
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
@@ -28,10 +30,10 @@ def list_deadlines(visit: Visit) -> View:
     status = status if status in _VIEWS else ""
     cursor = visit.query.get("cursor", "").strip()
     if statuses := _VIEWS[status]:
-        found = visit.runtime.deadlines.near(
-            statuses=statuses, team_id=visit.caller.team_id, after=_place(cursor), limit=_ROWS
+        read = partial(
+            visit.runtime.deadlines.near, statuses=statuses, team_id=visit.caller.team_id, after=_place(cursor)
         )
-        last = f"{found[-1].due_at.timestamp():.6f}_{found[-1].id}" if len(found) == _ROWS else None
+        found, last = page_by(_cursor, lambda limit: read(limit=limit), _ROWS)
     else:
         given = {"status": status, "limit": _ROWS} | ({"cursor": cursor} if cursor else {})
         page = visit.ask("GET", "/deadlines", query=given)
@@ -44,6 +46,10 @@ def list_deadlines(visit: Visit) -> View:
             "is_by_due": bool(statuses),
         },
     )  # fmt: skip
+
+
+def _cursor(deadline: Any) -> str:  # noqa: ANN401 - a deadline
+    return f"{deadline.due_at.timestamp():.6f}_{deadline.id}"
 
 
 def _place(cursor: str) -> tuple[datetime, UUID] | None:

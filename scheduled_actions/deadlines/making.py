@@ -13,6 +13,7 @@ from scheduled_actions.deadline_rules.definition import NewDeadline, new_deadlin
 from scheduled_actions.deadlines import book
 from scheduled_actions.deadlines.changes import DeadlineChanges, refuse_a_crowd
 from scheduled_actions.errors import InvalidArgument, RecurrenceInvalid, UnknownDeadline
+from scheduled_actions.pages import READ_MOST
 from scheduled_actions.requester import reach_of
 from scheduled_actions.store import deadlines as store
 from scheduled_actions.store.connection import whole
@@ -176,12 +177,12 @@ class Deadlines(DeadlineChanges):
             due_from: Due at this instant or later; aware.
             due_to: Due before this instant; aware.
             cursor: The id of the last one of the page before.
-            limit: 1 to 100.
+            limit: 1 to 101.
 
         Raises:
             InvalidArgument: A filter cannot be.
         """
-        arguments.check_integer("limit", limit, least=1, most=100)
+        arguments.check_integer("limit", limit, least=1, most=READ_MOST)
         if status not in (None, "open", "missed", "completed", "cancelled"):
             raise InvalidArgument("status", status, "one of open, missed, completed, cancelled")
         arguments.target_text(target)

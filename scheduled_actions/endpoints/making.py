@@ -21,6 +21,7 @@ from scheduled_actions.errors import (
 )
 from scheduled_actions.json_text import encode
 from scheduled_actions.outbound.endpoint_checks import check_secret, check_settings
+from scheduled_actions.pages import page_by
 from scheduled_actions.secret_box import SecretBox
 from scheduled_actions.store import actions, watches
 from scheduled_actions.store import endpoints as store
@@ -133,6 +134,20 @@ class Endpoints:
             lanes = self._lanes(connection, [*named, *(str(row.id) for row in rows)])
         of_file = [self._declared(name, one, states.get(name), lanes[name]) for name, one in named.items()]
         return [*of_file, *(shown.of_row(row, lanes[str(row.id)]) for row in rows)]
+
+    def page(
+        self, *, team_id: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> tuple[list[Shown], str | None]:
+        """Return a page of what `find` returns, and the cursor of the next one; None on the last page."""
+        of_file: list[Shown] = []
+
+        def read(most: int) -> list[Shown]:
+            found = self.find(team_id=team_id, cursor=cursor, limit=most)
+            of_file.extend(one for one in found if one.source == "file")
+            return [one for one in found if one.source == "database"]
+
+        of_database, next_cursor = page_by(lambda one: one.id, read, limit)
+        return [*of_file, *of_database], next_cursor
 
     @contextmanager
     def locked(

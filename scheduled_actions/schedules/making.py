@@ -17,6 +17,7 @@ from scheduled_actions.errors import (
     ScheduledActionsError,
     UnknownSchedule,
 )
+from scheduled_actions.pages import READ_MOST
 from scheduled_actions.recurrence import series
 from scheduled_actions.schedule import functions_named
 from scheduled_actions.schedules.operations import ScheduleOperations
@@ -364,7 +365,7 @@ class Schedules(ScheduleOperations):
         Raises:
             InvalidArgument: A filter cannot be.
         """
-        arguments.check_integer("limit", limit, least=1, most=100)
+        arguments.check_integer("limit", limit, least=1, most=READ_MOST)
         if status not in (None, "active", "paused", "ended"):
             raise InvalidArgument("status", status, "one of active, paused, ended")
         with self._borrowed(None) as borrowed:
