@@ -147,8 +147,7 @@ class Schedules(ScheduleOperations):
             raise UnknownSchedule(name)
         if found.schedule.definition == named and found.schedule.is_declared == is_declared:
             return found.schedule, "unchanged"
-        changed = self._changed(connection, found, named, payload, is_declared=is_declared, may_leave=may_leave)
-        return changed, "changed"
+        return self._changed(connection, found, named, payload, is_declared=is_declared), "changed"
 
     def update(
         self,
@@ -196,7 +195,6 @@ class Schedules(ScheduleOperations):
                 definition,
                 text,
                 is_declared=found.schedule.is_declared,
-                may_leave=is_own(connection),
             )
         return self._with_what_was_left(changed, connection)
 
@@ -208,7 +206,6 @@ class Schedules(ScheduleOperations):
         payload: str | None,
         *,
         is_declared: bool,
-        may_leave: bool,
     ) -> Schedule:
         """Write a new definition; plan anew what it changes."""
         schedule, now = found
@@ -241,7 +238,8 @@ class Schedules(ScheduleOperations):
         if has_ended:
             store.advance(connection, [store.Step(schedule_id=schedule.id, status="active")])
         store.drop_planned(connection, schedule.id)
-        return self._planned(connection, schedule.id, definition, is_new_start=is_new_start, may_leave=may_leave)
+        # Others see the row and wait for it: the functions of its rule are called after the commit.
+        return self._planned(connection, schedule.id, definition, is_new_start=is_new_start, may_leave=True)
 
     def _redefined(self, schedule: Schedule, changes: Mapping[str, Any], requester: Requester | None) -> dict[str, Any]:
         """Return the definition of a schedule with changes; None takes an argument back to its default."""
@@ -418,6 +416,8 @@ class Schedules(ScheduleOperations):
                 # One that was refused may be taken another time: its module may only have failed to load.
                 if not done["refused"]:
                     shared_settings.write_synced(borrowed, digest)
+        if is_own(connection):
+            self._occurrences.plan_left()
         return done
 
     def _sync(self, connection: Connection, done: dict[str, list[str]]) -> None:

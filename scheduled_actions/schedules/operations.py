@@ -109,7 +109,7 @@ class ScheduleOperations:
             store.advance(borrowed, [step])
             # A rolling one whose run outlasted the pause goes on from the end of that run.
             if schedule.recurrence_type == "fixed" or not store.point_at_work(borrowed, schedule.id):
-                self._occurrences.plan(borrowed, schedule, now, may_leave=is_own(connection))
+                self._occurrences.plan(borrowed, schedule, now, may_leave=True)
             resumed = self._read(borrowed, schedule.id).schedule
             if resumed.status == "ended":
                 raise ScheduleEnded(reference, resumed.status_note)

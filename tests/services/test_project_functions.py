@@ -347,3 +347,45 @@ def test_a_resolver_that_hangs_ends_at_the_limit_and_one_that_leaves_is_an_error
         resolvers["hangs"]("cfo", None)
     with pytest.raises(FunctionFailed, match="raised SystemExit"):
         resolvers["leaves"]("cfo", None)
+
+
+@pytest.mark.parametrize("change", ["resume", "update"])
+def test_a_change_in_the_callers_transaction_calls_no_function_and_is_planned_by_the_sweep(
+    a_project, connection, change
+):
+    steps = Stepping()
+    project = a_project(steps.function)
+    schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
+    if change == "resume":
+        project.schedules.pause(schedule.id)
+    set_clock(connection, NOW + SECOND)
+    called = len(steps.moments)
+    options = {} if change == "resume" else {"timezone": "Europe/Berlin"}
+
+    with connection.transaction():
+        getattr(project.schedules, change)(schedule.id, connection=connection, **options)
+
+    assert len(steps.moments) == called
+    assert stored(connection, schedule) == ("active", None, None)
+    tick_at(project, connection, 2 * SECOND)
+    assert stored(connection, schedule) == ("active", None, HOUR + 2 * SECOND)
+
+
+def test_a_series_that_the_code_declares_is_planned_by_its_function(database_url, connection):
+    set_clock(connection, NOW)
+    steps = Stepping()
+
+    @action("test:run", recurrence="custom:steps")
+    def run(payload: dict) -> None:
+        """Do nothing."""
+
+    with projects(database_url) as make:
+        project = make(run, steps.function)
+        project.processor.tick()
+        assert connection.execute("select next_occurrence_at from scheduled_action_schedules").fetchall() == [
+            (NOW + HOUR,)
+        ]
+        connection.execute("truncate scheduled_action_schedules, scheduled_actions")
+        project.schedules.sync(force=True)
+
+    assert connection.execute("select next_occurrence_at from scheduled_action_schedules").fetchall() == [(NOW + HOUR,)]
