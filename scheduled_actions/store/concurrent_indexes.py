@@ -30,6 +30,8 @@ _STATEMENT = re.compile(
 )
 #: How often the progress of another session's build is looked at.
 _POLL_SECONDS = 0.2
+#: So often a build that met another one is begun again.
+_DEADLOCKS_MOST = 10
 
 
 class IndexNotBuilt(DeploymentError):
@@ -71,7 +73,7 @@ def reconcile(
 ) -> list[str]:
     """Build what is missing or invalid, drop what is to be gone; return `index NAME` for each index changed.
 
-    Waits for transactions that are open now, as every concurrent build does, and for the build of another session.
+    Waits for transactions that are open now, as every concurrent build does, and for builds of other sessions.
 
     Args:
         connection: In autocommit mode.
@@ -86,7 +88,7 @@ def reconcile(
 
 def unfinished(connection: Connection, statements: Iterable[IndexStatement]) -> list[str]:
     """Return the names of the indexes that `reconcile` would change."""
-    return [one.name for one in _final(statements) if _state(connection, one.name) != one.wanted_state]
+    return [one.name for one in _final(statements) if _state(connection, one.name)[0] != one.wanted_state]
 
 
 def _final(statements: Iterable[IndexStatement]) -> Iterable[IndexStatement]:
@@ -94,35 +96,50 @@ def _final(statements: Iterable[IndexStatement]) -> Iterable[IndexStatement]:
 
 
 def _apply(connection: Connection, wanted: IndexStatement, report: Callable[[str], None]) -> bool:
+    """Change one index until it is as wanted; return whether this session changed it."""
     is_changed = False
-    try:
-        while (state := _settled_state(connection, wanted.name, report)) != wanted.wanted_state:
-            if not is_changed:
-                report(f"index {wanted.name}")
-            is_changed = True
-            if state != "missing":
+    deadlocks = 0
+    while (state := _settled_state(connection, wanted, report)) != wanted.wanted_state:
+        if not is_changed:
+            report(f"index {wanted.name}")
+        is_changed = True
+        try:
+            if state == "invalid" or wanted.is_dropped:
                 connection.execute(f'drop index concurrently if exists "{wanted.name}"')
             if not wanted.is_dropped:
                 connection.execute(wanted.statement)
-    except psycopg.Error as error:
-        raise IndexNotBuilt(wanted.name, error.diag.message_primary or type(error).__name__) from error
+        except psycopg.errors.DeadlockDetected as error:
+            # Another session began at the same moment. One of the two goes first, by unequal waits.
+            deadlocks += 1
+            if deadlocks == _DEADLOCKS_MOST:
+                raise _not_built(wanted, error) from error
+            time.sleep(_POLL_SECONDS * (1 + connection.info.backend_pid % 5))
+        except psycopg.Error as error:
+            raise _not_built(wanted, error) from error
     return is_changed
 
 
-def _settled_state(connection: Connection, name: str, report: Callable[[str], None]) -> str:
-    """Return the state of an index once no other session is building it."""
+def _not_built(wanted: IndexStatement, error: psycopg.Error) -> IndexNotBuilt:
+    return IndexNotBuilt(wanted.name, error.diag.message_primary or type(error).__name__)
+
+
+def _settled_state(connection: Connection, wanted: IndexStatement, report: Callable[[str], None]) -> str:
+    """Return the state of an index: the one wanted, or another once no other session builds any index."""
     is_told = False
-    while (state := _state(connection, name)) == "building":
+    while True:
+        state, is_busy = _state(connection, wanted.name)
+        if state == wanted.wanted_state or not is_busy:
+            return state
         if not is_told:
-            report(f"index {name} (waiting: another session is building it)")
+            report(f"index {wanted.name} (waiting: another session is building an index)")
         is_told = True
         time.sleep(_POLL_SECONDS)
-    return state
 
 
-def _state(connection: Connection, name: str) -> str:
+def _state(connection: Connection, name: str) -> tuple[str, bool]:
     row = run(connection, "index_state", {"name": name}).fetchone()
-    return str(row[0]) if row else "missing"
+    assert row is not None  # noqa: S101 - a select from one row of values
+    return row[0], row[1]
 
 
 def _statement(found: re.Match[str]) -> IndexStatement:

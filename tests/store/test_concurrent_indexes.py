@@ -112,12 +112,16 @@ def test_an_index_that_a_later_migration_drops_is_not_built_again(connection, ad
     assert migrate.migrate(connection) == []
 
 
-def test_two_that_migrate_at_once_build_an_index_once(connection, add_migration, database_url):
-    add_migration(BUILD)
+def test_sessions_that_migrate_at_once_do_not_wait_for_each_other(connection, add_migration, database_url):
+    """Two concurrent builds each wait for the transaction of the other: the server ends one of them."""
+    add_migration(
+        f"{BUILD}\ncreate index concurrently scheduled_actions_by_user on scheduled_actions (user_id, created_by);"
+    )
 
-    together(database_url, 3, lambda own, _: migrate.migrate(own))
+    together(database_url, 4, lambda own, _: migrate.migrate(own))
 
     assert is_valid(connection) is True
+    assert is_valid(connection, "scheduled_actions_by_user") is True
 
 
 def test_an_index_that_another_session_is_building_is_waited_for(connection, add_migration, database_url):
@@ -135,7 +139,7 @@ def test_an_index_that_another_session_is_building_is_waited_for(connection, add
         told = []
         thread = threading.Thread(target=migrate.migrate, args=[migrating], kwargs={"report": told.append})
         thread.start()
-        wait_until(lambda: "index scheduled_actions_by_creator (waiting: another session is building it)" in told)
+        wait_until(lambda: "index scheduled_actions_by_creator (waiting: another session is building an index)" in told)
 
         older.rollback()
         builder.join(PATIENCE)
