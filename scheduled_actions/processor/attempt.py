@@ -27,6 +27,7 @@ from scheduled_actions.registry import loading
 from scheduled_actions.runner import Job
 from scheduled_actions.store import claims
 from scheduled_actions.store.borrowing import running_action
+from scheduled_actions.store.connection import PASSING
 from scheduled_actions.tick_plan import Candidate
 
 if TYPE_CHECKING:
@@ -370,6 +371,8 @@ class Attempts:
         assert attempt.asking is not None  # noqa: S101 - asked for
         try:
             held = conditional.ask(attempt.asking, attempt.claimed, self._ask, self._on_a_connection)
+        except PASSING:
+            return Ended(settlement.Unstarted("another session changes what its condition waits for"))
         except (psycopg.Error, ScheduledActionsError) as error:
             return Ended(settlement.Failed(f"its condition cannot be judged: {describe(error)}"))
         attempt.asking = None
