@@ -51,6 +51,7 @@ _NEAR = {
         '[{"key": "a", "kind": "reminder", "offset": "1 day", "action_type": "x", "to": 5, "assign": {"a": 1}}]',
         '[{"key": "a", "kind": "reminder", "offset": "1 day", "action_type": "x", "to": [5, null], "repeat": 7}]',
         '[{"key": "a", "kind": "escalation", "offset": "1 day", "action_type": "x", "occurrence": "x", "begun": -1}]',
+        '[{"key": "a", "kind": "reminder", "offset": "1 day", "action_type": "x", "occurrence": 1000000000000}]',
         '[{"key": "a", "kind": "action", "offset": "1 day", "action_type": "x", "options": 5, "message": 5}]',
         '[{"key": "a", "kind": "action", "offset": "1 day", "action_type": "x", "state": 5, "severity": "x"}]',
     ],

@@ -32,6 +32,7 @@ from scheduled_actions.api.models import (
 from scheduled_actions.api.skip_schemas import WorkingCalendar
 from scheduled_actions.deadline import DeadlineStatus, StageKind, StageState
 from scheduled_actions.deadline_rules.stages import RECIPIENTS_MOST, ROUNDS_MOST, STAGES_MOST
+from scheduled_actions.deadlines.making import SHOWN_MOST
 from scheduled_actions.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.notices.severity import Severity
 from scheduled_actions.pages import PAGE_MOST
@@ -336,14 +337,31 @@ class Noticed(Shown):
     message_id: str | None = Field(description="What the channel calls it.")
     problem: str | None = Field(description="Why the channel did not take it; null: it did.")
     action_id: UUID = Field(description="What sent it; it may have been pruned since.")
+    id: UUID
 
 
 class DeadlineWithTimeline(Deadline):
     """A deadline, what was sent and done of it, and what will be."""
 
-    timeline: list[Step]
-    notices: list[Noticed] = Field(description="What was sent, to whom, when; kept for as long as the deadline is.")
+    timeline: list[Step] = Field(description=f"The latest {SHOWN_MOST} lines, in the order of their instants.")
+    notices: list[Noticed] = Field(
+        description=f"The latest {SHOWN_MOST}, the oldest of them first; all of them: GET …/notices."
+    )
     history: list[Any]
+
+
+class NoticesQuery(Given):
+    """Which notices of a deadline to list."""
+
+    limit: Limit = PAGE_MOST
+    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
+
+
+class NoticesPage(Shown):
+    """Some of what was sent of a deadline, the newest first; kept for as long as the deadline is."""
+
+    notices: list[Noticed]
+    next_cursor: UUID | None
 
 
 class DeadlinesPage(Shown):

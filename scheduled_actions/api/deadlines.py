@@ -67,9 +67,24 @@ def show(call: Call) -> Answer:
     deadline = deadlines.get(call.path["id"], team_id=call.caller.team_id)
     steps = [models.Step.model_validate(one) for one in deadlines.timeline(deadline)]
     shown = models.Deadline.model_validate(deadline)
-    notices = [models.Noticed.model_validate(one) for one in deadlines.notices(deadline)]
+    notices = [models.Noticed.model_validate(one) for one in reversed(deadlines.notices(deadline))]
     whole = models.DeadlineWithTimeline(**dict(shown), timeline=steps, notices=notices, history=list(deadline.history))
     return Answer(whole, headers={"ETag": etag_of(shown)})
+
+
+def list_notices(call: Call) -> Answer:
+    """Answer a page of what was sent of one deadline, the newest first."""
+    query: models.NoticesQuery = call.query
+    deadlines = call.runtime.deadlines
+    deadline = deadlines.get(call.path["id"], team_id=call.caller.team_id)
+    found = deadlines.notices(deadline, before=query.cursor, limit=query.limit + 1)
+    shown = found[: query.limit]
+    return Answer(
+        models.NoticesPage(
+            notices=[models.Noticed.model_validate(one) for one in shown],
+            next_cursor=shown[-1].id if len(found) > query.limit else None,
+        )
+    )
 
 
 def foresee(call: Call) -> Answer:
@@ -204,6 +219,11 @@ ROUTES = (
     _route(
         "GET", "/{id}", show, "Show a deadline, by id or name, with its timeline", role=Role.VIEWER,
         answers={HTTPStatus.OK: (models.DeadlineWithTimeline, "The deadline.")}, refuses=(UnknownDeadline,),
+    ),
+    _route(
+        "GET", "/{id}/notices", list_notices, "List what was sent of a deadline, the newest first", role=Role.VIEWER,
+        query=models.NoticesQuery, answers={HTTPStatus.OK: (models.NoticesPage, "A page.")}, refuses=(UnknownDeadline,),
+        headers={},
     ),
     _route(
         "PATCH", "/{id}", change, "Change a deadline, and those that follow it in its series",

@@ -84,7 +84,7 @@ def show(project: Project, reference: str, *, team_id: str | None, as_json: bool
     """Show the deadline REF, and its ladder as a timeline: what was sent, and what will be."""
     deadlines = project.open_without_handlers().deadlines
     deadline = deadlines.get(reference, team_id=team_id)
-    steps, notices = deadlines.timeline(deadline), deadlines.notices(deadline)
+    steps, notices = deadlines.timeline(deadline), deadlines.notices(deadline)[::-1]
     if as_json:
         names = ("at", "stage", "occurrence", "state", "note", "action_id")
         timeline = [{name: getattr(step, name) for name in names} for step in steps]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from scheduled_actions.requester import Requester
     from scheduled_actions.store.connection import Connection
 
+#: Notices, and lines of a timeline, that one deadline is shown with.
+SHOWN_MOST = 100
 #: Deadlines that one call may set.
 MANY_MOST = 20_000
 
@@ -232,26 +234,43 @@ class Deadlines(DeadlineChanges):
                 limit=limit,
             )
 
-    def notices(self, deadline: Deadline) -> list[store.Noticed]:
-        """Return what was sent of a deadline, to whom, through what and when, and what was not taken, oldest first."""
-        with self._borrowed(None) as borrowed:
-            return store.notices_of(borrowed, deadline.id)
+    def notices(
+        self, deadline: Deadline, *, before: UUID | None = None, limit: int = SHOWN_MOST
+    ) -> list[store.Noticed]:
+        """Return the latest that was sent of a deadline, and what was not taken: to whom, through what, when.
 
-    def timeline(self, deadline: Deadline) -> list[Step]:
-        """Return what was sent and done of a deadline and what will be, in the order of the instants."""
+        Args:
+            deadline: Which.
+            before: The id of the last one of the page before; None: from the newest on.
+            limit: How many at most.
+
+        Returns:
+            The newest first.
+        """
         with self._borrowed(None) as borrowed:
-            actions = {one.deadline_stage: one for one in store.bound(borrowed, deadline.id) if one.deadline_stage}
+            return store.notices_of(borrowed, deadline.id, before=before, limit=limit)
+
+    def timeline(self, deadline: Deadline, *, limit: int = SHOWN_MOST) -> list[Step]:
+        """Return what was sent and done of a deadline and what will be, in the order of the instants.
+
+        Args:
+            deadline: Which.
+            limit: How many lines at most: the earliest are left out.
+        """
+        with self._borrowed(None) as borrowed:
+            bound = store.bound(borrowed, deadline.id, limit=limit)
+        actions = {one.deadline_stage: one for one in bound if one.deadline_stage}
         told = {(one.get("stage"), one.get("occurrence")): one for one in deadline.history if one["what"] in _TOLD}
         steps = []
         for stage in deadline.stages:
             if stage.kind == "renewal":
                 continue
-            for occurrence in range(1, stage.occurrence + 1):
+            for occurrence in range(max(1, stage.occurrence - limit), stage.occurrence + 1):
                 action = actions.get(planning.occurrence_name(stage.key, occurrence))
                 step = _step(stage, occurrence, action, told.get((stage.key, occurrence)))
                 if step is not None:
                     steps.append(step)
-        return sorted(steps, key=lambda one: (one.at is None, one.at, one.stage))
+        return sorted(steps, key=lambda one: (one.at is None, one.at, one.stage))[-limit:]
 
 
 #: What the history calls it when people were told of a stage, or were not.

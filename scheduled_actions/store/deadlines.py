@@ -123,6 +123,8 @@ class Noticed(NamedTuple):
     problem: str | None
     #: What sent it; it may have been pruned since.
     action_id: UUID
+    #: UUID version 7: ordered by the instant.
+    id: UUID
 
 
 def keep_notices(connection: Connection, notices: Sequence[Mapping[str, Any]], *, team_id: str | None) -> None:
@@ -133,9 +135,10 @@ def keep_notices(connection: Connection, notices: Sequence[Mapping[str, Any]], *
     run(connection, "keep_notices", {"notices": _json(notices), "team_id": team_id})
 
 
-def notices_of(connection: Connection, deadline_id: UUID) -> list[Noticed]:
-    """Return what was sent of a deadline, the oldest first."""
-    rows = read_leniently(connection, "notices_of_deadline", {"deadline_id": deadline_id})
+def notices_of(connection: Connection, deadline_id: UUID, *, before: UUID | None, limit: int) -> list[Noticed]:
+    """Return the latest that was sent of a deadline, the newest first, those with ids below `before`."""
+    parameters = {"deadline_id": deadline_id, "before": before, "limit": limit}
+    rows = read_leniently(connection, "notices_of_deadline", parameters)
     return [Noticed._make(row) for row in rows]
 
 
@@ -218,9 +221,9 @@ def stage_of(connection: Connection, action_id: UUID) -> tuple[UUID | None, str 
     return (None, None) if row is None else (row[0], row[1])
 
 
-def bound(connection: Connection, deadline_id: UUID) -> list[Bound]:
-    """Return the actions of a deadline that are still kept."""
-    parameters = {"deadline_id": deadline_id}
+def bound(connection: Connection, deadline_id: UUID, *, limit: int) -> list[Bound]:
+    """Return the latest actions of a deadline that are still kept, at most `limit`."""
+    parameters = {"deadline_id": deadline_id, "limit": limit}
     return [Bound._make(row) for row in read_leniently(connection, "actions_of_deadline", parameters)]
 
 

@@ -45,6 +45,7 @@ API = {
         GET /calendar/feeds
         GET /deadlines
         GET /deadlines/{id}
+        GET /deadlines/{id}/notices
         GET /facts
         GET /facts/{target_type}/{target_id}/{name}
         GET /facts/{target_type}/{target_id}/{name}/history

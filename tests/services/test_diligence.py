@@ -74,7 +74,7 @@ def test_what_a_channel_did_not_take_is_told_beside_what_the_next_one_took(runti
         made = set_one(runtime, recipients=[{"name": "Ann", "channels": ["ann@example.org", f"http://{place}/secret"]}])
         tick(runtime, connection)
 
-    refused, taken = runtime.deadlines.notices(made)
+    taken, refused = runtime.deadlines.notices(made)
     assert (refused.channel, refused.message_id, "no such user" in refused.problem) == ("email", None, True)
     assert (taken.channel, taken.problem, len(posts)) == ("webhook", None, 1)
     assert "secret" not in taken.address

@@ -1,6 +1,6 @@
--- The actions of a deadline that are still kept, in the order of their instants.
+-- The latest actions of a deadline that are still kept, by their instants, the last of them first.
 select a.id, a.action_type, a.status, a.scheduled_at, a.started_at, a.completed_at, a.error_message, a.deadline_stage
 from scheduled_actions a
 where a.deadline_id = %(deadline_id)s
-order by a.scheduled_at, a.id
-limit 1000
+order by a.scheduled_at desc, a.id desc
+limit %(limit)s
