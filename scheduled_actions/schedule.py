@@ -73,7 +73,7 @@ class Schedule:
     on_success: Any
     on_failure: Any
     status: ScheduleStatus
-    #: Why it is paused or has ended.
+    #: Why it is paused, has ended, or is active with nothing planned yet.
     status_note: str | None
     status_by: str | None
     status_at: datetime | None

@@ -183,7 +183,7 @@ class Schedule(Shown):
     on_success: Any = Field(description="What is scheduled when an occurrence completes.")
     on_failure: Any = Field(description="What is scheduled when one has failed for good.")
     status: ScheduleStatus
-    status_note: str | None = Field(description="Why it is paused or has ended.")
+    status_note: str | None = Field(description="Why it is paused, has ended, or has nothing planned yet.")
     status_by: str | None
     status_at: datetime | None
     next_action_id: UUID | None = Field(description="The planned occurrence, an action that can be seen and edited.")
