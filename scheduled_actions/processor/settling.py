@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-import psycopg
-
 from scheduled_actions import settlement
 from scheduled_actions.action import Status
 from scheduled_actions.boundary import CONTAINED, LATER, concerns_all, contain, describe, isolate, reason_of
@@ -115,12 +113,16 @@ class Settling:
         completions = self._attempts.completions(ended)
         if completions is None and any(one.waits for _, one in ended):
             return self._settle_apart(ended, running)
-        if completions and (completed := self._complete(ended, completions, running)):
-            return completed
-        settled = contain(
-            lambda: self._settle_together(ended, running),
-            lambda error: self._settle_one_by_one(ended, running, error),
-        )
+        if completions:
+            done = contain(partial(self._complete_together, completions, running), lambda error: error)
+            if isinstance(done, claims.Completed):
+                return self._completed(ended, done, running)
+            settled = self._settle_one_by_one(ended, running, done)
+        else:
+            settled = contain(
+                lambda: self._settle_together(ended, running),
+                lambda error: self._settle_one_by_one(ended, running, error),
+            )
         written = self._written(Written(settled.announced, settled.kept_back), running)
         for attempt, one in settled.ended:
             decided = self._attempts.settle_as(attempt, one) if one.is_settled else None
@@ -131,26 +133,22 @@ class Settling:
             written.may_have_freed_more |= may_free_another or bool(one.follow_ups) or is_due_again
         return written
 
-    def _complete(
-        self, ended: list[tuple[Attempt, Ended]], completions: list[claims.Completion], running: list[UUID]
-    ) -> Written | None:
-        """Write what is nothing but completed by the statement that can do no more, and takes less.
-
-        None where the database refuses one of them: nothing was written.
-        """
-        try:
-            done: claims.Completed = self._line.do(
-                partial(
-                    claims.complete,
-                    tick=self._row,
-                    completions=completions,
-                    running=running,
-                    announcement=self.next_announcement(),
-                )
+    def _complete_together(
+        self, completions: list[claims.Completion], running: list[UUID]
+    ) -> claims.Completed | BaseException:
+        """Write what is nothing but completed by the statement that can do no more, and takes less."""
+        return self._line.do(
+            partial(
+                claims.complete,
+                tick=self._row,
+                completions=completions,
+                running=running,
+                announcement=self.next_announcement(),
             )
-        except psycopg.Error as error:
-            log.warning("tick.group_refused tick_id=%s error=%s", self._row.id, reason_of(error))
-            return None
+        )
+
+    def _completed(self, ended: list[tuple[Attempt, Ended]], done: claims.Completed, running: list[UUID]) -> Written:
+        """Count what has completed; settle occurrences whose schedules turned out to wait for their end."""
         written = self._written(Written(done.announced), running)
         if done.lost and (changed := [(attempt, one) for attempt, one in ended if _is_changed(attempt, done.lost)]):
             # Their schedules were changed while they ran, and wait for their end now.
