@@ -30,8 +30,8 @@ _STATEMENT = re.compile(
 )
 #: How often the progress of another session's build is looked at.
 _POLL_SECONDS = 0.2
-#: So often a build that met another one is begun again.
-_DEADLOCKS_MOST = 10
+#: So often a statement that met one of another session is begun again.
+_COLLISIONS_MOST = 10
 
 
 class IndexNotBuilt(DeploymentError):
@@ -98,7 +98,7 @@ def _final(statements: Iterable[IndexStatement]) -> Iterable[IndexStatement]:
 def _apply(connection: Connection, wanted: IndexStatement, report: Callable[[str], None]) -> bool:
     """Change one index until it is as wanted; return whether this session changed it."""
     is_changed = False
-    deadlocks = 0
+    collisions = 0
     while (state := _settled_state(connection, wanted, report)) != wanted.wanted_state:
         if not is_changed:
             report(f"index {wanted.name}")
@@ -108,31 +108,39 @@ def _apply(connection: Connection, wanted: IndexStatement, report: Callable[[str
                 connection.execute(f'drop index concurrently if exists "{wanted.name}"')
             if not wanted.is_dropped:
                 connection.execute(wanted.statement)
-        except psycopg.errors.DeadlockDetected as error:
-            # Another session began at the same moment. One of the two goes first, by unequal waits.
-            deadlocks += 1
-            if deadlocks == _DEADLOCKS_MOST:
-                raise _not_built(wanted, error) from error
-            time.sleep(_POLL_SECONDS * (1 + connection.info.backend_pid % 5))
         except psycopg.Error as error:
-            raise _not_built(wanted, error) from error
+            # Another session began at the same moment: one of the two goes first, by unequal waits.
+            collisions += _is_collision(error)
+            if not _is_collision(error) or collisions == _COLLISIONS_MOST:
+                reason = error.diag.message_primary or type(error).__name__
+                raise IndexNotBuilt(wanted.name, reason) from error
+            time.sleep(_POLL_SECONDS * (1 + connection.info.backend_pid % 5))
     return is_changed
 
 
-def _not_built(wanted: IndexStatement, error: psycopg.Error) -> IndexNotBuilt:
-    return IndexNotBuilt(wanted.name, error.diag.message_primary or type(error).__name__)
+def _is_collision(error: psycopg.Error) -> bool:
+    """Return whether a statement met one of another session on the same index or table."""
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return error.diag.schema_name == "pg_catalog"  # Two of one name; not duplicates under a unique index.
+    # The internal error: a row of the catalog that both changed.
+    return isinstance(
+        error, psycopg.errors.DeadlockDetected | psycopg.errors.DuplicateTable | psycopg.errors.InternalError_
+    )
 
 
 def _settled_state(connection: Connection, wanted: IndexStatement, report: Callable[[str], None]) -> str:
     """Return the state of an index: the one wanted, or another once no other session builds any index."""
     is_told = False
     while True:
-        state, is_busy = _state(connection, wanted.name)
-        if state == wanted.wanted_state or not is_busy:
-            return state
-        if not is_told:
+        before, is_busy = _state(connection, wanted.name)
+        if before == wanted.wanted_state:
+            return before
+        # Seen twice: a build may have ended between the looks at the catalog and at the builds in progress.
+        if not is_busy and _state(connection, wanted.name) == (before, False):
+            return before
+        if is_busy and not is_told:
             report(f"index {wanted.name} (waiting: another session is building an index)")
-        is_told = True
+            is_told = True
         time.sleep(_POLL_SECONDS)
 
 
