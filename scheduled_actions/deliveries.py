@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import arguments
 from scheduled_actions.action import PAYLOAD_LIMIT, RESULT_LIMIT, Scheduled, Status
-from scheduled_actions.errors import InvalidArgument, UnknownAction, UnknownDelivery, UnknownEndpoint, WrongStatus
+from scheduled_actions.errors import (
+    BudgetExceeded,
+    InvalidArgument,
+    UnknownAction,
+    UnknownDelivery,
+    UnknownEndpoint,
+    WrongStatus,
+)
 from scheduled_actions.events import attempts_of, instant
 from scheduled_actions.json_text import encode
 from scheduled_actions.pages import READ_MOST
@@ -293,9 +300,9 @@ def _wants(endpoint: Endpoint, event: Event) -> bool:
     }
     try:
         is_matched = any(routing.matches(str(body["event"]), pattern) for pattern in endpoint.patterns)
-    except InvalidArgument:
+        return is_matched and endpoint.belongs_to(event.team_id) and filters.fits(body, endpoint.filter)
+    except (InvalidArgument, BudgetExceeded):
         return False
-    return is_matched and endpoint.belongs_to(event.team_id) and filters.fits(body, endpoint.filter)
 
 
 def _again(before: Action, by: str | None, retry: RetryPolicy | None) -> dict[str, Any]:

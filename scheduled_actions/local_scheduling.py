@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import local_times
 from scheduled_actions.errors import InvalidArgument, RecurrenceInvalid
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.local_times import User, next_local, zones_of
 from scheduled_actions.recurrence.phrases import time_text
 from scheduled_actions.store import schedules as store
@@ -128,18 +129,21 @@ class LocalScheduling:
         # Said in the rule, it is kept also by a series that begins on a day on which the clocks skip it.
         with_time = f"{recurrence} at {time_text(clock)}"
         zones = zones_of(users)
-        if not self._is_rule(with_time):
+        budget = EvaluationBudget("the recurrence in the zones of its users")
+        if not self._is_rule(with_time, budget):
             with_time = recurrence
         for key, zone in zones.items():
-            rule = self._occurrences.rule(with_time, timezone=key, anchor=firsts[key], skip=None, until=None)
+            rule = self._occurrences.rule(
+                with_time, timezone=key, anchor=firsts[key], skip=None, until=None, budget=budget
+            )
             if not local_times.fits(rule, clock, zone, firsts[key]):
                 expected = f'a rule that leaves the time of day to local_time ({time_text(clock)}): "daily", "weekly"'
                 raise InvalidArgument("recurrence", recurrence, expected)
         return with_time
 
-    def _is_rule(self, text: str) -> bool:
+    def _is_rule(self, text: str, budget: EvaluationBudget) -> bool:
         try:
-            self._occurrences.rule(text, timezone="UTC", anchor=_ANY_ANCHOR, skip=None, until=None)
+            self._occurrences.rule(text, timezone="UTC", anchor=_ANY_ANCHOR, skip=None, until=None, budget=budget)
         except RecurrenceInvalid:
             return False
         return True

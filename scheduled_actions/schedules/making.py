@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -12,11 +13,13 @@ import psycopg
 
 from scheduled_actions import arguments, new_schedule
 from scheduled_actions.errors import (
+    BudgetExceeded,
     InvalidArgument,
     RecurrenceInvalid,
     ScheduledActionsError,
     UnknownSchedule,
 )
+from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.pages import READ_MOST
 from scheduled_actions.recurrence import series
 from scheduled_actions.schedule import functions_named
@@ -377,16 +380,20 @@ class Schedules(ScheduleOperations):
             )
 
     def upcoming(self, schedule: Schedule, *, count: int) -> list[datetime]:
-        """Return the next instants of a schedule: the planned one, and what its rule names after it."""
+        """Return the next instants of a schedule: the planned one, and what its rule names after it.
+
+        There are fewer than `count` where the evaluation takes too many steps.
+        """
         if schedule.next_occurrence_at is None:
             return []
         instants = [schedule.next_occurrence_at]
-        rule = self._occurrences.rule_of(schedule)
         if schedule.recurrence_type == "rolling":
             return instants
         most = count if schedule.remaining is None else min(count, schedule.remaining)
-        while len(instants) < most and (found := rule.next_after(instants[-1])) is not None:
-            instants.append(found.at)
+        with suppress(BudgetExceeded):
+            rule = self._occurrences.rule_of(schedule, budget=EvaluationBudget("the recurrence", steps=STEPS // 4))
+            while len(instants) < most and (found := rule.next_after(instants[-1])) is not None:
+                instants.append(found.at)
         return instants
 
     # -- in step with the code -----------------------------------------------------------------------------------------

@@ -15,12 +15,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: The longest filter, in characters of its JSON.
 LENGTH_LIMIT = 4096
+#: The most steps that one filter may take for one body.
+FILTER_STEPS = STEPS // 5
+#: Items of a list, or characters of a text, that an operator goes through in one step.
+_ITEMS_A_STEP = 32
 #: Filters inside one another, at most.
 DEPTH_LIMIT = 5
 #: Names of one object, at most.
@@ -53,25 +58,40 @@ def check(given: object) -> Mapping[str, Any] | None:
     return given
 
 
-def fits(body: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
-    """Return whether a body is one that the (checked) filter wants."""
-    return wanted is None or all(_holds(body, name, value) for name, value in wanted.items())
+def fits(body: Mapping[str, Any], wanted: Mapping[str, Any] | None, budget: EvaluationBudget | None = None) -> bool:
+    """Return whether a body is one that the (checked) filter wants.
+
+    Args:
+        body: What is delivered.
+        wanted: The filter; None wants everything.
+        budget: Has a step for each comparison, and more where it goes through a list or a text; None: a new one.
+
+    Raises:
+        BudgetExceeded: The filter and the body together take too many steps.
+    """
+    if wanted is None:
+        return True
+    budget = budget or EvaluationBudget("the filter", steps=FILTER_STEPS)
+    return all(_holds(body, name, value, budget) for name, value in wanted.items())
 
 
-def _holds(body: Mapping[str, Any], name: str, value: Any) -> bool:  # noqa: ANN401 - any JSON
+def _holds(body: Mapping[str, Any], name: str, value: Any, budget: EvaluationBudget) -> bool:  # noqa: ANN401 - any JSON
+    budget.spend()
     match name:
         case "$and":
-            return all(fits(body, one) for one in value)
+            return all(fits(body, one, budget) for one in value)
         case "$or":
-            return any(fits(body, one) for one in value)
+            return any(fits(body, one, budget) for one in value)
         case "$not":
-            return not fits(body, value)
+            return not fits(body, value, budget)
         case _:
-            return _is_as(_at(body, name), value)
+            return _is_as(_at(body, name), value, budget)
 
 
-def _is_as(found: Any, value: Any) -> bool:  # noqa: ANN401 - any JSON, or the lack of it
+def _is_as(found: Any, value: Any, budget: EvaluationBudget) -> bool:  # noqa: ANN401 - any JSON, or the lack of it
     if isinstance(value, Mapping):
+        if isinstance(found, list | str):
+            budget.spend(len(value) * (1 + len(found) // _ITEMS_A_STEP))
         return all(_OPERATORS[name](found, operand) for name, operand in value.items())
     if isinstance(value, list):
         return any(_equal(found, one) for one in value)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.errors import BudgetExceeded, InvalidArgument
+from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.webhooks.filters import check, fits
 
 BODY = {
@@ -119,3 +120,18 @@ def test_whatever_was_taken_for_a_filter_answers_for_any_body(given, body):
         return
 
     assert fits(json.loads(json.dumps(body)), wanted) in {True, False}
+
+
+def test_a_filter_that_goes_through_a_long_list_many_times_takes_too_many_steps():
+    body = {"data": {"items": [1] * 100_000}}
+    wanted = check({"$or": [{"data.items": {"$contains": 0}}] * 20})
+
+    with pytest.raises(BudgetExceeded, match="the filter needs more than 20,000 steps"):
+        fits(body, wanted)
+
+
+def test_a_usual_filter_takes_a_step_for_each_comparison():
+    budget = EvaluationBudget("the filter")
+
+    assert fits({"data": {"state": "done", "amount": 7}}, {"data.state": "done", "data.amount": {"$gte": 5}}, budget)
+    assert budget.steps_left == STEPS - 2
