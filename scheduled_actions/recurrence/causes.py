@@ -68,7 +68,7 @@ class Causes:
         #: What working out the windows of one day takes.
         self._day_steps = 2 * len(skips.windows)
         #: What going through them takes.
-        self._look_steps = 1 + len(skips.windows) // 8
+        self._look_steps = 1 + len(skips.windows) // 4
         self._skipped_day = lru_cache(maxsize=1024)(skips.skipped_day)
         self.is_business_day = lru_cache(maxsize=1024)(skips.is_business_day)
         self._spans_on = lru_cache(maxsize=64)(self._spans_beginning_on)

@@ -31,3 +31,10 @@ def test_a_spent_budget_refuses_every_later_step():
     for _ in range(2):
         with pytest.raises(BudgetExceeded):
             budget.spend(2)
+
+
+def test_a_preparation_is_paid_for_until_something_else_is_prepared():
+    budget = EvaluationBudget("the recurrence", steps=10)
+    for day in (1, 1, 1, 2, 2, 1):
+        budget.spend_to_prepare(day, 2)
+    assert budget.steps_left == 4
