@@ -58,9 +58,9 @@ def migrate(
         print_json({"applied": applied} | ({"granted": [one.as_json() for one in granted]} if granted else {}))
         return
     indexes = sum(name.startswith("index ") for name in applied)
-    built = f", {indexes} concurrent index changes" if indexes else ""
+    built = f" and {counted(indexes, 'index change')}" if indexes else ""
     if applied or not granted:
-        click.echo(f"{counted(len(applied) - indexes, 'migration')} applied{built}" if applied else "nothing to do")
+        click.echo(f"{counted(len(applied) - indexes, 'migration')}{built} applied" if applied else "nothing to do")
     for one in granted:
         bound = "" if one.team_id is None else f" of team {one.team_id}"
         click.echo(one_line(f"role {one.role}: {one.kind}{bound} through schema {one.schema}"))
