@@ -409,7 +409,7 @@ def test_what_follows_is_followed_itself(project, ran):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"action_type": "order:sumbit"}, 'on_success.0: action type "order:sumbit" has no handler'),
+        ({"action_type": "order:sumbit"}, 'on_success.0.action_type: action type "order:sumbit" has no handler'),
         ([follow(), {**follow(), "priority": "high"}], "on_success.1: priority: 'high' is not"),
         ({**follow(), "delay": "soon"}, "on_success.0: delay: 'soon' is not a duration"),
         ({**follow(), "team_id": "theirs"}, "on_success.0.team_id"),
