@@ -325,7 +325,7 @@ class Step(Shown):
     action_id: UUID | None
 
 
-class Noticed(Shown):
+class NotificationReceipt(Shown):
     """Something that was sent of a deadline, or that a channel did not take."""
 
     sent_at: datetime
@@ -344,7 +344,7 @@ class DeadlineWithTimeline(Deadline):
     """A deadline, what was sent and done of it, and what will be."""
 
     timeline: list[Step] = Field(description=f"The latest {SHOWN_MOST} lines, in the order of their instants.")
-    notices: list[Noticed] = Field(
+    notices: list[NotificationReceipt] = Field(
         description=f"The latest {SHOWN_MOST}, the oldest of them first; all of them: GET …/notices."
     )
     history: list[Any]
@@ -360,7 +360,7 @@ class NoticesQuery(Given):
 class NoticesPage(Shown):
     """Some of what was sent of a deadline, the newest first; kept for as long as the deadline is."""
 
-    notices: list[Noticed]
+    notices: list[NotificationReceipt]
     next_cursor: UUID | None
 
 

@@ -67,7 +67,7 @@ def show(call: Call) -> Answer:
     deadline = deadlines.get(call.path["id"], team_id=call.caller.team_id)
     steps = [models.Step.model_validate(one) for one in deadlines.timeline(deadline)]
     shown = models.Deadline.model_validate(deadline)
-    notices = [models.Noticed.model_validate(one) for one in reversed(deadlines.notices(deadline))]
+    notices = [models.NotificationReceipt.model_validate(one) for one in reversed(deadlines.notices(deadline))]
     whole = models.DeadlineWithTimeline(**dict(shown), timeline=steps, notices=notices, history=list(deadline.history))
     return Answer(whole, headers={"ETag": etag_of(shown)})
 
@@ -77,14 +77,11 @@ def list_notices(call: Call) -> Answer:
     query: models.NoticesQuery = call.query
     deadlines = call.runtime.deadlines
     deadline = deadlines.get(call.path["id"], team_id=call.caller.team_id)
-    found = deadlines.notices(deadline, before=query.cursor, limit=query.limit + 1)
-    shown = found[: query.limit]
-    return Answer(
-        models.NoticesPage(
-            notices=[models.Noticed.model_validate(one) for one in shown],
-            next_cursor=shown[-1].id if len(found) > query.limit else None,
-        )
+    found, next_cursor = page_of(
+        lambda limit: deadlines.notices(deadline, before=query.cursor, limit=limit), query.limit
     )
+    shown = [models.NotificationReceipt.model_validate(one) for one in found]
+    return Answer(models.NoticesPage(notices=shown, next_cursor=next_cursor))
 
 
 def foresee(call: Call) -> Answer:

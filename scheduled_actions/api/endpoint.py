@@ -17,6 +17,7 @@ from scheduled_actions.api.desk import Desk, router
 from scheduled_actions.api.models import Nothing
 from scheduled_actions.api.problems import problem_of
 from scheduled_actions.api.refusals import MethodNotAllowed, UnknownRoute
+from scheduled_actions.api.routing import parts_as_sent
 from scheduled_actions.api.validation import checked, checked_query
 from scheduled_actions.errors import InvalidArgument
 from scheduled_actions.management import Management
@@ -83,7 +84,8 @@ class Api:
         )
 
     def _answer(self, path: str) -> Response:
-        found = self._router.find(path)
+        sent = request.environ.get("RAW_URI") or request.environ.get("REQUEST_URI")
+        found = self._router.find(path, parts_as_sent(path, sent))
         if found is None:
             raise UnknownRoute(request.path)
         by_method, named = found

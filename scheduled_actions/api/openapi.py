@@ -77,6 +77,8 @@ _OWN_SCHEMAS: dict[str, Any] = {
 #: The parts of paths: ids, and names that callers have given.
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^\\u0000/]+$"}
 _ID = {"type": "string", "format": "uuid"}
+#: What things are called elsewhere: a slash in it is sent as %2F.
+_PART = {**_NAME, "pattern": _NO_NUL}
 #: What has a name beside its id, and is found by either.
 _NAMED = ("/schedules/", "/deadlines/", "/webhooks/endpoints/")
 
@@ -207,7 +209,7 @@ def _operation(route: Route, schemas: dict[type[BaseModel], Any], definitions: d
 
 def _path_part(route: Route, name: str) -> dict[str, Any]:
     if name != "id":
-        return _NAME
+        return _PART
     return {"description": "Its id, or its name.", **_NAME} if route.path.startswith(_NAMED) else _ID
 
 

@@ -46,7 +46,7 @@ def notify(call: Call) -> Answer:
             at=given.delay if given.scheduled_at is None else given.scheduled_at,
             connection=connection,
         )
-    return Answer(models.Noticed(action_ids=[one.id for one in scheduled]), HTTPStatus.CREATED)
+    return Answer(models.ScheduledNotices(action_ids=[one.id for one in scheduled]), HTTPStatus.CREATED)
 
 
 def schedule_local(call: Call) -> Answer:
@@ -79,7 +79,7 @@ ROUTES = (
         description="A recipient is an address, `resolver:name`, or an object such as "
         '`{"email": "ann@example.org", "timezone": "Asia/Tokyo"}`.',
         body=models.NewNotice,
-        answers={HTTPStatus.CREATED: (models.Noticed, "One action a person.")},
+        answers={HTTPStatus.CREATED: (models.ScheduledNotices, "One action a person.")},
         refuses=_NEW, creates=True,
     ),
     Route(

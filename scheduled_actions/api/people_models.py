@@ -97,7 +97,7 @@ class NewNotice(Given):
         return self
 
 
-class Noticed(Shown):
+class ScheduledNotices(Shown):
     """What was scheduled."""
 
     action_ids: list[UUID] = Field(description="One for each person.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from urllib.parse import unquote
 
 from scheduled_actions.api.models import Nothing
 from scheduled_actions.store.borrowing import borrowed_connection
@@ -124,12 +125,18 @@ class Router(Generic[Found]):
         # A word before a part in braces: `/actions/counts` is no action's id.
         self._templates = sorted(templates.items(), key=lambda item: [part.startswith("{") for part in item[0]])
 
-    def find(self, path: str) -> tuple[Mapping[str, Found], Mapping[str, str]] | None:
+    def find(
+        self, path: str, parts: tuple[str, ...] | None = None
+    ) -> tuple[Mapping[str, Found], Mapping[str, str]] | None:
         """Return the routes of a path by method, and its parts in braces; None where nothing answers.
 
         A slash at the end says nothing.
+
+        Args:
+            path: Decoded.
+            parts: Of the path, where a part may hold a slash; None: each slash of the path divides parts.
         """
-        parts = _parts(path)
+        parts = _parts(path) if parts is None else parts
         for template, by_method in self._templates:
             if len(parts) == len(template):
                 named = dict(zip(template, parts, strict=True))
@@ -140,3 +147,21 @@ class Router(Generic[Found]):
 
 def _parts(path: str) -> tuple[str, ...]:
     return tuple(path.strip("/").split("/"))
+
+
+def parts_as_sent(path: str, sent: str | None) -> tuple[str, ...] | None:
+    """Return the parts of a path as they were divided before decoding: `%2F` does not divide.
+
+    Args:
+        path: Decoded; the end of the request's path.
+        sent: The request's target as the server received it; None where it does not say.
+
+    Returns:
+        None where the two do not fit, as behind a proxy that rewrites paths.
+    """
+    if sent is None or "%2f" not in sent.lower():
+        return None
+    parts = [unquote(part) for part in sent.partition("?")[0].rstrip("/").split("/")]
+    wanted = path.strip("/")
+    found = next((parts[-n:] for n in range(1, len(parts) + 1) if "/".join(parts[-n:]) == wanted), None)
+    return None if found is None else tuple(found)

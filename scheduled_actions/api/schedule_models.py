@@ -209,6 +209,21 @@ class ScheduleInWords(Schedule):
     )
 
 
+_WARNINGS = Field(description="What the change does not do; a declared schedule is restored by a later deployment.")
+
+
+class ChangedSchedule(ScheduleInWords):
+    """A schedule as a change left it."""
+
+    warnings: list[str] = _WARNINGS
+
+
+class DeletedSchedule(Schedule):
+    """A schedule as it was."""
+
+    warnings: list[str] = _WARNINGS
+
+
 class SchedulesPage(Shown):
     """Some of the schedules, the newest first."""
 

@@ -74,7 +74,7 @@ def make(call: Call) -> Answer:
             requester=call.caller.requester,
             connection=connection,
         )
-    answer = _answer(call, made)
+    answer = _changed(call, made)
     status = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     return replace(answer, status=status, headers={**answer.headers, "Location": f"{call.base}/schedules/{made.id}"})
 
@@ -87,7 +87,7 @@ def show(call: Call) -> Answer:
 def change(call: Call) -> Answer:
     """Change what is given."""
     change = partial(call.runtime.schedules.update, requester=call.caller.requester)
-    return _answer(call, _as_seen(call, change, **call.body.options()))
+    return _changed(call, _as_seen(call, change, **call.body.options()))
 
 
 def pause(call: Call) -> Answer:
@@ -133,7 +133,8 @@ def skip(call: Call) -> Answer:
 
 def delete(call: Call) -> Answer:
     """Remove it, and what it has planned."""
-    return Answer(_shown(_as_seen(call, call.runtime.schedules.delete)))
+    gone = _as_seen(call, call.runtime.schedules.delete)
+    return Answer(models.DeletedSchedule(**dict(_shown(gone)), warnings=_warnings(call, gone)))
 
 
 def preview(call: Call) -> Answer:
@@ -167,6 +168,31 @@ def _as_seen(call: Call, change: Callable[..., Schedule], **arguments: Any) -> S
 
 def _answer(call: Call, schedule: Schedule) -> Answer:
     return Answer(_in_words(call.runtime.schedules, schedule), headers={"ETag": etag_of(_as_asked_for(schedule))})
+
+
+def _changed(call: Call, schedule: Schedule) -> Answer:
+    answer = _answer(call, schedule)
+    shown = models.ChangedSchedule(**dict(answer.document), warnings=_warnings(call, schedule))
+    return replace(answer, document=shown)
+
+
+def _warnings(call: Call, schedule: Schedule) -> list[str]:
+    """Return what a change of this schedule does not do: the sync of a deployment restores what the code declares."""
+    try:
+        declared = {
+            (one.get("name", action_type), one.get("team_id"))
+            for action_type, one in call.runtime.registry.recurrences.items()
+        }
+    except RegistryInvalid:
+        declared = set()
+    is_declared = schedule.is_declared or (schedule.name, schedule.team_id) in declared
+    return [_REVERTED] if is_declared else []
+
+
+_REVERTED = (
+    "the code declares this schedule: the next deployment that changes a declaration restores what the code says; "
+    "change the declaration, too"
+)
 
 
 def _as_asked_for(schedule: Schedule) -> models.Schedule:
@@ -227,8 +253,8 @@ ROUTES = (
         "POST", "", make, "Make a schedule, or bring the one of that name up to date", body=models.NewSchedule,
         description="Asking again for the same changes nothing: not its start, nor what it has planned, nor a pause.",
         answers={
-            HTTPStatus.CREATED: (models.ScheduleInWords, "It was made."),
-            HTTPStatus.OK: (models.ScheduleInWords, "One of that name was there: it is as asked for."),
+            HTTPStatus.CREATED: (models.ChangedSchedule, "It was made."),
+            HTTPStatus.OK: (models.ChangedSchedule, "One of that name was there: it is as asked for."),
         },
         headers={**_ETAG, "Location": "Where the schedule is."}, refuses=_MAKING, creates=True,
     ),
@@ -243,11 +269,12 @@ ROUTES = (
     _route(
         "PATCH", "/{id}", change, "Change a schedule", body=models.ScheduleChanges,
         description="A new rule, zone, start, skip or end plans the waiting occurrence anew, in the same transaction.",
+        answers={HTTPStatus.OK: (models.ChangedSchedule, "The schedule as it is now.")},
         refuses=(UnknownSchedule, *_MAKING), headers=_ETAG, takes_if_match=True,
     ),
     _route(
         "DELETE", "/{id}", delete, "Remove a schedule and what it has planned",
-        answers={HTTPStatus.OK: (models.Schedule, "The schedule as it was.")}, refuses=(UnknownSchedule,),
+        answers={HTTPStatus.OK: (models.DeletedSchedule, "The schedule as it was.")}, refuses=(UnknownSchedule,),
         takes_if_match=True,
     ),
     _route(

@@ -51,7 +51,6 @@ def _secret(value: Any) -> Any:  # noqa: ANN401 - it is what is judged
     return check_secret(value)
 
 
-_SIDE = r"(\*|\*?[A-Za-z0-9_.-]+(\*[A-Za-z0-9_.-]+)?\*?)"
 _SCALAR: dict[str, Any] = {"anyOf": [{"type": ["null", "boolean", "number"]}, {"type": "string", "pattern": _NO_NUL}]}
 _SCALARS = {"type": "array", "items": _SCALAR, "maxItems": filters.VALUES_LIMIT}
 _TEXT = {"type": "string", "pattern": _NO_NUL}
@@ -115,7 +114,7 @@ Patterns = Annotated[
             "type": "array",
             "minItems": 1,
             "maxItems": 100,
-            "items": {"type": "string", "maxLength": routing.NAME_LIMIT, "pattern": f"^{_SIDE}:{_SIDE}$"},
+            "items": {"type": "string", "maxLength": routing.NAME_LIMIT, "pattern": routing.PATTERN},
         }
     ),
 ]

@@ -174,9 +174,9 @@ _OF_TENANTS = "https:// with a host of the public internet"
 
 
 def _can_be_asked_for(host: str) -> bool:
-    """Whether a resolver could be asked for the host at all: it has no empty part, and none too long."""
+    """Whether a resolver could be asked for the host at all: no empty part, none too long, letters, digits, - and _."""
     try:
-        return bool(host.encode("idna"))
+        return ":" in host or re.fullmatch(r"[A-Za-z0-9_.-]+", host.encode("idna").decode()) is not None
     except UnicodeError:
         return False
 

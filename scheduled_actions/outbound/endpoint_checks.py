@@ -60,9 +60,9 @@ def _patterns(value: object) -> list[str]:
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= 100:  # noqa: PLR2004 - said in the message
         raise InvalidArgument("patterns", value, f"a list of 1 to 100, each {routing.PATTERN_SHAPE}")
     for pattern in value:
-        if not isinstance(pattern, str) or not pattern.isprintable():
+        if not isinstance(pattern, str):
             raise InvalidArgument("patterns", pattern, routing.PATTERN_SHAPE)
-        routing.split_pattern(pattern)
+        routing.check_pattern(pattern)
     return list(value)
 
 

@@ -7,6 +7,7 @@ within its side: `task:*`, `*:created`, `task.*:created`, `*:*`. Upper and lower
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal
 
 from scheduled_actions.errors import InvalidArgument
@@ -23,9 +24,17 @@ STAR_LIMIT = 8
 
 EVENT_SHAPE = f"an event like task:created: entity, colon, verb, printable, at most {NAME_LIMIT} characters"
 PATTERN_SHAPE = (
-    f"a pattern like task:created, task:* or *:*: entity, colon, verb, "
-    f"at most {NAME_LIMIT} characters and {STAR_LIMIT} stars"
+    f"a pattern like task:created, task:* or *:*: entity, colon, verb, printable ASCII without spaces, "
+    f"at most {NAME_LIMIT} characters and {STAR_LIMIT // 2} stars on each side, no two of them together"
 )
+
+
+def _side(letters: str) -> str:
+    return rf"(\*|\*?{letters}+(\*{letters}+){{0,{STAR_LIMIT // 2 - 2}}}\*?)"
+
+
+#: A pattern as an endpoint takes it, as a regular expression of Python and of JSON Schema alike.
+PATTERN = f"^{_side('[!-)+-9;-~]')}:{_side('[!-)+-~]')}$"
 
 
 def route(
@@ -103,6 +112,17 @@ def split_pattern(pattern: str) -> tuple[str, str]:
     if not (entity and verb) or len(pattern) > NAME_LIMIT or pattern.count("*") > STAR_LIMIT:
         raise InvalidArgument("webhook pattern", pattern, PATTERN_SHAPE)
     return entity, verb
+
+
+def check_pattern(pattern: str) -> str:
+    """Return a pattern that an endpoint may be given.
+
+    Raises:
+        InvalidArgument: It has no such shape.
+    """
+    if len(pattern) > NAME_LIMIT or not re.fullmatch(PATTERN, pattern):
+        raise InvalidArgument("webhook pattern", pattern, PATTERN_SHAPE)
+    return pattern
 
 
 def _fits(text: str, pattern: str) -> bool:

@@ -57,7 +57,7 @@ def api(a_runtime):
     )
 
 
-def fill(api, connection, path):
+def fill(api, connection, path):  # noqa: C901 - a case a list
     """Put three rows in a list; return its path."""
     match path:
         case "/facts":
@@ -74,6 +74,16 @@ def fill(api, connection, path):
             for _ in range(3):
                 insert(connection, scheduled_by=parent)
             return f"/actions/{parent}/scheduled"
+        case "/deadlines/{id}/notices":
+            where, body = MAKING["/deadlines"]
+            deadline_id = api("POST", where, body(1)).json["id"]
+            for _ in range(3):
+                connection.execute(
+                    "insert into scheduled_action_deadline_notices (deadline_id, stage, action_id, subject, channel,"
+                    " address) values (%s, 'due', gen_random_uuid(), 'x', 'email', 'a@b.example')",
+                    [deadline_id],
+                )
+            return f"/deadlines/{deadline_id}/notices"
         case "/calendar":
             for _ in range(3):
                 insert(connection, scheduled_at="2030-01-01T00:00:00Z")
@@ -105,6 +115,6 @@ def test_next_cursor_is_null_on_the_last_page_also_when_it_is_full(api, connecti
 
 
 def test_a_page_of_the_most_rows_is_answered(api):
-    for path in sorted(LISTS - {"/actions/{id}/scheduled", "/calendar"}):
+    for path in sorted(one for one in LISTS - {"/calendar"} if "{" not in one):
         assert api("GET", f"{path}?limit=100").status_code == 200, path
         assert api("GET", f"{path}?limit=101").status_code == 400, path
