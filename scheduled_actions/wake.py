@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -32,6 +33,8 @@ HEADER = "x-scheduled-actions-wake"
 _ANSWER_SECONDS = 90.0
 #: An action that a caller's own transaction has not committed by then is left to the cron.
 _COMMIT_SECONDS = 60.0
+#: Actions that are looked for at once; what comes beyond them is left to the tick that these wake, or to the cron.
+_LOOKED_FOR_MOST = 1_000
 #: How often such an action is looked for: at first, and at most.
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.02, 1.0
 #: A thread without anything to do ends after it.
@@ -75,6 +78,11 @@ class Wake:
         """Whether anybody can be pinged."""
         return self._url is not None and self._secret.is_usable
 
+    @property
+    def looked_for(self) -> int:
+        """How many actions are looked for that may not be committed yet."""
+        return len(self._uncommitted)
+
     def committed(self, *, has_changed: bool = False) -> None:
         """Have a tick look at once: something due has been committed, or a change that actions wait for."""
         if self._ask_here(has_changed=has_changed) or not self.is_on:
@@ -89,7 +97,8 @@ class Wake:
             return
         until = time.monotonic() + _COMMIT_SECONDS
         with self._changed:
-            self._uncommitted.update(dict.fromkeys(action_ids, until))
+            room = max(0, _LOOKED_FOR_MOST - len(self._uncommitted))
+            self._uncommitted.update(dict.fromkeys(islice(action_ids, room), until))
             self._start()
 
     def _start(self) -> None:

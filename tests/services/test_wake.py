@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from datetime import timedelta
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -124,6 +125,15 @@ def test_in_a_callers_own_transaction_it_waits_for_the_commit(a_project, receive
         assert receiver.headers == []
 
     wait_until(lambda: receiver.headers)
+
+
+def test_of_many_actions_in_callers_transactions_no_more_are_remembered_than_are_looked_for(a_project, receiver):
+    wake = a_project(run, url=receiver.url).wake
+
+    for _ in range(3000):
+        wake.uncommitted([uuid4()])
+
+    assert wake.looked_for == 1000
 
 
 def test_what_is_rolled_back_pings_nobody(a_project, receiver, database_url):
