@@ -24,7 +24,7 @@ from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.webhooks import filters, routing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
     from uuid import UUID
 
@@ -52,6 +52,19 @@ class Step:
     #: What the walk is at, and where there.
     status: Status
     place: store.Place
+
+
+class FoundDeliveries(list["Delivery"]):
+    """The deliveries of a page, as a list that also says where the next one begins.
+
+    Args:
+        found: The page.
+        next_cursor: Where the next page begins; None on the last.
+    """
+
+    def __init__(self, found: Iterable[Delivery], next_cursor: UUID | None) -> None:
+        super().__init__(found)
+        self.next_cursor = next_cursor
 
 
 class Deliveries:
@@ -82,8 +95,10 @@ class Deliveries:
         team_id: str | None = None,
         cursor: UUID | str | None = None,
         limit: int = 100,
-    ) -> list[Delivery]:
+    ) -> FoundDeliveries:
         """Return the newest deliveries that match every filter given.
+
+        One page looks at a bounded number of deliveries: a short one, even an empty one, may not be the last.
 
         Args:
             status: One of an action's statuses.
@@ -98,14 +113,16 @@ class Deliveries:
         """
         arguments.check_integer("limit", limit, least=1, most=READ_MOST)
         with self._database.connection() as connection:
-            return store.find(
-                connection,
-                status=arguments.check_status(status),
-                endpoint=arguments.check_text("endpoint", endpoint),
-                event=arguments.check_text("event", event),
-                team_id=arguments.check_text("team_id", team_id),
-                before=None if cursor is None else _id(cursor),
-                limit=limit,
+            return FoundDeliveries(
+                *store.find(
+                    connection,
+                    status=arguments.check_status(status),
+                    endpoint=arguments.check_text("endpoint", endpoint),
+                    event=arguments.check_text("event", event),
+                    team_id=arguments.check_text("team_id", team_id),
+                    before=None if cursor is None else _id(cursor),
+                    limit=limit,
+                )
             )
 
     def replay(

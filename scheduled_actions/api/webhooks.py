@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from scheduled_actions.errors import (
     UrlInvalid,
     WrongStatus,
 )
-from scheduled_actions.pages import page_of
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
@@ -141,17 +139,16 @@ def list_deliveries(call: Call) -> Answer:
     query: models.DeliveriesQuery = call.query
     if not call.caller.sees(query.team_id):
         return Answer(models.DeliveriesPage(deliveries=[], next_cursor=None))
-    read = partial(
-        call.runtime.deliveries.find,
+    found = call.runtime.deliveries.find(
         status=query.status,
         endpoint=query.endpoint,
         event=query.event,
         team_id=call.caller.team_id or query.team_id,
         cursor=query.cursor,
+        limit=query.limit,
     )
-    found, next_cursor = page_of(lambda limit: read(limit=limit), query.limit)
     shown = [models.Delivery.model_validate(one) for one in found]
-    return Answer(models.DeliveriesPage(deliveries=shown, next_cursor=next_cursor))
+    return Answer(models.DeliveriesPage(deliveries=shown, next_cursor=found.next_cursor))
 
 
 def show_delivery(call: Call) -> Answer:
@@ -305,6 +302,8 @@ ROUTES = (
         role=Role.VIEWER,
         tag=_TAG,
         summary="List deliveries, the newest first",
+        description="Every filter given must match. Go on with `next_cursor` until it is null: a page looks at a "
+        "bounded number of deliveries, so that a short one, even an empty one, may not be the last.",
         query=models.DeliveriesQuery,
         answers={HTTPStatus.OK: (models.DeliveriesPage, "A page.")},
     ),

@@ -16,7 +16,6 @@ from scheduled_actions.cli.project import Project, caller, pass_project
 from scheduled_actions.cli.webhook_endpoints import warn_if_disabled
 from scheduled_actions.durations import parse_duration
 from scheduled_actions.errors import InvalidArgument
-from scheduled_actions.pages import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,12 +55,12 @@ def deliveries() -> None:
 @pass_project
 def list_(project: Project, /, *, limit: int, as_json: bool, **filters: Any) -> None:  # noqa: ANN401 - of Deliveries.find
     """List the newest deliveries that match every filter given."""
-    deliveries = project.open_without_handlers().deliveries
-    found, next_cursor = page_of(lambda most: deliveries.find(**filters, limit=most), limit)
+    found = project.open_without_handlers().deliveries.find(**filters, limit=limit)
+    next_cursor = found.next_cursor
     if as_json:
         print_json({"deliveries": [asdict(one) for one in found], "next_cursor": next_cursor})
         return
-    if not found:
+    if not found and next_cursor is None:
         click.echo("no delivery matches")
         return
     print_table(

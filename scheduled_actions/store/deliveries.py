@@ -64,6 +64,10 @@ class Selection:
     team_id: str | None = None
 
 
+#: Deliveries that one page looks at, at most, in search of those that match.
+EXAMINED = 10_000
+
+
 class Place(NamedTuple):
     """Where a walk over events stands: after this one."""
 
@@ -89,17 +93,27 @@ def find(
     team_id: str | None = None,
     before: UUID | None = None,
     limit: int = 100,
-) -> list[Delivery]:
-    """Return the newest deliveries that match every filter, those with ids below `before`."""
+    examined: int = EXAMINED,
+) -> tuple[list[Delivery], UUID | None]:
+    """Return the newest deliveries that match every filter, those with ids below `before`, and where to go on.
+
+    No more than `examined` of them are looked at. Where to go on is None at the end; before it there may be fewer than
+    `limit`, even none.
+    """
     parameters = {
         "status": status,
         "endpoint": endpoint,
         "event": event,
         "team_id": team_id,
         "before": before,
-        "limit": limit,
+        "limit": limit + 1,
+        "examined": examined,
     }
-    return [Delivery(*row) for row in read_leniently(connection, "list_deliveries", parameters).fetchall()]
+    found = run(connection, "find_deliveries", parameters).fetchone()
+    assert found is not None  # noqa: S101 - a select of one row
+    ids, end = found
+    rows = read_leniently(connection, "list_deliveries", {"ids": ids[:limit]}) if ids else ()
+    return [Delivery(*row) for row in rows], ids[limit - 1] if len(ids) > limit else end
 
 
 def get(connection: Connection, delivery_id: UUID, *, team_id: str | None = None) -> Delivery | None:

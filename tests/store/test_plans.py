@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from scheduled_actions.action import Status
+from scheduled_actions.store import deliveries
 from scheduled_actions.store.statements import statement
 from tests.factories import insert
 
@@ -129,18 +130,40 @@ def test_of_a_status_that_many_have_none_is_looked_up(connection, status, looked
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"before": _AN_ID}, {"endpoint": "rare"}, {"team_id": "team-1", "status": "failed"}]
+    "given",
+    [{}, {"before": _AN_ID}, {"endpoint": "rare"}, {"event": "rare:made"}, {"team_id": "t", "status": "failed"}],
 )
-def test_a_page_of_deliveries_reads_no_other_actions(connection, given):
+def test_a_page_of_deliveries_reads_no_other_actions_and_a_bounded_number_of_deliveries(connection, given):
     fill(connection)
-    parameters = dict.fromkeys(["status", "endpoint", "event", "team_id", "before"]) | given | {"limit": 100}
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at)"
+        ' select \'webhook:send\', \'{"endpoint": "busy", "event": "a:b"}\', now() from generate_series(1, 5000)'
+    )
+    connection.execute("vacuum (analyze) scheduled_actions")
+    parameters = dict.fromkeys(["status", "endpoint", "event", "team_id", "before"]) | given
 
     (plan,) = connection.execute(
-        "explain (analyze, format json) " + statement("list_deliveries"), parameters
+        "explain (analyze, format json) " + statement("find_deliveries"), parameters | {"limit": 101, "examined": 1000}
     ).fetchone()[0]  # fmt: skip
 
-    assert loops(plan["Plan"], "scheduled_actions_deliveries") == 1
-    assert scanned(plan["Plan"]) in (["Index Scan"], ["Bitmap Heap Scan"])
+    assert loops(plan["Plan"], "scheduled_actions_deliveries") >= 1
+    assert rows_read(plan["Plan"]) <= 2100
+
+
+def test_deliveries_of_a_rare_filter_are_found_page_after_page_each_of_which_looks_at_few(connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at) select 'webhook:send',"
+        " jsonb_build_object('endpoint', case when n % 100 = 50 then 'rare' else 'busy' end, 'event', 'a:b'), now()"
+        " from generate_series(1, 250) n order by n"
+    )
+    found, before, pages = [], None, 0
+    while pages == 0 or before is not None:
+        some, before = deliveries.find(connection, endpoint="rare", before=before, limit=10, examined=100)
+        found += some
+        pages += 1
+
+    assert (len(found), pages) == (3, 3)
+    assert deliveries.find(connection, endpoint="busy", limit=247)[1] is None
 
 
 _DEADLINE_FILTERS = dict.fromkeys(
