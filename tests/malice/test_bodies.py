@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: Of the values that each field is given in a short run.
-SAMPLE = int(os.environ.get("BODY_VALUES", "10"))
+SAMPLE = int(os.environ.get("BODY_VALUES", "8"))
 DOCUMENT = openapi.document("")
 OPERATIONS = {f"{method} {path}": (method, path, schema) for method, path, schema in bodies.operations(DOCUMENT)}
 LISTS = (
