@@ -82,7 +82,9 @@ def _filled(deadline: Any) -> MultiDict[str, str]:  # noqa: ANN401 - as the API 
             "then": calendar.get("then") or "",
         }
     )
-    filled.setlist("keep", [one.key for one in deadline.stages if one.kind in OF_PEOPLE])
+    for one in deadline.stages:
+        if one.kind in OF_PEOPLE:
+            filled.add("keep", one.key)
     return filled
 
 
