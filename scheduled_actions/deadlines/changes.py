@@ -98,7 +98,7 @@ class DeadlineChanges(DeadlineOperations):
         """Make a deadline what is asked for under its name."""
         before, now = found
         definition = new.definition
-        if before.definition == definition and before.problem is None:
+        if _is_alike(before.definition, definition) and before.problem is None:
             return before
         if before.series_id is not None:
             _refuse_another_start(before, new)
@@ -222,6 +222,11 @@ def redefined(before: Deadline, new: NewDeadline, definition: Mapping[str, Any])
     """Return a deadline as it is to be, its stages as far as they had come."""
     stages = tuple(_with_progress(stage, before.stage(stage.key)) for stage in new.stages)
     return replace(before, timezone=new.timezone, calendar=new.calendar, stages=stages, definition=definition)
+
+
+def _is_alike(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether both define the same; how far addresses reach stays as it was when they were first given."""
+    return {**before, "reach": None} == {**after, "reach": None}
 
 
 def _refuse_another_start(before: Deadline, new: NewDeadline) -> None:

@@ -36,8 +36,9 @@ def short(value: object) -> str:
     """Return a value as a message shows it: an instant and a length of time as people write them."""
     try:
         return short_text(str(value) if isinstance(value, date | timedelta) else repr(value))
-    except Exception:  # noqa: BLE001 - the caller's own class may raise anything, and a large integer has no text
-        return f"an instance of {type(value).__name__}"
+    except Exception:  # noqa: BLE001 - the caller's own class may raise anything
+        # Python writes no longer integer (sys.set_int_max_str_digits).
+        return "an integer of more than 4,300 digits" if type(value) is int else f"a value of {type(value).__name__}"
 
 
 def short_name(value: object) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions import json_text, recurrence_option
 from scheduled_actions.action import PAYLOAD_LIMIT
 from scheduled_actions.errors import InvalidArgument, RequestError
+from scheduled_actions.errors.families import short_name
 from scheduled_actions.registry.problem import Problem
 
 if TYPE_CHECKING:
@@ -85,10 +86,6 @@ def _judge(name: str, keyword: ast.keyword, found: Options, file: str) -> list[P
             value = json_text.decode(text, name=name)
     except RequestError as error:
         return [Problem(file, _line(error, keyword, found.recurrence_lines), str(error))]
-    except ValueError:
-        # Such an integer cannot even be shown.
-        text = f"{name}: an integer of more than {json_text.MAX_DIGITS:,} digits is not {expected}"
-        return [Problem(file, keyword.lineno, text)]
     found.values[name] = value
     return []
 
@@ -127,7 +124,7 @@ def _line(error: RequestError, keyword: ast.keyword, lines: Mapping[str, int]) -
     if not isinstance(error, InvalidArgument):
         return keyword.lineno
     key = error.name.partition(".")[2].partition(".")[0]
-    return lines.get(key or str(error.value), keyword.lineno)
+    return lines.get(key or short_name(error.value), keyword.lineno)
 
 
 def _is_writable(value: object) -> bool:

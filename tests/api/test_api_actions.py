@@ -270,7 +270,7 @@ def test_a_thousand_at_once_are_taken_and_one_more_is_not(api, connection):
         ),
         (
             [{"action_type": "test:wrong", "payload": {}}, {"action_type": "test:welcome", "payload": {}}],
-            404,
+            422,
             ["actions.1.action_type", "actions.2.payload.name"],
         ),
         ([{"action_type": "test:run", "payload": {}, "dedup_mode": "append"}], 400, ["actions.1.dedup_mode"]),

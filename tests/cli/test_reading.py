@@ -177,7 +177,7 @@ def test_show_tells_people_what_happened(run, connection):
             {"outcome": "snoozed", "attempt": 2, "started_at": at, "ended_at": at, "count": 3},
             {"outcome": "updated", "at": at, "by": "cli:ann", "changes": ["payload", "priority"]},
             {"outcome": "cancelled", "at": at, "by": "api", "reason": "not wanted"},
-            {"strange": 1},
+            {"strange": "left out"},
         ],
     )  # fmt: skip
 
@@ -192,7 +192,6 @@ def test_show_tells_people_what_happened(run, connection):
         f"  {local(AT)}  attempt 2 snoozed 3 times until {local(AT)}",
         f"  {local(AT)}  updated payload, priority by cli:ann",
         f"  {local(AT)}  cancelled by api: not wanted",
-        "    ?",
     ]
 
 
@@ -265,5 +264,5 @@ def test_a_row_that_python_cannot_hold_does_not_hide_the_others(run, connection)
 
     instants = [one["scheduled_at"] for one in json.loads(ran.stdout)["actions"]]
     assert len(instants) == 3
-    assert instants[1].startswith("0001-01-01")
-    assert instants[2].startswith("9999-12-31")
+    assert instants[1].startswith("0001-01-03")
+    assert instants[2].startswith("9999-12-29")

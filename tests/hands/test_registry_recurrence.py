@@ -144,7 +144,10 @@ def test_another_recurrence_gives_another_digest(project):
         ("{'rule': 'daily', 'payload': {'x': '" + "x" * 600_000 + "'}}", "recurrence is 600,0"),
         ("'\\ud800'", "handlers/email.py:2: recurrence"),
         ("{'rule': 'daily', 'remaining': 0x" + "f" * 5000 + "}", "an integer of more than 4,300 digits"),
-        ("{'rule': 'daily', 'misfire': 0x" + "f" * 5000 + "}", "an integer of more than 4,300 digits is not a rule"),
+        (
+            "{'rule': 'daily', 'misfire': 0x" + "f" * 5000 + "}",
+            "recurrence.misfire: an integer of more than 4,300 digits is not a text",
+        ),
         (
             "None, max_attempts=0x" + "f" * 5000,
             "max_attempts: an integer of more than 4,300 digits is not a whole number",

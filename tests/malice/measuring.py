@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import action
+from scheduled_actions.boundary import text_of
 from tests.factories import CRON_SECRET
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class _LastError(logging.Handler):
         if record.exc_info and record.exc_info[1] is not None:
             frames = traceback.extract_tb(record.exc_info[2])
             where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-            _LastError.text = f"{type(record.exc_info[1]).__name__}: {str(record.exc_info[1])[:200]} ({where})"
+            _LastError.text = f"{type(record.exc_info[1]).__name__}: {text_of(record.exc_info[1])[:200]} ({where})"
 
 
 logging.getLogger("scheduled_actions").addHandler(_LastError())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 
 import psycopg
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -47,7 +51,8 @@ def play(url: str, mutations: list[stored.Mutation]) -> tuple[list[float], int]:
         taken = sum(stored.apply(made.connection, one) for one in mutations)
         made.connection.execute("reset session_replication_role")
         lateness = run_round(made.connection, made.requests)
-        Reader(made).open_all()
+        if mutations:
+            Reader(made).open_all()
         # What became due meanwhile, and what the first ticks left behind.
         lateness += run_round(made.connection, made.requests)
         return lateness, taken
@@ -63,6 +68,32 @@ def culprits(copy, mutations: list[stored.Mutation]) -> list[str]:
             found.append(f"{one}: {error}")
             print(found[-1], flush=True)
     return found
+
+
+_TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+#: Documents of any shape, with the names and words that ours have.
+_WORDS = st.sampled_from(sorted(re.findall(r"[a-z_]{3,}", " ".join(stored.DOCUMENTS)))) | _TEXTS
+_GENERATED = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _WORDS,
+    lambda parts: st.lists(parts, max_size=4) | st.dictionaries(_WORDS, parts, max_size=4),
+    max_leaves=12,
+)
+
+
+def test_no_generated_document_stops_a_tick_a_good_action_or_a_page(seeded):
+    with psycopg.connect(seeded(), autocommit=True) as connection:
+        columns = sorted({one[:3] for one in stored.mutations(connection) if one.type in {"jsonb", "text"}})
+
+    @settings(max_examples=200 if IS_WHOLE else 6, phases=[Phase.generate])
+    @given(st.lists(st.tuples(st.sampled_from(columns), _GENERATED, _TEXTS), min_size=20, max_size=30))
+    def rounds(drawn):
+        play(
+            seeded(),
+            [stored.Mutation(*column, json.dumps(document) if column[2] == "jsonb" else text)
+             for column, document, text in drawn],
+        )  # fmt: skip
+
+    rounds()
 
 
 def test_no_stored_value_stops_a_tick_a_good_action_or_a_page(seeded):

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from scheduled_actions import action
-from scheduled_actions.errors import ActionLocked, FollowUpInvalid, InvalidArgument, RequestError, WrongStatus
+from scheduled_actions.errors import ActionLocked, InvalidArgument, RequestError, UnknownActionType, WrongStatus
 from scheduled_actions.new_action import NewAction
 from tests.factories import PATIENCE, insert, projects, row, statuses
 
@@ -172,7 +172,7 @@ def test_follow_ups_are_changed_and_taken_away(project, connection, ran):
     [
         ({"condition": {"kind": "magic"}}, InvalidArgument, "condition.kind: 'magic'"),
         ({"condition": {"kind": "query", "name": "gone"}}, InvalidArgument, "condition.name: 'gone'"),
-        ({"on_failure": {"action_type": "order:gone"}}, FollowUpInvalid, "on_failure.0: action type"),
+        ({"on_failure": {"action_type": "order:gone"}}, UnknownActionType, "on_failure.0.action_type: "),
         ({"after": ["0197a000-0000-7000-8000-000000000001"]}, RequestError, "after: no action has the id 0197a000"),
         ({"after": 5}, InvalidArgument, "after"),
     ],

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from scheduled_actions import action, condition
-from scheduled_actions.errors import FollowUpInvalid, InvalidArgument
+from scheduled_actions.errors import InvalidArgument, UnknownActionType
 from scheduled_actions.registry import Registry
 from tests.factories import NOW, PATIENCE, projects, row, set_clock
 
@@ -258,7 +258,7 @@ def test_asking_for_the_same_again_changes_nothing_and_none_takes_it_back(projec
     [
         ({"condition": {"kind": "magic"}}, InvalidArgument, "condition.kind: 'magic'"),
         ({"condition": {"kind": "custom", "name": "gone"}}, InvalidArgument, "condition.name: 'gone'"),
-        ({"on_success": {"action_type": "report:mail"}}, FollowUpInvalid, "on_success.0: action type"),
+        ({"on_success": {"action_type": "report:mail"}}, UnknownActionType, "on_success.0.action_type: action type"),
         ({"on_failure": [{"action_type": "report:send", "team_id": "t"}]}, InvalidArgument, "on_failure.0.team_id"),
         ({"after": ["0197a000-0000-7000-8000-000000000001"]}, InvalidArgument, "after"),
     ],
