@@ -93,6 +93,14 @@ def check_integer(name: str, value: int | None, *, least: int, most: int) -> int
     return value
 
 
+def check_limit(value: int, *, most: int) -> int:
+    """Return how many rows a list may have, which must be 1 or more."""
+    checked = check_integer("limit", value, least=1, most=most)
+    if checked is None:
+        raise InvalidArgument("limit", value, f"an integer between 1 and {most}")
+    return checked
+
+
 def check_window(value: float) -> float:
     """Return the dedup window in seconds."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

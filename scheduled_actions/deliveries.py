@@ -111,7 +111,7 @@ class Deliveries:
         Raises:
             InvalidArgument: A filter cannot be.
         """
-        arguments.check_integer("limit", limit, least=1, most=READ_MOST)
+        arguments.check_limit(limit, most=READ_MOST)
         with self._database.connection() as connection:
             return FoundDeliveries(
                 *store.find(

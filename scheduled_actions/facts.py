@@ -127,7 +127,7 @@ class Facts:
             cursor: The id of the last fact of the page before.
             limit: 1 to 101.
         """
-        arguments.check_integer("limit", limit, least=1, most=READ_MOST)
+        arguments.check_limit(limit, most=READ_MOST)
         with borrowed_connection(self._database, None) as borrowed:
             return store.find(
                 borrowed,
@@ -143,7 +143,7 @@ class Facts:
         self, target: Mapping[str, str], name: str, *, team_id: str | None = None, limit: int = 100
     ) -> list[FactChange]:
         """Return the latest values that a fact had, the newest first; empty where it was never reported."""
-        arguments.check_integer("limit", limit, least=1, most=_HISTORY_MOST)
+        arguments.check_limit(limit, most=_HISTORY_MOST)
         with borrowed_connection(self._database, None) as borrowed:
             return store.history(borrowed, fact_key(target, name), team_id=team_id, limit=limit)
 

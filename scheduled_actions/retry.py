@@ -103,6 +103,13 @@ class Delays:
         return {"kind": "delays", "seconds": list(self.seconds), "jitter": self.jitter}
 
 
+def shown_policy(policy: RetryPolicy) -> dict[str, Any]:
+    """Return a handler's policy for people; of a project's own only its name, because its code may do anything."""
+    if isinstance(policy, Exponential | Linear | Delays):
+        return policy.as_json()
+    return {"kind": "custom", "name": type(policy).__name__}
+
+
 def parse(value: RetryPolicy | Mapping[str, Any] | Sequence[float]) -> RetryPolicy:
     """Return the policy that `value` stands for.
 

@@ -177,7 +177,7 @@ class Scheduler:
         Raises:
             InvalidArgument: A filter cannot be.
         """
-        arguments.check_integer("limit", limit, least=1, most=100)
+        arguments.check_limit(limit, most=100)
         wanted = arguments.check_status(status)
         filters = Filters(
             statuses=None if wanted is None else (wanted,),

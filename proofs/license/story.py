@@ -14,6 +14,7 @@ from handlers import deadline, notification
 from scheduled_actions import Person, action, complete_deadline, notify, resolve_recipients, set_deadline
 from scheduled_actions.testing.captured import CapturedWebhooks
 from scheduled_actions.testing.kit import Kit
+from scheduled_actions.testing.network import NoNetwork
 
 if TYPE_CHECKING:
     from proofs.license.post import Letter, PostOffice
@@ -66,7 +67,9 @@ def play(runtime: Runtime, office: PostOffice, *, completed_at: datetime | None)
         office: Where the project's mail goes.
         completed_at: When somebody renews the licence; None: nobody does.
     """
-    kit = Kit(runtime, CapturedWebhooks(runtime, {}))
+    webhooks = CapturedWebhooks(runtime, {})
+    # Its own post office takes the mails.
+    kit = Kit(runtime, webhooks, NoNetwork(webhooks))
     office.now = kit.clock.now
     kit.clock.set(BEGINS)
     set_deadline(

@@ -17,6 +17,7 @@ from scheduled_actions.api.routing import Answer, Call, Route
 from scheduled_actions.errors import HandlerBroken, RegistryInvalid
 from scheduled_actions.pages import PAGE_MOST, page_by
 from scheduled_actions.payload_access import refusal_of
+from scheduled_actions.retry import shown_policy
 from scheduled_actions.tokens import Role
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _described(call: Call, action_type: str) -> ActionType:
         payload_schema=None if handler is None else handler.payload.json_schema(),
         timeout_seconds=options.timeout_seconds,
         max_attempts=options.max_attempts,
-        retry=None if options.retry is None else options.retry.as_json(),
+        retry=None if options.retry is None else shown_policy(options.retry),
         dedup_window=options.dedup_window,
         transactional=options.transactional,
         schedulable=refusal_of(action_type, options, call.caller.requester) is None,

@@ -86,7 +86,7 @@ class Calendar:
             InvalidArgument: An argument cannot be what it is.
             DatabaseUnavailable: The database cannot be reached.
         """
-        arguments.check_integer("limit", limit, least=1, most=PAGE_MOST)
+        arguments.check_limit(limit, most=PAGE_MOST)
         filters = {"user": arguments.check_text("user", user), "team_id": arguments.check_text("team_id", team_id)}
         arguments.check_aware("from", start)
         arguments.check_aware("to", end)

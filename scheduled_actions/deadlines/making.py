@@ -184,7 +184,7 @@ class Deadlines(DeadlineChanges):
         Raises:
             InvalidArgument: A filter cannot be.
         """
-        arguments.check_integer("limit", limit, least=1, most=READ_MOST)
+        arguments.check_limit(limit, most=READ_MOST)
         if status not in (None, "open", "missed", "completed", "cancelled"):
             raise InvalidArgument("status", status, "one of open, missed, completed, cancelled")
         arguments.target_text(target)

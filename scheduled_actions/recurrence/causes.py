@@ -32,6 +32,8 @@ _MARGIN = timedelta(hours=3)
 _DATES_AROUND = tuple(timedelta(days=days) for days in (-2, -1, 0, 1))
 #: A candidate that meets one skip after the other is left out after so many moves.
 MOVES_MOST = 50
+#: What a call of a project's function takes: it runs on a thread of its own.
+_CALL_STEPS = 20
 #: How long before a window an occurrence goes that may not be in it.
 BEFORE_WINDOW = timedelta(minutes=1)
 
@@ -90,6 +92,7 @@ class Causes:
             window = closed[place]._replace(text=listed(sorted(texts)))
             return Cause(f"is in a maintenance window ({window.text})", window=window)
         if self._function is not None:
+            budget.spend(_CALL_STEPS)
             reason = is_skipped(shown, name=self._function_name or "", function=self._function)
             if reason is not None:
                 return Cause(reason)

@@ -366,7 +366,7 @@ class Schedules(ScheduleOperations):
         Raises:
             InvalidArgument: A filter cannot be.
         """
-        arguments.check_integer("limit", limit, least=1, most=READ_MOST)
+        arguments.check_limit(limit, most=READ_MOST)
         if status not in (None, "active", "paused", "ended"):
             raise InvalidArgument("status", status, "one of active, paused, ended")
         with self._borrowed(None) as borrowed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 import pytest
@@ -12,6 +13,15 @@ __all__ = ["a_runtime"]
 
 #: Set by `make proof-malice`: every hostile value, and ten minutes of a hostile team.
 IS_WHOLE = os.environ.get("MALICE") == "whole"
+
+
+@pytest.fixture(autouse=True)
+def unrecorded_logs():
+    """Keep pytest from holding every log record, with its exception and all that its frames hold, in memory."""
+    log = logging.getLogger("scheduled_actions")
+    log.propagate = False
+    yield
+    log.propagate = True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -60,6 +60,7 @@ class Lateness:
         """Assert that the 95th percentile among bad ones is at most 1.5 times that of the rounds without."""
         alone, among_bad = p95(self.alone), p95(self.among_bad)
         told = f"p95 lateness: {1000 * alone:.1f} ms alone, {1000 * among_bad:.1f} ms among bad ones"
+        print(told)
         assert among_bad <= LATENESS_RATIO_MOST * alone, told
 
 

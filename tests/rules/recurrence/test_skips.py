@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scheduled_actions.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
+from scheduled_actions.errors import BudgetExceeded, InvalidArgument, NeverOccurs, RecurrenceInvalid
 from scheduled_actions.recurrence import Functions, Skips, compile_recurrence
 from scheduled_actions.recurrence.zones import resolve
 
@@ -423,15 +423,23 @@ def test_a_dense_rule_is_dropped_rather_than_moved_over_a_weekend():
         ("PT1S", {"ranges": [{"from": "2020-01-01", "to": "2120-01-01"}]}),
         ("last business day of the month", {"ranges": [{"from": "2020-01-01", "to": "2120-01-01"}]}),
         ("every minute", {"windows": [{"from": "00:00", "to": "13:00"}, {"from": "12:00", "to": "24:00"}]}),
-        ("monthly", {"function": "always"}),
     ],
 )
 @pytest.mark.parametrize("then", ["drop", "preceding", "following"])
 def test_where_everything_is_skipped_nothing_ever_occurs_and_the_search_ends(text, skips, then):
-    functions = Functions(skip={"always": lambda _: True})
-
     with pytest.raises(NeverOccurs):
-        a_recurrence(text, functions=functions, **skips, then=then)
+        a_recurrence(text, **skips, then=then)
+
+
+@pytest.mark.parametrize(("then", "error"), [("drop", NeverOccurs), ("preceding", BudgetExceeded)])
+def test_a_function_that_skips_everything_is_called_a_bounded_number_of_times(then, error):
+    calls = []
+    functions = Functions(skip={"always": lambda at: calls.append(at) or True})
+
+    with pytest.raises(error):
+        a_recurrence("monthly", functions=functions, function="always", then=then)
+
+    assert len(calls) <= 5_000
 
 
 # The law: a search gives what listing everything gives
