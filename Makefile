@@ -105,4 +105,4 @@ docs: install ## Check that the documentation says what the code does
 	$(BIN)/pytest $(wildcard tests/test_docs.py tests/test_house.py)
 
 # The tests come last, so that what is seen last is what they counted.
-ci: lint types bench-smoke demo test test-browser test-faults ## Check everything, as .ci/run does
+ci: lint types bench-smoke demo test test-browser test-malice test-faults ## Check everything, as .ci/run does

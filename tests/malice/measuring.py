@@ -56,12 +56,12 @@ class Lateness:
     alone: list[float] = field(default_factory=list)
     among_bad: list[float] = field(default_factory=list)
 
-    def check(self) -> None:
-        """Assert that the 95th percentile among bad ones is at most 1.5 times that of the rounds without."""
+    def check(self, ratio: float = LATENESS_RATIO_MOST) -> None:
+        """Assert that the 95th percentile among bad ones is at most so many times that of the rounds without."""
         alone, among_bad = p95(self.alone), p95(self.among_bad)
         told = f"p95 lateness: {1000 * alone:.1f} ms alone, {1000 * among_bad:.1f} ms among bad ones"
         print(told)
-        assert among_bad <= LATENESS_RATIO_MOST * alone, told
+        assert among_bad <= ratio * alone, told
 
 
 def p95(values: list[float]) -> float:
