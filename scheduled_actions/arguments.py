@@ -137,7 +137,7 @@ def check_name(name: str, value: str, *, longest: int) -> str:
 
 
 def check_list(name: str, value: Sequence[Any], *, most: int | None = None) -> Sequence[Any]:
-    """Return the list, which must be one and hold at most so many."""
+    """Return the list; `most` is how many items it may hold."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes | range):
         raise InvalidArgument(name, value, "a list")
     if most is not None and len(value) > most:

@@ -18,7 +18,7 @@ class EvaluationBudget:
     """Counts what one evaluation uses and ends it at its limits.
 
     One step is one elementary operation of a rule, about 5 µs: a candidate instant, a range compared with it, a node
-    of a document. Whoever loops over what a caller supplied spends a step for each turn.
+    of a document. A loop over caller-supplied values spends a step in each turn.
 
     Args:
         what: What is evaluated, as the error names it: "the recurrence", "the feed".

@@ -75,7 +75,7 @@ class FunctionCalls:
 
         Raises:
             FunctionTimedOut: It did not return in time, or is still at work for an earlier caller.
-            FunctionFailed: It raised what is no `Exception`, such as `SystemExit`.
+            FunctionFailed: It raised something other than an `Exception`, such as `SystemExit`.
             Exception: Whatever else it raises.
         """
         limit = self.timeout_seconds if timeout_seconds is None else timeout_seconds
@@ -170,7 +170,7 @@ class _FunctionThread:
             try:
                 call = self._calls.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
-                # Nobody is about to call while the turn is free.
+                # No call is waiting while the turn is free.
                 if self._turn.acquire(blocking=False):
                     self._thread = None
                     self._turn.release()

@@ -53,7 +53,7 @@ def calendar_text(name: str, description: str, entries: Iterable[Entry], *, now:
         name: What programs call it.
         description: In plain text.
         entries: In their order.
-        now: Zones are told up to some years after it; aware.
+        now: Aware; zones are written up to some years after it.
 
     Raises:
         ExtraMissing: The extra `calendar` is not installed.

@@ -99,7 +99,7 @@ class Maintenance:
         )
         recurring = {one.id: one.schedule_id for one in ended if one.schedule_id}
         if recurring:
-            # In transactions of their own: schedules are locked before actions. The sweep mends what a crash leaves.
+            # In transactions of their own: schedules are locked before actions. The sweep repairs what a crash leaves.
             self._occurrences.conclude_each(connection, recurring, {one.id: status for one, status in ended.items()})
         upkeep.close_lost_ticks(connection)
         return rescued
@@ -112,7 +112,7 @@ class Maintenance:
         return self._note(rescued, expired, outcomes, statuses)
 
     def _rescue_each(self, connection: Connection, rescued: Rescued, error: BaseException) -> dict[Claimed, Status]:
-        """Rescue each on its own; nobody else settles it at the same time: the claim token fences it."""
+        """Rescue each on its own; the claim token fences it against a settlement at the same time."""
         log.warning("rescue.refused error=%s", reason_of(error))
         with connection.transaction():
             expired = upkeep.expired(connection, limit=BITE)

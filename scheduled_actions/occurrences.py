@@ -291,7 +291,7 @@ class Occurrences:
 
     def _untaken(self, connection: Connection, claimed: Claimed, error: BaseException) -> Taking:
         if isinstance(error, LATER):
-            # Somebody changes its schedule at this moment.
+            # Another session is changing its schedule.
             store.unclaim(connection, [claimed.id])
             return Taking([])
         if claimed.schedule_id is not None:

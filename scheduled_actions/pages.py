@@ -39,7 +39,7 @@ def page_by(
 
     Args:
         place: Returns where a row stands in the list.
-        read: Returns the rows after the page before, at most so many.
+        read: Returns the rows after the previous page, up to the given number.
         limit: Rows on the page.
     """
     found = read(limit + 1)

@@ -55,7 +55,7 @@ class PreparedPayload(NamedTuple):
 class PayloadAccess:
     """Resolves action types and validates payloads for one project.
 
-    Every path on which somebody names a type, or gives a payload for one, ends here.
+    Every path on which a caller names a type, or gives a payload for one, ends here.
 
     Args:
         registry: The handlers.

@@ -144,7 +144,7 @@ class Runner:
         self._lock = threading.Lock()
         #: Whoever is free takes the next: work waits behind a handler that hangs only where all of them do.
         self._jobs: deque[tuple[Job, queue.SimpleQueue[tuple[Any, Any]]]] = deque()
-        #: A call for each thread that is wanted; between two jobs of a wave nobody waits to be called. `close` begins
+        #: A call for each thread that is wanted; between two jobs of a wave no thread waits for a call. `close` begins
         #: a new one: the ends that it puts into the old one reach no thread that is started later.
         self._calls: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._threads = 0

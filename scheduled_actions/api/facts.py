@@ -90,7 +90,7 @@ def _check_approver(caller: Caller, name: str) -> None:
     """Return if the caller may report the fact, or forget it: an approval counts as given by whom its name says.
 
     Raises:
-        Forbidden: It is the approval of somebody else, and the caller is no admin.
+        Forbidden: It is another person's approval, and the caller is not an admin.
     """
     own = f"{APPROVAL}:{caller.own_name}"
     if name.startswith(f"{APPROVAL}:") and name != own and not caller.role.includes(Role.ADMIN):

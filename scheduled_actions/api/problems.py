@@ -149,7 +149,7 @@ def tell(error: Exception, *, path: str) -> Told:
 
 
 def _of_database(error: psycopg.Error, *, path: str) -> Told:
-    """Return what a caller is told of a statement that failed."""
+    """Convert a failed statement to the answer to its caller."""
     if (refusal := refusal_of_the_moment(error)) is not None:
         log.warning("api.busy path=%s error=%s", path, type(error).__name__)
         return tell(refusal, path=path)

@@ -105,7 +105,7 @@ class Door:
         return response
 
     def left(self, base: str, session: Session) -> Response:
-        """End the session of somebody who leaves."""
+        """End the session on the server and delete its cookie."""
         self._sessions.end(session)
         response = moved(f"{base}/login")
         forget(response, sessions.SESSION_COOKIE, base)

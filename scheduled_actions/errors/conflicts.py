@@ -75,7 +75,7 @@ class WrongDeadlineStatus(StateConflict):
 
 
 class DeadlineUnusable(StateConflict):
-    """The stored row of the deadline has a value that cannot be used; somebody wrote it by SQL."""
+    """The stored row of the deadline has a value that cannot be used; it was written by SQL."""
 
     code = "deadline_unusable"
 

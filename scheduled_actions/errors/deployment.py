@@ -176,7 +176,7 @@ class FunctionTimedOut(DeploymentError):
 
 
 class FunctionFailed(DeploymentError):
-    """A function of the project raised what is no `Exception`, such as `SystemExit`."""
+    """A function of the project raised something other than an `Exception`, such as `SystemExit`."""
 
     code = "function_failed"
 

@@ -72,7 +72,7 @@ class Recipients:
             reach: Of the caller who gave them; None: application code.
 
         Raises:
-            InvalidArgument: One means nobody, is no recipient, or is out of reach.
+            InvalidArgument: One resolves to no person, is not a recipient, or is out of reach.
             HandlerBroken: A resolver cannot be imported.
         """
         found: dict[str, Addressed] = {}

@@ -80,7 +80,7 @@ class Settling:
         self._report = report
         self._tally = process.tally
         self._is_tick_tallied = False
-        #: How many announcements were made: a late one, of a backend whose connection was lost, is told by its number.
+        #: How many announcements were made: a late one, of a backend whose connection was lost, has a lower number.
         self._announcements = 0
         #: What was announced last; None: nothing stands announced.
         self._announced: list[UUID] | None = None

@@ -27,7 +27,7 @@ _HORIZON = timedelta(days=400)
 _FEW = 62
 _TWO_MONTHS = timedelta(days=62)
 _AROUND_A_CHANGE = timedelta(days=2)
-#: How far a rule with skips is told: what they leave out is listed, so that the rule ends there.
+#: How far a rule with skips is written: its exceptions are listed, so that the rule ends there.
 _SKIPS_HORIZON = timedelta(days=190)
 _COMPARED_MOST = 800
 #: More exceptions than this make a long event of a short rule.
@@ -117,7 +117,7 @@ def _sampled(recurrence: Recurrence, start: datetime, remaining: int | None) -> 
 def _exceptions(
     rule: str, start: datetime, zone: ZoneInfo, stretches: list[_Stretch], budget: EvaluationBudget
 ) -> list[datetime] | None:
-    """Return what a rule names beside the instants; None where it does not name all of them, or too much else."""
+    """Return the instants of a rule other than the given ones; None if they are too many, or a given one is missing."""
     text = f"DTSTART;TZID={zone.key}:{start:{_STAMP}}\nRRULE:{rule}"
     exceptions: list[datetime] = []
     try:

@@ -301,7 +301,7 @@ def action_of(row: Sequence[Any]) -> Action:
     """Return the action of a row that has its columns in their order."""
     values = dict(zip(_FIELDS, row, strict=True))
     values["status"] = Status(values["status"])
-    # Of documents that somebody wrote by SQL no reader gets another shape than ours.
+    # Documents written by SQL may have any shape; readers get ours.
     values["history"] = tuple(one for one in values["history"] if _is_entry(one))
     if not isinstance(values["waiting"], dict):
         values["waiting"] = None

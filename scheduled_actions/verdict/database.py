@@ -117,7 +117,7 @@ class SchemaFound:
     creators: tuple[str | None, ...]
 
     def judged(self) -> Check:
-        """Return a warning where there are any: functions prefer what fits their arguments best, whoever made it."""
+        """Return a warning where there are any: functions are chosen by their arguments, whichever role made them."""
         if not self.creators:
             return Check("schema", Level.OK, f"no other role may create in schema {self.name}")
         named = ", ".join(role or "every role" for role in self.creators)

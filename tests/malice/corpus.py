@@ -12,7 +12,7 @@ from typing import Any
 
 
 def nested(depth: int, *, kind: str = "list") -> Any:
-    """Return a list, or an object, that holds itself so many times."""
+    """Return a list, or an object, nested to a depth."""
     value: Any = 1
     for _ in range(depth):
         value = [value] if kind == "list" else {"a": value}

@@ -57,7 +57,7 @@ class Lateness:
     among_bad: list[float] = field(default_factory=list)
 
     def check(self, ratio: float = LATENESS_RATIO_MOST) -> None:
-        """Assert that the 95th percentile among bad ones is at most so many times that of the rounds without."""
+        """Assert that the 95th percentile among bad ones is at most `ratio` times that of the rounds without."""
         alone, among_bad = p95(self.alone), p95(self.among_bad)
         told = f"p95 lateness: {1000 * alone:.1f} ms alone, {1000 * among_bad:.1f} ms among bad ones"
         print(told)

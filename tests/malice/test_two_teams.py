@@ -24,7 +24,7 @@ from tests.malice.world import World, seed, world
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: What stands in every field of the other team's things.
+#: In every field of the other team's objects.
 CANARY = "canary-of-blue"
 _SECONDS = 600.0 if IS_WHOLE else 25.0
 #: Requests of the hostile team between two rounds of the other's.

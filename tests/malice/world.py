@@ -57,7 +57,7 @@ class World(NamedTuple):
 
 @contextmanager
 def world(database_url: str, *handlers: Any, **environ: str) -> Iterator[World]:
-    """Give a project whose good handler does its work beside those that are given."""
+    """Give a project whose good handler works next to those that are given."""
     values = {
         "DATABASE_URL": database_url,
         "CRON_SECRET": CRON_SECRET,

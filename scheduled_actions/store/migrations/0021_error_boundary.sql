@@ -4,7 +4,7 @@
 alter table scheduled_action_ticks add column announcement bigint not null default 0;
 
 -- Returns the follow-ups stored with an action as elements of schedule_actions: they belong to its team, and name it as their
--- creator unless they name another. Never raises: what is no JSON object stays as it is and is refused when it is scheduled.
+-- creator unless they name another. Never raises: anything but a JSON object stays as it is and is refused when it is scheduled.
 create or replace function scheduled_actions_following(follow_ups jsonb, id uuid, team_id text) returns jsonb
   language sql stable parallel safe
   as $$
@@ -103,7 +103,7 @@ create function scheduled_actions_follow(follow_ups jsonb, parent uuid) returns 
   end
   $$;
 
--- Returns a count that is stored in a document, at most `most`; 0 for what is no count.
+-- Returns a count that is stored in a document, at most `most`; 0 for anything but a count.
 create function scheduled_actions_stored_count(stored jsonb, most integer default 2147483646) returns integer
   language sql immutable parallel safe
   as $$ select case jsonb_typeof(stored) when 'number' then greatest(0, least(floor(stored::numeric), most)) else 0 end::integer $$;
@@ -135,7 +135,7 @@ create or replace function scheduled_actions_history_with(history jsonb, entry j
     end
   $$;
 
--- Makes waiting actions due now. One that somebody moved to another time since its last check is left there.
+-- Makes waiting actions due now. One that was moved to another time since its last check is left there.
 create function scheduled_actions_make_due(ids uuid[]) returns void
   language sql volatile
   as $$
@@ -153,7 +153,7 @@ create function scheduled_actions_make_due(ids uuid[]) returns void
   $$;
 
 -- Wakes those who wait for what has changed, at most `most` changes; answers how many were taken away.
--- Marks are set before actions are touched, as settlements of waiting ones do it: nobody waits in a circle. Each statement
+-- Marks are set before actions are touched, as settlements of waiting ones do it: no two wait for each other. Each statement
 -- here sees what had been committed before it began.
 create or replace function scheduled_actions_wake_waiting(most integer) returns integer
   language plpgsql volatile

@@ -203,7 +203,7 @@ alter table scheduled_action_deadlines
     and stages = scheduled_actions_readable_stages(stages)
   ) not valid;
 
--- Without a pattern an endpoint gets nothing: it is disabled until somebody gives it one.
+-- Without a pattern an endpoint gets nothing: it is disabled until it has one.
 update webhook_endpoints e
 set
   enabled = e.enabled and cardinality(array_remove(e.patterns, null)) >= 1,

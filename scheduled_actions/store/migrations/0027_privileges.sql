@@ -259,7 +259,7 @@ create function scheduled_actions_open_door(team text) returns text
         and c.relname in (
           'scheduled_actions', 'scheduled_action_schedules', 'scheduled_action_deadlines', 'scheduled_action_facts',
           'scheduled_action_fact_changes', 'webhook_deliveries')
-        -- Whoever knows the token of a claim can settle it.
+        -- The token of a claim is enough to settle it.
         and a.attname <> 'claim_token'
       group by c.relname
     loop

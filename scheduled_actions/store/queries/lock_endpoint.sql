@@ -1,4 +1,4 @@
--- Until this transaction ends nobody else changes the endpoint.
+-- Until this transaction ends no other one changes the endpoint.
 select e.id
 from webhook_endpoints e
 where e.id = %(id)s

@@ -1,4 +1,4 @@
--- Until this transaction ends nobody else changes the fact.
+-- Until this transaction ends no other one changes the fact.
 select f.id
 from scheduled_action_facts f
 where f.team_id = %(team_id)s

@@ -9,7 +9,7 @@ cross join lateral (
   from scheduled_actions a
   where a.status = kept.status
     and a.completed_at < scheduled_actions_now() - make_interval(days => kept.days)
-    -- What somebody waits for is kept until they have seen it.
+    -- What others wait for is kept until they have been woken.
     and not (a.awaited and exists (select from scheduled_action_waits w where w.topic = a.id))
   order by a.completed_at
   limit %(limit)s

@@ -1,4 +1,4 @@
--- Deadlines of one team by id; until the transaction ends nobody changes them, though others may read them so, too.
+-- Deadlines of one team by id; until the transaction ends no other one changes them; others may share the lock.
 select
   d.id, d.name, d.team_id, d.target_type, d.target_id, d.status, d.due_at, d.timezone, d.calendar, d.recipients, d.stages,
   d.recurrence, d.series_id, d.occurrence_at, d.anchor_at, d.next_id, d.revision, d.paused_at, d.missed_at, d.closed_at,
