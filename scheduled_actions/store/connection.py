@@ -138,7 +138,12 @@ class Database:
         return int(row[0] or 0) if row else 0
 
     def close(self) -> None:
-        """Close the idle connections; the database can be used again afterwards."""
+        """Close the idle connections, and every lent one when it is returned; none is kept from now on."""
+        with self._lock:
+            self._keep = 0
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
         for connection, _ in idle:
@@ -158,7 +163,7 @@ class Database:
                 return connection
             connection.close()
             # What took this one away has probably taken the others, too: one test is enough to find out.
-            self.close()
+            self._close_idle()
 
     def _give_back(self, connection: BoundedConnection[tuple[Any, ...]]) -> None:
         if connection.closed or connection.broken:

@@ -71,6 +71,13 @@ def test_it_can_be_used_again_after_it_was_closed(database):
         assert connection.execute("select 1").fetchone() == (1,)
 
 
+def test_a_connection_that_is_returned_after_the_close_is_closed(database):
+    with database.connection() as late:
+        database.close()
+
+    assert late.closed
+
+
 def test_a_connection_that_ended_while_it_was_idle_is_replaced_without_an_error(database, connection):
     with database.connection() as one, database.connection() as other:
         idle = pid(one), pid(other)
