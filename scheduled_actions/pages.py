@@ -38,7 +38,7 @@ def page_by(
     """Return a page, and where the next one begins; None on the last page.
 
     Args:
-        place: Returns where a row stands in the list.
+        place: Returns the position of a row in the list.
         read: Returns the rows after the previous page, up to the given number.
         limit: Rows on the page.
     """

@@ -76,7 +76,7 @@ class TicksPage(Shown):
     next_cursor: str | None
 
 
-def _read_place(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what is no text
+def _read_place(value: Any) -> Any:  # noqa: ANN401 - pydantic refuses anything but a text
     """Return the instant and the id that a cursor holds."""
     if not isinstance(value, str) or not re.fullmatch(_CURSOR, value):
         raise PydanticCustomError("refused", "should be next_cursor of the page before")

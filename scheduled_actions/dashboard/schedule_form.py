@@ -81,7 +81,7 @@ def change(visit: Visit) -> View | Moved:
         visit.ask("PATCH", f"/schedules/{schedule.id}", body=body, if_match=seen.etag)
     except ScheduledActionsError as error:
         return _form(visit, visit.form, error, schedule)
-    return Moved(f"/schedules/{schedule.id}", "Changed; what comes next is planned anew where it had to be.")
+    return Moved(f"/schedules/{schedule.id}", "Changed. The next run was planned again where needed.")
 
 
 def _filled(visit: Visit, schedule: Any) -> MultiDict[str, str]:  # noqa: ANN401 - as the API tells it

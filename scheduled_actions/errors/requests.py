@@ -87,7 +87,7 @@ class UnknownActionType(RequestError):
         super().__init__(f'{inside}action type "{short_text(action_type)}" has no handler; {hint}')
 
     def inside(self, where: str) -> UnknownActionType:
-        """Return the same of an action that stands in another's field."""
+        """Return the same error for an action nested in a field of another."""
         return UnknownActionType(self.action_type, self.known, where=f"{where}.{self.where}")
 
 

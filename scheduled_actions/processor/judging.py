@@ -23,7 +23,7 @@ log = logging.getLogger("scheduled_actions")
 
 
 def judged(claimed: Sequence[Claimed], line: Line) -> Mapping[UUID, Ended | Asking]:
-    """Return, by id, what is written of those whose conditions do not hold, and what others have to ask the world.
+    """Return, by id, the outcome of each unmet condition, and the external checks that others still need.
 
     A condition that cannot be judged fails its own action: its facts or its progress may be unreadable. Where another
     session changes at this moment what they wait for, all of them go back uncharged: this thread does not wait for it,
