@@ -71,7 +71,7 @@ def test_it_hears_of_new_work_at_once_and_runs_what_comes_due_at_its_instant(lis
 
 def test_of_two_one_works_and_the_other_takes_over_when_it_ends(listening, connection):
     first, listener, _ = listening()
-    wait_until(lambda: row(connection, scheduled(connection))["status"] == "completed")
+    lateness(first, connection, scheduled(connection))
     second, _, told = listening()
     wait_until(lambda: "another listener keeps the watch: standing by" in told)
 
