@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
+from scheduled_actions import runtime
 from scheduled_actions.local_postgres import LocalPostgres, attach
 from scheduled_actions.testing import servers
 from scheduled_actions.testing.databases import Databases
@@ -100,6 +101,18 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
+
+
+@pytest.fixture(autouse=True)
+def no_other_project() -> Iterator[None]:
+    """Fail a test that reached for the project of the working directory: `runtime.use` names its own."""
+    before = runtime.use(None)
+    runtime.use(before)
+    yield
+    after = runtime.use(before)
+    if after is not None and after is not before:
+        after.close()
+        pytest.fail("runtime.current() made the project of the working directory: give the test's own to runtime.use()")
 
 
 @pytest.fixture(scope="session")

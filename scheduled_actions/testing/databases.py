@@ -58,7 +58,7 @@ class Databases:
     def _make(self) -> None:
         # Renamed when complete: a process that fails half-way leaves no template.
         half = f"{self._name}_half"
-        self._run("drop database if exists {} with (force)", half)
+        self._drop(half)
         self._run("create database {}", half)
         with psycopg.connect(make_conninfo(self._dsn, dbname=half), autocommit=True) as connection:
             migrate(connection)
@@ -75,7 +75,14 @@ class Databases:
         try:
             yield make_conninfo(self._dsn, dbname=name)
         finally:
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        try:
             self._run("drop database if exists {} with (force)", name)
+        except psycopg.errors.InsufficientPrivilege:
+            # Only a superuser may force an autovacuum worker out. Without force Postgres ends the worker itself.
+            self._run("drop database if exists {}", name)
 
     def _run(self, statement: LiteralString, *names: str) -> None:
         self._admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
@@ -86,5 +93,5 @@ class Databases:
     def __exit__(self, *_: object) -> None:
         if not self._is_shared:
             with suppress(psycopg.Error):
-                self._run("drop database if exists {} with (force)", self._name)
+                self._drop(self._name)
         self._admin.close()

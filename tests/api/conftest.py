@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from scheduled_actions import ScheduledActions, action, config, tokens
 from scheduled_actions.registry import Registry
-from scheduled_actions.runtime import Runtime
+from scheduled_actions.runtime import Runtime, use
 from tests.factories import CRON_SECRET
 
 if TYPE_CHECKING:
@@ -70,16 +70,22 @@ class Api:
 
 @pytest.fixture
 def a_runtime(database_url: str) -> Iterator[Callable[..., Runtime]]:
-    """Return a function that makes a project with an admin token; variables of the environment are given by name."""
+    """Return a function that makes a project with an admin token; variables of the environment are given by name.
+
+    The last one made is the process's own: handlers of the package use it.
+    """
     made: list[Runtime] = []
 
     def make(*, registry: Registry | None = None, **environ: str) -> Runtime:
         values = {"DATABASE_URL": database_url, "CRON_SECRET": CRON_SECRET, "ADMIN_TOKEN": ADMIN_TOKEN} | environ
         registry = registry or Registry.of(run, welcome, gather)
         made.append(Runtime(config.load(Path(__file__).parent, values), registry=registry))
+        use(made[-1])
         return made[-1]
 
+    before = use(None)
     yield make
+    use(before)
     for runtime in made:
         runtime.close()
 

@@ -15,7 +15,6 @@ from uuid import UUID, uuid4
 import pytest
 
 import scheduled_actions
-from scheduled_actions import runtime
 from scheduled_actions.errors import ScheduledActionsError
 from tests.factories import NOW
 from tests.malice import stored
@@ -172,9 +171,7 @@ _SEED = 20261122
 def made(database_url):
     with world(database_url) as made:
         seed(made)
-        before = runtime.use(made.runtime)
         yield made
-        runtime.use(before)
 
 
 def test_each_argument_of_each_function_is_refused_by_an_error_of_ours_or_harmless(made):

@@ -17,7 +17,7 @@ from scheduled_actions import config
 from scheduled_actions.api.routes import ROUTES
 from scheduled_actions.dashboard.site_map import PAGES
 from scheduled_actions.registry import Registry
-from scheduled_actions.runtime import Runtime
+from scheduled_actions.runtime import Runtime, use
 from scheduled_actions.testing import clock
 from tests.api.conftest import ADMIN_TOKEN, Api, application, gather, run, welcome
 from tests.belongings import belongings
@@ -68,11 +68,13 @@ def world(database_url: str, *handlers: Any, **environ: str) -> Iterator[World]:
     }
     registry = Registry.of(work, run, welcome, gather, *OWN, *handlers)
     runtime = Runtime(config.load(Path(__file__).parent, values), registry=registry)
+    before = use(runtime)
     try:
         app = application(runtime)
         with psycopg.connect(database_url, autocommit=True) as connection:
             yield World(runtime, app, connection, Requests(app.test_client()))
     finally:
+        use(before)
         runtime.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -43,16 +44,14 @@ def mailbox():
 @pytest.fixture
 def a_project(tmp_path, database_url, mailbox):
     PEOPLE.clear()
-    opened = []
+    with ExitStack() as projects:
 
-    def make(toml="", **environ):
-        manager = notice_project(tmp_path, database_url, mailbox, role, remind, toml=toml, **environ)
-        opened.append(manager)
-        return manager.__enter__()
+        def make(toml="", **environ):
+            return projects.enter_context(
+                notice_project(tmp_path, database_url, mailbox, role, remind, toml=toml, **environ)
+            )
 
-    yield make
-    for manager in opened:
-        manager.__exit__(None, None, None)
+        yield make
 
 
 @pytest.fixture
