@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from scheduled_actions.processor.process import Process
     from scheduled_actions.tick_plan import Budget
 
-#: An outcome waits no longer than this for others to be settled with.
+#: An outcome waits no longer than this for others to be settled with, and no longer than the second for the next one:
+#: its thread is idle until the outcome is written.
 _GATHER_SECONDS = 0.005
+_NEXT_SECONDS = 0.001
 
 
 class Flight:
@@ -91,7 +93,7 @@ class Flight:
         gather_until = self._monotonic() + _GATHER_SECONDS
         while before < len(self._ended) < LARGEST and self._attempts:
             count = len(self._ended)
-            is_nudged |= (was_nudged := self.wait(gather_until - self._monotonic()))
+            is_nudged |= (was_nudged := self.wait(min(_NEXT_SECONDS, gather_until - self._monotonic())))
             if len(self._ended) == count and not was_nudged:
                 break
         self._time_out()

@@ -8,6 +8,7 @@ import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import action
@@ -15,6 +16,8 @@ from scheduled_actions.boundary import text_of
 from tests.factories import CRON_SECRET
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import psycopg
     from flask.testing import FlaskClient
     from werkzeug.test import TestResponse
@@ -31,6 +34,10 @@ CPU_SECONDS_MOST = 1.0
 LATENESS_RATIO_MOST = 1.5
 #: How much the process may grow over a suite's rounds.
 GROWTH_BYTES_MOST = 50 * 1024 * 1024
+
+#: A single round that is later by more than this is played again, so often in all.
+_FAR_LATER = 3.0
+_TRIES = 3
 
 _lateness: list[float] = []
 _lock = threading.Lock()
@@ -51,17 +58,31 @@ class BadRequestAnswer(AssertionError):
 
 @dataclass
 class Lateness:
-    """The lateness of good actions, in seconds, over the rounds of a suite."""
+    """How much later good actions start for bad ones among them: a ratio for each pair of rounds."""
 
-    alone: list[float] = field(default_factory=list)
-    among_bad: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
 
-    def check(self, ratio: float = LATENESS_RATIO_MOST) -> None:
-        """Assert that the 95th percentile among bad ones is at most `ratio` times that of the rounds without."""
-        alone, among_bad = p95(self.alone), p95(self.among_bad)
-        told = f"p95 lateness: {1000 * alone:.1f} ms alone, {1000 * among_bad:.1f} ms among bad ones"
-        print(told)
-        assert among_bad <= ratio * alone, told
+    def compare(self, alone: Callable[[], list[float]], among_bad: Callable[[], list[float]]) -> None:
+        """Play a round without bad actions and one with them; compare the 95th percentiles of their lateness.
+
+        Raises:
+            BadRequestAnswer: Good actions were far later in each of several tries: the machine is not to blame.
+        """
+        tries = []
+        for _ in range(_TRIES):
+            usual = p95(alone())
+            tries.append(p95(among_bad()) / usual)
+            if tries[-1] <= _FAR_LATER:
+                break
+        else:
+            raise BadRequestAnswer(f"good actions were {min(tries):.1f} times as late in each of {_TRIES} rounds")
+        self.ratios.append(tries[0])
+
+    def check(self) -> None:
+        """Assert that the typical round with bad actions is late at most by the ratio that is promised."""
+        typical = median(self.ratios)
+        print(f"p95 lateness among bad actions: {typical:.2f} times that without, at most {max(self.ratios):.2f}")
+        assert typical <= LATENESS_RATIO_MOST
 
 
 def p95(values: list[float]) -> float:

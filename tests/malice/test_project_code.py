@@ -10,6 +10,7 @@ import math
 import traceback
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,8 +27,6 @@ from tests.malice.world import world
 
 #: Hostile functions of one round: each is a handler of every kind, a policy, a rule, a skip and two checks.
 _EACH_ROUND = 1
-#: Their handlers, ten a round, run before the good ones: the good ones wait for that work, too.
-_RATIO_MOST = 4.0
 
 
 class Unprintable:
@@ -65,6 +64,10 @@ def deep() -> list[Any]:
     return value
 
 
+#: Made once: what a function spends of the processor before it returns is its own affair.
+DEEP = deep()
+
+
 #: What a hostile function raises.
 RAISED = {
     "system-exit": SystemExit,
@@ -92,7 +95,7 @@ RETURNED = {
     "nan": lambda: math.nan,
     "infinity": lambda: math.inf,
     "endless": endless,
-    "deep": deep,
+    "deep": lambda: DEEP,
     "large": lambda: "x" * 1_000_000,
     "set": lambda: {1, 2},
     "bytes": lambda: b"\xff",
@@ -260,20 +263,27 @@ def put_in(made, numbers: range) -> None:
     )
 
 
+def good_round(made) -> list[float]:
+    return run_round(made.connection, made.requests)
+
+
+def bad_round(made, numbers: range) -> list[float]:
+    put_in(made, numbers)
+    return run_round(made.connection, made.requests)
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_no_function_of_a_project_stops_a_tick_or_delays_good_actions(database_url):
     functions = hostile_functions()
     with world(database_url, call, call_async, call_in_transaction, spoil, validate, *functions) as made:
-        lateness = Lateness(alone=[], among_bad=[])
+        lateness = Lateness()
         # What a process does once, and its threads.
         run_round(made.connection, made.requests)
         before = resident_bytes()
         for start in range(0, len(NAMES), _EACH_ROUND):
-            lateness.alone += run_round(made.connection, made.requests)
             numbers = range(start, min(start + _EACH_ROUND, len(NAMES)))
-            put_in(made, numbers)
             try:
-                lateness.among_bad += run_round(made.connection, made.requests)
+                lateness.compare(partial(good_round, made), partial(bad_round, made, numbers))
             except BaseException as error:
                 # Without pytest's account of the frames: they hold values that cannot be shown.
                 told = "".join(traceback.format_tb(error.__traceback__)[-4:])
@@ -286,4 +296,4 @@ def test_no_function_of_a_project_stops_a_tick_or_delays_good_actions(database_u
         ).fetchall()
         assert not unsettled
         assert resident_bytes() - before < GROWTH_BYTES_MOST
-        lateness.check(_RATIO_MOST)
+        lateness.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from functools import partial
 
 import psycopg
 import pytest
@@ -101,24 +102,21 @@ def test_no_stored_value_stops_a_tick_a_good_action_or_a_page(seeded):
         everything = stored.mutations(connection)
     random.Random(_SEED).shuffle(everything)
     rounds = [everything[start : start + _EACH_ROUND] for start in range(0, len(everything), _EACH_ROUND)]
-    lateness, taken, before, broken = Lateness(), 0, None, []
+    lateness, taken, before, broken = Lateness(), [], None, []
+
+    def among(mutations: list[stored.Mutation]) -> list[float]:
+        late, count = play(seeded(), mutations)
+        taken.append(count)
+        return late
+
     for mutations in rounds if IS_WHOLE else rounds[:_ROUNDS]:
         try:
-            alone, _ = play(seeded(), [])
-        except BadRequestAnswer as error:
-            broken.append(f"without any of them: {error}")
-            break
-        try:
-            late, count = play(seeded(), mutations)
+            lateness.compare(partial(among, []), partial(among, mutations))
         except BadRequestAnswer as error:
             broken += culprits(seeded, mutations) or [f"together: {error}"]
-            continue
-        lateness.alone += alone
-        lateness.among_bad += late
-        taken += count
         before = before or resident_bytes()
-    print(f"{len(everything):,} hostile values, {taken:,} of those tried taken by the tables")
+    print(f"{len(everything):,} hostile values, {sum(taken):,} of those tried taken by the tables")
     assert not broken, "\n".join(broken)
-    assert taken > _EACH_ROUND
+    assert sum(taken) > _EACH_ROUND
     assert resident_bytes() - before < GROWTH_BYTES_MOST
     lateness.check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -20,9 +20,6 @@ from tests.malice import stored
 from tests.malice.conftest import IS_WHOLE
 from tests.malice.measuring import GROWTH_BYTES_MOST, Lateness, Requests, resident_bytes, run_round
 from tests.malice.world import World, seed, world
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: In every field of the other team's objects.
 CANARY = "canary-of-blue"
@@ -230,12 +227,6 @@ _HOSTILE = [
 ]
 
 
-def hostile_rounds(made: World, team: HostileTeam) -> Iterator[str]:
-    """Yield all that the hostile team is answered in one round."""
-    for _ in range(_EACH_ROUND):
-        yield team.attack()
-
-
 def test_a_hostile_team_delays_nobody_and_reads_nothing_of_another(database_url):
     draw = random.Random(_SEED)
     with world(database_url) as made:
@@ -259,11 +250,18 @@ def test_a_hostile_team_delays_nobody_and_reads_nothing_of_another(database_url)
         lateness = Lateness()
         run_round(made.connection, made.requests)
         memory, until = resident_bytes(), time.monotonic() + _SECONDS
-        while time.monotonic() < until:
-            lateness.alone += run_round(made.connection, made.requests)
-            for answered in hostile_rounds(made, team):
+
+        def good_round() -> list[float]:
+            return run_round(made.connection, made.requests)
+
+        def round_after_attacks() -> list[float]:
+            for _ in range(_EACH_ROUND):
+                answered = team.attack()
                 assert CANARY not in answered, answered
-            lateness.among_bad += run_round(made.connection, made.requests)
+            return good_round()
+
+        while time.monotonic() < until:
+            lateness.compare(good_round, round_after_attacks)
         print(f"{team.sent:,} hostile requests")
         after_rows = rows_of(made, "blue")
         assert [row for row in before_rows if row not in after_rows] == []
