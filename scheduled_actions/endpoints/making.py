@@ -160,7 +160,7 @@ class Endpoints:
         """
         with borrowed_connection(self._database, connection) as lent, lent.transaction():
             if (endpoint_id := id_of(endpoint)) is not None:
-                store.lock(lent, endpoint_id)
+                store.lock(lent, endpoint_id, team_id=team_id)
             yield self._get(lent, endpoint, team_id), lent
         self._book.forget()
 

@@ -124,9 +124,9 @@ def of_team(connection: Connection, team_id: str | None) -> list[EndpointRow]:
     ]
 
 
-def lock(connection: Connection, endpoint_id: UUID) -> None:
-    """Keep an endpoint as it is until the transaction ends."""
-    run(connection, "lock_endpoint", {"id": endpoint_id})
+def lock(connection: Connection, endpoint_id: UUID, *, team_id: str | None) -> None:
+    """Keep an endpoint (of that team) as it is until the transaction ends."""
+    run(connection, "lock_endpoint", {"id": endpoint_id, "team_id": team_id})
 
 
 def update(connection: Connection, endpoint_id: UUID, changes: Mapping[str, Any], *, team_id: str | None) -> bool:

@@ -106,6 +106,7 @@ class World:
 
     app: Flask
     connection: psycopg.Connection[Any]
+    url: str
 
     def caller(self, team_id: str, role: str = "admin") -> Api:
         """Return the API as a new token of a team sees it."""
@@ -152,7 +153,7 @@ def a_world(a_runtime, databases):
             set_clock(connection, NOW)
             runtime = a_runtime(registry=registry, DATABASE_URL=url, SCHEDULED_ACTIONS_ENCRYPTION_KEY=key)
             stack.callback(runtime.close)
-            return World(application(runtime), connection)
+            return World(application(runtime), connection, url)
 
         yield make
 
@@ -223,6 +224,24 @@ def test_another_teams_id_answers_as_one_that_never_was_on_every_route(world):
         assert told(red(route.method, filled(path, name), body), name)[0] == 404, (route, name)
 
     assert world.rows() == before
+
+
+def test_a_locked_row_of_another_team_is_neither_waited_for_nor_told(world):
+    ids, _ = belongings(world.caller("blue"), world.connection, team_id="blue")
+    red = world.caller("red")
+    seen = {"headers": {"If-Match": '"x"'}}
+
+    with psycopg.connect(world.url) as holder:
+        for table, rows in world.rows("blue").items():
+            assert not rows or holder.execute(f"select from {table} where team_id = 'blue' for update").rowcount
+        for route in (route for route in ROUTES if "{id}" in route.path and route.method != "GET"):
+            path = route.path + QUERIES.get((route.method, route.path), "")
+            body = BODIES.get((route.method, route.path), {} if route.body else None)
+            for options in ({}, seen) if route.takes_if_match else ({},):
+                never = told(red(route.method, filled(path, unknown := no_one()), body, **options), unknown)
+                assert never[0] == 404, (route, never)
+                for what, wanted in near(ids, path):
+                    assert told(red(route.method, filled(path, wanted), body, **options), wanted) == never, (route, what)
 
 
 def test_a_method_that_is_no_route_tells_nothing_of_an_id(world):
