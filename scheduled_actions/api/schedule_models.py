@@ -137,6 +137,14 @@ class Reason(Given):
     note: LongText | None = Field(None, description="For whoever looks at it next.")
 
 
+class Skipping(Reason):
+    """Which occurrence to leave out, and why."""
+
+    next_action_id: Id | None = Field(
+        None, description="The planned occurrence as it was seen; 409 where another one waits by now."
+    )
+
+
 class Range(Given):
     """Past occurrences to create, both ends included."""
 

@@ -128,7 +128,9 @@ def backfill(call: Call) -> Answer:
 
 def skip(call: Call) -> Answer:
     """Leave the planned occurrence out."""
-    return _answer(call, _as_seen(call, call.runtime.schedules.skip_next, reason=call.body.note, by=call.caller.name))
+    given: models.Skipping = call.body
+    change = partial(call.runtime.schedules.skip_next, next_action_id=given.next_action_id)
+    return _answer(call, _as_seen(call, change, reason=given.note, by=call.caller.name))
 
 
 def delete(call: Call) -> Answer:
@@ -295,7 +297,7 @@ ROUTES = (
         refuses=(UnknownSchedule, *_RULES), creates=True,
     ),
     _route(
-        "POST", "/{id}/skip", skip, "Leave the planned occurrence out", body=models.Reason, is_body_optional=True,
+        "POST", "/{id}/skip", skip, "Leave the planned occurrence out", body=models.Skipping, is_body_optional=True,
         refuses=(UnknownSchedule, NothingPlanned, InvalidArgument), headers=_ETAG, takes_if_match=True,
     ),
 )  # fmt: skip

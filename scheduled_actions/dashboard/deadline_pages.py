@@ -77,12 +77,14 @@ def _next_of(deadline: Any) -> Any:  # noqa: ANN401 - the stage of a deadline as
 
 def show(visit: Visit) -> View:
     """Show one deadline: its ladder, and all that can be done with it."""
-    deadline = visit.ask("GET", f"/deadlines/{visit.path['id']}")
+    answer = visit.asked("GET", f"/deadlines/{visit.path['id']}")
+    deadline: Any = answer.document
     steps = [(step, kind_of(step.stage), look_of(step.state)) for step in deadline.timeline]
     return View(
         "deadline.html",
         {
             "deadline": deadline,
+            "etag": answer.headers["ETag"],
             "name": named(deadline),
             "people": people,
             "typed": typed(deadline.recipients),
@@ -136,7 +138,9 @@ def reassign(visit: Visit) -> Moved:
 
 
 def _done(visit: Visit, what: str, said: str, **body: Any) -> Moved:  # noqa: ANN401 - as the API takes it
-    found = visit.ask("POST", f"/deadlines/{visit.path['id']}/{what}", body=body | visit.given("note"))
+    # A form that replaces what the page showed says what that was.
+    path = f"/deadlines/{visit.path['id']}/{what}"
+    found = visit.ask("POST", path, body=body | visit.given("note"), if_match=visit.form.get("etag"))
     return Moved(f"/deadlines/{found.id}", said)
 
 

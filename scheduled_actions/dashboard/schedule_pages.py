@@ -83,7 +83,8 @@ def resume(visit: Visit) -> Moved:
 
 def skip(visit: Visit) -> Moved:
     """Leave the planned occurrence out."""
-    return _done(visit, "skip", "Left out: the one after it is planned.", note=visit.form.get("note") or None)
+    given = visit.given("note", "next_action_id")
+    return _done(visit, "skip", "Left out: the one after it is planned.", **given)
 
 
 def _done(visit: Visit, what: str, said: str, **body: str | None) -> Moved:

@@ -15,7 +15,7 @@ from scheduled_actions.api.credentials import NotAuthorised
 from scheduled_actions.api.desk import Desk, words_beside_ids
 from scheduled_actions.api.endpoint import mounted
 from scheduled_actions.api.problems import tell
-from scheduled_actions.api.refusals import MethodNotAllowed, UnknownRoute
+from scheduled_actions.api.refusals import MethodNotAllowed, PreconditionFailed, UnknownRoute
 from scheduled_actions.api.routing import Router
 from scheduled_actions.dashboard import door, rendering, sessions
 from scheduled_actions.dashboard.assets import assets
@@ -231,6 +231,8 @@ def _themed(base: str) -> Response:
 
 def _refused(error: Exception, base: str, frame: Frame, visit: Visit | None = None) -> Response:
     told = tell(error, path=request.path)
+    if isinstance(error, PreconditionFailed):
+        told = told._replace(detail="It has changed since this page was opened. Go back, reload it, and try again.")
     values = {"told": told, "title": HTTPStatus(told.status).phrase}
     if visit is None:
         text = rendering.outside("refused_outside.html", base, frame, **values)

@@ -86,7 +86,8 @@ def rotate(visit: Visit) -> Moved:
     if beside not in OVERLAPS:
         raise InvalidArgument("beside", beside, f"one of {', '.join(OVERLAPS)} seconds")
     body = {"beside": int(beside)} | visit.given("secret")
-    made = visit.ask("POST", f"/webhooks/endpoints/{visit.path['id']}/rotate", body=body)
+    path = f"/webhooks/endpoints/{visit.path['id']}/rotate"
+    made = visit.ask("POST", path, body=body, if_match=visit.form.get("etag"))
     return _to_secret(made, is_new=False)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from scheduled_actions.action import Status
@@ -45,12 +45,14 @@ def list_endpoints(visit: Visit) -> View:
 
 def show_endpoint(visit: Visit) -> View:
     """Show one endpoint, and what was delivered to it last."""
-    endpoint = visit.ask("GET", f"/webhooks/endpoints/{visit.path['id']}")
+    answer = visit.asked("GET", f"/webhooks/endpoints/{visit.path['id']}")
+    endpoint: Any = answer.document
     latest = visit.ask("GET", "/webhooks/deliveries", query={"endpoint": endpoint.id, "limit": _LATEST}).deliveries
     return View(
         "webhook_endpoint.html",
         {
             "endpoint": endpoint,
+            "etag": answer.headers["ETag"],
             "name": name_of(endpoint),
             "state": state_of(endpoint),
             "put_off_because": PUT_OFF_BECAUSE.get(endpoint.lane.put_off_reason or ""),

@@ -52,14 +52,15 @@ class ScheduleEnded(StateConflict):
 
 
 class NothingPlanned(StateConflict):
-    """The schedule has no planned occurrence that could be skipped."""
+    """The schedule has no planned occurrence that could be skipped, or not the one that was named."""
 
     code = "nothing_planned"
 
-    def __init__(self, reference: object, status: str) -> None:
+    def __init__(self, reference: object, status: str, *, wanted: object = None) -> None:
         self.reference = reference
         self.status = status
-        super().__init__(f"schedule {reference} ({status}) has no occurrence that waits; nothing was skipped")
+        missing = "no occurrence that waits" if wanted is None else f"no occurrence {wanted} that waits"
+        super().__init__(f"schedule {reference} ({status}) has {missing}; nothing was skipped")
 
 
 class WrongDeadlineStatus(StateConflict):

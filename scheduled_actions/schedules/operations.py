@@ -172,6 +172,7 @@ class ScheduleOperations:
         self,
         reference: UUID | str,
         *,
+        next_action_id: UUID | None = None,
         reason: str | None = None,
         by: str | None = None,
         team_id: str | None = None,
@@ -179,13 +180,23 @@ class ScheduleOperations:
     ) -> Schedule:
         """Leave the planned occurrence out and plan the one after it; return the schedule.
 
+        Args:
+            reference: Id or name.
+            next_action_id: The occurrence that was seen: no other one is left out; None: whichever is planned.
+            reason: Why, for the history.
+            by: Who asks.
+            team_id: Only within this team.
+            connection: Joins the caller's own transaction.
+
         Raises:
             UnknownSchedule: There is none of that id or name (in that team).
-            NothingPlanned: It is paused, or its occurrence is at work.
+            NothingPlanned: It is paused, or its occurrence is at work or not the one that was seen.
         """
         with self._borrowed(connection) as borrowed, whole(borrowed):
             schedule = self._locked(borrowed, reference, team_id).schedule
             action_id = schedule.next_action_id
+            if next_action_id not in {None, action_id}:
+                raise NothingPlanned(reference, schedule.status, wanted=next_action_id)
             note = arguments.check_text("reason", reason) or "skipped by hand"
             by = arguments.check_text("by", by)
             if action_id is None or not store.skip_planned(borrowed, action_id, reason=note, by=by):

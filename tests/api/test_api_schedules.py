@@ -191,6 +191,20 @@ def test_an_unknown_one_is_unknown(api, method, path, body, code):
     assert (response.status_code, response.json["code"]) == (404, code)
 
 
+def test_only_the_occurrence_that_was_seen_is_skipped(api):
+    schedule = made(api, recurrence="0 12 * * *")
+    path, seen = f"/schedules/{schedule['id']}", {"next_action_id": schedule["next_action_id"]}
+
+    first = api("POST", f"{path}/skip", seen)
+    second = api("POST", f"{path}/skip", seen)
+
+    assert (first.status_code, first.json["skipped"]) == (200, 1)
+    assert (second.status_code, second.json["code"]) == (409, "nothing_planned")
+    assert seen["next_action_id"] in second.json["detail"]
+    now = api("GET", path).json
+    assert (now["skipped"], now["next_action_id"]) == (1, first.json["next_action_id"])
+
+
 def test_a_paused_one_has_nothing_to_skip(api):
     schedule = made(api)
     api("POST", f"/schedules/{schedule['id']}/pause")

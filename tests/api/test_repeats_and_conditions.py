@@ -33,7 +33,7 @@ WITHOUT_KEY = {
     "POST /deadlines/{id}/preview": "reads",
     "POST /schedules/preview": "reads",
 }
-#: Changes of one object that are no creation: If-Match is what guards them.
+#: Changes of one object that are no creation: If-Match is what guards them, and a skip names the occurrence.
 CHANGES = {
     f"POST /deadlines/{{id}}/{what}"
     for what in ("complete", "cancel", "move", "pause", "resume", "acknowledge", "reassign")

@@ -241,7 +241,8 @@ def test_a_locked_row_of_another_team_is_neither_waited_for_nor_told(world):
                 never = told(red(route.method, filled(path, unknown := no_one()), body, **options), unknown)
                 assert never[0] == 404, (route, never)
                 for what, wanted in near(ids, path):
-                    assert told(red(route.method, filled(path, wanted), body, **options), wanted) == never, (route, what)
+                    answer = told(red(route.method, filled(path, wanted), body, **options), wanted)
+                    assert answer == never, (route, what)
 
 
 def test_a_method_that_is_no_route_tells_nothing_of_an_id(world):

@@ -118,6 +118,49 @@ def test_a_form_changes_what_was_changed_in_it(api, person, case):
     assert changed - {"stages"} == set(edit), changed
 
 
+def test_a_schedule_leaves_out_the_run_that_its_page_showed(api, person):
+    path = f"/schedules/{api('POST', '/schedules', SCHEDULE).json['id']}"
+    button = submitted(person.opens(path).text, f"{path}/skip")
+
+    first, second = (person.sends(f"{path}/skip", **button) for _ in range(2))
+
+    assert (first.status_code, second.status_code) == (303, 409)
+    assert api("GET", path).json["skipped"] == 1
+
+
+@pytest.mark.parametrize(
+    ("made", "what", "sent", "change"),
+    [
+        (DEADLINE, "reassign", {}, {"recipients": ["ben@example.org"]}),
+        (DEADLINE, "move", {"due_at": "2090-03-01T00:00"}, {"timezone": "Europe/Berlin"}),
+        (ENDPOINT, "rotate", {}, {"description": "of theirs"}),
+    ],
+    ids=["reassign", "move", "rotate"],
+)
+def test_a_form_on_a_page_is_refused_when_the_object_has_changed_since(api, person, made, what, sent, change):  # noqa: PLR0917 - its cases
+    kind = "/deadlines" if made is DEADLINE else "/webhooks/endpoints"
+    path = f"{kind}/{api('POST', kind, made).json['id']}"
+    form = submitted(person.opens(path).text, f"{path}/{what}") | sent
+    assert api("PATCH", path, change).status_code == 200
+    before = stored(api, path)
+
+    refused = person.sends(f"{path}/{what}", **form)
+
+    assert refused.status_code == 412
+    assert stored(api, path) == before
+    again = submitted(person.opens(path).text, f"{path}/{what}") | sent
+    assert person.sends(f"{path}/{what}", **again).status_code == 303
+
+
+def test_a_secret_is_not_replaced_twice_by_one_form(api, person):
+    path = f"/webhooks/endpoints/{api('POST', '/webhooks/endpoints', ENDPOINT).json['id']}"
+    form = submitted(person.opens(path).text, f"{path}/rotate")
+
+    answers = [person.sends(f"{path}/rotate", **form).status_code for _ in range(2)]
+
+    assert answers == [303, 412]
+
+
 def test_executions_that_were_used_up_meanwhile_are_not_given_back(api, person, connection):
     path = f"/schedules/{api('POST', '/schedules', SCHEDULE).json['id']}"
     form = form_of(person, path)
