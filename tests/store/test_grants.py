@@ -184,6 +184,48 @@ def test_a_scheduler_of_a_team_schedules_only_what_is_open_to_teams(connection, 
     assert rows(connection) == []
 
 
+def test_a_scheduler_of_a_team_delivers_to_endpoints_of_its_team_alone(connection, role, as_role):
+    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    own, theirs, of_all = (
+        connection.execute(
+            "insert into webhook_endpoints (url, patterns, secret, team_id)"
+            " values ('https://hooks.example.com/', array['*:*'], 'sealed', %s) returning id::text",
+            [team],
+        ).fetchone()[0]
+        for team in ("blue", "red", None)
+    )
+
+    def delivery(endpoint):
+        return {"action_type": "webhook:send", "payload": {**EVENT, "endpoint": endpoint}}
+
+    with as_role(made.schema) as own_connection:
+        for one in (delivery(own), {**delivery(None), "on_success": [delivery(own)]}):
+            own_connection.execute("select * from schedule_actions(%s)", [Jsonb([one])])
+        told = {
+            refused(own_connection, "select * from schedule_actions(%s)", parameters=[Jsonb([one])])
+            for endpoint in (theirs, of_all, str(uuid4()), "crm", "", 7, [own])
+            for one in (delivery(endpoint), {**delivery(None), "on_success": [delivery(endpoint)]})
+        }
+
+    assert len(told) == 1
+    assert "payload.endpoint" in told.pop()
+    assert rows(connection) == [("webhook:send", "blue")] * 2
+
+
+@pytest.mark.parametrize("event", ["webhook:endpoint-disabled", "webhook:endpoint-failing"])
+def test_a_scheduler_of_a_team_emits_no_event_that_mails_the_operator(connection, role, as_role, event):
+    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    element = {"action_type": "webhook:send", "payload": {**EVENT, "event": event}}
+
+    with as_role(made.schema) as own:
+        told = [
+            refused(own, "select * from schedule_actions(%s)", parameters=[Jsonb([one])])
+            for one in (element, {"action_type": "webhook:send", "payload": EVENT, "on_failure": element})
+        ]
+
+    assert all("payload.event" in one for one in told)
+
+
 def test_types_that_are_declared_open_can_be_scheduled_by_a_role_of_a_team(connection, role, as_role):
     made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
     connection.execute(

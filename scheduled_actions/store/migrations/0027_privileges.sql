@@ -166,8 +166,15 @@ create function scheduled_actions_check_team(element jsonb, team text) returns v
       ) f (one)
     )
     select case
-      when s.one ->> 'action_type' = 'webhook:send' and s.one -> 'payload' ? 'endpoint'
-        then 'payload.endpoint: a role of a team emits events; which endpoints get them is decided when they are routed'
+      when s.one ->> 'action_type' = 'webhook:send' and s.one -> 'payload' ->> 'endpoint' is not null
+        and not exists (
+          select from webhook_endpoints e
+          where e.team_id = team and e.id::text = s.one -> 'payload' ->> 'endpoint')
+        then 'payload.endpoint: a role of a team delivers only to endpoints of that team, by id; without it, this is an event'
+      -- These two cause a mail to the operator.
+      when s.one ->> 'action_type' = 'webhook:send'
+        and s.one -> 'payload' ->> 'event' in ('webhook:endpoint-disabled', 'webhook:endpoint-failing')
+        then 'payload.event: this event is emitted when an endpoint fails'
       when not coalesce((
         select o.value ? (s.one ->> 'action_type')
         from scheduled_action_settings o
