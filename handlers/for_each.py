@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from scheduled_actions import Context, Fail, action, runtime
 from scheduled_actions.errors import RequestError
+from scheduled_actions.requester import AddressReach
 
 
 class ForEach(BaseModel):
@@ -42,6 +43,8 @@ class ForEach(BaseModel):
     name: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     #: Arguments of `schedule_action` for each of them, such as `priority` or `lock_group`.
     options: dict[str, Any] = {}
+    #: How far what a token asked for reaches; None: application code.
+    reach: AddressReach | None = None
 
 
 @action("for_each:run", transactional=True, description="Make an action of each row of a query, once")

@@ -8,6 +8,7 @@ from scheduled_actions import queries
 from scheduled_actions.errors import InvalidArgument, RequestError
 from scheduled_actions.json_text import Unquoted
 from scheduled_actions.new_action import ARGUMENTS
+from scheduled_actions.requester import Requester
 from scheduled_actions.store import rows as store
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from scheduled_actions.config import Settings
+    from scheduled_actions.requester import AddressReach
     from scheduled_actions.scheduler import Scheduler
     from scheduled_actions.store.connection import Database
 
@@ -63,6 +65,7 @@ class ForEach:
         again_after_seconds: float | None,
         name: str | None,
         options: Mapping[str, Any],
+        reach: AddressReach | None = None,
         team_id: str | None,
         connection: psycopg.Connection[Any],
     ) -> dict[str, Any]:
@@ -77,6 +80,7 @@ class ForEach:
             again_after_seconds: When a row of the same key may become an action again; None: never.
             name: Whose rows they are: the same key of another name is another row. None: the query's and the type's.
             options: Arguments of `schedule_action` for each of them.
+            reach: Of the token that asked for it over HTTP; None: application code.
             team_id: The tenant of the actions, bound in the query, too.
             connection: In the transaction that decides over all of it.
 
@@ -98,7 +102,9 @@ class ForEach:
         rows = queries.unknown_rows(self._database, found, parameters, key, name, team_id=team_id, limit=limit)
         if rows and key not in rows[0]:
             raise InvalidArgument("key", key, f"a column of the query; it has {', '.join(rows[0])}")
-        prepared, refused = self._prepared(rows, action_type, key, {**options, "team_id": team_id})
+        requester = None if reach is None else Requester(team_id=team_id)
+        shared = {**options, "team_id": team_id}
+        prepared, refused = self._prepared(rows, action_type, key, shared, requester)
         taken = store.note(
             connection, list(prepared), name=name, team_id=team_id, again_after_seconds=again_after_seconds
         )
@@ -109,7 +115,12 @@ class ForEach:
         return result | ({"reasons": refused[:_TOLD]} if refused else {})
 
     def _prepared(
-        self, rows: list[dict[str, Any]], action_type: str, key: str, options: Mapping[str, Any]
+        self,
+        rows: list[dict[str, Any]],
+        action_type: str,
+        key: str,
+        options: Mapping[str, Any],
+        requester: Requester | None,
     ) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """Return what SQL takes for each row, by key, and why the others are refused."""
         given = {name: value for name, value in options.items() if value is not None}
@@ -122,7 +133,9 @@ class ForEach:
                 continue
             try:
                 # The row is told apart by its key: nothing else merges what it has become.
-                prepared[row_key] = self._scheduler.prepare(action_type, row, **{"dedup_window": 0, **given})
+                prepared[row_key] = self._scheduler.prepare(
+                    action_type, row, requester=requester, **{"dedup_window": 0, **given}
+                )
             except RequestError as error:
                 refused.append(str(error))
         return prepared, refused

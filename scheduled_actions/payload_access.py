@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from scheduled_actions import json_text
+from scheduled_actions.action import PAYLOAD_LIMIT
 from scheduled_actions.endpoints.health import DISABLED_EVENT, FAILING_EVENT
 from scheduled_actions.errors import TypeNotOpen
 from scheduled_actions.for_each import check_options
@@ -103,7 +104,7 @@ class PayloadAccess:
         handler = self.handler(action_type, requester=requester, where=where)
         text = handler.payload.prepare(payload, gathered=is_gathered)
         if requester is not None:
-            self._check_payload(action_type, text, requester)
+            text = self._checked(action_type, text, requester)
         return PreparedPayload(handler, text)
 
     def handler(self, action_type: str, *, requester: Requester | None, where: str = "action_type") -> Handler:
@@ -114,16 +115,19 @@ class PayloadAccess:
             raise TypeNotOpen(action_type, refusal, where=where)
         return handler
 
-    def _check_payload(self, action_type: str, text: str, requester: Requester) -> None:
+    def _checked(self, action_type: str, text: str, requester: Requester) -> str:
+        """Return a payload as a requester may give it: what makes actions later says how far they reach."""
         payload = json_text.decode(text) if action_type in {_EVENT, _FOR_EACH} else None
         if not isinstance(payload, dict):
-            return
+            return text
         if action_type == _FOR_EACH:
             self._check_rows(payload, requester)
-        elif payload.get("event") in _OWN_EVENTS:
+            return json_text.encode("payload", {**payload, "reach": requester.reach}, limit=PAYLOAD_LIMIT)
+        if payload.get("event") in _OWN_EVENTS:
             raise TypeNotOpen(_EVENT, _OWN_EVENT, where="payload.event")
-        elif requester.team_id is not None and payload.get("endpoint") is not None:
+        if requester.team_id is not None and payload.get("endpoint") is not None:
             self._check_endpoint(payload["endpoint"], requester.team_id)
+        return text
 
     def _check_endpoint(self, name: object, team_id: str) -> None:
         """Refuse a delivery to an endpoint of the settings, of another team, or of none: all in the same words."""

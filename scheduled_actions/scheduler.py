@@ -128,9 +128,17 @@ class Scheduler:
             self._announce([due], connection)
         return scheduled
 
-    def prepare(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    def prepare(
+        self,
+        action_type: str,
+        payload: Any,  # noqa: ANN401 - any JSON
+        /,
+        *,
+        requester: Requester | None = None,
+        **options: Any,  # noqa: ANN401 - checked by name
+    ) -> dict[str, Any]:
         """Return a follow-up, validated, as one element of the SQL function `schedule_actions`."""
-        return self._preparation.row({**options, "action_type": action_type, "payload": payload})
+        return self._preparation.row({**options, "action_type": action_type, "payload": payload}, requester=requester)
 
     def get_action(self, action_id: UUID | str, *, team_id: str | None = None) -> Action:
         """Return one action.

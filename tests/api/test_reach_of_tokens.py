@@ -273,6 +273,25 @@ def test_what_is_stored_asks_networks_of_the_settings_only_for_code_without_a_te
     assert [row(connection, one)["status"] for one in (of_team, of_token)] == ["failed", "failed"]
 
 
+def test_conditions_that_a_token_gives_to_each_row_ask_the_public_internet_only(project, operator, connection):
+    later = {"kind": "time_elapsed", "seconds": 9}
+    waits = {"wait": {"all": [later, asks("https://example.com/x")]}}
+    follow_up = {"action_type": "shop:open", "condition": {**waits, "on_timeout": [{"action_type": "shop:open"}]}}
+    options = {"condition": waits, "on_success": [follow_up | {"on_failure": [follow_up]}]}
+    rows = {"query": "rates", "action_type": "shop:open", "key": "id", "options": options}
+
+    made = operator("POST", "/actions", {"action_type": "for_each:run", "payload": rows})
+    project.processor.tick()
+
+    assert made.status_code == 201, made.text
+    found = connection.execute(
+        "select condition, on_success #> '{0,condition}', on_success #> '{0,on_failure,0,condition}'"
+        " from scheduled_actions where action_type = 'shop:open'"
+    ).fetchall()
+    assert len(found) == 2
+    assert {one["wait"]["all"][1]["reach"] for stored in found for one in stored} == {"public"}
+
+
 # -- named queries
 
 

@@ -184,6 +184,28 @@ def test_a_scheduler_of_a_team_schedules_only_what_is_open_to_teams(connection, 
     assert rows(connection) == []
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"query": "orders", "key": "id", **CLOSED},
+        {"query": "orders", "key": "id", "action_type": "for_each:run", "options": {"on_success": CLOSED}},
+        {"query": "orders", "key": "id", "action_type": "for_each:run",
+         "options": {"condition": {"wait": {}, "on_timeout": [CLOSED]}}},
+    ],
+)  # fmt: skip
+def test_rows_become_no_action_that_a_scheduler_of_the_team_may_not_schedule(connection, role, as_role, rows):
+    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    connection.execute(
+        "insert into scheduled_action_settings (name, value) values ('types_open_to_teams', '[\"for_each:run\"]')"
+    )
+
+    with as_role(made.schema) as own:
+        element = {"action_type": "for_each:run", "payload": rows}
+        told = refused(own, "select * from schedule_actions(%s)", parameters=[Jsonb([element])])
+
+    assert told == 'action_type: "maintenance:prune" is not open to teams'
+
+
 def test_a_scheduler_of_a_team_delivers_to_endpoints_of_its_team_alone(connection, role, as_role):
     made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
     own, theirs, of_all = (
