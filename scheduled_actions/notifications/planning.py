@@ -188,19 +188,10 @@ class Notifications:
                     html=words.html,
                     severity=options.severity,
                     guard=None if options.guard is None else dict(options.guard),
+                    reach=options.reach,
                 )
             except ValidationError as error:
                 raise PayloadInvalid(ACTION_TYPE, problems_of(error)) from None
-            notice = Notice(
-                to=addressed.to,
-                person=addressed.person.key,
-                subject=one_line(words.subject),
-                text=words.text,
-                html=words.html,
-                severity=options.severity,
-                guard=None if options.guard is None else dict(options.guard),
-                reach=options.reach,
-            )
             arguments = {
                 "user_id": addressed.person.id,
                 **options.arguments,
