@@ -26,7 +26,7 @@ from scheduled_actions.store import claims
 from scheduled_actions.store import schedules as store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from scheduled_actions.action import Claimed
@@ -49,6 +49,8 @@ _COLLISIONS_MOST = 100
 _TRANSACTION_STEPS = 20_000
 #: How many dates, ranges or windows of skips are read in one step.
 _ENTRIES_A_STEP = 2
+#: Schedules that one thread may leave unplanned until it plans them.
+_UNPLANNED_MOST = 10_000
 #: How many times the limit of one call all calls may take together that one planning needs.
 PLANNING_CALLS = 4
 #: Where the rules begin whose instants do not depend on it.
@@ -92,8 +94,6 @@ class Unplanned(NamedTuple):
     functions: tuple[str, ...]
     #: Its start was named in the call that left it: it may be a moment ago.
     is_explicit: bool = False
-    #: The thread whose transaction left it.
-    thread: int | None = None
 
 
 class Occurrences:
@@ -107,8 +107,10 @@ class Occurrences:
     def __init__(self, database: Database, registry: Registry) -> None:
         self._database = database
         self._registry = registry
-        #: What transactions left for after their commit; the sweep finds what is lost of it with the process.
-        self._unplanned: deque[Unplanned] = deque()
+        self._lock = threading.Lock()
+        #: What transactions left for after their commit, by thread; under None, of those that have ended. The sweep
+        #: finds what is lost of it: with the process, or because there is too much.
+        self._unplanned: dict[int | None, deque[Unplanned]] = {}
         #: By schedule that catches up: what was planned last, and until when all after it is selected. A selection is
         #: made once; one that is lost with the process is made again.
         self._selected: dict[UUID, tuple[datetime, datetime]] = {}
@@ -512,26 +514,34 @@ class Occurrences:
 
     # -- planning outside of transactions ------------------------------------------------------------------------------
 
-    def take_unplanned(self, *, is_of_this_thread: bool = False) -> Iterator[Unplanned]:
-        """Yield, once each, the schedules that transactions of this process, or thread, have left to `plan_outside`."""
-        for _ in range(len(self._unplanned)):
-            try:
-                left = self._unplanned.popleft()
-            except IndexError:  # Another thread was quicker.
-                return
-            if is_of_this_thread and left.thread != threading.get_ident():
-                self._unplanned.append(left)
-            else:
-                yield left
-
     def _leave(self, schedule: Course | Schedule, functions: tuple[str, ...], *, is_explicit: bool = False) -> None:
         """Leave a schedule unplanned in a transaction: its functions are called after the commit."""
-        self._unplanned.append(Unplanned(schedule.id, functions, is_explicit, threading.get_ident()))
+        self._add_unplanned(threading.get_ident(), [Unplanned(schedule.id, functions, is_explicit)])
+
+    def _add_unplanned(self, thread: int | None, left: Iterable[Unplanned]) -> None:
+        with self._lock:
+            self._unplanned.setdefault(thread, deque(maxlen=_UNPLANNED_MOST)).extend(left)
+
+    def _take_unplanned(self, thread: int | None) -> Collection[Unplanned]:
+        with self._lock:
+            return self._unplanned.pop(thread, ())
+
+    def release_unplanned(self) -> None:
+        """Let any thread plan what this thread's transactions have left: they have ended.
+
+        Before their end another thread would find their schedules locked, or not there yet.
+        """
+        if left := self._take_unplanned(threading.get_ident()):
+            self._add_unplanned(None, left)
+
+    def take_released(self) -> Collection[Unplanned]:
+        """Return, once each, the schedules that may be planned by any thread."""
+        return self._take_unplanned(None)
 
     def plan_left(self) -> None:
         """Plan what this thread's transactions have left, within the time of one planning; nothing is raised."""
         with all_within(PLANNING_CALLS * self._registry.calls.timeout_seconds):
-            for left in self.take_unplanned(is_of_this_thread=True):
+            for left in self._take_unplanned(threading.get_ident()):
                 self.plan_outside(left)
 
     def plan_outside(self, left: Unplanned) -> None:

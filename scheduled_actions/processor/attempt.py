@@ -316,7 +316,11 @@ class Attempts:
         running_action.set(attempt.claimed.id)
         if handler.options.transactional:
             assert context is not None  # noqa: S101 - made above
-            return self._transactions.run(attempt, handler, context, payload, guard)
+            try:
+                return self._transactions.run(attempt, handler, context, payload, guard)
+            finally:
+                # The tick plans them.
+                self._occurrences.release_unplanned()
         return call(attempt, handler, context, payload)
 
     def _handler_of(self, attempt: Attempt) -> Handler | None:

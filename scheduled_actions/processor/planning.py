@@ -43,7 +43,8 @@ class Planning:
 
     def start(self) -> None:
         """Start to plan what has been left unplanned since the last call; outside any transaction."""
-        for left in self._occurrences.take_unplanned():
+        self._occurrences.release_unplanned()
+        for left in self._occurrences.take_released():
             with self._lock:
                 if queue := self._queues.get(left.functions):
                     queue.append(left)

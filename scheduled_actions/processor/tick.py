@@ -127,6 +127,8 @@ class Tick:
             # Whatever happened: no handler of this tick starts any more.
             self._flight.give_up()
         self._finish()
+        # What its last settlement left unplanned: the next tick may run on another thread.
+        self._occurrences.release_unplanned()
 
     # -- the beginning ---------------------------------------------------------------------------------------------
 
