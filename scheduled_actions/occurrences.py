@@ -16,7 +16,7 @@ import psycopg
 
 from scheduled_actions import settlement
 from scheduled_actions.action import Status
-from scheduled_actions.boundary import CONTAINED, LATER, concerns_all, contain, isolate, reason_of
+from scheduled_actions.boundary import CONTAINED, LATER, concerns_all, contain, reason_of
 from scheduled_actions.errors import BudgetExceeded, FunctionTimedOut, ScheduledActionsError
 from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.function_calls import all_within
@@ -49,6 +49,8 @@ _COLLISIONS_MOST = 100
 _TRANSACTION_STEPS = 20_000
 #: How many dates, ranges or windows of skips are read in one step.
 _ENTRIES_A_STEP = 2
+#: How long a lock is waited for that was waited for before, in milliseconds.
+_HARDLY_MS = "5"
 #: Schedules that one thread may leave unplanned until it plans them.
 _UNPLANNED_MOST = 10_000
 #: How many times the limit of one call all calls may take together that one planning needs.
@@ -355,10 +357,13 @@ class Occurrences:
         return settled
 
     def settle_alone(self, connection: Connection, tick: claims.TickRow, outcome: claims.Outcome) -> claims.Settled:
-        """Settle one outcome, then take the step of its schedule, which undoes nothing where it is refused."""
+        """Settle one outcome, then take the step of its schedule, which undoes nothing where it is refused.
+
+        For an outcome that was refused together with others: a schedule that is locked was waited for then.
+        """
         settled = claims.settle(connection, tick, [outcome], running=None)
         if outcome.schedule_id is not None:
-            self.conclude_each(connection, {outcome.action_id: outcome.schedule_id}, settled.statuses)
+            self._conclude_each(connection, {outcome.action_id: outcome.schedule_id}, settled.statuses)
         return settled
 
     def conclude_each(
@@ -366,14 +371,22 @@ class Occurrences:
     ) -> None:
         """Take the steps as `conclude` does; a schedule whose step is refused is paused, one that is locked put off.
 
-        The sweep plans what was put off.
+        The sweep plans what was put off. However many are locked, they are waited for once.
         """
+        contain(
+            partial(self.conclude, connection, schedule_ids, statuses),
+            lambda _: self._conclude_each(connection, schedule_ids, statuses),
+        )
 
-        def step(pairs: Sequence[tuple[UUID, UUID]]) -> bool:
-            self.conclude(connection, dict(pairs), statuses)
-            return True
-
-        isolate(list(schedule_ids.items()), step, lambda pair, error: self._refused(connection, pair[1], error))
+    def _conclude_each(
+        self, connection: Connection, schedule_ids: Mapping[UUID, UUID], statuses: Mapping[UUID, Status]
+    ) -> None:
+        """Take each step on its own; hardly wait for a schedule that is locked."""
+        for action_id, schedule_id in schedule_ids.items():
+            contain(
+                partial(self.conclude, connection, {action_id: schedule_id}, statuses, patience_ms=_HARDLY_MS),
+                lambda error, schedule_id=schedule_id: self._refused(connection, schedule_id, error),  # type: ignore[misc]  # mypy cannot infer a lambda's default
+            )
 
     def _refused(self, connection: Connection, schedule_id: UUID, error: BaseException) -> bool:
         """Pause a schedule whose step was refused, with the reason; return whether it was changed."""
@@ -396,7 +409,12 @@ class Occurrences:
         return True
 
     def conclude(
-        self, connection: Connection, schedule_ids: Mapping[UUID, UUID], statuses: Mapping[UUID, Status]
+        self,
+        connection: Connection,
+        schedule_ids: Mapping[UUID, UUID],
+        statuses: Mapping[UUID, Status],
+        *,
+        patience_ms: str | None = None,
     ) -> None:
         """Take the step of every schedule that waited for one of these actions, which have been settled before.
 
@@ -404,8 +422,11 @@ class Occurrences:
             connection: In a transaction or not.
             schedule_ids: By action.
             statuses: In which each action ended, by action.
+            patience_ms: How long the transaction waits for a lock, in milliseconds; None: as the connection does.
         """
         with connection.transaction():
+            if patience_ms is not None:
+                store.wait_shortly(connection, patience_ms)
             watching = store.lock_those_that_watch(connection, set(schedule_ids.values()), schedule_ids)
             self._conclude(connection, watching, schedule_ids, statuses)
 

@@ -239,7 +239,8 @@ class Settling:
         """Settle each on its own: what the database refuses of one outcome, or keeps locked, harms no other."""
         log.warning("tick.group_refused tick_id=%s error=%s", self._row.id, reason_of(error))
         settled = _Settled()
-        was_alone = len(ended) == 1 and isinstance(error, LATER)
+        # Of a series, its schedule may be what is locked: then the outcome is written, and the schedule's step put off.
+        was_alone = len(ended) == 1 and isinstance(error, LATER) and ended[0][0].claimed.schedule_id is None
         for tried, pair in enumerate(ended):
             if was_alone or len(settled.kept_back) == _LOCKED_MOST:
                 # Each lock was waited for. Those behind come first the next time.

@@ -18,6 +18,7 @@ from scheduled_actions.store.borrowing import joined_connection
 from scheduled_actions.store.bounded import UNLIMITED
 from scheduled_actions.store.connection import Loan
 from scheduled_actions.store.lending import Lent, TransactionEnded
+from scheduled_actions.store.schedules import wait_shortly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,6 +149,8 @@ class HandlerTransactions:
             try:
                 # A refusal undoes the settlement alone, not what the handler wrote.
                 with connection.transaction():
+                    # The connection has no limit of its own.
+                    wait_shortly(connection)
                     return self._settle(attempt, ended, connection)
             except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
                 if self._monotonic() >= until:

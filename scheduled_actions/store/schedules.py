@@ -136,9 +136,9 @@ def lock(connection: Connection, ids: Collection[UUID]) -> list[Found]:
     return [found(row) for row in read_leniently(connection, "lock_schedules", {"ids": list(ids)})]
 
 
-def wait_shortly(connection: Connection) -> None:
-    """Let no lock be waited for longer than a settlement waits, until the transaction ends."""
-    run(connection, "patient", {"patience_ms": PATIENCE_MS})
+def wait_shortly(connection: Connection, patience_ms: str = PATIENCE_MS) -> None:
+    """Let no lock be waited for longer than so, by default as a settlement waits, until the transaction ends."""
+    run(connection, "patient", {"patience_ms": patience_ms})
 
 
 def lock_those_that_watch(connection: Connection, ids: Collection[UUID], action_ids: Collection[UUID]) -> list[Found]:

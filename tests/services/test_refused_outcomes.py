@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from scheduled_actions import RetryAfter, action
 from scheduled_actions.new_action import NewAction
-from tests.factories import holds, insert, move_clock, projects, row, statuses
+from tests.factories import PATIENCE, holds, insert, move_clock, projects, row, statuses
 
 
 @pytest.fixture
@@ -185,3 +187,57 @@ def test_an_action_that_cannot_be_woken_keeps_no_other_from_being_woken(project,
 
     assert report.success
     assert (statuses(connection)[bad], statuses(connection)[good]) == ("pending", "completed")
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_outcomes_are_written_while_their_schedules_are_locked(database_url, connection, count):
+    with psycopg.connect(database_url) as other, projects(database_url) as a_project:
+        together = threading.Barrier(
+            count, action=lambda: other.execute("select from scheduled_action_schedules for update")
+        )
+
+        @action("test:run", timeout_seconds=5)
+        def run(payload: dict) -> None:
+            together.wait(PATIENCE)
+
+        project = a_project(run, concurrency=count, max_run_seconds=5, max_duration_seconds=12)
+        for _ in range(count):
+            project.schedules.schedule_recurring("test:run", {}, "PT1H", recurrence_type="rolling")
+        connection.execute("update scheduled_actions set scheduled_at = scheduled_actions_now()")
+        report = project.processor.tick()
+
+        assert report.succeeded == count
+        assert set(statuses(connection).values()) == {"completed"}
+
+
+def test_a_rescue_goes_on_while_the_schedules_of_what_it_ended_are_locked(database_url, connection):
+    with psycopg.connect(database_url) as other, projects(database_url) as a_project:
+
+        @action("test:run", timeout_seconds=2, max_attempts=1)
+        def run(payload: dict) -> None:
+            """Do nothing."""
+
+        project = a_project(run, max_run_seconds=2, max_duration_seconds=12)
+        for _ in range(40):
+            project.schedules.schedule_recurring("test:run", {}, "PT1H", recurrence_type="rolling")
+        crash(connection)
+        due = insert(connection)
+        other.execute("select from scheduled_action_schedules for update")
+        report = project.processor.tick()
+
+        assert (report.rescued, report.succeeded) == (40, 1)
+        assert statuses(connection)[due] == "completed"
+
+
+def crash(connection):
+    """Leave every action as a process leaves it that was killed while its handler ran, alone in its tick."""
+    connection.execute(
+        "update scheduled_actions a set status = 'processing', claim_token = gen_random_uuid(), attempts = 0,"
+        " lease_expires_at = scheduled_actions_now() - interval '1 second' - k.n * interval '1 millisecond'"
+        " from (select id, row_number() over () as n from scheduled_actions) k where k.id = a.id"
+    )
+    connection.execute(
+        "insert into scheduled_action_ticks (id, started_at, lease_expires_at, caller, budget, running)"
+        " select gen_random_uuid(), scheduled_actions_now(), a.lease_expires_at, 'test', '{}', array[a.id]"
+        " from scheduled_actions a"
+    )

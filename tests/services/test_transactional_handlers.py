@@ -189,6 +189,35 @@ def test_a_lock_that_outlasts_the_attempt_rolls_it_back_and_every_other_outcome_
     assert "LockNotAvailable" in found["error_message"]
 
 
+def test_a_lock_on_the_schedule_that_outlasts_the_attempt_rolls_it_back_within_its_time(
+    a_project, connection, database_url
+):
+    entered, locked = threading.Event(), threading.Event()
+
+    def work(context):
+        write(context)
+        entered.set()
+        locked.wait(PATIENCE)
+
+    project = a_project(transactional(work, timeout_seconds=1))
+    schedule = project.schedules.schedule_recurring("test:run", {}, "PT1H", recurrence_type="rolling")
+    connection.execute("update scheduled_actions set scheduled_at = scheduled_actions_now()")
+    ticking = threading.Thread(target=project.processor.tick)
+    ticking.start()
+    assert entered.wait(PATIENCE)
+    with psycopg.connect(database_url) as other:
+        other.execute("select from scheduled_action_schedules for update")
+        locked.set()
+        # While the lock is held: the attempt does not wait for the end of the tick.
+        wait_until(lambda: row(connection, schedule.next_action_id)["attempts"] == 1)
+    ticking.join(PATIENCE)
+
+    assert effects(connection) == []
+    found = row(connection, schedule.next_action_id)
+    assert found["status"] == "pending"
+    assert "LockNotAvailable" in found["error_message"]
+
+
 # -- the connection afterwards -----------------------------------------------------------------------------------------
 
 
