@@ -89,6 +89,22 @@ def judge(claimed: Sequence[Claimed], do: Do) -> dict[UUID, Held | Asking]:
     return found
 
 
+def cycles_among_waiting(connection: Connection, *, action_id: UUID | None = None, most: int) -> list[list[UUID]]:
+    """Return cycles of actions that wait for one another for ever, as `cycle_of` does; no two begin with one action.
+
+    Args:
+        connection: Where.
+        action_id: Only those that this one waits for, or is part of; None: all.
+        most: How many, at most.
+    """
+    awaited = waits.among_waiting(connection, action_id=action_id)
+    cycles: list[list[UUID]] = []
+    while len(cycles) < most and (cycle := cycle_of(awaited)) is not None:
+        cycles.append(cycle)
+        del awaited[cycle[0]]
+    return cycles
+
+
 def cycle_of(awaited: Mapping[UUID, Collection[UUID]]) -> list[UUID] | None:
     """Return actions each of which waits for the next, the first for the last one; None where there are none.
 

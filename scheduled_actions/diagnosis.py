@@ -28,6 +28,7 @@ from scheduled_actions.verdict import (
 )
 from scheduled_actions.verdict.database import DatabaseFound, MigrationsFound, StoredSecretsFound
 from scheduled_actions.verdict.tick import TicksFound
+from scheduled_actions.verdict.work import WaitingCyclesFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 #: How long a doctor waits for the database's answers: longer means that they will not come.
 PATIENCE_SECONDS = 10.0
+#: Cycles of waiting actions that are looked for.
+_CYCLES_MOST = 20
 
 
 def readiness(runtime: Runtime, *, patience_seconds: float = PATIENCE_SECONDS) -> list[Fact]:
@@ -220,11 +223,18 @@ def _all_of_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]
         if migrations.found >= migrations.wanted:
             is_missing = any(fact.is_missing for fact in of_ticks if isinstance(fact, TicksFound))
             yield from diagnosis.work(connection, is_missing=is_missing)
+            yield _waiting_cycles(connection)
             yield diagnosis.indexes(connection)
     if migrations.found == migrations.wanted:
         yield from _stored_secrets(runtime, connection)
     # Last, because it wants connections that the server may not have to spare.
     yield diagnosis.line(runtime.database.connect, is_declared_direct=runtime.config.settings.database_direct)
+
+
+def _waiting_cycles(connection: Connection) -> WaitingCyclesFound:
+    from scheduled_actions.conditional import cycles_among_waiting  # noqa: PLC0415 - readiness does without
+
+    return WaitingCyclesFound(tuple(map(tuple, cycles_among_waiting(connection, most=_CYCLES_MOST))))
 
 
 def _heartbeat(runtime: Runtime, connection: Connection) -> HeartbeatFound:

@@ -12,6 +12,7 @@ from scheduled_actions.store import explaining as store
 from scheduled_actions.tick_plan import Budget, Candidate, Pace, expected_seconds, tick_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from uuid import UUID
 
     from scheduled_actions.action import Action
@@ -48,9 +49,19 @@ def explain(runtime: Runtime, action_id: UUID | str, *, team_id: str | None = No
             hold=found.hold,
             first_in_group=found.first_in_group,
             lock=found.lock,
+            cycle=_cycle(connection, found.action),
             **_of_its_line(connection, found, is_team_bound=team_id is not None),
         )
     return explanation.explain(facts)
+
+
+def _cycle(connection: Connection, action: Action) -> Sequence[UUID]:
+    """Return actions that wait for one another, where this one is one of them or comes after one."""
+    if action.status != "pending" or not isinstance(action.condition, dict) or "after" not in action.condition:
+        return ()
+    from scheduled_actions.conditional import cycles_among_waiting  # noqa: PLC0415 - most projects have no conditions
+
+    return next(iter(cycles_among_waiting(connection, action_id=action.id, most=1)), ())
 
 
 def _of_its_line(connection: Connection, found: store.Surroundings, *, is_team_bound: bool) -> dict[str, Any]:

@@ -57,6 +57,8 @@ def cases() -> list[Case]:
         Case("waiting_for_retry", "attempt 1 of 2 timed out", waiting("timed_out")),
         Case("delivery_put_off", 'endpoint "crm" takes 2 a second at most', put_off_delivery),
         Case("snoozed", "its handler asked to go on later: in 59 minutes", waiting("snoozed")),
+        Case("waiting_cycle", "these actions wait for one another for ever: ", waiting_for_itself),
+        Case("waiting_cycle", "it comes after actions that wait for one another for ever: ", waiting_for_a_cycle),
         Case("condition_not_met", "order:paid is not known; a change wakes it, and it is looked", waiting_for_a_fact),
         Case("condition_not_met", "order:paid is not known; nothing wakes it, it is looked", waiting_for_an_answer),
         Case("not_due", "it comes due in 59 minutes", later),
@@ -135,6 +137,19 @@ def waiting_for_a_fact(connection, action_type):
     unmet = Jsonb({"unmet": "order:paid is not known", "checks": 2})
     connection.execute("update scheduled_actions set waiting = %s where id = %s", [unmet, action_id])
     return action_id
+
+
+def waiting_for_itself(connection, action_type):
+    first, second = waiting("waited")(connection, action_type), insert(connection, action_type=action_type)
+    for action_id, after in ((first, second), (second, first)):
+        condition = Jsonb({"after": [str(after)]})
+        connection.execute("update scheduled_actions set condition = %s where id = %s", [condition, action_id])
+    return first
+
+
+def waiting_for_a_cycle(connection, action_type):
+    after = Jsonb({"after": [str(waiting_for_itself(connection, action_type))]})
+    return insert(connection, action_type=action_type, condition=after, scheduled_at=database_now(connection))
 
 
 def waiting_for_an_answer(connection, action_type):

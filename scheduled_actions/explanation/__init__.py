@@ -51,6 +51,7 @@ REASONS: tuple[Callable[[Facts], Explanation | None], ...] = (
     not_yet_due.waiting_for_retry,
     not_yet_due.delivery_put_off,
     not_yet_due.snoozed,
+    not_yet_due.waiting_cycle,
     not_yet_due.condition_not_met,
     not_yet_due.not_due,
     due.unhandled,

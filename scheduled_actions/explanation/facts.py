@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions.action import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -31,6 +31,7 @@ class Code(StrEnum):
     WAITING_FOR_RETRY = "waiting_for_retry"
     DELIVERY_PUT_OFF = "delivery_put_off"
     SNOOZED = "snoozed"
+    WAITING_CYCLE = "waiting_cycle"
     CONDITION_NOT_MET = "condition_not_met"
     NOT_DUE = "not_due"
     NO_HANDLER = "no_handler"
@@ -155,6 +156,8 @@ class Facts:
     first_in_group: UUID | None = None
     lock: LockSeen | None = None
     series: SeriesSeen | None = None
+    #: Actions each of which comes after the next, the last after the first: it is one of them, or comes after one.
+    cycle: Sequence[UUID] = ()
     #: Due actions before it, counted to `AHEAD_MOST`; None where they are not counted.
     ahead: int | None = None
 

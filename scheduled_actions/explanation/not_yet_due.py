@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.explanation.facts import Code, Explanation, Facts, at, iso
 from scheduled_actions.verdict.database import in_words
+from scheduled_actions.verdict.work import BREAK_CYCLE, in_a_circle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,6 +71,25 @@ def snoozed(facts: Facts) -> Explanation | None:
         sentence=f"its handler asked to go on later: {_when(facts)}",
         remedy=_at_once(facts),
         details={**_due(facts), **_snoozes(facts)},
+    )
+
+
+def waiting_cycle(facts: Facts) -> Explanation | None:
+    """Say that it waits for what waits for it, or for actions that do."""
+    action_id, cycle = facts.action.id, list(facts.cycle)
+    if not facts.is_waiting or not cycle:
+        return None
+    words = "these actions wait for one another for ever"
+    if action_id in cycle:
+        first = cycle.index(action_id)
+        cycle = cycle[first:] + cycle[:first]
+    else:
+        words = "it comes after actions that wait for one another for ever"
+    return Explanation(
+        code=Code.WAITING_CYCLE,
+        sentence=f"{words}: {in_a_circle(cycle)}",
+        remedy=BREAK_CYCLE,
+        details={"scheduled_at": iso(facts.action.scheduled_at), "cycle": [str(one) for one in cycle]},
     )
 
 

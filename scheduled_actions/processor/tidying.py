@@ -12,6 +12,7 @@ import psycopg
 from scheduled_actions.boundary import contain, reason_of
 from scheduled_actions.occurrences import SWEEP_SECONDS
 from scheduled_actions.store import claims, upkeep
+from scheduled_actions.verdict.work import in_a_circle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,8 +31,8 @@ _PRUNE_MOST = 1500
 _WAKE_BITE = 100
 #: After so long the tick settles what has ended before it wakes more.
 _WAKE_SECONDS = 0.5
-#: Pairs of waiting actions that one sweep looks at, and cycles that it reports.
-_WAITS_MOST, _CYCLES_MOST = 10_000, 10
+#: Cycles of waiting actions that one sweep reports.
+_CYCLES_MOST = 10
 
 
 class Tidying:
@@ -151,21 +152,12 @@ class Tidying:
 
     def _report_cycles(self, connection: Connection) -> None:
         """Report actions that wait for one another for ever: made by SQL, or by retrying one that had ended."""
-        from scheduled_actions.store import waits  # noqa: PLC0415 - most projects have no conditions
+        from scheduled_actions.conditional import cycles_among_waiting  # noqa: PLC0415 - most projects have no conditions
 
-        awaited = waits.among_waiting(connection, most=_WAITS_MOST)
-        if not awaited:
-            return
-        from scheduled_actions.conditional import cycle_of  # noqa: PLC0415 - likewise
-
-        for _ in range(_CYCLES_MOST):
-            cycle = cycle_of(awaited)
-            if cycle is None:
-                return
-            ids = " -> ".join(str(one) for one in [*cycle, cycle[0]])
+        for cycle in cycles_among_waiting(connection, most=_CYCLES_MOST):
+            ids = in_a_circle(cycle)
             log.warning("waits.cycle actions=%s", ids)
             self._report.add_error(cycle[0], None, f"these actions wait for one another, change their after: {ids}")
-            del awaited[cycle[0]]
 
     def _rescue(self, connection: Connection) -> None:
         rescued = self._process.maintenance.rescue(connection)

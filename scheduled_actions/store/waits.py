@@ -167,11 +167,22 @@ def end(connection: Connection, action_ids: Collection[UUID]) -> None:
     run(connection, "end_waits", {"action_ids": list(action_ids)})
 
 
-def among_waiting(connection: Connection, *, most: int) -> dict[UUID, set[UUID]]:
-    """Return, by the id of a waiting action, which other waiting actions it comes after; at most `most` pairs."""
+#: Pairs of waiting actions that are read at once.
+_PAIRS_MOST = 10_000
+
+
+def among_waiting(connection: Connection, *, action_id: UUID | None = None) -> dict[UUID, set[UUID]]:
+    """Return, by the id of a waiting action, which other waiting actions it comes after; at most 10,000 pairs.
+
+    Args:
+        connection: Where.
+        action_id: This one, those that it comes after, those that they come after, and so on; None: all actions that
+            were checked once.
+    """
     found: dict[UUID, set[UUID]] = {}
-    for action_id, awaited_id in run(connection, "waits_among_waiting", {"most": most}).fetchall():
-        found.setdefault(action_id, set()).add(awaited_id)
+    parameters = {"action_id": action_id, "most": _PAIRS_MOST}
+    for waiting_id, awaited_id in run(connection, "waits_among_waiting", parameters).fetchall():
+        found.setdefault(waiting_id, set()).add(awaited_id)
     return found
 
 

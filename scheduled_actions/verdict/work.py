@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from scheduled_actions.verdict import Check, Level
 from scheduled_actions.verdict.database import in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
 
 #: What has been due for longer waits for more than the next ping.
 _LATE = timedelta(minutes=5)
@@ -103,6 +108,31 @@ class DisabledEndpointsFound:
             "`webhooks deliveries recover --since WHEN` sends what was lost"
         )
         return Check("webhook_endpoints", Level.WARNING, f"disabled for failures: {_named(self.names)}", remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCyclesFound:
+    """Actions that wait for one another: in each cycle every one comes after the next, the last after the first."""
+
+    cycles: tuple[tuple[UUID, ...], ...]
+
+    def judged(self) -> Check:
+        """Return a warning where there are any: none of them ever runs."""
+        if not self.cycles:
+            return Check("waiting_cycles", Level.OK, "no actions wait for one another")
+        detail = f"actions wait for one another for ever: {_named(tuple(map(in_a_circle, self.cycles)))}"
+        return Check("waiting_cycles", Level.WARNING, detail, BREAK_CYCLE)
+
+
+#: What to do about actions that wait for one another.
+BREAK_CYCLE = (
+    "give one of them another `after`, or none: `scheduled-actions update ID --after OTHER`, `update ID --reset after`"
+)
+
+
+def in_a_circle(cycle: Sequence[UUID]) -> str:
+    """Return the ids of a cycle, its first one again at the end."""
+    return " -> ".join(str(one) for one in (*cycle, cycle[0]))
 
 
 def _named(names: tuple[str, ...]) -> str:

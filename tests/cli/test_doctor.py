@@ -9,6 +9,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.json import Jsonb
 
 from scheduled_actions.registry import source as registry_source
 from scheduled_actions.store import diagnosis
@@ -50,7 +51,7 @@ def test_an_installation_without_faults_is_told_so(run, connection):
             "settings", "cron_secret", "admin_token", "registry", "handlers", "database", "server", "defaults",
             "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
             "refused_pings", "heartbeat", "backlog", "failed_actions", "no_action", "schedules", "webhook_endpoints",
-            "indexes", "pooler",
+            "waiting_cycles", "indexes", "pooler",
         )
     ]  # fmt: skip
     assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])
@@ -416,3 +417,26 @@ def test_what_waits_for_a_person_is_named(run, connection):
         "schedules": "paused after failures: nightly",
         "webhook_endpoints": "disabled for failures: crm",
     }
+
+
+def test_actions_that_wait_for_one_another_are_named(run, check, connection):
+    first, second = insert(connection), insert(connection, status="failed")
+    for action_id, after in ((first, second), (second, first)):
+        condition = Jsonb({"after": [str(after)]})
+        connection.execute("update scheduled_actions set condition = %s where id = %s", [condition, action_id])
+    assert check("waiting_cycles")[0]["status"] == "ok"
+
+    # Retried, it waits for what waits for it; a tick looks at both.
+    assert run("retry", second).exit_code == 0
+    run("process")
+    found, _ = check("waiting_cycles")
+
+    assert found["status"] == "warning"
+    assert str(first) in found["detail"]
+    assert str(second) in found["detail"]
+    assert "--reset after" in found["remedy"]
+    assert run("explain", first, "--json").json["code"] == "waiting_cycle"
+
+    assert run("update", first, "--reset", "after", "--force").exit_code == 0
+    assert check("waiting_cycles")[0]["status"] == "ok"
+    assert run("explain", second, "--json").json["code"] == "condition_not_met"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
@@ -13,10 +14,12 @@ from scheduled_actions.verdict.work import (
     FailuresFound,
     StoppedSchedulesFound,
     UnhandledFound,
+    WaitingCyclesFound,
 )
 
 OK, WARNING, FAULT = Level.OK, Level.WARNING, Level.FAULT
 MINUTE = timedelta(minutes=1)
+ONE, TWO = UUID(int=1), UUID(int=2)
 
 
 def heartbeat(*outcomes, is_set=True, problem=None):
@@ -82,6 +85,13 @@ def backlog(due, minutes, *, is_missing=False):
             WARNING,
             "paused after failures: a, b, c, d, e and 2 more",
             "mend what failed",
+        ),
+        (WaitingCyclesFound(()), OK, "no actions wait for one another", None),
+        (
+            WaitingCyclesFound(((ONE, TWO), (TWO,))),
+            WARNING,
+            f"actions wait for one another for ever: {ONE} -> {TWO} -> {ONE}, {TWO} -> {TWO}",
+            "give one of them another `after`",
         ),
         (DisabledEndpointsFound(()), OK, "none is disabled for its failures", None),
         (DisabledEndpointsFound(("crm",)), WARNING, "disabled for failures: crm", "once its receiver works again"),

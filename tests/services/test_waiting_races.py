@@ -151,6 +151,46 @@ def test_the_sweep_reports_actions_that_wait_for_one_another(a_project, connecti
     assert "waits.cycle" in caplog.text
 
 
+@pytest.mark.parametrize("mended_by", ["code", "sql"])
+def test_a_cycle_that_was_broken_is_reported_no_more(a_project, connection, mended_by):
+    @action("test:run")
+    def run(payload: dict): ...
+
+    project = a_project(run)
+    one, other, later = insert(connection), insert(connection), insert(connection, scheduled_at="2099-01-01")
+    for action_id, after in ((one, other), (other, one)):
+        come_after(connection, action_id, after)
+    project.processor.tick()
+
+    if mended_by == "code":
+        project.scheduler.update_action(one, after=[later])
+    else:
+        come_after(connection, one, later)
+    report = a_project(run).processor.tick()
+
+    assert report.errors == []
+
+
+def test_a_cycle_is_reported_though_one_of_its_actions_was_never_due(a_project, connection):
+    @action("test:run")
+    def run(payload: dict): ...
+
+    one, later = insert(connection), insert(connection, scheduled_at="2099-01-01")
+    come_after(connection, one, later)
+    come_after(connection, later, one)
+    a_project(run).processor.tick()
+
+    report = a_project(run).processor.tick()
+
+    assert len(report.errors) == 1
+
+
+def come_after(connection, action_id, *others):
+    """Have an action come after others, as SQL can."""
+    after = Jsonb({"after": [str(one) for one in others]})
+    connection.execute("update scheduled_actions set condition = %s where id = %s", [after, action_id])
+
+
 def test_a_cycle_is_named_in_the_order_of_waiting():
     one, two, three, four = (UUID(int=number) for number in range(1, 5))
 
