@@ -10,6 +10,8 @@ from scheduled_actions.errors import BudgetExceeded
 
 #: Steps of one evaluation: about half a second of one core, whatever the rule is.
 STEPS = 100_000
+#: Steps of the smallest part of a budget: enough for a usual rule.
+PART_LEAST = STEPS // 250
 #: Bytes that one evaluation may produce or hold.
 BYTES = 4 * 1024 * 1024
 
@@ -42,6 +44,10 @@ class EvaluationBudget:
     def is_spent(self) -> bool:
         """Whether a limit has been exceeded; every later use raises again."""
         return self.steps_left < 0 or self.bytes_left < 0
+
+    def part(self, *, of: int) -> EvaluationBudget:
+        """Return the budget of the next of `of` parts: an equal share of what is left, and enough for a usual rule."""
+        return EvaluationBudget(self.what, steps=max(self.steps_left // of, PART_LEAST), within=self)
 
     def spend(self, steps: int = 1) -> None:
         """Use some steps.

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.action import Claimed
-    from scheduled_actions.recurrence import Kind, Recurrence
+    from scheduled_actions.recurrence import Kind, Recurrence, Skips
+    from scheduled_actions.recurrence.compiling import Outline
     from scheduled_actions.registry import Registry
     from scheduled_actions.schedule import Course, Schedule
     from scheduled_actions.store.connection import Connection, Database
@@ -159,15 +160,13 @@ class Occurrences:
             RecurrenceInvalid: It is malformed, or names nothing that occurs.
             BudgetExceeded: As for `rule_of`.
         """
-        if budget is not None and skip is not None:
-            budget.spend(sum(len(part) for part in skip.values() if isinstance(part, list)) // _ENTRIES_A_STEP)
-        from scheduled_actions.recurrence import Skips, compile_recurrence  # noqa: PLC0415 - a cold tick does without
+        from scheduled_actions.recurrence import compile_recurrence  # noqa: PLC0415 - a cold tick does without
 
         return compile_recurrence(
             text,
             timezone=timezone,
             anchor=anchor,
-            skips=None if skip is None else Skips.parse(skip),
+            skips=_skips(skip, budget),
             until=until,
             functions=self._registry.functions,
             budget=budget,
@@ -183,18 +182,62 @@ class Occurrences:
             BudgetExceeded: It takes more than half of the steps that its evaluation may take later.
         """
         budget = EvaluationBudget("the recurrence", steps=STEPS // 2)
-        if not functions_named(text, skip):
-            return self.rule(text, timezone=timezone, anchor=anchor, skip=skip, until=until, budget=budget).kind
-        # Most projects have no functions.
-        from scheduled_actions.recurrence import Skips  # noqa: PLC0415
-        from scheduled_actions.recurrence.causes import Causes  # noqa: PLC0415
-        from scheduled_actions.recurrence.kinds import parse_rule  # noqa: PLC0415
+        look = self._outline if functions_named(text, skip) else self.rule
+        return look(text, timezone=timezone, anchor=anchor, skip=skip, until=until, budget=budget).kind
 
-        functions, zone = self._registry.functions, ZoneInfo(timezone)
-        skips = Skips() if skip is None else Skips.parse(skip)
-        # Refuses a function of the skips that is not registered.
-        Causes(skips, zone, functions, text=text)
-        return parse_rule(text.strip(), zone=zone, anchor=anchor, skips=skips, functions=functions, budget=budget).kind
+    def in_words(self, schedule: Course | Schedule, budget: EvaluationBudget) -> str:
+        """Return the rule of a schedule in words; no function of the project is called.
+
+        Raises:
+            RecurrenceInvalid: It cannot be followed any more: a function is gone, say.
+            BudgetExceeded: Its last occurrence, with COUNT, takes more steps than are left.
+        """
+        return self._outline(
+            schedule.recurrence,
+            timezone=schedule.timezone,
+            anchor=schedule.anchor_at,
+            skip=schedule.skip,
+            until=schedule.until,
+            budget=budget,
+        ).description
+
+    def all_in_words(self, schedules: Collection[Course | Schedule]) -> list[str]:
+        """Return the rules of a list of schedules in words, within one budget for all of them.
+
+        One that cannot be followed any more is returned as it was typed; so is one that takes more steps than its part
+        of the budget has, with the reason.
+        """
+        budget, words = EvaluationBudget("the rule"), []
+        for number, schedule in enumerate(schedules):
+            try:
+                words.append(self.in_words(schedule, budget.part(of=len(schedules) - number)))
+            except BudgetExceeded as error:
+                words.append(f"{schedule.recurrence} (not computed: {error})")
+            except ScheduledActionsError:
+                words.append(schedule.recurrence)
+        return words
+
+    def _outline(
+        self,
+        text: str,
+        *,
+        timezone: str,
+        anchor: datetime,
+        skip: Mapping[str, Any] | None,
+        until: datetime | None,
+        budget: EvaluationBudget,
+    ) -> Outline:
+        from scheduled_actions.recurrence import outline  # noqa: PLC0415 - a cold tick does without
+
+        return outline(
+            text,
+            timezone=timezone,
+            anchor=anchor,
+            skips=_skips(skip, budget),
+            until=until,
+            functions=self._registry.functions,
+            budget=budget,
+        )
 
     def rule_since(self, schedule: Schedule, moment: datetime) -> Recurrence:
         """Return the rule of a schedule as if it had begun at `moment` or before, with the same phase.
@@ -801,6 +844,17 @@ class Occurrences:
         with self._database.connection() as connection:
             found = store.get(connection, schedule_id=schedule_id)
         return None if found is None else series.instant(self.rule_of(found.schedule).next_after(after))
+
+
+def _skips(skip: Mapping[str, Any] | None, budget: EvaluationBudget | None) -> Skips | None:
+    """Return what a schedule skips, having spent what reading its lists takes."""
+    if skip is None:
+        return None
+    if budget is not None:
+        budget.spend(sum(len(part) for part in skip.values() if isinstance(part, list)) // _ENTRIES_A_STEP)
+    from scheduled_actions.recurrence import Skips  # noqa: PLC0415 - a cold tick does without
+
+    return Skips.parse(skip)
 
 
 def _budget_of_a_transaction() -> EvaluationBudget:

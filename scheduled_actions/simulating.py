@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from scheduled_actions import arguments
-from scheduled_actions.calendar.forecast import part, sparsest_first
+from scheduled_actions.calendar.forecast import sparsest_first
 from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.simulation import Capacity, Remark, Simulation, simulate
@@ -112,7 +112,7 @@ class Simulator:
     ) -> Iterator[tuple[Schedule, Rule]]:
         """Yield each schedule with its rule, which has its part of the budget; add a remark for each without a rule."""
         for number, schedule in enumerate(sparsest_first(schedules)):
-            share = part(budget, of=len(schedules) - number)
+            share = budget.part(of=len(schedules) - number)
             try:
                 rule = self._occurrences.rule_of(schedule, budget=share)
             except ScheduledActionsError as error:

@@ -215,6 +215,9 @@ class ScheduleInWords(Schedule):
     upcoming: list[datetime] = Field(
         description=f"The next instants, {UPCOMING} at most; the first is the planned one."
     )
+    truncated: bool = Field(
+        description="Whether more may follow `upcoming`: the evaluation budget ended, or the rule cannot be followed."
+    )
 
 
 _WARNINGS = Field(description="What the change does not do; a declared schedule is restored by a later deployment.")

@@ -29,6 +29,7 @@ from scheduled_actions.errors import (
     UnknownActionType,
     UnknownSchedule,
 )
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.pages import page_of
 from scheduled_actions.recurrence.preview import preview as previewed
 from scheduled_actions.recurrence.skips import Skips
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from scheduled_actions.schedule import Schedule
-    from scheduled_actions.schedules.making import Schedules
 
 
 def list_schedules(call: Call) -> Answer:
@@ -169,7 +169,7 @@ def _as_seen(call: Call, change: Callable[..., Schedule], **arguments: Any) -> S
 
 
 def _answer(call: Call, schedule: Schedule) -> Answer:
-    return Answer(_in_words(call.runtime.schedules, schedule), headers={"ETag": etag_of(_as_asked_for(schedule))})
+    return Answer(_in_words(call, schedule), headers={"ETag": etag_of(_as_asked_for(schedule))})
 
 
 def _changed(call: Call, schedule: Schedule) -> Answer:
@@ -216,14 +216,20 @@ def _as_asked_for(schedule: Schedule) -> models.Schedule:
     )
 
 
-def _in_words(schedules: Schedules, schedule: Schedule) -> models.ScheduleInWords:
+def _in_words(call: Call, schedule: Schedule) -> models.ScheduleInWords:
+    budget = EvaluationBudget("the recurrence")
+    description: str | None = None
+    upcoming: list[datetime] = []
+    truncated = False
     try:
-        description: str | None = schedules.rule_of(schedule).description
-        upcoming = schedules.upcoming(schedule, count=models.UPCOMING)
+        description = call.runtime.occurrences.in_words(schedule, budget)
+        upcoming.extend(call.runtime.schedules.upcoming(schedule, count=models.UPCOMING, budget=budget))
     except ScheduledActionsError:
-        # Its rule names a function that this build does not have, say: its note tells.
-        description, upcoming = None, []
-    return models.ScheduleInWords(**dict(_shown(schedule)), description=description, upcoming=upcoming)
+        # It takes too many steps, or names a function that this build does not have, say.
+        truncated = True
+    return models.ScheduleInWords(
+        **dict(_shown(schedule)), description=description, upcoming=upcoming, truncated=truncated
+    )
 
 
 _RULES = (RecurrenceInvalid, NeverOccurs, InvalidArgument, BudgetExceeded, FunctionTimedOut)

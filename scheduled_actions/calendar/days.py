@@ -135,9 +135,7 @@ class CalendarDays:
             found[bisect_right(bounds, entry.at) - 1].append(_deadline(entry))
         budget = EvaluationBudget("the calendar")
         frequent = [
-            one
-            for one in schedules
-            if forecast.is_frequent(self._occurrences, one, forecast.part(budget, of=2 * len(schedules)))
+            one for one in schedules if forecast.is_frequent(self._occurrences, one, budget.part(of=2 * len(schedules)))
         ]
         often = {one.id for one in frequent}
         rest = [one for one in schedules[:SCHEDULES_MOST] if one.id not in often]
@@ -166,7 +164,7 @@ class CalendarDays:
             return False
         is_cut = False
         for before, schedule in enumerate(forecast.sparsest_first(schedules)):
-            part = forecast.part(budget, of=len(schedules) - before)
+            part = budget.part(of=len(schedules) - before)
             if not left:
                 return True
             instants: list[datetime] = []

@@ -179,7 +179,7 @@ class _Reading:
         """Return the events of schedules, in their order."""
         found: dict[UUID, list[Entry]] = {}
         for before, schedule in enumerate(forecast.sparsest_first(schedules)):
-            share = forecast.part(self._budget, of=len(schedules) - before)
+            share = self._budget.part(of=len(schedules) - before)
             room = max(1, self._most // len(schedules), self._most - len(schedules))
             events = self._of_schedule(schedule, share, most=room)[: max(0, self._most)]
             self._most -= len(events)

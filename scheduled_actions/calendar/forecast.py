@@ -6,18 +6,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from scheduled_actions.errors import BudgetExceeded, ScheduledActionsError
-from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from scheduled_actions.evaluation_budget import EvaluationBudget
     from scheduled_actions.occurrences import Occurrences
     from scheduled_actions.recurrence import Recurrence
     from scheduled_actions.schedule import Schedule
 
-#: What one schedule may use at least of the budget of a calendar.
-_PART_LEAST = STEPS // 250
 #: A schedule that occurs so often in a day fills every hour of a calendar.
 A_DAY_MOST = 24
 _MOMENT = timedelta(microseconds=1)
@@ -40,7 +38,7 @@ def instants(
         start: Aware; from this instant on.
         end: Aware; before this one.
         most: So many are wanted.
-        budget: Of this schedule: see `part`.
+        budget: Of this schedule: a part of that of all.
 
     Raises:
         BudgetExceeded: After the last instant that was reached: there may be more.
@@ -92,11 +90,6 @@ def _planned_by_the_rule(
     except ScheduledActionsError:
         # Its rule names a function that this build does not have, say: `schedules show` tells.
         return
-
-
-def part(budget: EvaluationBudget, *, of: int) -> EvaluationBudget:
-    """Return the budget of the next of `of` schedules: an equal share of what is left, and enough for a usual one."""
-    return EvaluationBudget(budget.what, steps=max(budget.steps_left // of, _PART_LEAST), within=budget)
 
 
 def sparsest_first(schedules: Iterable[Schedule]) -> list[Schedule]:

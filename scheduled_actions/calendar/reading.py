@@ -103,7 +103,7 @@ class Calendar:
         looked_at = schedules[:SCHEDULES_MOST]
         # Each is asked for one occurrence after the other, and only as far as this page goes.
         ahead = [
-            self._foreseen(schedule, start, end, after, forecast.part(budget, of=len(looked_at)), cut_short=cut_short)
+            self._foreseen(schedule, start, end, after, budget.part(of=len(looked_at)), cut_short=cut_short)
             for schedule in looked_at
         ]
         entries, goes_on = calendar_entries.merged([due, waiting, *ahead], limit=limit)

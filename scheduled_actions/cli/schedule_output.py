@@ -9,10 +9,10 @@ import click
 
 from scheduled_actions.cli.output import as_document, print_json
 from scheduled_actions.cli.project import handlers_aside
-from scheduled_actions.errors import RegistryInvalid, ScheduledActionsError
+from scheduled_actions.errors import RegistryInvalid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from datetime import datetime
 
     from scheduled_actions.cli.project import Project
@@ -43,11 +43,14 @@ def label(schedule: Schedule) -> str:
 
 def words(runtime: Runtime, schedule: Schedule) -> str:
     """Return the rule of a schedule in words; as it was typed where it cannot be followed any more."""
-    try:
-        with handlers_aside():
-            return runtime.occurrences.rule_of(schedule).description
-    except ScheduledActionsError:
-        return schedule.recurrence
+    (found,) = all_words(runtime, [schedule])
+    return found
+
+
+def all_words(runtime: Runtime, schedules: Collection[Schedule]) -> list[str]:
+    """Return the rules of schedules in words, as `Occurrences.all_in_words` does."""
+    with handlers_aside():
+        return runtime.occurrences.all_in_words(schedules)
 
 
 def on_its_clock(moment: datetime | None, schedule: Schedule) -> str:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduled_actions.cli.output import one_line, print_fields, print_json, print_table, shown
+from scheduled_actions.cli.output import as_document, one_line, print_fields, print_json, print_table, shown
 from scheduled_actions.cli.parameters import WholeNumber, as_json_option
 from scheduled_actions.cli.project import Project, handlers_aside, pass_project
 from scheduled_actions.cli.schedule_output import (
+    all_words,
     document_of,
     label,
     of_a_schedule,
@@ -47,7 +48,10 @@ def list_(project: Project, /, *, limit: int, cursor: str | None, as_json: bool,
     """List the newest schedules that match every filter given; instants are on each schedule's own wall clock."""
     runtime = open_to_read(project)
     found, next_cursor = page_of(lambda most: runtime.schedules.find(**filters, limit=most, cursor=cursor), limit)
-    documents = [document_of(runtime, schedule) for schedule in found]
+    documents = [
+        as_document(schedule) | {"description": description}
+        for schedule, description in zip(found, all_words(runtime, found), strict=True)
+    ]
     if as_json:
         print_json({"schedules": documents, "next_cursor": next_cursor})
         return
@@ -116,11 +120,13 @@ def _fields(runtime: Runtime, schedule: Schedule) -> dict[str, str]:
 
 def _upcoming(runtime: Runtime, schedule: Schedule) -> tuple[list[datetime], str | None]:
     """Return the instants to come, and why there are no more of them where the rule cannot be followed."""
+    found: list[datetime] = []
     try:
         with handlers_aside():
-            return runtime.schedules.upcoming(schedule, count=_SHOWN), None
+            found.extend(runtime.schedules.upcoming(schedule, count=_SHOWN))
     except ScheduledActionsError as error:
-        return [schedule.next_occurrence_at] if schedule.next_occurrence_at else [], str(error)
+        return found, str(error)
+    return found, None
 
 
 def _instant(at: datetime, schedule: Schedule) -> dict[str, str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scheduled_actions.dashboard import schedule_form
 from scheduled_actions.dashboard.page import Moved, Nav, Page, View
-from scheduled_actions.errors import ScheduledActionsError
 from scheduled_actions.store import outcomes
 from scheduled_actions.tokens import Role
 
@@ -29,6 +28,7 @@ def list_schedules(visit: Visit) -> View:
         name: text.strip() for name in (*_FILTERS, "cursor") if (text := visit.query.get(name, "")) and text.strip()
     }
     page = visit.ask("GET", "/schedules", query={**given, "limit": _ROWS})
+    words = visit.runtime.occurrences.all_in_words(page.schedules)
     return View(
         "schedules.html",
         {
@@ -36,25 +36,10 @@ def list_schedules(visit: Visit) -> View:
             "filters": {name: text for name, text in given.items() if name != "cursor"},
             "schedules": page.schedules,
             "next_cursor": page.next_cursor,
-            "words": {one.id: _words(visit, one) for one in page.schedules},
+            "words": {one.id: said for one, said in zip(page.schedules, words, strict=True)},
             "strips": _strips(visit, [one.id for one in page.schedules], _STRIP),
         },
     )
-
-
-def _words(visit: Visit, schedule: Any) -> str:  # noqa: ANN401 - a schedule as the API tells it
-    """Return the rule in words; as it was typed where it cannot be followed any more."""
-    try:
-        rule = visit.runtime.occurrences.rule(
-            schedule.recurrence,
-            timezone=schedule.timezone,
-            anchor=schedule.anchor_at,
-            skip=schedule.skip,
-            until=schedule.until,
-        )
-    except ScheduledActionsError:
-        return str(schedule.recurrence)
-    return rule.description
 
 
 def _strips(visit: Visit, ids: Collection[UUID], limit: int) -> dict[UUID, list[outcomes.Outcome]]:

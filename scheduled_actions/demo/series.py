@@ -71,7 +71,7 @@ class Series:
             'schedule_recurring_action("stock:count", {"article": "desk lamp"}, "every 10 minutes", name="count")'
         )
         schedule = self._ask()
-        planned = self._project.runtime.schedules.upcoming(schedule, count=3)
+        planned = list(self._project.runtime.schedules.upcoming(schedule, count=3))
         rule = self._project.runtime.occurrences.rule_of(schedule)
         report.shows("\n".join([rule.description, *(f"{at:%Y-%m-%d %H:%M:%S}Z" for at in planned)]))
         report.check("ten minutes apart", {late - early for early, late in pairwise(planned)}, {timedelta(minutes=10)})

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scheduled_actions.recurrence.compiling import Recurrence, compile_recurrence
+    from scheduled_actions.recurrence.compiling import Recurrence, compile_recurrence, outline
     from scheduled_actions.recurrence.custom import Functions
     from scheduled_actions.recurrence.jitter import jittered
     from scheduled_actions.recurrence.model import Kind, Occurrence
     from scheduled_actions.recurrence.skips import Skips
 
-__all__ = ["Functions", "Kind", "Occurrence", "Recurrence", "Skips", "compile_recurrence", "jittered"]
+__all__ = ["Functions", "Kind", "Occurrence", "Recurrence", "Skips", "compile_recurrence", "jittered", "outline"]
 
 # A tick that meets no series does without the rules: each part comes with the first name that needs it.
 _PARTS = {
@@ -26,6 +26,7 @@ _PARTS = {
     "Skips": "skips",
     "compile_recurrence": "compiling",
     "jittered": "jitter",
+    "outline": "compiling",
 }
 
 

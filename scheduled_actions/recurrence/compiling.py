@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scheduled_actions import arguments
 from scheduled_actions.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
 from scheduled_actions.evaluation_budget import EvaluationBudget
+from scheduled_actions.recurrence.causes import Causes
 from scheduled_actions.recurrence.custom import NO_FUNCTIONS, Functions
 from scheduled_actions.recurrence.kinds import parse_rule
 from scheduled_actions.recurrence.model import HORIZON_YEARS
@@ -62,18 +63,7 @@ def compile_recurrence(
         NeverOccurs: Nothing occurs within thirty years.
         BudgetExceeded: Its first occurrence, or with COUNT its last, takes more steps than are left.
     """
-    if not isinstance(text, str):
-        raise InvalidArgument("recurrence", text, "a text")
-    if not isinstance(timezone, str):
-        raise InvalidArgument("timezone", timezone, 'an IANA time zone, such as "Europe/Berlin"')
-    key = _Key(
-        text.strip(),
-        timezone,
-        _instant("anchor", anchor),
-        _NO_SKIPS if skips is None else Skips.parse(skips),
-        None if until is None else _instant("until", until),
-        functions,
-    )
+    key = _key(text, timezone, anchor, skips=skips, until=until, functions=functions)
     spending = budget or EvaluationBudget("the recurrence")
     known = _compiled.get(key)
     if known is None:
@@ -85,6 +75,36 @@ def compile_recurrence(
     else:
         spending.spend(known[1])
     return known[0] if budget is None else known[0].within(budget)
+
+
+class Outline(NamedTuple):
+    """What a recurrence is, whatever its occurrences are."""
+
+    kind: Kind
+    #: All of it in words.
+    description: str
+
+
+def outline(
+    text: str,
+    *,
+    timezone: str,
+    anchor: datetime,
+    skips: Skips | None,
+    until: datetime | None,
+    functions: Functions,
+    budget: EvaluationBudget,
+) -> Outline:
+    """Return what a recurrence is without looking for an occurrence: no function of the project is called.
+
+    Arguments and errors as for `compile_recurrence`; a recurrence without occurrences is not refused.
+    """
+    key = _key(text, timezone, anchor, skips=skips, until=until, functions=functions)
+    zone = arguments.check_timezone(timezone)
+    # Refuses a function of the skips that is not registered.
+    Causes(key.skips, zone, functions, text=key.text)
+    rule = parse_rule(key.text, zone=zone, anchor=key.anchor, skips=key.skips, functions=functions, budget=budget)
+    return Outline(rule.kind, _described(rule, zone, key.skips, key.until))
 
 
 class Recurrence:
@@ -129,14 +149,7 @@ class Recurrence:
     @cached_property
     def description(self) -> str:
         """All of it in words: "Every day at 09:00 in Europe/Berlin, except weekends, until 2027-03-31 00:00"."""
-        ending = self._rule.ending
-        said = f"{self._rule.description.removesuffix(ending)} in {self._rule.zone.key}{ending}"
-        if self._skipping is not None:
-            said += f", {self._skips.description}"
-        if self.until is not None:
-            until = self.until.astimezone(self.zone)
-            said += f", until {until.date()} {time_text(until)}"
-        return said
+        return _described(self._rule, self.zone, self._skips, self.until)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -240,6 +253,29 @@ class _Key(NamedTuple):
 _compiled: dict[_Key, tuple[Recurrence, int]] = {}
 
 
+def _key(
+    text: str,
+    timezone: str,
+    anchor: datetime,
+    *,
+    skips: Skips | None,
+    until: datetime | None,
+    functions: Functions,
+) -> _Key:
+    if not isinstance(text, str):
+        raise InvalidArgument("recurrence", text, "a text")
+    if not isinstance(timezone, str):
+        raise InvalidArgument("timezone", timezone, 'an IANA time zone, such as "Europe/Berlin"')
+    return _Key(
+        text.strip(),
+        timezone,
+        _instant("anchor", anchor),
+        _NO_SKIPS if skips is None else Skips.parse(skips),
+        None if until is None else _instant("until", until),
+        functions,
+    )
+
+
 def _compile(key: _Key, budget: EvaluationBudget) -> Recurrence:
     text, timezone, anchor, skips, until, functions = key
     zone = arguments.check_timezone(timezone)
@@ -254,6 +290,16 @@ def _compile(key: _Key, budget: EvaluationBudget) -> Recurrence:
         problem = f"ends at {until.isoformat()}, before its first occurrence at {first.at.isoformat()}"
         raise RecurrenceInvalid(text, problem)
     return made
+
+
+def _described(rule: Rule, zone: ZoneInfo, skips: Skips, until: datetime | None) -> str:
+    said = f"{rule.description.removesuffix(rule.ending)} in {rule.zone.key}{rule.ending}"
+    if not skips.is_empty:
+        said += f", {skips.description}"
+    if until is not None:
+        shown = until.astimezone(zone)
+        said += f", until {shown.date()} {time_text(shown)}"
+    return said
 
 
 def _instant(name: str, moment: datetime) -> datetime:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -13,13 +12,12 @@ import psycopg
 
 from scheduled_actions import arguments, new_schedule
 from scheduled_actions.errors import (
-    BudgetExceeded,
     InvalidArgument,
     RecurrenceInvalid,
     ScheduledActionsError,
     UnknownSchedule,
 )
-from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.pages import READ_MOST
 from scheduled_actions.recurrence import series
 from scheduled_actions.schedule import functions_named
@@ -30,10 +28,9 @@ from scheduled_actions.store.borrowing import is_own
 from scheduled_actions.store.connection import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from uuid import UUID
 
-    from scheduled_actions.recurrence import Recurrence
     from scheduled_actions.requester import Requester
     from scheduled_actions.schedule import Schedule
     from scheduled_actions.store.connection import Connection
@@ -114,14 +111,6 @@ class Schedules(ScheduleOperations):
                 may_leave=is_own(connection),
             )
         return self._with_what_was_left(made, connection), change == "created"
-
-    def rule_of(self, schedule: Schedule) -> Recurrence:
-        """Return the rule of a schedule: its words, and its instants.
-
-        Raises:
-            RecurrenceInvalid: It cannot be followed any more.
-        """
-        return self._occurrences.rule_of(schedule)
 
     def _upsert(
         self,
@@ -379,22 +368,32 @@ class Schedules(ScheduleOperations):
                 limit=limit,
             )
 
-    def upcoming(self, schedule: Schedule, *, count: int) -> list[datetime]:
-        """Return the next instants of a schedule: the planned one, and what its rule names after it.
+    def upcoming(self, schedule: Schedule, *, count: int, budget: EvaluationBudget | None = None) -> Iterator[datetime]:
+        """Yield the next instants of a schedule, `count` at most: the planned one, and what its rule names after it.
 
-        There are fewer than `count` where the evaluation takes too many steps.
+        Args:
+            schedule: Whose.
+            count: At least 1.
+            budget: Of all that is evaluated for it; None: a new one.
+
+        Raises:
+            RecurrenceInvalid: After the planned one: its rule cannot be followed any more.
+            BudgetExceeded: After the last instant that was reached: there may be more.
         """
-        if schedule.next_occurrence_at is None:
-            return []
-        instants = [schedule.next_occurrence_at]
-        if schedule.recurrence_type == "rolling":
-            return instants
-        most = count if schedule.remaining is None else min(count, schedule.remaining)
-        with suppress(BudgetExceeded):
-            rule = self._occurrences.rule_of(schedule, budget=EvaluationBudget("the recurrence", steps=STEPS // 4))
-            while len(instants) < most and (found := rule.next_after(instants[-1])) is not None:
-                instants.append(found.at)
-        return instants
+        at = schedule.next_occurrence_at
+        if at is None:
+            return
+        yield at
+        left = count if schedule.remaining is None else min(count, schedule.remaining)
+        if schedule.recurrence_type == "rolling" or left <= 1:
+            return
+        rule = self._occurrences.rule_of(schedule, budget=budget or EvaluationBudget("the recurrence"))
+        for _ in range(left - 1):
+            found = rule.next_after(at)
+            if found is None:
+                return
+            at = found.at
+            yield at
 
     # -- in step with the code -----------------------------------------------------------------------------------------
 

@@ -290,9 +290,7 @@ def test_show_answers_programs_the_next_instants_in_local_time_and_the_last_outc
     assert shown["description"] == "Every day at 13:00 in Europe/Berlin"
 
 
-@pytest.mark.parametrize(
-    "command", [["list"], ["show", "greet"], ["edit", "greet", "--priority", "1"], ["skip", "greet"]]
-)
+@pytest.mark.parametrize("command", [["show", "greet"], ["skip", "greet"]])
 def test_what_a_rule_of_the_project_prints_is_kept_apart_from_the_answer(run, declare, create, command):
     declare("daily")
     create("custom:payday")

@@ -6,6 +6,7 @@ What kills the process or holds the interpreter's lock is a matter of the fault 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import traceback
 from dataclasses import dataclass
@@ -23,10 +24,12 @@ from scheduled_actions.functions.occurrence import next_occurrence, skip_occurre
 from tests.api.conftest import ADMIN_TOKEN, Api
 from tests.factories import database_now
 from tests.malice.measuring import GROWTH_BYTES_MOST, Lateness, resident_bytes, run_round
-from tests.malice.world import world
+from tests.malice.world import Reader, world
 
 #: Hostile functions of one round: each is a handler of every kind, a policy, a rule, a skip and two checks.
 _EACH_ROUND = 1
+#: Schedules on one page whose functions skip everything.
+_SKIPPING = 12
 
 
 class Unprintable:
@@ -272,6 +275,22 @@ def bad_round(made, numbers: range) -> list[float]:
     return run_round(made.connection, made.requests)
 
 
+def put_in_skipping(made, count: int) -> None:
+    """Store schedules that have an occurrence planned, and now a function that skips whatever it is asked about."""
+    api = Api(made.app.test_client(), ADMIN_TOKEN)
+    for number in range(count):
+        recurrence = ("daily", "every 1 hour", "every 7 minutes", "0 9 * * *")[number % 4]
+        answer = api("POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": recurrence})
+        assert answer.status_code == 201, answer.text
+        skip = {"function": f"skip-{NAMES.index('return/true')}", "then": ("drop", "following")[number % 2]}
+        # Each starts at another moment: none has the answers that another one found.
+        made.connection.execute(
+            "update scheduled_action_schedules set skip = %s, anchor_at = anchor_at + %s * interval '1 second'"
+            " where id = %s",
+            [json.dumps(skip), number, answer.json["id"]],
+        )
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_no_function_of_a_project_stops_a_tick_or_delays_good_actions(database_url):
     functions = hostile_functions()
@@ -288,6 +307,8 @@ def test_no_function_of_a_project_stops_a_tick_or_delays_good_actions(database_u
                 # Without pytest's account of the frames: they hold values that cannot be shown.
                 told = "".join(traceback.format_tb(error.__traceback__)[-4:])
                 pytest.fail(f"{[NAMES[one] for one in numbers]}: {type(error).__name__}\n{told}", pytrace=False)
+        put_in_skipping(made, _SKIPPING)
+        Reader(made).open_all("schedules", "calendar", "simulate")
         for _ in range(20):
             if not made.requests.ping()["remaining"]:
                 break

@@ -468,7 +468,7 @@ def test_the_newest_are_listed_first_a_page_at_a_time(schedules):
 def test_the_next_instants_begin_with_the_planned_one(schedules):
     made = schedules.schedule_recurring("test:run", {}, "daily", remaining=2)
 
-    assert schedules.upcoming(made, count=5) == [NOW + DAY, NOW + 2 * DAY]
+    assert list(schedules.upcoming(made, count=5)) == [NOW + DAY, NOW + 2 * DAY]
 
 
 # -- what edits must not lose ------------------------------------------------------------------------------------------

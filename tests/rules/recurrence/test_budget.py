@@ -8,7 +8,7 @@ import pytest
 
 from scheduled_actions.errors import BudgetExceeded, NeverOccurs
 from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
-from scheduled_actions.recurrence import Skips, compile_recurrence
+from scheduled_actions.recurrence import Functions, Skips, compile_recurrence, outline
 from scheduled_actions.recurrence.preview import preview
 
 ANCHOR = datetime(2026, 11, 21, 14, 7, 10, tzinfo=UTC)
@@ -114,3 +114,29 @@ def test_a_part_of_a_budget_spends_the_whole():
         part.spend()
     with pytest.raises(BudgetExceeded, match="100 steps"):
         EvaluationBudget("the calendar", steps=60, within=whole).spend(41)
+
+
+@pytest.mark.parametrize("rule", ["daily", "every 7 minutes", "0 9 * * 1", "RRULE:FREQ=DAILY;COUNT=3", "custom:never"])
+def test_an_outline_says_what_the_recurrence_says_and_calls_no_function(rule):
+    asked = []
+
+    def called(at):
+        asked.append(at)
+        return at + timedelta(days=1) if rule == "custom:never" else False
+
+    functions = Functions(next={"never": called}, skip={"some": called})
+    given = {
+        "timezone": "Europe/Berlin",
+        "anchor": ANCHOR,
+        "skips": Skips.parse({"weekends": True, "function": "some"}) if rule != "custom:never" else None,
+        "until": datetime(2027, 1, 1, tzinfo=UTC),
+        "functions": functions,
+        "budget": EvaluationBudget("the recurrence"),
+    }
+
+    said = outline(rule, **given)
+    assert asked == []
+
+    recurrence = compile_recurrence(rule, **given)
+    assert said == (recurrence.kind, recurrence.description)
+    assert asked
