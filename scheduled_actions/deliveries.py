@@ -15,6 +15,7 @@ from scheduled_actions.errors import (
     UnknownEndpoint,
     WrongStatus,
 )
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.events import attempts_of, instant
 from scheduled_actions.json_text import encode
 from scheduled_actions.pages import READ_MOST
@@ -225,6 +226,7 @@ class Deliveries:
         Raises:
             UnknownEndpoint: There is none of that name or id.
             InvalidArgument: The instant is naive, or the limit none.
+            BudgetExceeded: The endpoint's filter takes too many steps for the next event.
         """
         wanted = self._endpoint(endpoint, team_id)
         status = store.ROUTED[0] if after is None else after.status
@@ -232,7 +234,7 @@ class Deliveries:
         with self._database.connection() as connection:
             selection = self._selection(connection, since, after, wanted.name, wanted.team_id)
             events = store.missed(connection, selection, status=status, after=place, limit=_batch(limit))
-            ids = [event.id for event in events if _wants(wanted, event)]
+            events, ids = _looked_at(wanted, events)
             count = 0
             if ids:
                 count = store.deliver_missed(
@@ -304,7 +306,28 @@ def _step(
     return Step(count=count, is_done=is_last, until=until, status=following, place=store.Place())
 
 
-def _wants(endpoint: Endpoint, event: Event) -> bool:
+def _looked_at(endpoint: Endpoint, events: list[Event]) -> tuple[list[Event], list[UUID]]:
+    """Return the events that one budget is enough for, and the ids of those that an endpoint wants.
+
+    Raises:
+        BudgetExceeded: The filter takes too many steps for the first one.
+    """
+    ids: list[UUID] = []
+    budget = EvaluationBudget("the filter")
+    for number, event in enumerate(events):
+        what = f'the filter of endpoint "{endpoint.name}" for event {event.id}'
+        try:
+            is_wanted = _wants(endpoint, event, EvaluationBudget(what, steps=filters.FILTER_STEPS, within=budget))
+        except BudgetExceeded:
+            if not number:
+                raise
+            return events[:number], ids
+        if is_wanted:
+            ids.append(event.id)
+    return events, ids
+
+
+def _wants(endpoint: Endpoint, event: Event, budget: EvaluationBudget) -> bool:
     payload = event.payload
     if not isinstance(payload, dict):
         return False
@@ -317,8 +340,8 @@ def _wants(endpoint: Endpoint, event: Event) -> bool:
     }
     try:
         is_matched = any(routing.matches(str(body["event"]), pattern) for pattern in endpoint.patterns)
-        return is_matched and endpoint.belongs_to(event.team_id) and filters.fits(body, endpoint.filter)
-    except (InvalidArgument, BudgetExceeded):
+        return is_matched and endpoint.belongs_to(event.team_id) and filters.fits(body, endpoint.filter, budget)
+    except InvalidArgument:
         return False
 
 

@@ -18,13 +18,14 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from scheduled_actions import tracing
-from scheduled_actions.endpoints.book import EndpointBook, id_of
+from scheduled_actions.endpoints.book import EndpointBook, fits, id_of
 from scheduled_actions.endpoints.health import DISABLED_EVENT, FAILING_EVENT
-from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.errors import BudgetExceeded, InvalidArgument, ScheduledActionsError
 from scheduled_actions.handler import Fail, RetryAfter, Skip, Snooze
 from scheduled_actions.outbound import delivery
 from scheduled_actions.retry import Delays
 from scheduled_actions.webhooks import routing, signing
+from scheduled_actions.webhooks.filters import FILTER_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,8 @@ GATE_PATIENCE_SECONDS = 5.0
 _EVENT_AT = "event_at"
 _EVENT_ACTION_ID = "event_action_id"
 _MESSAGE_ID = "message_id"
+#: The steps within which the filter could not be evaluated when the event was routed.
+_FILTER_STEPS = "filter_steps"
 _OF_ENDPOINTS = frozenset({DISABLED_EVENT, FAILING_EVENT})
 _GONE = 410
 _MAY_ASK_FOR_TIME = frozenset({429, 502, 503, 504})
@@ -128,7 +131,8 @@ def send_webhook(
         book: The database's beside them; None: there are the file's alone.
 
     Raises:
-        Fail: The delivery's endpoint is unknown, answered 410 Gone, or wants no further attempt.
+        Fail: The delivery's endpoint is unknown, answered 410 Gone, wants no further attempt, or has a filter that
+            takes too many steps.
         RetryAfter: The endpoint asked for time.
         DeliveryFailed: It did not answer, or not with success.
         NotConfigured: The endpoint's URL or secret is unset or unusable; retried, so that it can be mended.
@@ -143,14 +147,15 @@ def send_webhook(
 def _fan_out(event: WebhookEvent, context: Context, config: Config, book: EndpointBook) -> Skip | dict[str, Any]:
     action = context.action
     book.saw(event.event, team_id=action.team_id)
-    endpoints = book.wanting(event.event, team_id=action.team_id, body=_content(event, context))
+    wanting = book.wanting(event.event, team_id=action.team_id, body=_content(event, context))
     if event.event in _OF_ENDPOINTS:
         # It would not hear of its own trouble, and that would be a failure more.
-        endpoints = [endpoint for endpoint in endpoints if endpoint.name != event.entity_id]
+        wanting = [one for one in wanting if one.endpoint.name != event.entity_id]
     is_mailed = _mail(event, context, config.settings.webhooks.alert_email)
-    if not endpoints and not is_mailed:
+    if not wanting and not is_mailed:
         return Skip(f"no endpoint wants {event.event}")
-    for endpoint in endpoints:
+    for endpoint, undecided_within in wanting:
+        undecided = {} if undecided_within is None else {_FILTER_STEPS: undecided_within}
         own = {} if endpoint.retry is None else {"retry": endpoint.retry}
         context.schedule(
             ACTION_TYPE,
@@ -162,10 +167,10 @@ def _fan_out(event: WebhookEvent, context: Context, config: Config, book: Endpoi
             target=_target(action.target_type, action.target_id),
             user_id=action.user_id,
             created_by=action.created_by,
-            metadata={_EVENT_ACTION_ID: str(action.id), _EVENT_AT: instant(action.created_at)},
+            metadata={_EVENT_ACTION_ID: str(action.id), _EVENT_AT: instant(action.created_at), **undecided},
             **own,
         )
-    return {"endpoints": [endpoint.name for endpoint in endpoints]}
+    return {"endpoints": [one.endpoint.name for one in wanting]}
 
 
 def attempts_of(policy: RetryPolicy | None) -> int | None:
@@ -208,10 +213,8 @@ def _deliver(event: WebhookEvent, name: str, context: Context, book: EndpointBoo
         return Skip(f'endpoint "{name}" is not there')
     if endpoint is None:
         raise Fail(_unknown(name, book.names()))
-    if not endpoint.enabled:
-        return Skip(f'endpoint "{name}" is disabled')
-    if endpoint.disabled_reason is not None:
-        return Skip(f'endpoint "{name}" is disabled: {endpoint.disabled_reason}')
+    if (unwanted := _unwanted(endpoint, event, context)) is not None:
+        return unwanted
     if endpoint.rate_limit is not None and (put_off := _limited(endpoint, book)) is not None:
         return put_off
     target = book.target(endpoint)
@@ -226,6 +229,26 @@ def _deliver(event: WebhookEvent, name: str, context: Context, book: EndpointBoo
         "webhook.answered endpoint=%s status=%s duration_ms=%d", name, answer.status, answer.duration_seconds * 1000
     )
     return _judge(answer, endpoint, context.attempt, book)
+
+
+def _unwanted(endpoint: Endpoint, event: WebhookEvent, context: Context) -> Skip | None:
+    """Return why an endpoint does not get the delivery now; None where it does.
+
+    Raises:
+        Fail: Its filter took too many steps when the event was routed, and still does.
+    """
+    if not endpoint.enabled:
+        return Skip(f'endpoint "{endpoint.name}" is disabled')
+    if endpoint.disabled_reason is not None:
+        return Skip(f'endpoint "{endpoint.name}" is disabled: {endpoint.disabled_reason}')
+    steps = (context.action.metadata or {}).get(_FILTER_STEPS)
+    if not isinstance(steps, int):
+        return None
+    try:
+        is_wanted = fits(endpoint, _content(event, context), steps=min(steps, FILTER_STEPS))
+    except BudgetExceeded as error:
+        raise Fail(f"{error}; then retry the delivery") from error
+    return None if is_wanted else Skip(f'the filter of endpoint "{endpoint.name}" does not want it')
 
 
 def _limited(endpoint: Endpoint, book: EndpointBook) -> Snooze | None:

@@ -11,7 +11,7 @@ import logging
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -64,6 +64,14 @@ class Target:
     reach: Reach
 
 
+class Wanting(NamedTuple):
+    """An endpoint that gets an event."""
+
+    endpoint: Endpoint
+    #: The steps within which its filter could not be evaluated; None where it wants the event.
+    undecided_within: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     endpoint: Endpoint
@@ -104,10 +112,11 @@ class EndpointBook:
         self._by_team.clear()
         self._failure_written.clear()
 
-    def wanting(self, event: str, *, team_id: str | None, body: Mapping[str, Any]) -> list[Endpoint]:
+    def wanting(self, event: str, *, team_id: str | None, body: Mapping[str, Any]) -> list[Wanting]:
         """Return the endpoints that get an event: the file's as it routes them, then the database's that want it.
 
-        Those that are disabled in the database are among them: what comes for them is kept, to be recovered.
+        Those that are disabled in the database are among them: what comes for them is kept, to be recovered. So are
+        those whose filter takes more steps than its share: their deliveries end with that.
 
         Args:
             event: `entity:verb`.
@@ -122,11 +131,11 @@ class EndpointBook:
         # Each has the same share, so that none loses an event to the filter of another.
         steps = min(filters.FILTER_STEPS, STEPS // max(1, len(of_team)))
         tenants = [
-            endpoint
+            wanting
             for known in of_team
             if (endpoint := known.endpoint).belongs_to(team_id)
             and any(routing.matches(event, pattern) for pattern in endpoint.patterns)
-            and _fits(body, endpoint, steps)
+            and (wanting := _filtered(body, endpoint, steps)) is not None
         ]
         declared = self._settings.endpoints
         names = routing.route(
@@ -135,7 +144,7 @@ class EndpointBook:
             routing=self._settings.routing,
             default_endpoint=None if tenants else self._settings.default_endpoint,
         )
-        return [*(self._of_file(name, None) for name in names), *tenants]
+        return [*(Wanting(self._of_file(name, None)) for name in names), *tenants]
 
     def find(self, name: str, *, team_id: str | None) -> Endpoint | None:
         """Return the endpoint of that name or id; None when there is none, or it is another team's."""
@@ -301,13 +310,22 @@ class EndpointBook:
         self._by_team.clear()
 
 
-def _fits(body: Mapping[str, Any], endpoint: Endpoint, steps: int) -> bool:
-    """Whether an endpoint's filter wants a body; one that takes too many steps for it does not, and the log says so."""
+def _filtered(body: Mapping[str, Any], endpoint: Endpoint, steps: int) -> Wanting | None:
+    """Return that an endpoint's filter wants a body, or takes too many steps to say; None where it does not want it."""
     try:
-        return filters.fits(body, endpoint.filter, EvaluationBudget("the filter", steps=steps))
-    except BudgetExceeded as error:
-        log.warning("webhook.unfiltered endpoint=%s error=%s", endpoint.name, error)
-        return False
+        return Wanting(endpoint) if fits(endpoint, body, steps=steps) else None
+    except BudgetExceeded:
+        return Wanting(endpoint, undecided_within=steps)
+
+
+def fits(endpoint: Endpoint, body: Mapping[str, Any], *, steps: int = filters.FILTER_STEPS) -> bool:
+    """Return whether an endpoint's filter wants a body.
+
+    Raises:
+        BudgetExceeded: It takes more steps than these to say.
+    """
+    budget = EvaluationBudget(f'the filter of endpoint "{endpoint.name}"', steps=steps)
+    return filters.fits(body, endpoint.filter, budget)
 
 
 def id_of(name: str) -> UUID | None:
