@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from scheduled_actions import settlement
-from scheduled_actions.boundary import describe
+from scheduled_actions.boundary import LATER, concerns_all, describe
 from scheduled_actions.errors import ClaimLost, DatabaseUnavailable, ScheduledActionsError
 from scheduled_actions.processor.calling import Ended, call
 from scheduled_actions.store.borrowing import joined_connection
@@ -71,7 +71,7 @@ class HandlerTransactions:
         payload: Any,  # noqa: ANN401 - the handler's own type
         guard: Guard | None,
     ) -> Ended:
-        """Call the handler in a transaction and settle the attempt in it; its time begins with its connection."""
+        """Call the handler in a transaction and settle the attempt in it; its time begins with the call."""
         attempt.hold()
         with ExitStack() as stack:
             if not self._turns.acquire(timeout=max(0.0, attempt.start_until - self._monotonic())):
@@ -81,12 +81,10 @@ class HandlerTransactions:
             if isinstance(connection, Ended):
                 return connection
             attempt.loan = stack.enter_context(Loan(connection))
-            if attempt.is_stopped or not attempt.start(self._monotonic()):
-                # Given up, or asked to end, while it waited for its turn: its handler was never called.
-                return Ended(settlement.Unstarted())
-            context._deadline = min(attempt.gives_up_at or self._answer_by, self._answer_by)  # noqa: SLF001 - the context's other half
-            context._connection = connection  # noqa: SLF001 - likewise
-            return self._run_on(connection, partial(call, attempt, handler, context, payload), attempt, guard)
+            context._connection = connection  # noqa: SLF001 - the context's other half
+            return self._run_on(
+                connection, partial(call, attempt, handler, context, payload), attempt, context, guard=guard
+            )
 
     def _connected(self, attempt: Attempt, stack: ExitStack) -> Connection | Ended:
         """Return a connection for the handler, asked for until nothing may start any more."""
@@ -104,6 +102,8 @@ class HandlerTransactions:
         connection: Connection,
         call_handler: Callable[[], Ended],
         attempt: Attempt,
+        context: Context,
+        *,
         guard: Guard | None,
     ) -> Ended:
         token = joined_connection.set(connection)
@@ -111,6 +111,10 @@ class HandlerTransactions:
             with connection.transaction():
                 if guard is not None and not guard.holds(connection):
                     return Ended(settlement.Unstarted("its deadline was changed"))
+                if attempt.is_stopped or not attempt.start(self._monotonic()):
+                    # Given up, or asked to end, while it waited for its turn: its handler was never called.
+                    return Ended(settlement.Unstarted())
+                context._deadline = min(attempt.gives_up_at or self._answer_by, self._answer_by)  # noqa: SLF001 - the context's other half
                 ended = self._call(connection, call_handler, attempt)
         except _RolledBack as rolled_back:
             return rolled_back.ended
@@ -120,6 +124,8 @@ class HandlerTransactions:
         except ClaimLost as error:
             return Ended(settlement.Failed(str(error)))
         except (psycopg.Error, ScheduledActionsError) as error:
+            if attempt.started is None and (concerns_all(error) or isinstance(error, LATER)):
+                return Ended(settlement.Unstarted(f"its transaction could not begin: {describe(error)}"))
             return Ended(settlement.Failed(f"the handler's transaction failed: {describe(error)}"))
         finally:
             joined_connection.reset(token)

@@ -7,10 +7,11 @@ import threading
 import time
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from handlers import notification
-from scheduled_actions import Fail, action, settlement
+from scheduled_actions import Context, Fail, action, settlement
 from scheduled_actions.deadlines import stages as deadline_stages
 from scheduled_actions.new_action import NewAction
 from scheduled_actions.store import claims
@@ -371,3 +372,42 @@ def test_the_tick_of_a_project_without_deadlines_loads_nothing_of_them():
     told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
 
     assert told.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("loses_connection", [False, True])
+def test_a_handler_whose_deadline_is_locked_before_it_is_called_is_not_charged(
+    database_url, connection, loses_connection
+):
+    released, calls = threading.Event(), []
+
+    @action("test:hold", transactional=True, timeout_seconds=2)
+    def hold(payload: dict, context: Context) -> None:
+        released.wait(PATIENCE)
+
+    @action("approval:start", transactional=True, timeout_seconds=0.2)
+    def begin(payload: dict, context: Context) -> None:
+        calls.append(context.id)
+
+    set_clock(connection, NOW)
+    # One of two threads may hold a connection.
+    settings = {"concurrency": 2, "max_run_seconds": 2, "max_duration_seconds": 5}
+    with deadline_project(database_url, send, hold, begin, **settings) as one, psycopg.connect(database_url) as other:
+        made = a_deadline(one, reminders=[], auto_actions=[{"offset": "1 day before", "action_type": "approval:start"}])
+        set_clock(connection, DUE - DAY)
+        insert(connection, action_type="test:hold", scheduled_at=DUE - DAY, priority=-1)
+        ticking = threading.Thread(target=one.processor.tick)
+        ticking.start()
+        wait_until(lambda: any(stage.begun for stage in one.deadlines.get(made.id).stages))
+        other.execute("select from scheduled_action_deadlines for update")
+        released.set()
+        wait_until(lambda: is_waiting(connection))
+        if loses_connection:
+            connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock'")
+        # Otherwise it waits for the lock to the end of the tick.
+        ticking.join(PATIENCE)
+
+    found = connection.execute(
+        "select status, attempts, error_message from scheduled_actions where action_type = 'approval:start'"
+    ).fetchone()
+    assert calls == []
+    assert found[:2] == ("pending", 0), found
