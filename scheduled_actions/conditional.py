@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from scheduled_actions import conditions, settlement
 from scheduled_actions.conditions import Known, Needs, Progress, Ruled, Ruling
 from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.store import actions as store
 from scheduled_actions.store import waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from scheduled_actions.action import Claimed
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from scheduled_actions.store.connection import Connection
 
 Result = TypeVar("Result")
+
+#: Facts that are read at once: 4 MiB of the largest.
+_FACTS_MOST = 256
 
 
 class Do(Protocol):
@@ -75,15 +80,16 @@ def judge(claimed: Sequence[Claimed], do: Do) -> dict[UUID, Held | Asking]:
     waiting = [waiters[one.id] for one in judged if _is_waiting(plans[one.id])]
     if waiting:
         do(lambda connection: waits.register(connection, waiting))
-    seen = do(lambda connection: waits.look(connection, list(waiters.values())))
     ended: list[UUID] = []
-    for one in judged:
-        plan = plans[one.id]
-        held = _judged(plan, _known(waiters[one.id], one, seen), seen.progress.get(one.id, Progress()))
-        if held is not None:
-            found[one.id] = held
-        if _is_waiting(plan) and not isinstance(held, Asking) and not (held and held.is_waiting):
-            ended.append(one.id)
+    for some in _bites(judged, waiters):
+        seen = do(partial(waits.look, waiters=[waiters[one.id] for one in some]))
+        for one in some:
+            plan = plans[one.id]
+            held = _judged(plan, _known(waiters[one.id], one, seen), seen.progress.get(one.id, Progress()))
+            if held is not None:
+                found[one.id] = held
+            if _is_waiting(plan) and not isinstance(held, Asking) and not (held and held.is_waiting):
+                ended.append(one.id)
     if ended:
         do(lambda connection: waits.end(connection, ended))
     return found
@@ -119,6 +125,21 @@ def cycle_of(awaited: Mapping[UUID, Collection[UUID]]) -> list[UUID] | None:
     return None
 
 
+def _bites(claimed: Iterable[Claimed], waiters: Mapping[UUID, waits.Waiter]) -> Iterator[list[Claimed]]:
+    """Yield the actions in turn, so many at once that the facts they need can be held together."""
+    bite: list[Claimed] = []
+    room = _FACTS_MOST
+    for one in claimed:
+        wanted = len(waiters[one.id].needs.facts)
+        if bite and wanted > room:
+            yield bite
+            bite, room = [], _FACTS_MOST
+        bite.append(one)
+        room -= wanted
+    if bite:
+        yield bite
+
+
 def _judged(plan: Plan, known: Known, progress: Progress) -> Held | Asking | None:
     ruled = conditions.rule(plan, known, progress)
     return Asking(plan, known, progress) if ruled.ruling is Ruling.ASK else held_of(plan, ruled)
@@ -134,7 +155,8 @@ def ask(asking: Asking, claimed: Claimed, question: Callable[[Outside, Claimed],
         do: As `judge` takes it.
     """
     answers: dict[Outside, Checked] = {}
-    known = asking.known
+    # On a thread of its own: it holds up no other action, and judges again after each answer.
+    known = replace(asking.known, budget=EvaluationBudget(conditions.BUDGETED))
     while True:
         # One at a time: what is answered may settle it, or leave only a part of the rest to be asked.
         ruled = conditions.rule(asking.plan, replace(known, answers=answers), asking.progress)
@@ -186,8 +208,9 @@ def _parts(plan: Plan) -> Iterator[conditions.Condition]:
 def _known(waiter: waits.Waiter, claimed: Claimed, seen: waits.Seen) -> Known:
     team, needs = waiter.team_id, waiter.needs
     facts: dict[FactKey, Fact] = {}
-    for target_type, target_id, _ in needs.facts:
-        facts.update(seen.facts.get((team, target_type, target_id), ()))
+    # What is wanted by its whole name comes last: it is known as it is.
+    for key in sorted(needs.facts, key=_is_whole_name):
+        facts.update(seen.facts.get((team, key), ()))
     # Most need nothing but facts.
     pairs = [(one, seen.actions.get((team, one))) for one in needs.actions] if needs.actions else ()
     dated = [(one, seen.deadlines.get((team, one))) for one in needs.deadlines] if needs.deadlines else ()
@@ -195,6 +218,11 @@ def _known(waiter: waits.Waiter, claimed: Claimed, seen: waits.Seen) -> Known:
         now=seen.now,
         created_at=datetime.fromtimestamp(claimed.created_epoch, UTC),
         facts=facts,
+        cut=frozenset(key for key in needs.facts if (team, key) in seen.cut),
         actions={action_id: state for action_id, state in pairs if state is not None},
         deadlines={deadline_id: state for deadline_id, state in dated if state is not None},
     )
+
+
+def _is_whole_name(key: FactKey) -> bool:
+    return not key.name.endswith(conditions.PREFIX_MARK)

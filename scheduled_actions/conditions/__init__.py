@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from scheduled_actions.conditions.kinds import APPROVAL
+from scheduled_actions.conditions.kinds import APPROVAL, PREFIXED_MOST
 from scheduled_actions.conditions.model import (
+    BUDGETED,
+    PREFIX_MARK,
     ActionState,
     Checked,
     Condition,
@@ -22,6 +24,9 @@ from scheduled_actions.conditions.ruling import Progress, Ruled, Ruling, rule
 
 __all__ = [
     "APPROVAL",
+    "BUDGETED",
+    "PREFIXED_MOST",
+    "PREFIX_MARK",
     "PUBLIC",
     "ActionState",
     "Checked",

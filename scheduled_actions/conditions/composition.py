@@ -33,6 +33,10 @@ class _Parts:
         """Return what the parts have to ask the world."""
         return tuple(outside for part in self.parts for outside in part.outsides())
 
+    def _judged(self, known: Known) -> list[Verdict]:
+        known.budget.spend(len(self.parts))
+        return [part.judge(known) for part in self.parts]
+
 
 class All(_Parts):
     """Holds while each part does."""
@@ -41,7 +45,7 @@ class All(_Parts):
 
     def judge(self, known: Known) -> Verdict:
         """Say so; a part that is not met settles it, whatever is open or broken beside."""
-        verdicts = [part.judge(known) for part in self.parts]
+        verdicts = self._judged(known)
         decisive = _first(verdicts, Truth.UNMET, Truth.OPEN, Truth.BROKEN)
         if decisive is None:
             return Verdict(Truth.MET, changes_at=_earliest(verdicts))
@@ -55,7 +59,7 @@ class Any(_Parts):
 
     def judge(self, known: Known) -> Verdict:
         """Say so; a part that is met settles it, whatever is open or broken beside."""
-        verdicts = [part.judge(known) for part in self.parts]
+        verdicts = self._judged(known)
         if _first(verdicts, Truth.MET) is not None:
             return MET
         decisive = _first(verdicts, Truth.OPEN, Truth.BROKEN)

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
     from scheduled_actions.conditions.model import Fact, Known, Needs, Outside
 
+#: Facts that are looked at for one name that stands for all that begin so.
+PREFIXED_MOST = 200
+#: Bytes of a list or an object, characters of a text, and facts that are gone through in one step.
+_BYTES_A_STEP = 64
+_CHARACTERS_A_STEP = 1024
+_FACTS_A_STEP = 12
+
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
@@ -103,8 +110,12 @@ class FieldValue(_Inside):
         if self.operator == "exists":
             is_there = value is not MISSING
             return MET if is_there is self.wanted else self.unmet(f"{name} is {'known' if is_there else 'not known'}")
-        if value is MISSING:
+        if fact is None or value is MISSING:
             return self.unmet(f"{name} is not known")
+        if isinstance(value, dict | list):
+            known.budget.spend(fact.size // _BYTES_A_STEP)
+        elif isinstance(value, str):
+            known.budget.spend(len(value) // _CHARACTERS_A_STEP)
         if compares(self.operator, value, self.wanted):
             return MET
         return self.unmet(f"{name} is {short(value)}, not {_WORDS[self.operator]}{short(self.wanted)}")
@@ -127,6 +138,7 @@ class ApprovalComplete(_Inside):
 
     def judge(self, known: Known) -> Verdict:
         """Count."""
+        known.budget.spend(len(known.facts) // _FACTS_A_STEP)
         given = sorted(
             key.name.removeprefix(f"{APPROVAL}:")
             for key, fact in known.facts.items()
@@ -141,6 +153,9 @@ class ApprovalComplete(_Inside):
         if self.approvers is not None:
             missing = [name for name in self.approvers if name not in given]
             why += f"; not yet by {', '.join(missing[:10])}"
+        elif FactKey(self.target_type, self.target_id, f"{APPROVAL}{PREFIX_MARK}") in known.cut:
+            counted_most = f'more than {PREFIXED_MOST} facts begin with "{APPROVAL}:", and no more are looked at'
+            return Verdict(Truth.BROKEN, f"{self.where}: {why}: {counted_most}")
         return self.unmet(why)
 
 
@@ -174,6 +189,7 @@ class UserAction(_Inside):
 
     def judge(self, known: Known) -> Verdict:
         """Look for one; false, or null, takes it back."""
+        known.budget.spend(len(known.facts) // _FACTS_A_STEP)
         for key, fact in known.facts.items():
             if key[:2] == (self.target_type, self.target_id) and self._is_meant(key.name) and _is_so(fact):
                 return MET

@@ -6,13 +6,24 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
     from uuid import UUID
 
+#: What the error calls a condition that takes too many steps.
+BUDGETED = "the condition"
+#: Steps that judging the condition of one action may take in a tick, a hundredth of a second.
+STEPS_MOST = STEPS // 50
 #: At its end a name stands for all that begin so.
 PREFIX_MARK = ":*"
+
+
+def budget_of_a_judgement() -> EvaluationBudget:
+    """Return the budget of the condition of one action in a tick."""
+    return EvaluationBudget(BUDGETED, steps=STEPS_MOST)
 
 
 class FactKey(NamedTuple):
@@ -30,6 +41,8 @@ class Fact(NamedTuple):
     value: Any
     #: Since when its value is this.
     changed_at: datetime
+    #: Bytes of its value as JSON.
+    size: int = 0
 
 
 class ActionState(NamedTuple):
@@ -82,8 +95,12 @@ class Known:
     facts: Mapping[FactKey, Fact] = field(default_factory=dict)
     actions: Mapping[UUID, ActionState] = field(default_factory=dict)
     deadlines: Mapping[UUID, DeadlineState] = field(default_factory=dict)
+    #: Those of the needs that end in `:*` and stand for more facts than are known here.
+    cut: frozenset[FactKey] = frozenset()
     #: None: nobody has asked yet.
     answers: Mapping[Outside, Checked] | None = None
+    #: Of the judgement.
+    budget: EvaluationBudget = field(default_factory=budget_of_a_judgement, compare=False)
 
 
 class Truth(Enum):
@@ -112,7 +129,11 @@ class Condition(Protocol):
     """A condition, or a part of one."""
 
     def judge(self, known: Known) -> Verdict:
-        """Say whether it holds, with all it needs known."""
+        """Say whether it holds, with all it needs known.
+
+        Raises:
+            BudgetExceeded: That takes too many steps.
+        """
 
     def add_needs(self, needs: Needs) -> None:
         """Add what it needs to be known."""

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from scheduled_actions.conditions.model import MET, Truth, Verdict
+from scheduled_actions.errors import BudgetExceeded
 
 if TYPE_CHECKING:
     from scheduled_actions.conditions.model import Known
@@ -63,6 +64,13 @@ def rule(plan: Plan, known: Known, progress: Progress) -> Ruled:
         known: All that the plan needs to be known, what only the world can answer excepted.
         progress: How its wait stands.
     """
+    try:
+        return _ruled(plan, known, progress)
+    except BudgetExceeded as error:
+        return Ruled(Ruling.FAIL, f"its condition cannot be judged: {error}", is_final=True)
+
+
+def _ruled(plan: Plan, known: Known, progress: Progress) -> Ruled:
     verdict = MET if plan.after is None else plan.after.judge(known)
     if verdict.truth is Truth.BROKEN:
         return Ruled(Ruling.FAIL, verdict.reason, is_final=True)

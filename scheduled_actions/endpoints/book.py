@@ -318,7 +318,7 @@ def _filtered(body: Mapping[str, Any], endpoint: Endpoint, steps: int) -> Wantin
         return Wanting(endpoint, undecided_within=steps)
 
 
-def fits(endpoint: Endpoint, body: Mapping[str, Any], *, steps: int = filters.FILTER_STEPS) -> bool:
+def fits(endpoint: Endpoint, body: Mapping[str, Any], *, steps: int) -> bool:
     """Return whether an endpoint's filter wants a body.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from scheduled_actions.action import Status
-from scheduled_actions.conditions import ActionState, DeadlineState, Fact, FactKey, Needs, Progress
+from scheduled_actions.conditions import PREFIXED_MOST, ActionState, DeadlineState, Fact, FactKey, Needs, Progress
 from scheduled_actions.store.arrays import instants, numbers, texts, uuids
 from scheduled_actions.store.claims import PATIENCE_MS
 from scheduled_actions.store.statements import run
@@ -36,7 +36,10 @@ class Seen:
     """What was known at one moment. Everything belongs to a team."""
 
     now: datetime
-    facts: Mapping[tuple[str, str, str], Mapping[FactKey, Fact]] = field(default_factory=dict)
+    #: By what was needed: one fact, or, where a name stands for all that begin so, at most `PREFIXED_MOST`.
+    facts: Mapping[tuple[str, FactKey], Mapping[FactKey, Fact]] = field(default_factory=dict)
+    #: The needs for which there are more facts than that.
+    cut: Collection[tuple[str, FactKey]] = ()
     actions: Mapping[tuple[str, UUID], ActionState] = field(default_factory=dict)
     progress: Mapping[UUID, Progress] = field(default_factory=dict)
     deadlines: Mapping[tuple[str, UUID], DeadlineState] = field(default_factory=dict)
@@ -108,16 +111,19 @@ def look(connection: Connection, waiters: Sequence[Waiter]) -> Seen:
         "look_at_conditions",
         {
             **dict(zip(("teams", "target_types", "target_ids", "names"), columns, strict=True)),
+            "prefixed": PREFIXED_MOST + 1,
             "awaited": uuids({one for waiter in waiters for one in waiter.needs.actions}),
             "action_ids": uuids(waiter.action_id for waiter in waiters),
             "deadlines": uuids({one for waiter in waiters for one in waiter.needs.deadlines}),
         },
     ).fetchone()
     assert row is not None  # noqa: S101 - a select of one row
-    now, facts, actions, progress, deadlines = row
+    now, listed, actions, progress, deadlines = row
+    facts = _facts(json.loads(listed or "[]"))
     return Seen(
         datetime.fromtimestamp(now, UTC),
-        _facts(json.loads(facts or "[]")),
+        facts,
+        {need for need, found in facts.items() if len(found) > PREFIXED_MOST},
         {
             (team, UUID(id_)): ActionState(status, is_watched)
             for id_, team, status, is_watched in json.loads(actions or "[]")
@@ -130,12 +136,13 @@ def look(connection: Connection, waiters: Sequence[Waiter]) -> Seen:
     )
 
 
-def _facts(rows: Sequence[Sequence[Any]]) -> dict[tuple[str, str, str], dict[FactKey, Fact]]:
-    """Return facts by team and thing, then by key."""
-    found: dict[tuple[str, str, str], dict[FactKey, Fact]] = {}
-    for team, target_type, target_id, name, value, changed_at in rows:
-        fact = Fact(value, datetime.fromtimestamp(changed_at, UTC))
-        found.setdefault((team, target_type, target_id), {})[FactKey(target_type, target_id, name)] = fact
+def _facts(rows: Sequence[Sequence[Any]]) -> dict[tuple[str, FactKey], dict[FactKey, Fact]]:
+    """Return facts by team and need, then by key."""
+    found: dict[tuple[str, FactKey], dict[FactKey, Fact]] = {}
+    for team, target_type, target_id, needed, name, value, size, changed_at in rows:
+        fact = Fact(value, datetime.fromtimestamp(changed_at, UTC), size)
+        need = FactKey(target_type, target_id, needed)
+        found.setdefault((team, need), {})[FactKey(target_type, target_id, name)] = fact
     return found
 
 

@@ -40,7 +40,7 @@ class Check:
 
     def look(self):
         """Return what is seen of the fact; None where it is not known."""
-        seen = waits.look(self.connection, [self.waiter]).facts.get(("", "order", "42"), {}).get(ORDER)
+        seen = waits.look(self.connection, [self.waiter]).facts.get(("", ORDER), {}).get(ORDER)
         return None if seen is None else seen.value
 
     def settle(self):

@@ -1,13 +1,14 @@
 -- What conditions need to be known: the facts, where other actions and deadlines stand, and how far each wait has come. As JSON texts.
+-- Where a name stands for all facts that begin so, only whether each of them holds is known: the first of those that are not taken back.
 select
   extract(epoch from scheduled_actions_now())::float8,
   (
     select jsonb_agg(jsonb_build_array(
-      f.team_id, f.target_type, f.target_id, f.name, f.value, extract(epoch from f.changed_at)))::text
+      f.team_id, f.target_type, f.target_id, n.name, f.name, f.value, f.size, extract(epoch from f.changed_at)))::text
     from unnest(%(teams)s::text[], %(target_types)s::text[], %(target_ids)s::text[], %(names)s::text[])
       n (team_id, target_type, target_id, name)
     cross join lateral (
-      select f.*
+      select f.team_id, f.target_type, f.target_id, f.name, f.value, octet_length(f.value::text) as size, f.changed_at
       from scheduled_action_facts f
       where f.team_id = n.team_id
         and f.target_type = n.target_type
@@ -15,13 +16,25 @@ select
         and f.name = n.name
         and right(n.name, 2) <> ':*'
       union all
-      select f.*
-      from scheduled_action_facts f
-      where f.team_id = n.team_id
-        and f.target_type = n.target_type
-        and f.target_id = n.target_id
-        and right(n.name, 2) = ':*'
-        and starts_with(f.name, left(n.name, -1))
+      (
+        select
+          f.team_id, f.target_type, f.target_id, f.name,
+          case
+            when f.value in ('true', '"approved"') then f.value
+            when f.value -> 'approved' in ('true', '"approved"') then '{"approved": true}'
+            else '{}'
+          end,
+          0, f.changed_at
+        from scheduled_action_facts f
+        where f.team_id = n.team_id
+          and f.target_type = n.target_type
+          and f.target_id = n.target_id
+          and right(n.name, 2) = ':*'
+          and starts_with(f.name, left(n.name, -1))
+          and f.value not in ('false', 'null')
+        order by f.name
+        limit %(prefixed)s
+      )
     ) f
   ),
   (
