@@ -109,12 +109,7 @@ class HandlerTransactions:
         token = joined_connection.set(connection)
         try:
             with connection.transaction():
-                if guard is not None and not guard.holds(connection):
-                    return Ended(settlement.Unstarted("its deadline was changed"))
-                if attempt.is_stopped or not attempt.start(self._monotonic()):
-                    # Given up, or asked to end, while it waited for its turn: its handler was never called.
-                    return Ended(settlement.Unstarted())
-                context._deadline = min(attempt.gives_up_at or self._answer_by, self._answer_by)  # noqa: SLF001 - the context's other half
+                self._begin(connection, attempt, context, guard)
                 ended = self._call(connection, call_handler, attempt)
         except _RolledBack as rolled_back:
             return rolled_back.ended
@@ -124,12 +119,21 @@ class HandlerTransactions:
         except ClaimLost as error:
             return Ended(settlement.Failed(str(error)))
         except (psycopg.Error, ScheduledActionsError) as error:
-            if attempt.started is None and (concerns_all(error) or isinstance(error, LATER)):
-                return Ended(settlement.Unstarted(f"its transaction could not begin: {describe(error)}"))
-            return Ended(settlement.Failed(f"the handler's transaction failed: {describe(error)}"))
+            is_uncalled = attempt.started is None and (concerns_all(error) or isinstance(error, LATER))
+            reason = f"the handler's transaction failed: {describe(error)}"
+            return Ended(settlement.Unstarted(reason) if is_uncalled else settlement.Failed(reason))
         finally:
             joined_connection.reset(token)
         return Ended(ended.outcome, ended.follow_ups, is_settled=True)
+
+    def _begin(self, connection: Connection, attempt: Attempt, context: Context, guard: Guard | None) -> None:
+        """Begin the attempt's time, once its deadline has been looked at; raises `_RolledBack` where it may not start."""
+        if guard is not None and not guard.holds(connection):
+            raise _RolledBack(Ended(settlement.Unstarted("its deadline was changed")))
+        if attempt.is_stopped or not attempt.start(self._monotonic()):
+            # Given up, or asked to end, while it waited for its turn: its handler was never called.
+            raise _RolledBack(Ended(settlement.Unstarted()))
+        context._deadline = min(attempt.gives_up_at or self._answer_by, self._answer_by)  # noqa: SLF001 - the context's other half
 
     def _call(self, connection: Connection, call_handler: Callable[[], Ended], attempt: Attempt) -> Ended:
         lent = Lent.begin(connection)
