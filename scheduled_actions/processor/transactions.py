@@ -127,7 +127,11 @@ class HandlerTransactions:
         return Ended(ended.outcome, ended.follow_ups, is_settled=True)
 
     def _begin(self, connection: Connection, attempt: Attempt, context: Context, guard: Guard | None) -> None:
-        """Begin the attempt's time, once its deadline has been looked at; raises `_RolledBack` where it may not start."""
+        """Look at its deadline, then begin the attempt's time.
+
+        Raises:
+            _RolledBack: It may not start.
+        """
         if guard is not None and not guard.holds(connection):
             raise _RolledBack(Ended(settlement.Unstarted("its deadline was changed")))
         if attempt.is_stopped or not attempt.start(self._monotonic()):
