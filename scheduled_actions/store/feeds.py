@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scheduled_actions.store.actions import read_leniently
 from scheduled_actions.store.statements import run
 
 if TYPE_CHECKING:
@@ -25,14 +26,14 @@ def create(connection: Connection, values: Mapping[str, Any]) -> Row:
 
 def find(connection: Connection, digest: bytes) -> Row | None:
     """Return the feed of that digest while it answers, its use noted to within an hour."""
-    return run(connection, "find_feed", {"digest": digest}).fetchone()
+    return read_leniently(connection, "find_feed", {"digest": digest}).fetchone()
 
 
 def newest(connection: Connection, *, team_id: str | None, before: UUID | None, limit: int) -> list[Row]:
     """Return the newest feeds (of a team), at most `limit`, those with ids below `before`."""
-    return run(connection, "list_feeds", {"team_id": team_id, "before": before, "limit": limit}).fetchall()
+    return read_leniently(connection, "list_feeds", {"team_id": team_id, "before": before, "limit": limit}).fetchall()
 
 
 def revoke(connection: Connection, feed_id: UUID, *, team_id: str | None) -> Row | None:
     """Revoke a feed; None where there is none of that id (in that team)."""
-    return run(connection, "revoke_feed", {"id": feed_id, "team_id": team_id}).fetchone()
+    return read_leniently(connection, "revoke_feed", {"id": feed_id, "team_id": team_id}).fetchone()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scheduled_actions.store.actions import read_leniently
 from scheduled_actions.store.statements import run
 
 if TYPE_CHECKING:
@@ -49,17 +50,17 @@ def create(
 
 def find(connection: Connection, digest: bytes) -> Row | None:
     """Return the token of that digest, its use noted to within an hour; None where there is none."""
-    return run(connection, "find_token", {"digest": digest}).fetchone()
+    return read_leniently(connection, "find_token", {"digest": digest}).fetchone()
 
 
 def newest(connection: Connection, *, team_id: str | None, before: UUID | None, limit: int) -> list[Row]:
     """Return the newest tokens (of a team), at most `limit`, those with ids below `before`."""
-    return run(connection, "list_tokens", {"team_id": team_id, "before": before, "limit": limit}).fetchall()
+    return read_leniently(connection, "list_tokens", {"team_id": team_id, "before": before, "limit": limit}).fetchall()
 
 
 def revoke(connection: Connection, token_id: UUID, *, team_id: str | None) -> Row | None:
     """Revoke a token; None where there is none of that id (in that team)."""
-    return run(connection, "revoke_token", {"id": token_id, "team_id": team_id}).fetchone()
+    return read_leniently(connection, "revoke_token", {"id": token_id, "team_id": team_id}).fetchone()
 
 
 def end_session(connection: Connection, session_id: UUID, *, lifetime_seconds: int) -> None:

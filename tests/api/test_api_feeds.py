@@ -161,6 +161,16 @@ def test_a_revoked_address_answers_nothing(api, client):
     assert (answer.status_code, answer.json["code"]) == (404, "unknown_feed")
 
 
+def test_a_feed_that_sql_gave_an_infinite_instant_answers_is_listed_and_is_revoked(api, client, connection):
+    made = api("POST", "/calendar/feeds", {"name": "Work"}).json
+    connection.execute("update scheduled_action_feeds set created_at = '-infinity', last_used_at = 'infinity'")
+
+    assert client.get(made["path"]).status_code == 200
+    assert api("GET", "/calendar/feeds").json["feeds"][0]["name"] == "Work"
+    assert api("DELETE", f"/calendar/feeds/{made['id']}").status_code == 200
+    assert client.get(made["path"]).status_code == 404
+
+
 @pytest.mark.parametrize("secret", ["x", "saf_" + "a" * 43, "%00"])
 def test_an_address_that_never_was_is_not_found(client, secret):
     assert client.get(f"/calendar/{secret}.ics").status_code == 404

@@ -109,3 +109,16 @@ def test_an_end_in_the_past_is_an_end(api, client, connection):
 
     assert made["is_expired"] is True
     assert Api(client, made["token"])("GET", "/actions").status_code == 401
+
+
+@pytest.mark.parametrize("column", ["created_at", "expires_at", "last_used_at"])
+def test_a_token_that_sql_gave_an_infinite_instant_opens_is_listed_and_is_revoked(api, client, connection, column):
+    made = api("POST", "/tokens", {"name": "ci", "role": "viewer"}).json
+    connection.execute(f"update scheduled_action_tokens set {column} = 'infinity'")
+    own = Api(client, made["token"])
+
+    assert own("GET", "/actions").status_code == 200
+    listed = api("GET", "/tokens")
+    assert (listed.status_code, listed.json["tokens"][0]["name"]) == (200, "ci")
+    assert api("DELETE", f"/tokens/{made['id']}").status_code == 200
+    assert own("GET", "/actions").status_code == 401
