@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-from zoneinfo import ZoneInfo
 
 import psycopg
 
@@ -244,11 +243,12 @@ class Occurrences:
 
         An RRULE keeps its start: its COUNT and INTERVAL have a meaning from there on only.
         """
-        from scheduled_actions.recurrence.phase import earlier_anchor  # noqa: PLC0415 - a cold tick does without
+        from scheduled_actions import arguments  # noqa: PLC0415 - a cold tick does without
+        from scheduled_actions.recurrence.phase import earlier_anchor  # noqa: PLC0415 - as above
 
         anchor = schedule.anchor_at
         if moment < anchor and schedule.kind == "interval":
-            zone = ZoneInfo(schedule.timezone)
+            zone = arguments.check_timezone(schedule.timezone)
             anchor = earlier_anchor(schedule.recurrence, zone=zone, anchor=anchor, moment=moment)
         elif moment < anchor and schedule.kind != "rrule":
             anchor = moment

@@ -52,6 +52,13 @@ def deadline_of(values: Mapping[str, Any]) -> Deadline:
     return Deadline(**usable, problem=problem or broken_stage or broken_entry)
 
 
+def asked_stages(definition: Mapping[str, Any]) -> tuple[Stage, ...] | None:
+    """Return the stages that the stored definition of a deadline asks for; None where they cannot be read."""
+    stored = definition.get("stages", [])
+    stages, problem = _stages_of(stored) if isinstance(stored, list) else ((), "stages: not a list")
+    return stages if problem is None else None
+
+
 def _usable(values: Mapping[str, Any], rules: Mapping[str, _Rule]) -> tuple[dict[str, Any], str | None]:
     """Return the values, each one that breaks its rule replaced, and the first problem."""
     usable, problem = dict(values), None

@@ -10,16 +10,16 @@ from uuid import UUID
 
 from scheduled_actions import arguments, json_text
 from scheduled_actions.action import RESULT_LIMIT
-from scheduled_actions.deadline import Stage
 from scheduled_actions.deadline_rules import stages as stage_rules
 from scheduled_actions.deadline_rules.working_calendar import parse_calendar
 from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.json_text import Unquoted
 from scheduled_actions.recurrence.phrases import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduled_actions.deadline import Deadline, StageKind
+    from scheduled_actions.deadline import Deadline, Stage, StageKind
     from scheduled_actions.requester import AddressReach
 
 #: The arguments of `set_deadline`.
@@ -82,15 +82,17 @@ class NewDeadline:
         return json_text.decode(json_text.encode("deadline", asked, limit=16 * RESULT_LIMIT))  # type: ignore[return-value] # an object
 
 
-def changed_deadline(before: Deadline, changes: Mapping[str, Any]) -> NewDeadline:
+def changed_deadline(before: Deadline, asked_before: Sequence[Stage] | None, changes: Mapping[str, Any]) -> NewDeadline:
     """Return what a deadline is to be with some of its arguments changed, checked as `new_deadline` does.
 
     Args:
         before: As it is.
+        asked_before: The stages of its definition; None: they cannot be read.
         changes: The arguments of `set_deadline` that change; None takes one back to its default.
 
     Raises:
-        InvalidArgument: An argument is none that changes here, or cannot be what it is.
+        InvalidArgument: An argument is none that changes here, or cannot be what it is; or the stages that are to stay
+            cannot be read.
         RecurrenceInvalid: The calendar's holidays are not known.
     """
     for name, value in changes.items():
@@ -100,7 +102,10 @@ def changed_deadline(before: Deadline, changes: Mapping[str, Any]) -> NewDeadlin
         raise InvalidArgument(
             "recurrence", changes["recurrence"], HOW_TO_BEGIN if before.series_id is None else HOW_TO_END
         )
-    kept = [stage for stage in map(Stage.from_json, before.definition.get("stages", ())) if stage.kind in ARGUMENT_OF]
+    if asked_before is None and not changes.keys() >= set(ARGUMENT_OF.values()):
+        expected = "one that can be read: give reminders, escalation and auto_actions, or correct the row"
+        raise InvalidArgument("definition", Unquoted("the stored one"), expected)
+    kept = [stage for stage in asked_before or () if stage.kind in ARGUMENT_OF]
     asked = {
         "target": {"type": before.target_type, "id": before.target_id},
         "due_at": before.due_at,
@@ -172,7 +177,7 @@ def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> New
 def due_instant(moment: datetime | timedelta | None, timezone: str, *, now: datetime) -> datetime:
     """Return a due instant in UTC, for a call that needs one."""
     if moment is None:
-        raise InvalidArgument("due_at", json_text.Unquoted("nothing"), "an instant: say when")
+        raise InvalidArgument("due_at", Unquoted("nothing"), "an instant: say when")
     at, delay = _when(moment, timezone, is_needed=True)
     return at if at is not None else now + (delay or timedelta(0))
 
@@ -181,7 +186,7 @@ def _when(
     moment: datetime | timedelta | None, timezone: str, *, is_needed: bool
 ) -> tuple[datetime | None, timedelta | None]:
     if moment is None and is_needed:
-        raise InvalidArgument("due_at", json_text.Unquoted("nothing"), "an instant: say when, or by which recurrence")
+        raise InvalidArgument("due_at", Unquoted("nothing"), "an instant: say when, or by which recurrence")
     try:
         at, delay = arguments.check_when(moment, timezone)
     except InvalidArgument as error:

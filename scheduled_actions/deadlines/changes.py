@@ -17,6 +17,7 @@ from scheduled_actions.requester import narrower, reach_of
 from scheduled_actions.store import deadlines as store
 from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.store.connection import whole
+from scheduled_actions.stored_rows import asked_stages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -73,7 +74,7 @@ class DeadlineChanges(DeadlineOperations):
         with self._borrowed(connection) as borrowed, whole(borrowed):
             found = book.locked(borrowed, reference, team_id)
             refuse_closed(reference, found.deadline)
-            new = changed_deadline(found.deadline, changes)
+            new = changed_deadline(found.deadline, asked_stages(found.deadline.definition), changes)
             if not _OF_PEOPLE.isdisjoint(changes):
                 new = replace(new, reach=narrower(found.deadline.reach, reach_of(requester)))
             new = self._validated(new, set(), requester, given=changes)

@@ -12,6 +12,7 @@ from scheduled_actions.deadlines.changes import redefined
 from scheduled_actions.deadlines.making import Deadlines, due_of
 from scheduled_actions.deadlines.moves import counted, refuse_closed
 from scheduled_actions.store.schedules import now as database_now
+from scheduled_actions.stored_rows import asked_stages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +67,8 @@ class DeadlineForesight(Deadlines):
         """Return what would come of a deadline if it were changed; arguments and errors as for `update`."""
         before = self.get(reference, team_id=team_id)
         refuse_closed(reference, before)
-        new = self._validated(changed_deadline(before, changes), set(), requester, given=changes)
+        new = changed_deadline(before, asked_stages(before.definition), changes)
+        new = self._validated(new, set(), requester, given=changes)
         with self._borrowed(None) as borrowed:
             now = database_now(borrowed)
         return _foreseen(before.due_at, new.timezone, counted(redefined(before, new, before.definition), now))

@@ -6,6 +6,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from handlers import deadline as own
 from scheduled_actions import action
@@ -102,6 +103,24 @@ def test_a_change_is_made_of_what_was_seen_and_of_nothing_else(api):
     assert {one.headers["ETag"] for one in stale} == {changed.headers["ETag"]}
     assert stale[0].json["code"] == "precondition_failed"
     assert completed.json["status"] == "completed"
+
+
+@pytest.mark.parametrize("stages", [5, [5], [{}], [{"key": 1}], {"a": 1}])
+def test_a_change_keeps_nothing_of_a_definition_that_cannot_be_read(api, connection, stages):
+    path = f"/deadlines/{made(api)['id']}"
+    connection.execute("update scheduled_action_deadlines set definition = %s", [Jsonb({"stages": stages})])
+
+    refused = [
+        api("PATCH", path, {"timezone": "Europe/Berlin"}),
+        api("POST", f"{path}/preview", {"reminders": ["1 day before"]}),
+    ]
+    whole = {"reminders": ["1 day before"], "escalation": None, "auto_actions": None}
+
+    assert [(one.status_code, one.json["code"]) for one in refused] == [(400, "invalid_argument")] * 2
+    assert all("reminders, escalation and auto_actions" in one.json["detail"] for one in refused)
+    changed = api("PATCH", path, whole)
+    assert changed.status_code == 200, changed.text
+    assert [one["offset"] for one in changed.json["stages"] if one["kind"] == "reminder"] == ["1 day before"]
 
 
 def test_asking_again_by_name_answers_200_and_the_same(api):

@@ -191,6 +191,18 @@ def test_an_unknown_one_is_unknown(api, method, path, body, code):
     assert (response.status_code, response.json["code"]) == (404, code)
 
 
+def test_past_occurrences_of_a_zone_that_is_unknown_here_are_refused(api, connection):
+    schedule = made(api, recurrence="every 2 days")
+    connection.execute("update scheduled_action_schedules set timezone = 'Europe/Nowhere'")
+
+    answer = api("POST", f"/schedules/{schedule['id']}/backfill", {
+        "from": (NOW - 9 * DAY).isoformat(), "to": (NOW - 8 * DAY).isoformat()
+    })  # fmt: skip
+
+    assert (answer.status_code, answer.json["code"]) == (400, "invalid_argument"), answer.text
+    assert "Europe/Nowhere" in answer.json["detail"]
+
+
 def test_only_the_occurrence_that_was_seen_is_skipped(api):
     schedule = made(api, recurrence="0 12 * * *")
     path, seen = f"/schedules/{schedule['id']}", {"next_action_id": schedule["next_action_id"]}
