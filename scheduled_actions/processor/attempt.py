@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import psycopg
 
 from scheduled_actions import json_text, retry, settlement, tracing
-from scheduled_actions.boundary import describe
+from scheduled_actions.boundary import LATER, concerns_all, describe
 from scheduled_actions.errors import (
     ClaimLost,
     HandlerBroken,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from scheduled_actions.registry.resolution import Handler
     from scheduled_actions.settlement import Outcome, Settlement
     from scheduled_actions.store.connection import Connection, Loan
+
+#: How long an attempt waits that the database kept from its start, before its action may be claimed again.
+_AGAIN_SECONDS = 0.25
 
 _T = TypeVar("_T")
 
@@ -127,6 +131,15 @@ class Attempt(Job):
 def began(attempt: Attempt, ended: Ended) -> float | None:
     """Return when its handler started, on the monotonic clock; None where it was not called, whatever else was done."""
     return None if isinstance(ended.outcome, settlement.Unstarted | settlement.Unmet) else attempt.started
+
+
+def _ended_before_its_call(error: Exception, reason: str) -> Ended:
+    """Return what becomes of an attempt whose handler was not called: uncharged where the action is not to blame."""
+    if not (concerns_all(error) or isinstance(error, LATER)):
+        return Ended(settlement.Failed(reason))
+    # It is due again at once.
+    time.sleep(_AGAIN_SECONDS)
+    return Ended(settlement.Unstarted(reason))
 
 
 class Attempts:
@@ -354,7 +367,7 @@ class Attempts:
         try:
             begun = deadline_stages.begin(self._database, attempt.claimed)
         except (psycopg.Error, ScheduledActionsError, ValueError, TypeError, KeyError) as error:
-            return Ended(settlement.Failed(f"its deadline cannot be looked at: {describe(error)}"))
+            return _ended_before_its_call(error, f"its deadline cannot be looked at: {describe(error)}")
         return begun if begun is None or isinstance(begun, deadline_stages.Guard) else Ended(begun)
 
     def _run_traced(self, attempt: Attempt) -> Ended:
@@ -378,7 +391,7 @@ class Attempts:
         except PASSING:
             return Ended(settlement.Unstarted("another session changes what its condition waits for"))
         except (psycopg.Error, ScheduledActionsError) as error:
-            return Ended(settlement.Failed(f"its condition cannot be judged: {describe(error)}"))
+            return _ended_before_its_call(error, f"its condition cannot be judged: {describe(error)}")
         attempt.asking = None
         return None if held is None else Ended(held.outcome, held.follow_ups)
 

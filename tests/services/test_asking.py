@@ -8,13 +8,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from scheduled_actions import action, condition, config
-from scheduled_actions.errors import RequestError
+from scheduled_actions.errors import DatabaseUnavailable, RequestError
 from scheduled_actions.new_action import NewAction
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
-from tests.factories import move_clock, row, statuses
+from tests.factories import insert, move_clock, row, statuses
 
 QUERIES = """
 [queries.stock]
@@ -333,3 +334,29 @@ def test_the_condition_of_a_row_is_what_was_given(project, connection):
     action_id = schedule(project, {"wait": STOCK})
 
     assert row(connection, action_id)["condition"] == {"wait": STOCK}
+
+
+def test_an_action_whose_condition_cannot_be_settled_for_want_of_a_connection_is_not_charged(project, connection):
+    action_id = insert(
+        connection,
+        action_type="order:ship",
+        condition=Jsonb({"wait": {"kind": "custom", "name": "truck-is-there"}}),
+    )
+    database = project.database
+    ticks_own, refused = database.connection, []
+
+    def no_more(*limits):
+        """Lend connections to the tick's thread alone, as a server without a connection to spare does."""
+        if threading.current_thread().name.startswith("scheduled-actions-"):
+            refused.append(1)
+            raise DatabaseUnavailable("it has no connection to spare")
+        return ticks_own(*limits)
+
+    database.connection = no_more
+    project.processor.tick()
+    database.connection = ticks_own
+
+    assert refused
+    found = row(connection, action_id)
+    assert (found["status"], found["attempts"]) == ("pending", 0)
+    assert project.processor.tick().succeeded == 1

@@ -13,12 +13,13 @@ import pytest
 from handlers import notification
 from scheduled_actions import Context, Fail, action, settlement
 from scheduled_actions.deadlines import stages as deadline_stages
+from scheduled_actions.errors import DatabaseUnavailable
 from scheduled_actions.new_action import NewAction
 from scheduled_actions.store import claims
 from scheduled_actions.store import deadlines as store
 from tests.factories import NOW, PATIENCE, a_tick, insert, is_waiting, set_clock, statuses, together, wait_until
 from tests.mail_server import Mailbox, serving
-from tests.services.deadline_project import SENT, deadline_project, planned, send
+from tests.services.deadline_project import SENT, deadline_project, ended, planned, send
 
 DAY = timedelta(days=1)
 DUE = NOW + 90 * DAY
@@ -411,3 +412,27 @@ def test_a_handler_whose_deadline_is_locked_before_it_is_called_is_not_charged(
     ).fetchone()
     assert calls == []
     assert found[:2] == ("pending", 0), found
+
+
+def test_an_action_whose_deadline_cannot_be_reached_is_not_charged(runtime, connection):
+    made = a_deadline(runtime, reminders=[], auto_actions=[{"offset": "1 day before", "action_type": "approval:start"}])
+    set_clock(connection, DUE - DAY)
+    database = runtime.database
+    ticks_own, refused = database.connection, []
+
+    def no_more(*limits):
+        """Lend connections to the tick's thread alone, as a server without a connection to spare does."""
+        if threading.current_thread().name.startswith("scheduled-actions-"):
+            refused.append(1)
+            raise DatabaseUnavailable("it has no connection to spare")
+        return ticks_own(*limits)
+
+    database.connection = no_more
+    runtime.processor.tick()
+    database.connection = ticks_own
+
+    assert refused
+    (found,) = connection.execute("select status, attempts from scheduled_actions where deadline_stage like 'action%'")
+    assert found == ("pending", 0)
+    runtime.processor.tick()
+    assert ended(connection, made.id) == {"action:approval:start 1 day before#1": "completed"}
