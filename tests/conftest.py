@@ -7,6 +7,8 @@ import os
 import socket
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,9 @@ from scheduled_actions.testing.databases import Databases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
+    from contextlib import AbstractContextManager
+    from typing import Self
 
 ROOT = Path(__file__).parents[1]
 if str(ROOT) not in sys.path:  # `handlers` and the scripts of the top level are part of no installed package.
@@ -136,10 +141,50 @@ def databases(postgres_server: LocalPostgres) -> Iterator[Databases]:
         yield databases
 
 
+class FreshDatabases:
+    """Makes the next test's database, and drops the last one's, while a test runs: half the time of a short test."""
+
+    def __init__(self, databases: Databases) -> None:
+        self._databases = databases
+        self._thread = ThreadPoolExecutor(1)
+        self._next = self._thread.submit(self._make)
+        self._drops: list[Future[bool | None]] = []
+
+    def _make(self) -> tuple[AbstractContextManager[str], str]:
+        database = self._databases.fresh()
+        return database, database.__enter__()
+
+    @contextmanager
+    def take(self) -> Iterator[str]:
+        """Give the address of the database that is ready."""
+        database, url = self._next.result()
+        self._next = self._thread.submit(self._make)
+        try:
+            yield url
+        finally:
+            self._drops.append(self._thread.submit(database.__exit__, None, None, None))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._thread:
+            self._next.result()[0].__exit__(None, None, None)
+            for drop in self._drops:
+                drop.result()
+
+
+@pytest.fixture(scope="session")
+def fresh_databases(databases: Databases) -> Iterator[FreshDatabases]:
+    """Give what has a fresh database at hand when a test begins."""
+    with FreshDatabases(databases) as fresh:
+        yield fresh
+
+
 @pytest.fixture
-def database_url(databases: Databases) -> Iterator[str]:
+def database_url(fresh_databases: FreshDatabases) -> Iterator[str]:
     """Give the address of a fresh database with the tables; it is dropped after the test."""
-    with databases.fresh() as url:
+    with fresh_databases.take() as url:
         yield url
 
 
