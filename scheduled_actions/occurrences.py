@@ -444,10 +444,14 @@ class Occurrences:
             log.error("schedule.unwritten id=%s error=%s", schedule_id, reason_of(refusal))
             return False
 
-        return contain(partial(self._write_step, connection, step), unwritten)
+        return contain(partial(self._write_pause, connection, step), unwritten)
 
-    def _write_step(self, connection: Connection, step: store.Step) -> bool:
+    @staticmethod
+    def _write_pause(connection: Connection, step: store.Step) -> bool:
         with connection.transaction():
+            store.lock(connection, [step.schedule_id])
+            # Nothing of a paused schedule is waiting.
+            store.drop_planned(connection, step.schedule_id)
             store.advance(connection, [step])
         return True
 

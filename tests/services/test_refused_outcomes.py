@@ -241,3 +241,27 @@ def crash(connection):
         " select gen_random_uuid(), scheduled_actions_now(), a.lease_expires_at, 'test', '{}', array[a.id]"
         " from scheduled_actions a"
     )
+
+
+def test_a_series_that_is_paused_because_its_step_was_refused_has_nothing_planned(database_url, connection):
+    @action("test:run", max_attempts=1)
+    def run(payload: dict) -> None:
+        raise ValueError("no")
+
+    with projects(database_url) as a_project:
+        project = a_project(run)
+        schedule = project.schedules.schedule_recurring("test:run", {}, "PT1H", pause_after_failures=5)
+        connection.execute("update scheduled_actions set scheduled_at = scheduled_actions_now()")
+        connection.execute(
+            "create function refuse_count() returns trigger language plpgsql as"
+            " $$ begin raise exception 'no such count here'; end $$;"
+            " create trigger refuse_count before update on scheduled_action_schedules for each row"
+            " when (new.consecutive_failures > old.consecutive_failures) execute function refuse_count()"
+        )
+        report = project.processor.tick()
+
+        paused = project.schedules.get(schedule.id)
+    assert report.failed == 1
+    assert paused.status == "paused"
+    assert "no such count here" in paused.status_note
+    assert list(statuses(connection).values()) == ["failed"]
