@@ -172,7 +172,7 @@ class ScheduleOperations:
         self,
         reference: UUID | str,
         *,
-        next_action_id: UUID | None = None,
+        next_action_id: UUID | str | None = None,
         reason: str | None = None,
         by: str | None = None,
         team_id: str | None = None,
@@ -190,12 +190,13 @@ class ScheduleOperations:
 
         Raises:
             UnknownSchedule: There is none of that id or name (in that team).
+            UnknownAction: `next_action_id` is no id.
             NothingPlanned: It is paused, or its occurrence is at work or not the one that was seen.
         """
         with self._borrowed(connection) as borrowed, whole(borrowed):
             schedule = self._locked(borrowed, reference, team_id).schedule
             action_id = schedule.next_action_id
-            if next_action_id not in {None, action_id}:
+            if next_action_id is not None and arguments.check_id(next_action_id) != action_id:
                 raise NothingPlanned(reference, schedule.status, wanted=next_action_id)
             note = arguments.check_text("reason", reason) or "skipped by hand"
             by = arguments.check_text("by", by)

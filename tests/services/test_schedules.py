@@ -275,7 +275,7 @@ def test_a_run_now_stands_beside_the_series(schedules, a_project, connection):
 def test_skipping_the_next_one_plans_the_one_after_it(schedules, connection):
     made = schedules.schedule_recurring("test:run", {}, "daily", remaining=2)
 
-    after = schedules.skip_next(made.id, reason="a holiday", by="ann")
+    after = schedules.skip_next(made.id, next_action_id=str(made.next_action_id), reason="a holiday", by="ann")
 
     skipped = row(connection, made.next_action_id)
     assert (skipped["status"], skipped["error_message"]) == ("skipped", "a holiday")
