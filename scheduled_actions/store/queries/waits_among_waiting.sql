@@ -7,7 +7,10 @@ with recursive pair as not materialized (
     case when jsonb_typeof(w.condition -> 'after') = 'array' then w.condition -> 'after' else '[]' end) e (id)
   join scheduled_actions a
     on a.id = case when e.id ~* '^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$' then e.id::uuid end
-  where w.status in ('pending', 'processing', 'no_action') and a.status in ('pending', 'processing', 'no_action')
+  where w.status in ('pending', 'processing', 'no_action')
+    and a.status in ('pending', 'processing', 'no_action')
+    -- Nothing waits for an action of another team.
+    and a.team_id is not distinct from w.team_id
 ),
 met (action_id, topic) as (
   select p.action_id, p.topic
