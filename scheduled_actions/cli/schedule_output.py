@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from scheduled_actions.arguments import check_timezone
 from scheduled_actions.cli.output import as_document, print_json
 from scheduled_actions.cli.project import handlers_aside
 from scheduled_actions.errors import RegistryInvalid
@@ -65,7 +66,7 @@ def on_its_clock(moment: datetime | None, schedule: Schedule) -> str:
 
 def in_its_zone(moment: datetime, timezone: str) -> datetime:
     """Return an instant aware: without an offset it is a time on the schedule's own wall clock."""
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=ZoneInfo(timezone))
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=check_timezone(timezone))
 
 
 def document_of(runtime: Runtime, schedule: Schedule) -> dict[str, Any]:

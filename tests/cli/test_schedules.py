@@ -428,6 +428,16 @@ def test_run_adds_one_beside_the_planned_one(run, create, connection):
     assert run("schedules", "run", "greet").stdout.endswith(" is due now\n")
 
 
+def test_backfill_in_a_zone_that_is_unknown_here_is_refused(run, create, connection):
+    create("0 9 * * *")
+    connection.execute("update scheduled_action_schedules set timezone = 'Europe/Nowhere'")
+
+    refused = run("schedules", "backfill", "greet", "--from", "2026-03-01T09:00", "--to", "2026-03-03T09:00")
+
+    assert refused.exit_code == 1
+    assert "timezone: 'Europe/Nowhere' is not an IANA time zone" in refused.stderr
+
+
 def test_backfill_creates_what_is_missing_once(run, create):
     create("0 9 * * *", "--timezone", "Europe/Berlin")
     wanted = ("schedules", "backfill", "greet", "--from", "2026-03-01T09:00", "--to", "2026-03-03T09:00")
