@@ -147,8 +147,9 @@ class Tidying:
                     self.has_wakes_left = True
                     return
         except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
-            # Somebody changes the same actions: what has changed is still there for the next look.
+            # Another session changes some of these actions: what has changed is still there for the next look.
             log.info("waits.put_off")
+            self.has_wakes_left = waits.wake_each(connection, most=_WAKE_BITE) == _WAKE_BITE
 
     def _report_cycles(self, connection: Connection) -> None:
         """Report actions that wait for one another for ever: made by SQL, or by retrying one that had ended."""

@@ -14,6 +14,7 @@ from scheduled_actions.action import Status
 from scheduled_actions.conditions import PREFIXED_MOST, ActionState, DeadlineState, Fact, FactKey, Needs, Progress
 from scheduled_actions.store.arrays import instants, numbers, texts, uuids
 from scheduled_actions.store.claims import PATIENCE_MS
+from scheduled_actions.store.connection import PASSING
 from scheduled_actions.store.statements import run
 
 if TYPE_CHECKING:
@@ -174,6 +175,8 @@ def end(connection: Connection, action_ids: Collection[UUID]) -> None:
     run(connection, "end_waits", {"action_ids": list(action_ids)})
 
 
+#: How long a lock is waited for that was waited for before, in milliseconds; and how many such locks are met.
+_HARDLY_MS, _REFUSED_MOST = "5", 8
 #: Pairs of waiting actions that are read at once.
 _PAIRS_MOST = 10_000
 
@@ -201,3 +204,22 @@ def wake(connection: Connection, *, most: int) -> int:
     """
     row = run(connection, "wake_waiting", {"most": most}).fetchone()
     return int(row[0]) if row else 0
+
+
+def wake_each(connection: Connection, *, most: int) -> int:
+    """Wake for one change after the other, hardly waiting for locks; return how many were woken for, at most `most`.
+
+    A change whose waiting actions are locked by another session is left for later, behind the others.
+    """
+    woken = refused = 0
+    while woken < most and refused < _REFUSED_MOST:
+        try:
+            with connection.transaction():
+                run(connection, "patient", {"patience_ms": _HARDLY_MS})
+                if not wake(connection, most=1):
+                    break
+            woken += 1
+        except PASSING:
+            refused += 1
+            run(connection, "postpone_wake")
+    return woken

@@ -87,6 +87,40 @@ def test_a_tick_wakes_all_though_each_of_its_steps_wakes_only_some(a_project, co
     assert project.processor.tick().succeeded == len(targets)
 
 
+@pytest.mark.parametrize("locked", ["scheduled_actions", "scheduled_action_waits"])
+def test_a_waiting_action_that_another_session_keeps_locked_keeps_no_other_asleep(
+    a_project, connection, database_url, locked
+):
+    @action("test:waiting")
+    def waiting(payload: dict): ...
+
+    project = a_project(waiting)
+    targets = [{"type": "order", "id": str(number)} for number in range(3)]
+    ids = [
+        schedule(
+            project,
+            "test:waiting",
+            condition={
+                "wait": {"kind": "document_state", "target": target, "state": "approved"},
+                "check_interval": "PT1H",
+            },
+        )
+        for target in targets
+    ]
+    project.processor.tick()
+    column = "id" if locked == "scheduled_actions" else "action_id"
+    with psycopg.connect(database_url) as other:
+        other.execute(f"select from {locked} where {column} = %s for update", [ids[0]])
+        for target in targets:
+            project.facts.report(target, "state", "approved")
+        project.processor.tick()
+        meanwhile = statuses(connection)
+    project.processor.tick()
+
+    assert [meanwhile[one] for one in ids] == ["pending", "completed", "completed"]
+    assert statuses(connection)[ids[0]] == "completed"
+
+
 def test_of_two_changes_at_once_that_would_make_a_cycle_the_second_is_refused(a_project, database_url, connection):
     @action("test:run")
     def run(payload: dict): ...
