@@ -46,9 +46,12 @@ def check_when(moment: datetime | timedelta | None, timezone: str | None) -> tup
 def check_timezone(name: str) -> ZoneInfo:
     """Return the time zone of an IANA name."""
     try:
-        return ZoneInfo(name)
-    except Exception:  # noqa: BLE001 - zoneinfo raises KeyError, ValueError, OSError and more for bad names
-        raise InvalidArgument("timezone", name, 'an IANA time zone, such as "Europe/Berlin"') from None
+        # ZoneInfo itself takes a tuple of two for the arguments of its cache, and returns the second.
+        if isinstance(name, str):
+            return ZoneInfo(name)
+    except Exception:  # noqa: BLE001, S110 - zoneinfo raises KeyError, ValueError, OSError and more for bad names
+        pass
+    raise InvalidArgument("timezone", name, 'an IANA time zone, such as "Europe/Berlin"')
 
 
 def check_id(value: UUID | str) -> UUID:

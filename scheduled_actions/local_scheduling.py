@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import local_times
+from scheduled_actions.arguments import check_text
 from scheduled_actions.errors import InvalidArgument, RecurrenceInvalid
 from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.local_times import User, next_local, zones_of
@@ -99,6 +100,7 @@ class LocalScheduling:
         """
         clock = local_times.parse_clock(local_time)
         people = local_times.parse_users(users, usual_zone=self._usual_zone)
+        check_text("recurrence", recurrence, longest=2000)
         if name is not None and recurrence is None:
             raise InvalidArgument("name", name, "left out: only a series has a name")
         with borrowed_connection(self._database, connection) as borrowed, whole(borrowed):

@@ -28,6 +28,13 @@ def project(database_url, connection):
         runtime.use(before)
 
 
+class WithoutText:
+    def __str__(self):
+        raise ValueError
+
+    __repr__ = __str__
+
+
 def test_every_user_gets_an_action_at_their_own_time(project, connection):
     scheduled = schedule_local("test:greet", {"text": "Good morning"}, "09:00", USERS, priority=3)
 
@@ -88,6 +95,7 @@ def test_a_rule_with_the_same_time_of_day_is_taken_and_another_is_not(project):
         ({"users": {"ann": "Mars"}}, InvalidArgument, "users[0].timezone: 'Mars'"),
         ({"name": "x"}, InvalidArgument, "only a series has a name"),
         ({"recurrence": "sometimes"}, Exception, "sometimes"),
+        ({"recurrence": WithoutText()}, InvalidArgument, "is not a text"),
         ({"prioritee": 7}, InvalidArgument, "prioritee"),
     ],
 )

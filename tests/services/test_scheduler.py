@@ -157,6 +157,7 @@ REFUSED = [
         "between the years 1 and 9999",
     ),
     ({"timezone": "Europe/Atlantis"}, InvalidArgument, "'Europe/Atlantis' is not an IANA time zone"),
+    ({"timezone": ("Europe", "Berlin")}, InvalidArgument, "('Europe', 'Berlin') is not an IANA time zone"),
     ({"timezone": "../etc/passwd"}, InvalidArgument, "an IANA time zone"),
     ({"priority": 32_768}, InvalidArgument, "priority: 32768 is not an integer between -32768 and 32767"),
     ({"priority": True}, InvalidArgument, "priority: True"),
