@@ -17,6 +17,7 @@ from psycopg.types.json import Jsonb
 
 from scheduled_actions import config
 from scheduled_actions.action import Action, Claimed, Status
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
 from scheduled_actions.schedule import Schedule
@@ -26,6 +27,8 @@ from scheduled_actions.testing import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import pytest
 
 #: An instant to stand on, far from any change of the clocks.
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -236,3 +239,16 @@ def is_waiting(connection: psycopg.Connection[Any], count: int = 1) -> bool:
         " where datname = current_database() and pid <> pg_backend_pid() and wait_event_type = 'Lock'"
     ).fetchone()
     return found is not None and found[0] >= count
+
+
+def steps_spent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the steps which budgets that are no part of another spend from now on."""
+    spending, steps = EvaluationBudget.spend, []
+
+    def spend(self: EvaluationBudget, count: int = 1) -> None:
+        if self._within is None:
+            steps.append(min(count, max(0, self.steps_left)))
+        spending(self, count)
+
+    monkeypatch.setattr(EvaluationBudget, "spend", spend)
+    return steps

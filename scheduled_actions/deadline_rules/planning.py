@@ -37,9 +37,10 @@ class Clock:
     budget: EvaluationBudget = field(default_factory=partial(EvaluationBudget, BUDGETED), compare=False)
 
     @classmethod
-    def of(cls, deadline: Deadline) -> Clock:
-        """Return the clock of a deadline."""
-        return cls(ZoneInfo(deadline.timezone), parse_calendar(deadline.calendar))
+    def of(cls, deadline: Deadline, budget: EvaluationBudget | None = None) -> Clock:
+        """Return the clock of a deadline; without a budget of several it has one of its own."""
+        zone, calendar = ZoneInfo(deadline.timezone), parse_calendar(deadline.calendar)
+        return cls(zone, calendar) if budget is None else cls(zone, calendar, budget)
 
     def instant(self, stage: Stage, due_at: datetime) -> datetime:
         """Return when a stage comes first.

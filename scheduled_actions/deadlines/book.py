@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.deadline import Deadline, Stage
+    from scheduled_actions.evaluation_budget import EvaluationBudget
     from scheduled_actions.store.connection import Connection
 
 
@@ -75,7 +76,7 @@ def counted(
     )
 
 
-def following_of(deadline: Deadline) -> datetime | None:
+def following_of(deadline: Deadline, budget: EvaluationBudget | None = None) -> datetime | None:
     """Return the due instant that comes next in a deadline's series; None where it has none.
 
     A rule that cannot be followed any more, or a row that cannot be used, ends its series, and its deadlines' histories
@@ -95,6 +96,7 @@ def following_of(deadline: Deadline) -> datetime | None:
         anchor=deadline.anchor_at,
         calendar=parse_calendar(deadline.calendar),
         after=deadline.occurrence_at,
+        budget=budget,
     )
 
 

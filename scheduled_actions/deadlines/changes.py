@@ -13,6 +13,7 @@ from scheduled_actions.deadlines import book
 from scheduled_actions.deadlines.moves import counted, refuse_closed
 from scheduled_actions.deadlines.operations import DeadlineOperations
 from scheduled_actions.errors import InvalidArgument, TypeNotOpen
+from scheduled_actions.evaluation_budget import EvaluationBudget
 from scheduled_actions.requester import narrower, reach_of
 from scheduled_actions.store import deadlines as store
 from scheduled_actions.store.borrowing import borrowed_connection
@@ -137,13 +138,14 @@ class DeadlineChanges(DeadlineOperations):
         written: dict[UUID, Mapping[str, Any]] = {}
         planned: dict[UUID, Sequence[Stage]] = {}
         gone: set[store.Name] = set()
+        budget = EvaluationBudget("the change")
         for before in befores:
             after = redefined(before, new, {**before.definition, **definition})
             if "recurrence" in changed:
                 after = replace(after, recurrence=new.recurrence, anchor_at=shared["anchor_at"])
-            stages = counted(after, now)
+            stages = counted(after, now, budget)
             if after.recurrence is not None:
-                refuse_a_crowd(after.recurrence, stages, planning.Clock.of(after), after.due_at)
+                refuse_a_crowd(after.recurrence, stages, planning.Clock.of(after, budget), after.due_at)
             entry = book.entry("changed", now, by=by, note=note, changes=sorted(changed - {"reach"}))
             written[before.id] = shared | {"definition": after.definition, "stages": stages, "entry": entry}
             planned[before.id] = stages if before.paused_at is None else []

@@ -11,6 +11,7 @@ from scheduled_actions.deadline_rules import planning
 from scheduled_actions.deadline_rules.definition import due_instant
 from scheduled_actions.deadlines import book
 from scheduled_actions.errors import DeadlineUnusable, InvalidArgument, UnknownDeadline, WrongDeadlineStatus
+from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.store import deadlines as store
 from scheduled_actions.store.borrowing import borrowed_connection
 from scheduled_actions.store.connection import whole
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 NOT_ACKNOWLEDGED: dict[str, Any] = dict.fromkeys(("acknowledged_at", "acknowledged_by", "acknowledged_until"))
 #: Deadlines that one call may move.
 MOVED_MOST = 20_000
+#: What a usual deadline takes of the budget of a move: where very many move, it grows with them.
+_STEPS_EACH = 100
 
 
 class DeadlineMoves:
@@ -105,6 +108,7 @@ class DeadlineMoves:
             UnknownDeadline: One is not there (in that team).
             WrongDeadlineStatus: One was completed or cancelled.
             InvalidArgument: A due instant cannot be, what should be an id is none, or they are more than 20,000.
+            BudgetExceeded: Their stages together take too many steps to plan.
         """
         if not isinstance(moves, Mapping):
             raise InvalidArgument("moves", moves, "an object of new due instants by the deadlines' ids")
@@ -142,12 +146,13 @@ class DeadlineMoves:
         written: dict[UUID, Mapping[str, Any]] = {}
         planned: dict[UUID, Sequence[Stage]] = {}
         gone: set[store.Name] = set()
+        budget = EvaluationBudget("the move", steps=max(STEPS, _STEPS_EACH * len(moves)))
         for before, deadline, due_at in moves:
             is_again = before.status == "missed" if again is None else again
             stages = [
                 _once_more(deadline, one) if _comes_again(before, one, is_again) else one for one in deadline.stages
             ]
-            stages = list(counted(replace(deadline, stages=tuple(stages), due_at=due_at), now))
+            stages = list(counted(replace(deadline, stages=tuple(stages), due_at=due_at), now, budget))
             entry = book.entry(what, now, by=by, note=note, due_at=due_at, before=before.due_at)
             written[before.id] = {
                 **(changes or {}), **NOT_ACKNOWLEDGED,
@@ -245,14 +250,18 @@ def refuse_unusable(reference: object, deadline: Deadline) -> None:
         raise DeadlineUnusable(reference, deadline.problem)
 
 
-def counted(deadline: Deadline, now: datetime) -> tuple[Stage, ...]:
-    """Return a deadline's stages with the instants of what is still to come."""
+def counted(deadline: Deadline, now: datetime, budget: EvaluationBudget | None = None) -> tuple[Stage, ...]:
+    """Return a deadline's stages with the instants of what is still to come.
+
+    Raises:
+        BudgetExceeded: They take more steps than the budget, or one of the deadline's own, has left.
+    """
     return book.counted(
         deadline.stages,
         due_at=deadline.due_at,
-        clock=planning.Clock.of(deadline),
+        clock=planning.Clock.of(deadline, budget),
         now=now,
-        following=book.following_of(deadline) if deadline.next_id is None else None,
+        following=book.following_of(deadline, budget) if deadline.next_id is None else None,
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.evaluation_budget import STEPS
 from scheduled_actions.functions.occurrence import skip_occurrence
 from scheduled_actions.registry import Registry
 from tests.api.conftest import ADMIN_TOKEN, Api, run
+from tests.factories import steps_spent
 
 #: Its end lies behind forty thousand candidates: it may be stored, and twenty of them are more than a page looks at.
 COSTLY = "RRULE:FREQ=SECONDLY;INTERVAL=10007;BYHOUR=0,3,6,9,12,15,18,21;BYMINUTE=0;BYSECOND=0;COUNT=4"
@@ -53,17 +54,8 @@ def store(client, connection):
 
 @pytest.fixture
 def spent(monkeypatch):
-    """Return the steps that are spent by whichever budget has no budget above it."""
-    spending = EvaluationBudget.spend
-    steps = []
-
-    def spend(self, steps_now=1):
-        if self._within is None:
-            steps.append(min(steps_now, max(0, self.steps_left)))
-        spending(self, steps_now)
-
-    monkeypatch.setattr(EvaluationBudget, "spend", spend)
-    return steps
+    """Return the steps that are spent."""
+    return steps_spent(monkeypatch)
 
 
 def test_the_list_calls_no_function_of_the_project_to_put_rules_into_words(admin_person, store, calls):

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from scheduled_actions.errors import BudgetExceeded
-from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
-from tests.factories import NOW, move_clock, set_clock
+from scheduled_actions.evaluation_budget import STEPS
+from tests.factories import NOW, move_clock, set_clock, steps_spent
 from tests.services.webhook_project import URL, bodies, webhook_project
 from tests.services.wire import a_wire
 
@@ -119,16 +119,3 @@ def walk(project, endpoint):
     while step is None or not step.is_done:
         step = project.deliveries.replay_missed(endpoint.id, NOW - timedelta(days=1), after=step)
         yield step
-
-
-def steps_spent(monkeypatch):
-    """Return the steps that are spent by budgets that are no part of another, from now on."""
-    spending, steps = EvaluationBudget.spend, []
-
-    def spend(self, count=1):
-        if self._within is None:
-            steps.append(min(count, max(0, self.steps_left)))
-        spending(self, count)
-
-    monkeypatch.setattr(EvaluationBudget, "spend", spend)
-    return steps
