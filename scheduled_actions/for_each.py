@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import queries
-from scheduled_actions.errors import InvalidArgument, RequestError
+from scheduled_actions.errors import BudgetExceeded, InvalidArgument, RequestError
+from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.json_text import Unquoted
 from scheduled_actions.new_action import ARGUMENTS
 from scheduled_actions.requester import Requester
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from scheduled_actions.scheduler import Scheduler
     from scheduled_actions.store.connection import Database
 
+#: Steps of one run, some five seconds of a handler's thread; and what a row takes of them.
+STEPS_MOST = 10 * STEPS
+_ROW_STEPS = 20
+#: Of a row, and of what all rows share: it is checked for each.
+_CHARACTERS_A_STEP = 32
 _KEY_LENGTH = 255
 #: Refusals that the result tells.
 _TOLD = 5
@@ -104,14 +110,18 @@ class ForEach:
             raise InvalidArgument("key", key, f"a column of the query; it has {', '.join(rows[0])}")
         requester = None if reach is None else Requester(team_id=team_id)
         shared = {**options, "team_id": team_id}
-        prepared, refused = self._prepared(rows, action_type, key, shared, requester)
+        prepared, refused, is_cut = self._prepared(rows, action_type, key, shared, requester)
         taken = store.note(
             connection, list(prepared), name=name, team_id=team_id, again_after_seconds=again_after_seconds
         )
         scheduled = self._scheduler.schedule_prepared(
             [row for row_key, row in prepared.items() if row_key in taken], connection=connection
         )
-        result: dict[str, Any] = {"scheduled": len(scheduled), "refused": len(refused), "more": len(rows) == limit}
+        result: dict[str, Any] = {
+            "scheduled": len(scheduled),
+            "refused": len(refused),
+            "more": is_cut or len(rows) == limit,
+        }
         return result | ({"reasons": refused[:_TOLD]} if refused else {})
 
     def _prepared(
@@ -121,12 +131,18 @@ class ForEach:
         key: str,
         options: Mapping[str, Any],
         requester: Requester | None,
-    ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-        """Return what SQL takes for each row, by key, and why the others are refused."""
+    ) -> tuple[dict[str, dict[str, Any]], list[str], bool]:
+        """Return what SQL takes for each row, by key, why others are refused, and whether some exceed the budget."""
         given = {name: value for name, value in options.items() if value is not None}
         prepared: dict[str, dict[str, Any]] = {}
         refused: list[str] = []
+        budget = EvaluationBudget("the rows", steps=STEPS_MOST)
+        shared = len(str(given))
         for row in rows:
+            try:
+                budget.spend(_ROW_STEPS + (shared + len(str(row))) // _CHARACTERS_A_STEP)
+            except BudgetExceeded:
+                return prepared, refused, True
             row_key = str(row[key]) if row[key] is not None else ""
             if not 1 <= len(row_key) <= _KEY_LENGTH:
                 refused.append(f"{key} is not between 1 and {_KEY_LENGTH} characters")
@@ -138,4 +154,4 @@ class ForEach:
                 )
             except RequestError as error:
                 refused.append(str(error))
-        return prepared, refused
+        return prepared, refused, False

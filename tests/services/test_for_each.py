@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from handlers.for_each import run
-from scheduled_actions import action, config, runtime
+from scheduled_actions import action, config, for_each, runtime
 from scheduled_actions.new_action import NewAction
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
@@ -94,6 +94,19 @@ def test_a_row_becomes_another_action_once_its_time_has_passed(project, connecti
     assert run_once(project, connection, again_after_seconds=3600)["result"]["scheduled"] == 0
     move_clock(connection, timedelta(hours=2))
     assert run_once(project, connection, again_after_seconds=3600)["result"]["scheduled"] == 1
+
+
+def test_rows_beyond_the_budget_of_a_run_wait_for_the_next(project, connection, monkeypatch):
+    monkeypatch.setattr(for_each, "STEPS_MOST", 1_000)
+    put_carts(connection, *"abcde")
+    options = {"metadata": {"note": "x" * 10_000}}
+
+    first = run_once(project, connection, options=options)["result"]
+    second = run_once(project, connection, options=options)["result"]
+    third = run_once(project, connection, options=options)["result"]
+
+    assert [one["more"] for one in (first, second, third)] == [True, True, False]
+    assert [one["scheduled"] for one in (first, second, third)] == [2, 2, 1]
 
 
 def test_a_run_is_bounded_and_the_next_goes_on_with_the_rest(project, connection):
