@@ -28,6 +28,8 @@ log = logging.getLogger("scheduled_actions")
 
 #: Rows handled by one statement of rescue or prune: a bite short enough to stand in nobody's way.
 BITE = 500
+#: Locks of other sessions that one prune waits for.
+_LOCKED_MOST = 4
 
 
 @dataclass(slots=True)
@@ -229,13 +231,23 @@ class Maintenance:
         return pruned
 
     def _prune_bite(self, connection: Connection, limit: int) -> int:
-        """Remove a bite of finished actions; where that is refused (a foreign key, say), each on its own."""
+        """Remove a bite of finished actions; where that is refused (a foreign key, say), each on its own.
+
+        Few locks are waited for: what is left is past its retention at the next prune, too.
+        """
         days, failed_days = self._settings.retention_days, self._settings.retention_failed_days
         prune = partial(upkeep.prune_actions, connection, retention_days=days, retention_failed_days=failed_days)
 
         def each(_: BaseException) -> int:
             ids = upkeep.prunable(connection, retention_days=days, retention_failed_days=failed_days, limit=limit)
-            return sum(contain(partial(prune, limit=1, action_id=one), _unpruned) for one in ids)
+            gone = locked = 0
+            for one in ids:
+                pruned = contain(partial(prune, limit=1, action_id=one), _unpruned)
+                gone += pruned or 0
+                locked += pruned is None
+                if locked == _LOCKED_MOST:
+                    break
+            return gone
 
         return contain(partial(prune, limit=limit), each)
 
@@ -256,6 +268,7 @@ class Maintenance:
             self._sync(connection)
 
 
-def _unpruned(error: BaseException) -> int:
+def _unpruned(error: BaseException) -> int | None:
+    """Report what was not pruned; return None where it was locked, and may be pruned later."""
     log.warning("prune.refused error=%s", reason_of(error))
-    return 0
+    return None if isinstance(error, LATER) else 0

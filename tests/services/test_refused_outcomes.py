@@ -10,7 +10,7 @@ import pytest
 
 from scheduled_actions import RetryAfter, action
 from scheduled_actions.new_action import NewAction
-from tests.factories import PATIENCE, holds, insert, move_clock, projects, row, statuses
+from tests.factories import PATIENCE, database_now, holds, insert, move_clock, projects, row, statuses
 
 
 @pytest.fixture
@@ -265,3 +265,21 @@ def test_a_series_that_is_paused_because_its_step_was_refused_has_nothing_planne
     assert paused.status == "paused"
     assert "no such count here" in paused.status_note
     assert list(statuses(connection).values()) == ["failed"]
+
+
+def test_a_prune_waits_for_few_of_the_rows_that_another_session_keeps_locked(database_url, connection):
+    @action("test:run", timeout_seconds=2)
+    def run(payload: dict) -> None:
+        """Do nothing."""
+
+    connection.execute("create table notes (action_id uuid references scheduled_actions on delete cascade)")
+    old = {"status": "completed", "completed_at": database_now(connection) - timedelta(days=30)}
+    for _ in range(40):
+        connection.execute("insert into notes values (%s)", [insert(connection, **old)])
+    insert(connection)
+    with psycopg.connect(database_url) as other, projects(database_url) as a_project:
+        project = a_project(run, max_run_seconds=8, max_duration_seconds=12)
+        other.execute("select from notes for update")
+        report = project.processor.tick()
+
+        assert (report.succeeded, report.pruned) == (1, 0)
