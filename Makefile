@@ -45,7 +45,7 @@ demo-license: install ## Play the licence that almost expired, with the mails it
 	@$(BIN)/python -m proofs.license
 
 test: install ## Run the tests; ARGS="-k dedup" picks some
-	$(BIN)/pytest -n 2 -m "not slow and not browser and not malice" $(ARGS)
+	$(BIN)/pytest -n 3 -m "not slow and not browser and not malice" $(ARGS)
 
 test-faults: install ## Run the proofs with real processes, kills and restarts
 	$(BIN)/pytest -m "slow and not browser" $(ARGS)
