@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -46,6 +47,9 @@ settings.load_profile("ours")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose where the server of this run is to live, once for all its workers."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # As in a shell's background job. The processes that tests start and interrupt would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         return
     servers.sweep(PREFIX)

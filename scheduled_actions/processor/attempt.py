@@ -311,6 +311,9 @@ class Attempts:
             if handler is None:
                 return Ended(settlement.Unstarted())
             payload = handler.payload.validate_text(attempt.claimed.payload_text)
+            guard = None if attempt.claimed.deadline_id is None else self._begin_stage(attempt)
+            if isinstance(guard, Ended):
+                return guard
             # Putting a context together takes longer than many a handler: one that asks for none goes without.
             is_wanted = handler.takes_context or handler.options.transactional or not attempt.claimed.is_plain
             context = self._context(attempt) if is_wanted else None
@@ -322,9 +325,6 @@ class Attempts:
             return Ended(settlement.Failed(str(error), is_final=True))
         except (ValueError, OverflowError, RecursionError, ArithmeticError, OSError) as error:
             return Ended(settlement.Failed(f"the row cannot be read: {type(error).__name__}: {error}", is_final=True))
-        guard = None if attempt.claimed.deadline_id is None else self._begin_stage(attempt)
-        if isinstance(guard, Ended):
-            return guard
         # Each start has a context of its own (the runner sees to it): nothing is to be put back.
         running_action.set(attempt.claimed.id)
         if handler.options.transactional:
@@ -360,15 +360,21 @@ class Attempts:
         return handler if attempt.started is not None or attempt.start(self._monotonic()) else None
 
     def _begin_stage(self, attempt: Attempt) -> Guard | Ended | None:
-        """Look once more at the deadline that the action is of; return what it begins under, or what becomes of it."""
+        """Look once more at the deadline that the action is of; return what it begins under, or what becomes of it.
+
+        The handler's time begins afterwards: the deadline may be locked.
+        """
         # Loaded with the first action of a deadline.
         from scheduled_actions.deadlines import stages as deadline_stages  # noqa: PLC0415
 
+        attempt.hold()
         try:
             begun = deadline_stages.begin(self._database, attempt.claimed)
         except (psycopg.Error, ScheduledActionsError, ValueError, TypeError, KeyError) as error:
             return _ended_before_its_call(error, f"its deadline cannot be looked at: {describe(error)}")
-        return begun if begun is None or isinstance(begun, deadline_stages.Guard) else Ended(begun)
+        if begun is not None and not isinstance(begun, deadline_stages.Guard):
+            return Ended(begun)
+        return begun if attempt.start(self._monotonic()) else Ended(settlement.Unstarted())
 
     def _run_traced(self, attempt: Attempt) -> Ended:
         claimed, dispatches = attempt.claimed, self._dispatches

@@ -403,9 +403,35 @@ def test_a_handler_whose_deadline_is_locked_before_it_is_called_is_not_charged(
         released.set()
         wait_until(lambda: is_waiting(connection))
         if loses_connection:
-            connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock'")
+            connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock'"
+                " and datname = current_database()"
+            )
         # Otherwise it waits for the lock to the end of the tick.
         ticking.join(PATIENCE)
+
+    found = connection.execute(
+        "select status, attempts, error_message from scheduled_actions where action_type = 'approval:start'"
+    ).fetchone()
+    assert calls == []
+    assert found[:2] == ("pending", 0), found
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_a_locked_deadline_is_not_waited_for_in_the_time_of_the_handler(database_url, connection, is_transactional):
+    calls = []
+
+    @action("approval:start", transactional=is_transactional, timeout_seconds=0.2)
+    def begin(payload: dict) -> None:
+        calls.append(payload)
+
+    set_clock(connection, NOW)
+    settings = {"max_run_seconds": 1, "max_duration_seconds": 5}
+    with deadline_project(database_url, send, begin, **settings) as one, psycopg.connect(database_url) as other:
+        a_deadline(one, reminders=[], auto_actions=[{"offset": "1 day before", "action_type": "approval:start"}])
+        set_clock(connection, DUE - DAY)
+        other.execute("select from scheduled_action_deadlines for update")
+        one.processor.tick()
 
     found = connection.execute(
         "select status, attempts, error_message from scheduled_actions where action_type = 'approval:start'"
