@@ -37,8 +37,7 @@ def test_outcomes_of_a_process_that_was_frozen_beyond_its_lease_are_refused(serv
 
     ping.start()
     wait_until(lambda: ledger.running()[pid] == CONCURRENCY, within=20, what="the first wave runs")
-    os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: not _is_busy(actions), within=30, what="what it had asked of the database is answered")
+    wait_until(lambda: _freeze(pid, actions), within=30, what="it is frozen outside a claim")
     started = {run.action_id for run in ledger.runs() if run.pid == pid}
     leased = {row["id"] for row in actions.all() if row["status"] == "processing"}
     _drain(other, lambda: not actions.ungrouped_pending())
@@ -73,6 +72,24 @@ def test_outcomes_of_a_process_that_was_frozen_beyond_its_lease_are_refused(serv
     assert {one for one in started if any(str(one) in line for line in stale)} == started
     transacted = [row["id"] for row in before if row["action_type"] == "proof:transact"]
     assert actions.effects() == Counter(transacted)
+
+
+def _freeze(pid, actions):
+    """Stop the process; let it go on where it is amid a claim: until its connection ended, its rows would be locked."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: not _is_busy(actions), within=30, what="what it had asked of the database is answered")
+    if not _are_pending_locked(actions):
+        return True
+    os.kill(pid, signal.SIGCONT)
+    return False
+
+
+def _are_pending_locked(actions):
+    """Whether another session has locked actions that it has not claimed."""
+    return actions.connection.execute(
+        "with free as (select id from scheduled_actions where status = 'pending' for update skip locked)"
+        " select count(*) > (select count(*) from free) from scheduled_actions where status = 'pending'"
+    ).fetchone()[0]
 
 
 def _is_busy(actions):
