@@ -126,7 +126,7 @@ def cycle_of(awaited: Mapping[UUID, Collection[UUID]]) -> list[UUID] | None:
 
 
 def _bites(claimed: Iterable[Claimed], waiters: Mapping[UUID, waits.Waiter]) -> Iterator[list[Claimed]]:
-    """Yield the actions in turn, so many at once that the facts they need can be held together."""
+    """Yield the actions in slices whose facts fit into memory together."""
     bite: list[Claimed] = []
     room = _FACTS_MOST
     for one in claimed:

@@ -91,8 +91,7 @@ def changed_deadline(before: Deadline, asked_before: Sequence[Stage] | None, cha
         changes: The arguments of `set_deadline` that change; None takes one back to its default.
 
     Raises:
-        InvalidArgument: An argument is none that changes here, or cannot be what it is; or the stages that are to stay
-            cannot be read.
+        InvalidArgument: An argument cannot be changed here or is invalid, or the stored stages cannot be read.
         RecurrenceInvalid: The calendar's holidays are not known.
     """
     for name, value in changes.items():

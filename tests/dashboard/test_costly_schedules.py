@@ -34,7 +34,7 @@ def runtime(a_runtime, calls):
 
 @pytest.fixture
 def store(client, connection):
-    """Return a function that stores schedules, each with another start; what is given stands in their rows."""
+    """Return a function that stores schedules, each with another start and with the given columns."""
     api = Api(client, ADMIN_TOKEN)
 
     def make(count, **columns):

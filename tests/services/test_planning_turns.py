@@ -1,4 +1,4 @@
-"""What a transaction leaves to be planned after its commit is planned after it, whoever ticks meanwhile."""
+"""What a transaction leaves for after its commit is planned then, also while other ticks run."""
 
 from __future__ import annotations
 
