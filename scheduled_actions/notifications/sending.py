@@ -121,7 +121,7 @@ class Sender:
             # the message that is just going out, and none begins to go out after that.
             with self._kept(notices, context.action.team_id) as (kept, connection):
                 if not kept:
-                    return Skip("what it tells of does not hold any more")
+                    return Skip("the reason for this notice no longer holds")
                 handed_over = self._hand_over(channel, kept, person, context)
                 if connection is not None:
                     self._keep_proof(connection, kept, _passage(handed_over, channel, person), context)

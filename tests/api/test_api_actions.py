@@ -530,7 +530,7 @@ def claimed(connection, **columns):
 
 
 def test_the_token_of_a_claim_is_shown_to_nobody(api, connection):
-    """Whoever knows it can settle the action."""
+    """A caller that knows it could settle the action."""
     action_id = claimed(connection)
 
     answers = [api("GET", path) for path in (f"/actions/{action_id}", "/actions", f"/actions/{action_id}/explain")]

@@ -119,7 +119,7 @@ def test_a_guard_that_names_another_teams_deadline_holds_nothing_and_proves_noth
 
     found = [row(connection, one) for one in (forged, unknown)]
     assert {(one["status"], str(one["result"]), one["error_message"]) for one in found} == {
-        ("skipped", "None", "what it tells of does not hold any more")
+        ("skipped", "None", "the reason for this notice no longer holds")
     }
     assert (mails(mailbox), project.deadlines.notices(theirs)) == ([], [])
 

@@ -369,7 +369,7 @@ def test_a_notice_of_which_nothing_holds_is_skipped_with_the_reason(project, mai
 
     assert project.processor.tick().skipped == 1
     [skipped] = project.scheduler.list_actions(status="skipped")
-    assert skipped.error_message == "what it tells of does not hold any more"
+    assert skipped.error_message == "the reason for this notice no longer holds"
     assert mails(mailbox) == []
 
 

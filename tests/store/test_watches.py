@@ -288,7 +288,7 @@ def test_whatever_fails_inside_is_a_warning_and_the_write_goes_through(tasks):
     assert tasks.execute("select title from tasks").fetchall() == [("b",)]
     assert told(tasks) == []
     assert [message.split(":")[0] for message in heard] == ["scheduled_actions"] * 2
-    assert "no event tells of this insert of public.tasks" in heard[0]
+    assert "no event was emitted for this insert of public.tasks" in heard[0]
 
 
 def test_a_cancelled_statement_still_ends(tasks):

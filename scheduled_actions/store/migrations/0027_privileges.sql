@@ -123,7 +123,7 @@ create or replace function scheduled_actions_emit_changes() returns trigger
     end if;
     return null;
   exception when others then
-    raise warning 'scheduled_actions: no event tells of this % of %: % (%)', lower(tg_op), table_name, sqlerrm, sqlstate;
+    raise warning 'scheduled_actions: no event was emitted for this % of %: % (%)', lower(tg_op), table_name, sqlerrm, sqlstate;
     return null;
   end
   $$;
