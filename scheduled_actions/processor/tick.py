@@ -50,6 +50,8 @@ log = logging.getLogger("scheduled_actions")
 LEASE_MARGIN_SECONDS = 15.0
 #: Claims that the database refuses in a row, until a tick starts nothing more.
 _REFUSED_CLAIMS_MOST = 3
+#: How long a tick waits in all for what handlers put off: one that polls every second must not keep it going.
+_WAITS_MOST_SECONDS = 3.0
 #: How often a tick asks whether somebody wants a running action to stop.
 _CANCEL_POLL_SECONDS = 1.0
 
@@ -92,6 +94,9 @@ class Tick:
         self._walk = Walk(process, self._budget)
         self._limits = TeamLimits(process)
         self._has_claimed = False
+        #: When the last action is due that a handler put off for a moment; None when nothing is awaited.
+        self._put_off_until: float | None = None
+        self._waited_seconds = 0.0
         window = self._budget.linger_until - started
         holder = watch_as or (str(uuid4()) if window > 0 else "")
         self._watch = Watch(process, holder, until=self._budget.linger_until, window_seconds=window)
@@ -194,6 +199,7 @@ class Tick:
             or (self._tidying.has_wakes_left and self._may_start())
             or self._keeps_watch()
             or self._awaits_planning()
+            or self._awaits_put_off()
         )
 
     def _keeps_watch(self) -> bool:
@@ -218,6 +224,19 @@ class Tick:
             self._flight.wait(FRESH_SECONDS)
         elif not self._planning.takes_planned():
             return False
+        self._walk.look_again()
+        return True
+
+    def _awaits_put_off(self) -> bool:
+        """Wait for what handlers put off for a moment: the next tick may be a minute away. False when nothing was."""
+        if self._put_off_until is None or self._waited_seconds >= _WAITS_MOST_SECONDS:
+            return False
+        if self._ready or not self._may_start():
+            return False
+        began = self._monotonic()
+        if not self._flight.wait(self._put_off_until - began):
+            self._put_off_until = None
+        self._waited_seconds += self._monotonic() - began
         self._walk.look_again()
         return True
 
@@ -288,6 +307,9 @@ class Tick:
         self._ended.extend(written.kept_back)
         if written.may_have_freed_more:
             self._walk.look_again()
+        put_off = [one.outcome.delay.total_seconds() for _, one in ended if isinstance(one.outcome, settlement.Snoozed)]
+        if moments := [seconds for seconds in put_off if seconds <= FRESH_SECONDS]:
+            self._put_off_until = max(self._put_off_until or 0.0, self._monotonic() + max(moments))
         return written.is_announced
 
     # -- claiming --------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def project(database_url):
             raise RuntimeError
         if payload.get("wait"):
             raise RetryAfter(1)
-        return Snooze(1) if payload.get("snooze") else {"seen": str(context.action)[:10]}
+        return Snooze(60) if payload.get("snooze") else {"seen": str(context.action)[:10]}
 
     @action("test:good")
     def good(payload: dict):

@@ -225,6 +225,41 @@ def test_a_snooze_spends_no_attempt_and_brings_its_state_back(a_project, connect
     assert counts(report) == {"processed": 1, "succeeded": 1}
 
 
+def test_what_is_put_off_for_a_moment_goes_on_in_the_same_tick(a_project, connection):
+    calls = []
+
+    @action("test:run")
+    def handle(payload, context: Context):
+        calls.append(context.attempt)
+        return Snooze(0.4) if len(calls) < 3 else None
+
+    project = a_project(handle)
+    action_id = schedule(project)
+
+    report = project.processor.tick()
+
+    assert len(calls) == 3
+    assert row(connection, action_id)["status"] == "completed"
+    assert counts(report) == {"processed": 3, "succeeded": 1, "snoozed": 2}
+
+
+def test_a_handler_that_polls_without_end_keeps_no_tick_going(a_project, connection):
+    calls = []
+
+    @action("test:run")
+    def handle(payload):
+        calls.append(payload)
+        return Snooze(0.9)
+
+    project = a_project(handle, max_run_seconds=30)
+    schedule(project)
+
+    report = project.processor.tick()
+
+    assert 2 <= len(calls) <= 6
+    assert report.snoozed == len(calls)
+
+
 def test_a_snooze_is_counted_and_waits_its_delay(a_project, connection):
     project = a_project(a_handler(Snooze(timedelta(hours=3))))
     action_id = schedule(project)
