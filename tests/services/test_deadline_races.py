@@ -159,7 +159,10 @@ def test_a_reminder_that_had_begun_is_not_told_when_its_deadline_moves_before_it
         assert (SENT, planned(connection, made.id)["reminder:60 days before#1"]) == ([], DUE + 40 * DAY)
 
 
-def test_what_begins_while_its_deadline_is_being_completed_begins_nothing_and_plans_nothing(runtime, connection):
+def test_what_begins_while_its_deadline_is_being_completed_begins_nothing_and_plans_nothing(
+    runtime, connection, monkeypatch
+):
+    monkeypatch.setattr(store, "PATIENCE_MS", str(PATIENCE * 1000))
     made = a_deadline(runtime, reminders=[{"offset": "60 days before", "repeat": "daily"}])
     set_clock(connection, DUE - 60 * DAY)
     claimed, outcomes = a_claimed(connection), []
@@ -256,7 +259,8 @@ def test_an_escalation_that_no_stage_guards_leaves_a_deadline_alone_that_is_over
     assert statuses(connection)[escalation] == statuses(connection)[reminder] == "skipped"
 
 
-def test_an_escalation_waits_for_who_is_completing_its_deadline_and_then_does_nothing(runtime, connection):
+def test_an_escalation_waits_for_who_is_completing_its_deadline_and_then_does_nothing(runtime, connection, monkeypatch):
+    monkeypatch.setattr(store, "PATIENCE_MS", str(PATIENCE * 1000))
     made = a_deadline(
         runtime, escalation=[{"offset": "2 days after", "to": "cfo@example.org", "assign": "cfo@example.org"}]
     )

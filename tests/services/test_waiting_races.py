@@ -15,6 +15,7 @@ from scheduled_actions import action, conditional
 from scheduled_actions.errors import InvalidArgument
 from scheduled_actions.new_action import NewAction
 from scheduled_actions.processor import tidying
+from scheduled_actions.store import waits
 from tests.factories import PATIENCE, insert, is_waiting, projects, row, statuses, wait_until
 
 CONDITION = {"wait": {"kind": "document_state", "target": {"type": "order", "id": "42"}, "state": "approved"}}
@@ -33,16 +34,20 @@ def schedule(project, action_type, **arguments):
 
 
 def test_an_outcome_is_settled_while_another_session_changes_what_an_action_waits_for(
-    a_project, connection, database_url
+    a_project, connection, database_url, monkeypatch
 ):
     """The tick must not wait for that session until its time is up: what has ended meanwhile would run again."""
-    runs = []
+    runs, registering, register = [], threading.Event(), waits.register
+
+    def registered(*arguments):
+        registering.set()
+        return register(*arguments)
 
     @action("test:plain")
     def plain(payload: dict):
         runs.append(payload)
         # Ends while the tick's own thread meets the locked marks.
-        wait_until(lambda: is_waiting(connection))
+        assert registering.wait(PATIENCE)
 
     @action("test:waiting")
     def waiting(payload: dict): ...
@@ -55,6 +60,7 @@ def test_an_outcome_is_settled_while_another_session_changes_what_an_action_wait
     connection.execute("update scheduled_action_waits set is_woken = true")
     connection.execute("update scheduled_actions set scheduled_at = now() where id = %s", [child])
     first = insert(connection, action_type="test:plain")
+    monkeypatch.setattr(waits, "register", registered)
     with psycopg.connect(database_url) as holder:
         # As one does that wakes a thousand actions, on a busy server.
         holder.execute("select from scheduled_action_waits for update")

@@ -121,7 +121,8 @@ def test_whoever_wakes_waits_for_a_settlement_that_is_under_way_and_then_makes_t
     assert is_due(connection, action_id)
 
 
-def test_a_settlement_waits_for_a_wake_that_is_under_way_and_heeds_its_mark(connection, other):
+def test_a_settlement_waits_for_a_wake_that_is_under_way_and_heeds_its_mark(connection, other, monkeypatch):
+    monkeypatch.setattr(waits, "PATIENCE_MS", str(PATIENCE * 1000))
     action_id = insert(connection)
     check = Check(connection, action_id)
     check.register()
