@@ -9,7 +9,7 @@ import math
 import os
 from typing import Any
 
-from scheduled_actions.config import load
+from scheduled_actions.core.config import load
 from scheduled_actions.runtime import current
 
 _CONFIG = load()
@@ -49,7 +49,7 @@ def on_starting(_server: Any) -> None:  # noqa: ANN401 - gunicorn's own
     """Hold the embedded Postgres, where it is used, for as long as the master lives: no leaving worker stops it."""
     if _CONFIG.database_url.reveal() or _CONFIG.is_production:
         return
-    from scheduled_actions import local_postgres  # noqa: PLC0415 - only where there is no DATABASE_URL
+    from scheduled_actions.database import embedded as local_postgres  # noqa: PLC0415 - only where there is no DATABASE_URL
 
     _HELD.append(local_postgres.attach(_CONFIG.project / ".scheduled_actions"))
 

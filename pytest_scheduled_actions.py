@@ -69,7 +69,7 @@ def scheduled_actions_databases(
     scheduled_actions_prepare_database: Callable[[psycopg.Connection[Any]], Any] | None,
 ) -> Iterator[Databases]:
     """Give databases of the run: on the server of SCHEDULED_ACTIONS_TEST_DATABASE_URL, or on an embedded one."""
-    from scheduled_actions.local_postgres import attach  # noqa: PLC0415 - a run that does not ask pays nothing
+    from scheduled_actions.database.embedded import attach  # noqa: PLC0415 - a run that does not ask pays nothing
     from scheduled_actions.testing import servers  # noqa: PLC0415 - as above
     from scheduled_actions.testing.databases import URL_VARIABLE, Databases  # noqa: PLC0415 - as above
 

@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from scheduled_actions.errors import RegistryInvalid
+from scheduled_actions.core.errors import RegistryInvalid
 from scheduled_actions.registry import source as registry_source
 
 

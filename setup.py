@@ -1,7 +1,7 @@
 """The one thing pyproject.toml cannot say: what `scheduled-actions init` writes goes into the wheel.
 
 The files stand at the top of this repository, where they are the project it deploys; a second copy in the tree would
-grow apart. `scheduled_actions/project_files.txt` lists them, and the wheel holds them below `_project/`.
+grow apart. `scheduled_actions/local/project_files.txt` lists them, and the wheel holds them below `_project/`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-_LIST = Path("scheduled_actions/project_files.txt")
-_TARGET = Path("scheduled_actions/_project")
+_LIST = Path("scheduled_actions/local/project_files.txt")
+_TARGET = Path("scheduled_actions/local/_project")
 
 
 class BuildWithProject(build_py):

@@ -14,12 +14,12 @@ from benchmarks import plain_sql
 from benchmarks.comparison import Comparison, Point, Wanted
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError
-from scheduled_actions.store import claims
+from scheduled_actions.actions import claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from benchmarks.serving import environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 _WITH_AN_ACTION = ("first_tick", "first_claim")
 _IDLE = ("idle_tick", "connect")

@@ -15,13 +15,13 @@ from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.noop import ACTION_TYPE
 from benchmarks.serving import runtime_on
-from scheduled_actions.new_action import NewAction
+from scheduled_actions.actions.model import NewAction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
-    from scheduled_actions.store.connection import Connection
 
 #: Of a hundred waiting actions so many have their fact.
 _MET_OF_HUNDRED = 1

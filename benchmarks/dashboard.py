@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from flask.testing import FlaskClient
 
+    from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
-    from scheduled_actions.store.connection import Connection
 
 _CALLS = 8
 _TOKEN = "the-admin-token-of-a-benchmark"

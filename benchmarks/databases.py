@@ -14,14 +14,14 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from scheduled_actions import local_postgres
-from scheduled_actions.store.connection import Database
-from scheduled_actions.store.migrate import migrate
+from scheduled_actions.database import embedded as local_postgres
+from scheduled_actions.database.connection import Database
+from scheduled_actions.database.migrate import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 #: Names a server to use in place of a temporary one; its databases are made there, and dropped again.
 URL_VARIABLE = "DATABASE_URL_BENCH"

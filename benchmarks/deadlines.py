@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.comparison import Comparison, Wanted
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
-from scheduled_actions import action, config
+from scheduled_actions import action
+from scheduled_actions.core import config
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 #: A figure of `schedule-bulk` has as many actions as this has stages.
 _STAGES = 8

@@ -20,14 +20,14 @@ from benchmarks.databases import connected
 from benchmarks.harness import FULL, Bench, WrongResultError
 from benchmarks.receiver import Receiver, receiver
 from benchmarks.serving import gunicorn, make_project
-from scheduled_actions.config import Settings
-from scheduled_actions.lanes import SLOW_SECONDS
+from scheduled_actions.core.config import Settings
+from scheduled_actions.outbound.rules.throttle import SLOW_SECONDS
 from scheduled_actions.registry import source as registry_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 #: Both sides post with so many threads: the default of the setting `concurrency`.
 _THREADS = Settings().concurrency

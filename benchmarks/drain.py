@@ -14,7 +14,7 @@ from benchmarks.serving import gunicorn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 #: Finished actions beside the due ones: enough that no plan can treat the table as small.
 _COMPLETED = 100_000

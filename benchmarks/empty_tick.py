@@ -16,8 +16,8 @@ from benchmarks.serving import SELECT_ONE, App, gunicorn, runtime_on
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
-    from scheduled_actions.store.connection import Connection
 
 _BESIDE = 100_000
 

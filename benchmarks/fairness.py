@@ -15,7 +15,7 @@ from benchmarks.serving import checked_tick, runtime_on
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 _SMALL = 10
 #: Drained once before all rounds: a process learns there that the handler is fast.

@@ -12,16 +12,16 @@ from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.noop import ACTION_TYPE
 from benchmarks.serving import runtime_on
-from scheduled_actions import explaining
-from scheduled_actions.action import Status
-from scheduled_actions.finding import Filters
-from scheduled_actions.management import Management
+from scheduled_actions.actions.management import Management
+from scheduled_actions.actions.search import Filters
+from scheduled_actions.core.action import Status
+from scheduled_actions.operations.explain import service as explaining
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
-    from scheduled_actions.store.connection import Connection
 
 _FEW = 100
 #: Of each kind in each table, whatever its size; the failed ones are its oldest rows.

@@ -13,7 +13,7 @@ from benchmarks.serving import environment
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 _WANTED = Wanted("measured", "at most", 60)
 

@@ -9,12 +9,12 @@ import psycopg
 
 from benchmarks.harness import WrongResultError
 from benchmarks.noop import ACTION_TYPE
-from scheduled_actions.store import claims
-from scheduled_actions.tick_plan import LARGEST
+from scheduled_actions.actions import claims
+from scheduled_actions.ticks.rules.plan import LARGEST
 
 if TYPE_CHECKING:
-    from scheduled_actions.action import Claimed
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.core.action import Claimed
+    from scheduled_actions.database.connection import Connection
 
 #: Of a claim that stands alone: the default of the setting `batch_size`.
 BATCH = 100

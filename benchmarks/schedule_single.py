@@ -18,7 +18,7 @@ from scheduled_actions import runtime, schedule_action
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 #: Waiting and finished actions beside the new ones.
 _BESIDE = 100_000

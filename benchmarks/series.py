@@ -16,8 +16,8 @@ from benchmarks.serving import checked_tick, runtime_on
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
-    from scheduled_actions.store.connection import Connection
 
 #: Drained once before all rounds: a process learns there that the handler is fast.
 _WARM_UP = 300

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import noop
 from benchmarks.harness import WrongResultError
-from scheduled_actions import config
+from scheduled_actions.core import config
 from scheduled_actions.registry import Registry
 from scheduled_actions.registry import source as registry_source
 from scheduled_actions.runtime import Runtime

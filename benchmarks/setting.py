@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 import scheduled_actions
-from scheduled_actions.config import Settings
+from scheduled_actions.core.config import Settings
 
 if TYPE_CHECKING:
     from benchmarks.databases import Databases

@@ -18,8 +18,8 @@ from benchmarks.serving import checked_tick, runtime_on
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
-    from scheduled_actions.store.connection import Connection
 
 _LOG = logging.getLogger("scheduled_actions")
 #: Finished actions of the small table.

@@ -15,8 +15,8 @@ from benchmarks.serving import App, gunicorn, runtime_on
 from scheduled_actions import runtime, schedule_action
 
 if TYPE_CHECKING:
+    from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
-    from scheduled_actions.store.connection import Connection
 
 #: Between two calls, as between two requests of an application: the ping of the first is through by then.
 _PAUSE_SECONDS = 0.05

@@ -17,7 +17,7 @@ from psycopg.rows import class_row, scalar_row
 from pydantic import BaseModel, ConfigDict, Field
 
 from scheduled_actions import Context, action
-from scheduled_actions.errors import PayloadInvalid
+from scheduled_actions.core.errors import PayloadInvalid
 
 # An example that stands on its own brings its table along; where it exists, this costs nothing. (If two first
 # runs collide, one of them fails and is retried.) A real application leaves its tables to its migrations.

@@ -33,10 +33,10 @@ from pydantic import (
 )
 
 from scheduled_actions import Context, Fail, action, runtime
-from scheduled_actions.messaging import mail
+from scheduled_actions.notifications.channels import mail
 
 if TYPE_CHECKING:
-    from scheduled_actions.config import Config
+    from scheduled_actions.core.config import Config
 
 
 def _as_list(given: object) -> object:

@@ -18,8 +18,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from scheduled_actions import Context, Fail, action, runtime
-from scheduled_actions.errors import RequestError
-from scheduled_actions.requester import AddressReach
+from scheduled_actions.core.errors import RequestError
+from scheduled_actions.core.requester import AddressReach
 
 
 class ForEach(BaseModel):

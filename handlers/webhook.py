@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from scheduled_actions import runtime
-from scheduled_actions.events import DELIVERY_RETRY, WebhookEvent, send_webhook
-from scheduled_actions.handler import Context, Skip, Snooze, action
+from scheduled_actions.registry.handler import Context, Skip, Snooze, action
+from scheduled_actions.webhooks.sending import DELIVERY_RETRY, WebhookEvent, send_webhook
 
 
 @action(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.action import Action, Scheduled, Status
-from scheduled_actions.functions.condition import ConditionCheck, condition
-from scheduled_actions.functions.occurrence import next_occurrence, skip_occurrence
-from scheduled_actions.functions.recipient import resolve_recipients
-from scheduled_actions.handler import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
-from scheduled_actions.retry import Delays, Exponential, Linear
+from scheduled_actions.core import errors
+from scheduled_actions.core.action import Action, Scheduled, Status
+from scheduled_actions.core.retry import Delays, Exponential, Linear
+from scheduled_actions.registry.handler import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
+from scheduled_actions.registry.project_functions.condition import ConditionCheck, condition
+from scheduled_actions.registry.project_functions.occurrence import next_occurrence, skip_occurrence
+from scheduled_actions.registry.project_functions.recipient import resolve_recipients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduled_actions.actions.model import NewAction
     from scheduled_actions.client.actions import (
         cancel_action,
         delete_fact,
@@ -59,12 +61,11 @@ if TYPE_CHECKING:
         skip_next_occurrence,
         update_schedule,
     )
-    from scheduled_actions.deadline import Deadline
-    from scheduled_actions.fact import Fact
-    from scheduled_actions.flask_extension import ScheduledActions
-    from scheduled_actions.new_action import NewAction
-    from scheduled_actions.notices.people import Person
-    from scheduled_actions.schedule import Schedule
+    from scheduled_actions.conditions.fact import Fact
+    from scheduled_actions.deadlines.model import Deadline
+    from scheduled_actions.notifications.rules.people import Person
+    from scheduled_actions.schedules.model import Schedule
+    from scheduled_actions.web.extension import ScheduledActions
 
 __all__ = [
     "Action",
@@ -96,6 +97,7 @@ __all__ = [
     "delete_fact",
     "delete_schedule",
     "emit_event",
+    "errors",
     "explain_action",
     "fact_history",
     "get_action",
@@ -137,12 +139,12 @@ __version__ = "0.1.0"
 
 # Handlers import this package for `action` alone: the database and Flask come with the first name that needs them.
 _LATER = {
-    "Deadline": "scheduled_actions.deadline",
-    "Fact": "scheduled_actions.fact",
-    "NewAction": "scheduled_actions.new_action",
-    "Person": "scheduled_actions.notices.people",
-    "Schedule": "scheduled_actions.schedule",
-    "ScheduledActions": "scheduled_actions.flask_extension",
+    "Deadline": "scheduled_actions.deadlines.model",
+    "Fact": "scheduled_actions.conditions.fact",
+    "NewAction": "scheduled_actions.actions.model",
+    "Person": "scheduled_actions.notifications.rules.people",
+    "Schedule": "scheduled_actions.schedules.model",
+    "ScheduledActions": "scheduled_actions.web.extension",
     **dict.fromkeys(("notify", "schedule_local"), "scheduled_actions.client.people"),
     **dict.fromkeys(
         (

@@ -8,45 +8,45 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scheduled_actions import config as configuration
-from scheduled_actions.errors import NotConfigured
-from scheduled_actions.function_calls import all_within
-from scheduled_actions.maintenance import Maintenance
-from scheduled_actions.occurrences import PLANNING_CALLS, Occurrences
-from scheduled_actions.processor import Processor
+from scheduled_actions.core import config as configuration
+from scheduled_actions.core.errors import NotConfigured
+from scheduled_actions.database.bounded import Limits
+from scheduled_actions.database.connection import Database
 from scheduled_actions.registry import Registry
-from scheduled_actions.request_threads import RequestThreads, threads_of_gunicorn
-from scheduled_actions.store.bounded import Limits
-from scheduled_actions.store.connection import Database
+from scheduled_actions.registry.function_calls import all_within
+from scheduled_actions.schedules.occurrences import PLANNING_CALLS, Occurrences
+from scheduled_actions.ticks import Processor
+from scheduled_actions.ticks.maintenance import Maintenance
+from scheduled_actions.web.request_threads import RequestThreads, threads_of_gunicorn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from scheduled_actions.asking import Asker
+    from scheduled_actions.actions.for_each import ForEach
+    from scheduled_actions.actions.service import Scheduler
+    from scheduled_actions.actions.validation import Preparation
     from scheduled_actions.calendar.days import CalendarDays
     from scheduled_actions.calendar.feeds import Feeds
-    from scheduled_actions.calendar.reading import Calendar
-    from scheduled_actions.config import Config
-    from scheduled_actions.deadlines.foresight import DeadlineForesight
-    from scheduled_actions.deliveries import Deliveries
-    from scheduled_actions.endpoints.book import EndpointBook
-    from scheduled_actions.endpoints.making import Endpoints
-    from scheduled_actions.facts import Facts
-    from scheduled_actions.for_each import ForEach
-    from scheduled_actions.heartbeat import Heartbeat
-    from scheduled_actions.local_postgres import LocalPostgres
-    from scheduled_actions.local_scheduling import LocalScheduling
+    from scheduled_actions.calendar.service import Calendar
+    from scheduled_actions.conditions.external_checks import Asker
+    from scheduled_actions.conditions.facts import Facts
+    from scheduled_actions.core.config import Config
+    from scheduled_actions.core.requester import Requester
+    from scheduled_actions.database.connection import Connection
+    from scheduled_actions.database.embedded import LocalPostgres
+    from scheduled_actions.deadlines.preview import DeadlineForesight
+    from scheduled_actions.notifications.local_scheduling import LocalScheduling
     from scheduled_actions.notifications.planning import Notifications
     from scheduled_actions.notifications.sending import Sender
-    from scheduled_actions.payload_access import PayloadAccess
-    from scheduled_actions.preparation import Preparation
-    from scheduled_actions.refusals import Refusals
-    from scheduled_actions.requester import Requester
-    from scheduled_actions.scheduler import Scheduler
-    from scheduled_actions.schedules.making import Schedules
-    from scheduled_actions.simulating import Simulator
-    from scheduled_actions.store.connection import Connection
-    from scheduled_actions.wake import Wake
+    from scheduled_actions.operations.heartbeat import Heartbeat
+    from scheduled_actions.operations.rejected_pings import Refusals
+    from scheduled_actions.operations.simulation.service import Simulator
+    from scheduled_actions.registry.payload_access import PayloadAccess
+    from scheduled_actions.schedules.service import Schedules
+    from scheduled_actions.ticks.wake import Wake
+    from scheduled_actions.webhooks.deliveries import Deliveries
+    from scheduled_actions.webhooks.endpoints.registry import EndpointBook
+    from scheduled_actions.webhooks.endpoints.service import Endpoints
 
 #: Where good ticks are told of; kept like a secret, for whoever has it can tell of ticks that never were.
 HEARTBEAT_URL = f"{configuration.PREFIX}HEARTBEAT_URL"
@@ -108,14 +108,14 @@ class Runtime:
     def scheduler(self) -> Scheduler:
         """Schedules, reads and changes actions."""
         # Loaded with the first that is scheduled: a tick that finds nothing due does without.
-        from scheduled_actions.scheduler import Scheduler  # noqa: PLC0415
+        from scheduled_actions.actions.service import Scheduler  # noqa: PLC0415
 
         return Scheduler(self.database, self.payload_access, self.preparation, self.occurrences, self.wake)
 
     @_part
     def payload_access(self) -> PayloadAccess:
         """Validates types and payloads."""
-        from scheduled_actions.payload_access import PayloadAccess  # noqa: PLC0415 - as above
+        from scheduled_actions.registry.payload_access import PayloadAccess  # noqa: PLC0415 - as above
 
         def check_follow_ups(given: Mapping[str, Any], requester: Requester) -> object:
             return self.preparation.extras(given, requester=requester, team_id=requester.team_id)
@@ -125,14 +125,14 @@ class Runtime:
     @_part
     def preparation(self) -> Preparation:
         """Checks new actions against the handlers."""
-        from scheduled_actions.preparation import Preparation  # noqa: PLC0415 - as above
+        from scheduled_actions.actions.validation import Preparation  # noqa: PLC0415 - as above
 
         return Preparation(self.database, self.registry, self.config.settings, self.payload_access)
 
     @_part
     def wake(self) -> Wake:
         """Has a tick look at once for what is due now."""
-        from scheduled_actions.wake import Wake  # noqa: PLC0415 - as above
+        from scheduled_actions.ticks.wake import Wake  # noqa: PLC0415 - as above
 
         return Wake(self.config.settings.url, self.config.cron_secret, self.database, self._ask_here)
 
@@ -148,7 +148,7 @@ class Runtime:
     @_part
     def schedules(self) -> Schedules:
         """Makes, reads and changes schedules."""
-        from scheduled_actions.schedules.making import Schedules  # noqa: PLC0415 - as above
+        from scheduled_actions.schedules.service import Schedules  # noqa: PLC0415 - as above
 
         return Schedules(self.database, self.registry, self.occurrences, self._extras, self.payload_access)
 
@@ -164,28 +164,28 @@ class Runtime:
     def deadlines(self) -> DeadlineForesight:
         """Sets, reads and changes deadlines."""
         # Loaded with the first deadline.
-        from scheduled_actions.deadlines.foresight import DeadlineForesight  # noqa: PLC0415
+        from scheduled_actions.deadlines.preview import DeadlineForesight  # noqa: PLC0415
 
         return DeadlineForesight(self.database, self.payload_access, self.notifications)
 
     @_part
     def facts(self) -> Facts:
         """What the application says is so."""
-        from scheduled_actions.facts import Facts  # noqa: PLC0415 - most projects have none
+        from scheduled_actions.conditions.facts import Facts  # noqa: PLC0415 - most projects have none
 
         return Facts(self.database, self.wake)
 
     @_part
     def asker(self) -> Asker:
         """Asks the world for conditions."""
-        from scheduled_actions.asking import Asker  # noqa: PLC0415 - as above
+        from scheduled_actions.conditions.external_checks import Asker  # noqa: PLC0415 - as above
 
         return Asker(self.database, self.registry, self.config.settings)
 
     @_part
     def for_each(self) -> ForEach:
         """Makes actions of the rows of queries."""
-        from scheduled_actions.for_each import ForEach  # noqa: PLC0415 - as above
+        from scheduled_actions.actions.for_each import ForEach  # noqa: PLC0415 - as above
 
         return ForEach(self.database, self.scheduler, self.config.settings)
 
@@ -203,21 +203,21 @@ class Runtime:
     def endpoint_book(self) -> EndpointBook:
         """The webhook endpoints, as deliveries need them."""
         # Loaded with the first event, and pydantic and much else with it.
-        from scheduled_actions.endpoints.book import EndpointBook  # noqa: PLC0415
+        from scheduled_actions.webhooks.endpoints.registry import EndpointBook  # noqa: PLC0415
 
         return EndpointBook(self.config, self.database)
 
     @_part
     def endpoints(self) -> Endpoints:
         """The webhook endpoints, as people make and change them."""
-        from scheduled_actions.endpoints.making import Endpoints  # noqa: PLC0415 - as above
+        from scheduled_actions.webhooks.endpoints.service import Endpoints  # noqa: PLC0415 - as above
 
         return Endpoints(self.database, self.config, self.endpoint_book)
 
     @_part
     def deliveries(self) -> Deliveries:
         """The webhook deliveries, as people look at them and send them again."""
-        from scheduled_actions.deliveries import Deliveries  # noqa: PLC0415 - as above
+        from scheduled_actions.webhooks.deliveries import Deliveries  # noqa: PLC0415 - as above
 
         return Deliveries(self.database, self.endpoint_book)
 
@@ -231,7 +231,7 @@ class Runtime:
     @_part
     def simulator(self) -> Simulator:
         """Looks ahead."""
-        from scheduled_actions.simulating import Simulator  # noqa: PLC0415 - only for those who ask
+        from scheduled_actions.operations.simulation.service import Simulator  # noqa: PLC0415 - only for those who ask
 
         return Simulator(self.database, self.occurrences, self.config.settings)
 
@@ -245,29 +245,29 @@ class Runtime:
     @_part
     def sender(self) -> Sender:
         """Sends notices."""
+        from scheduled_actions.deadlines import store as deadlines  # noqa: PLC0415 - as above
         from scheduled_actions.notifications.sending import Sender  # noqa: PLC0415 - as above
-        from scheduled_actions.store import deadlines  # noqa: PLC0415 - as above
 
         return Sender(self.notifications, self.database, holding=deadlines.holding, prove=deadlines.keep_notices)
 
     @_part
     def refusals(self) -> Refusals:
         """Counts refused pings."""
-        from scheduled_actions.refusals import Refusals  # noqa: PLC0415 - a tick does without
+        from scheduled_actions.operations.rejected_pings import Refusals  # noqa: PLC0415 - a tick does without
 
         return Refusals(self.database)
 
     @_part
     def calendar(self) -> Calendar:
         """Shows what is to come."""
-        from scheduled_actions.calendar.reading import Calendar  # noqa: PLC0415 - only for those who ask
+        from scheduled_actions.calendar.service import Calendar  # noqa: PLC0415 - only for those who ask
 
         return Calendar(self.database, self.occurrences)
 
     @_part
     def local_scheduling(self) -> LocalScheduling:
         """Schedules for users at a time of day on each one's own clock."""
-        from scheduled_actions.local_scheduling import LocalScheduling  # noqa: PLC0415 - only for those who ask
+        from scheduled_actions.notifications.local_scheduling import LocalScheduling  # noqa: PLC0415 - only for those who ask
 
         usual_zone = self.config.settings.notifications.timezone
         return LocalScheduling(self.database, self.scheduler, self.schedules, self.occurrences, usual_zone)
@@ -298,8 +298,8 @@ class Runtime:
     def heartbeat(self) -> Heartbeat:
         """Tells somebody outside of each good tick."""
         # With the first beat come HTTP and what else it needs.
-        from scheduled_actions.endpoints.book import reach_of  # noqa: PLC0415
-        from scheduled_actions.heartbeat import Heartbeat  # noqa: PLC0415
+        from scheduled_actions.operations.heartbeat import Heartbeat  # noqa: PLC0415
+        from scheduled_actions.webhooks.endpoints.registry import reach_of  # noqa: PLC0415
 
         environ = self.config.environ
         return Heartbeat(
@@ -322,7 +322,7 @@ class Runtime:
         self.heartbeat.beat(has_failed=has_failed)
 
     def _heartbeat_outcome(self) -> str:
-        from scheduled_actions.verdict.heartbeat import UNSENT  # noqa: PLC0415 - only where there is one
+        from scheduled_actions.operations.doctor.rules.heartbeat import UNSENT  # noqa: PLC0415 - only where there is one
 
         # Asking makes none: that waits for the first beat.
         made: Heartbeat | None = self.__dict__.get("heartbeat")
@@ -351,7 +351,7 @@ class Runtime:
                 "DATABASE_URL",
                 "a postgresql:// address; the embedded Postgres is for development, not for Vercel or production",
             )
-        from scheduled_actions import local_postgres  # noqa: PLC0415 - only where there is no DATABASE_URL
+        from scheduled_actions.database import embedded as local_postgres  # noqa: PLC0415 - only where there is no DATABASE_URL
 
         project = self.config.project
         if not any((project / name).exists() for name in _OF_PROJECTS):

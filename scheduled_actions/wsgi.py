@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flask import Flask, redirect
 
-from scheduled_actions.flask_extension import ScheduledActions
 from scheduled_actions.runtime import stop_on_sigterm
+from scheduled_actions.web.extension import ScheduledActions
 
 app = Flask("scheduled_actions", static_folder=None, template_folder=None)
 app.url_map.merge_slashes = False

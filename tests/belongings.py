@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from scheduled_actions.action import Status
+from scheduled_actions.core.action import Status
 from tests.factories import NOW, database_now, insert, set_clock
 
 if TYPE_CHECKING:
     import psycopg
 
-    from tests.api.conftest import Api
+    from tests.web.conftest import Api
 
 #: What every team calls its own: no two of them know of each other.
 TARGET = {"type": "licence", "id": "42"}

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from scheduled_actions import runtime
-from scheduled_actions.local_postgres import LocalPostgres, attach
+from scheduled_actions.database.embedded import LocalPostgres, attach
 from scheduled_actions.testing import servers
 from scheduled_actions.testing.databases import Databases
 

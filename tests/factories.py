@@ -15,14 +15,14 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from scheduled_actions import config
-from scheduled_actions.action import Action, Claimed, Status
-from scheduled_actions.evaluation_budget import EvaluationBudget
+from scheduled_actions.actions import claims
+from scheduled_actions.actions.rules.settlement import Settlement
+from scheduled_actions.core import config
+from scheduled_actions.core.action import Action, Claimed, Status
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
-from scheduled_actions.schedule import Schedule
-from scheduled_actions.settlement import Settlement
-from scheduled_actions.store import claims
+from scheduled_actions.schedules.model import Schedule
 from scheduled_actions.testing import clock
 
 if TYPE_CHECKING:

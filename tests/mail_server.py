@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aiosmtpd.controller import Controller
 
-from scheduled_actions.config import Email
+from scheduled_actions.core.config import Email
 
 VECTORS = Path(__file__).parent / "vectors" / "smtp"
 #: Made out to localhost.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from scheduled_actions.local_postgres import LocalPostgres
+    from scheduled_actions.database.embedded import LocalPostgres
 
 
 def a_comparison(**changes: object) -> Comparison:

@@ -18,13 +18,13 @@ import pytest
 from flask import Flask
 
 import scheduled_actions
-from scheduled_actions import config
-from scheduled_actions.api.problems import status_of
-from scheduled_actions.api.routes import ROUTES
 from scheduled_actions.cli import main
-from scheduled_actions.dashboard.site_map import PAGES
-from scheduled_actions.errors import ScheduledActionsError
-from scheduled_actions.processor.report import Report
+from scheduled_actions.core import config
+from scheduled_actions.core.errors import ScheduledActionsError
+from scheduled_actions.ticks.report import Report
+from scheduled_actions.web.api.requests.problems import status_of
+from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.dashboard.site_map import PAGES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

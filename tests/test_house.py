@@ -15,9 +15,9 @@ from pathlib import Path
 from importlinter.cli import lint_imports
 
 import scheduled_actions
-from scheduled_actions.errors import ScheduledActionsError
-from scheduled_actions.store import migrate
-from scheduled_actions.store.connection import LATEST_KNOWN
+from scheduled_actions.core.errors import ScheduledActionsError
+from scheduled_actions.database import migrate
+from scheduled_actions.database.connection import LATEST_KNOWN
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / "scheduled_actions" / "store"

@@ -20,12 +20,13 @@ import pytest
 from flask import Flask
 from gunicorn.config import KNOWN_SETTINGS
 
-from scheduled_actions import config, environment
-from scheduled_actions.config import Settings
-from scheduled_actions.flask_extension import ScheduledActions
+from scheduled_actions.core import config
+from scheduled_actions.core.config import Settings
+from scheduled_actions.local import environment
 from scheduled_actions.registry import Registry
 from scheduled_actions.registry import source as registry_source
 from scheduled_actions.runtime import Runtime
+from scheduled_actions.web.extension import ScheduledActions
 from tests.faults.serving import CRON_SECRET, Service, has_ended, wait_until
 
 ROOT = Path(__file__).parents[1]

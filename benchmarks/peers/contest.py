@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Bench
     from benchmarks.peers.contenders import Ours, Peer
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 #: How often the database is asked whether all is done.
 _WATCH_SECONDS = 0.005

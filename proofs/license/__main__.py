@@ -17,7 +17,8 @@ import click
 from benchmarks.databases import databases
 from proofs.license.post import open_post_office
 from proofs.license.story import BERLIN, DUE, HANDLERS, NAME, play
-from scheduled_actions import config, runtime
+from scheduled_actions import runtime
+from scheduled_actions.core import config
 from scheduled_actions.registry import Registry
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from scheduled_actions.registry import source as registry_source
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 ACTIONS = 1_000
 MINUTES = 3

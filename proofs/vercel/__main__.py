@@ -20,8 +20,8 @@ from proofs.vercel import checks
 from proofs.vercel.building import build
 from proofs.vercel.host import Host
 from proofs.vercel.tools import ProofFailedError, tools
-from scheduled_actions import local_postgres
-from scheduled_actions.store.migrate import migrate
+from scheduled_actions.database import embedded as local_postgres
+from scheduled_actions.database.migrate import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

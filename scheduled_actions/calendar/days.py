@@ -7,23 +7,24 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from scheduled_actions import arguments, calendar_entries
-from scheduled_actions.calendar import forecast
-from scheduled_actions.calendar.reading import SCHEDULES_MOST
-from scheduled_actions.errors import BudgetExceeded
-from scheduled_actions.evaluation_budget import EvaluationBudget
-from scheduled_actions.store import calendar as entries
-from scheduled_actions.store import calendar_days as store
-from scheduled_actions.store.schedules import now
+from scheduled_actions.calendar import days_store as store
+from scheduled_actions.calendar import store as entries
+from scheduled_actions.calendar.rules import entries as calendar_entries
+from scheduled_actions.calendar.service import SCHEDULES_MOST
+from scheduled_actions.core import checks as arguments
+from scheduled_actions.core.errors import BudgetExceeded
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.schedules import forecast
+from scheduled_actions.schedules.store import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
     from uuid import UUID
 
-    from scheduled_actions.occurrences import Occurrences
-    from scheduled_actions.schedule import Schedule
-    from scheduled_actions.store.connection import Database
+    from scheduled_actions.database.connection import Database
+    from scheduled_actions.schedules.model import Schedule
+    from scheduled_actions.schedules.occurrences import Occurrences
 
 LineKind: TypeAlias = Literal["deadline", "reminder", "escalation", "action", "ended", "forecast"]
 #: Counted of each day in each status, where nothing else is said; of one user, looked through.

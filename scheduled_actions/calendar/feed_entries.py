@@ -6,17 +6,17 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from scheduled_actions import calendar_entries
-from scheduled_actions.ics import Entry
-from scheduled_actions.store import calendar as store
-from scheduled_actions.store.schedules import now
+from scheduled_actions.calendar import store
+from scheduled_actions.calendar.rules import entries as calendar_entries
+from scheduled_actions.calendar.rules.ics import Entry
+from scheduled_actions.schedules.store import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from uuid import UUID
 
     from scheduled_actions.calendar.feeds import Feed
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.database.connection import Connection
 
 #: How far ahead, and how many of each.
 _AHEAD = timedelta(days=366)

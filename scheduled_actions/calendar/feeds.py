@@ -7,23 +7,24 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from scheduled_actions import arguments
-from scheduled_actions.calendar import feed_entries, forecast
-from scheduled_actions.errors import BudgetExceeded, ScheduledActionsError, UnknownFeed
-from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
-from scheduled_actions.ics import Entry, calendar_text
-from scheduled_actions.minting import Minting, digest_of
-from scheduled_actions.store import feeds as store
-from scheduled_actions.store import schedules as schedule_store
-from scheduled_actions.store.borrowing import borrowed_connection
+from scheduled_actions.calendar import feed_entries
+from scheduled_actions.calendar import feeds_store as store
+from scheduled_actions.calendar.rules.ics import Entry, calendar_text
+from scheduled_actions.core import checks as arguments
+from scheduled_actions.core.errors import BudgetExceeded, ScheduledActionsError, UnknownFeed
+from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.core.token_generation import Minting, digest_of
+from scheduled_actions.database.borrowing import borrowed_connection
+from scheduled_actions.schedules import forecast
+from scheduled_actions.schedules import store as schedule_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduled_actions.occurrences import Occurrences
+    from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.recurrence import Recurrence
-    from scheduled_actions.schedule import Schedule
-    from scheduled_actions.store.connection import Connection, Database
+    from scheduled_actions.schedules.model import Schedule
+    from scheduled_actions.schedules.occurrences import Occurrences
 
 _MINTING = Minting("saf_")
 NAME_LENGTH = 100
@@ -234,7 +235,7 @@ def _schedules(connection: Connection, feed: Feed) -> Iterator[Schedule]:
 
 def _entries(schedule: Schedule, rule: Recurrence, now: datetime) -> Iterator[Entry]:
     """Yield one event that recurs where an RRULE says the same, else the next occurrences one by one."""
-    from scheduled_actions.recurrence.as_rrule import as_rrule  # noqa: PLC0415 - only calendars ask
+    from scheduled_actions.recurrence.rrule.conversion import as_rrule  # noqa: PLC0415 - only calendars ask
 
     planned = schedule.next_occurrence_at
     if planned is None:

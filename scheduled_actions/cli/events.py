@@ -13,7 +13,7 @@ from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_
 
 if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
-    from scheduled_actions.store.watches import Watch
+    from scheduled_actions.webhooks.watches import Watch
 
 # What a command does not need is not imported: help answers without a database driver.
 # ruff: noqa: PLC0415
@@ -60,8 +60,8 @@ def emit(
     as_json: bool,
 ) -> None:
     """Send EVENT (entity:verb, such as task:created) to every endpoint that wants it, at the next tick."""
-    from scheduled_actions.events import ACTION_TYPE, event_payload
-    from scheduled_actions.new_action import NewAction
+    from scheduled_actions.actions.model import NewAction
+    from scheduled_actions.webhooks.sending import ACTION_TYPE, event_payload
 
     payload = event_payload(event, entity_id=entity_id, data=data, endpoint=endpoint)
     new = NewAction(
@@ -80,7 +80,7 @@ def emit(
 
 def _check_endpoint(runtime: Runtime, endpoint: str, team_id: str | None) -> None:
     """Refuse an endpoint that would not get the event."""
-    from scheduled_actions.errors import UnknownEndpoint
+    from scheduled_actions.core.errors import UnknownEndpoint
 
     found = runtime.endpoint_book.any(endpoint)
     if found is None:
@@ -114,7 +114,7 @@ def watch(project: Project, /, *, as_json: bool, **given: Any) -> None:  # noqa:
     TABLE is written as SQL writes it: schema.table, "Quoted" where it has capitals. Triggers schedule the events, in
     the writer's own transaction: rolled back, there never was one. Watching again replaces what was watched.
     """
-    from scheduled_actions.store import watches
+    from scheduled_actions.webhooks import watches
 
     with project.open_without_handlers().database.connection() as connection:
         now = watches.watch(connection, watches.Watch(**given))
@@ -131,7 +131,7 @@ def watch(project: Project, /, *, as_json: bool, **given: Any) -> None:  # noqa:
 @pass_project
 def unwatch(project: Project, table: str, *, entity: str | None, as_json: bool) -> None:
     """Take the triggers off TABLE. Events that they have scheduled stay."""
-    from scheduled_actions.store import watches
+    from scheduled_actions.webhooks import watches
 
     with project.open_without_handlers().database.connection() as connection:
         ended = watches.unwatch(connection, table, entity=entity)
@@ -146,7 +146,7 @@ def unwatch(project: Project, table: str, *, entity: str | None, as_json: bool) 
 @pass_project
 def watched(project: Project, *, as_json: bool) -> None:
     """List the tables whose changes are events, as the database's catalog has them."""
-    from scheduled_actions.store import watches
+    from scheduled_actions.webhooks import watches
 
     with project.open_without_handlers().database.connection() as connection:
         found = watches.watched(connection)

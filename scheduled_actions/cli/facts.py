@@ -10,7 +10,7 @@ import click
 from scheduled_actions.cli.output import local, one_line, pretty_json, print_fields, print_json, print_table, shown
 from scheduled_actions.cli.parameters import WholeNumber, as_json_option, json_document
 from scheduled_actions.cli.project import Project, caller, pass_project
-from scheduled_actions.pages import page_of
+from scheduled_actions.core.pages import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from scheduled_actions import json_text
-from scheduled_actions.durations import parse_duration
-from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.core import json_text
+from scheduled_actions.core.durations import parse_duration
+from scheduled_actions.core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Callable

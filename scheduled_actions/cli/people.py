@@ -11,7 +11,7 @@ from scheduled_actions.cli.parameters import as_json_option, json_document
 from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
 
 if TYPE_CHECKING:
-    from scheduled_actions.notices.severity import Severity
+    from scheduled_actions.notifications.rules.severity import Severity
 
 
 @click.command()

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
-    from scheduled_actions.config import Config
-    from scheduled_actions.management import Management
+    from scheduled_actions.actions.management import Management
+    from scheduled_actions.core.config import Config
     from scheduled_actions.registry import Registry
     from scheduled_actions.runtime import Runtime
 
@@ -58,7 +58,7 @@ class Project:
         Raises:
             ConfigInvalid: The file has a line that is no assignment.
         """
-        from scheduled_actions import environment
+        from scheduled_actions.local import environment
 
         return environment.load(self.directory)
 
@@ -69,7 +69,7 @@ class Project:
         Raises:
             ConfigInvalid: They cannot be used.
         """
-        from scheduled_actions import config
+        from scheduled_actions.core import config
 
         return config.load(self.directory, self.environ)
 
@@ -80,7 +80,7 @@ class Project:
         Raises:
             RegistryInvalid: It is missing, or cannot be read.
         """
-        from scheduled_actions.errors import RegistryInvalid
+        from scheduled_actions.core.errors import RegistryInvalid
         from scheduled_actions.registry import Registry, generated
         from scheduled_actions.registry.importing import HANDLERS
 
@@ -127,7 +127,7 @@ class Project:
         Raises:
             ConfigInvalid: The settings cannot be used.
         """
-        from scheduled_actions.management import Management
+        from scheduled_actions.actions.management import Management
 
         runtime = self.open_without_handlers()
         return Management(runtime.database, lambda: runtime.scheduler)
@@ -158,7 +158,7 @@ def pass_project(command: Callable[Concatenate[Project, Arguments], Answer]) -> 
 
     @wraps(command)
     def with_project(*arguments: Arguments.args, **options: Arguments.kwargs) -> Answer:
-        from scheduled_actions.errors import InvalidArgument
+        from scheduled_actions.core.errors import InvalidArgument
 
         context = click.get_current_context()
         project = context.find_object(Project)

@@ -14,7 +14,7 @@ from scheduled_actions.cli.project import Project, caller, pass_project
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from scheduled_actions.tokens import Token
+    from scheduled_actions.operations.tokens import Token
 
 _ROLES = ("viewer", "operator", "admin")
 
@@ -53,7 +53,7 @@ def create(
 
     Standard output has the token alone.
     """
-    from scheduled_actions import tokens as made  # noqa: PLC0415 - help needs no database driver
+    from scheduled_actions.operations import tokens as made  # noqa: PLC0415 - help needs no database driver
 
     if expires_at is not None and expires_in is not None:
         message = "--expires-at and --expires-in say the same thing: give one of them"
@@ -81,7 +81,7 @@ def create(
 @pass_project
 def list_(project: Project, *, as_json: bool) -> None:
     """List the newest 100 tokens, as far as they are known: not the secrets themselves."""
-    from scheduled_actions import tokens as kept  # noqa: PLC0415 - help needs no database driver
+    from scheduled_actions.operations import tokens as kept  # noqa: PLC0415 - help needs no database driver
 
     with project.open_without_handlers().database.connection() as connection:
         found = kept.newest(connection)
@@ -114,7 +114,7 @@ def list_(project: Project, *, as_json: bool) -> None:
 @pass_project
 def revoke(project: Project, token_id: str, *, as_json: bool) -> None:
     """Let the token ID open nothing any more, at once."""
-    from scheduled_actions import tokens as kept  # noqa: PLC0415 - help needs no database driver
+    from scheduled_actions.operations import tokens as kept  # noqa: PLC0415 - help needs no database driver
 
     with project.open_without_handlers().database.connection() as connection:
         token = kept.revoke(connection, token_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import runtime
-from scheduled_actions.events import event_payload
-from scheduled_actions.new_action import NewAction
+from scheduled_actions.actions.model import NewAction
+from scheduled_actions.webhooks.sending import event_payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.action import Action, Scheduled
-    from scheduled_actions.explanation import Explanation
-    from scheduled_actions.fact import Fact, FactChange, Reported
-    from scheduled_actions.finding import Listed
-    from scheduled_actions.handler import RetryPolicy
-    from scheduled_actions.new_action import DedupMode
+    from scheduled_actions.actions.model import DedupMode
+    from scheduled_actions.actions.search import Listed
+    from scheduled_actions.conditions.fact import Fact, FactChange, Reported
+    from scheduled_actions.core.action import Action, Scheduled
+    from scheduled_actions.operations.explain.rules import Explanation
+    from scheduled_actions.registry.handler import RetryPolicy
 
 
 def schedule_action(
@@ -239,7 +239,7 @@ def explain_action(action_id: UUID | str, *, team_id: str | None = None) -> Expl
     Raises:
         UnknownAction: There is none of that id (in that team).
     """
-    from scheduled_actions import explaining  # noqa: PLC0415 - few applications ask
+    from scheduled_actions.operations.explain import service as explaining  # noqa: PLC0415 - few applications ask
 
     return explaining.explain(runtime.current(), action_id, team_id=team_id)
 

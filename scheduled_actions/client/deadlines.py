@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.deadline import Deadline
+    from scheduled_actions.deadlines.model import Deadline
 
 
 def set_deadline(

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.action import Scheduled
-    from scheduled_actions.local_scheduling import LocallyScheduled
-    from scheduled_actions.notices.people import Person
-    from scheduled_actions.notices.severity import Severity
+    from scheduled_actions.core.action import Scheduled
+    from scheduled_actions.notifications.local_scheduling import LocallyScheduled
+    from scheduled_actions.notifications.rules.people import Person
+    from scheduled_actions.notifications.rules.severity import Severity
 
 
 def notify(

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.action import Scheduled
-    from scheduled_actions.handler import RetryPolicy
-    from scheduled_actions.schedule import Misfire, Overlap, RecurrenceType, Schedule
+    from scheduled_actions.core.action import Scheduled
+    from scheduled_actions.registry.handler import RetryPolicy
+    from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, Schedule
 
 
 def schedule_recurring_action(

@@ -6,19 +6,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import arguments, json_text
-from scheduled_actions.deadline_rules import planning
-from scheduled_actions.deadline_rules.definition import ARGUMENT_OF, HOW_TO_BEGIN, HOW_TO_END, changed_deadline
-from scheduled_actions.deadlines import book
+from scheduled_actions.core import checks as arguments
+from scheduled_actions.core import json_text
+from scheduled_actions.core.errors import InvalidArgument, TypeNotOpen
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.core.requester import narrower, reach_of
+from scheduled_actions.core.stored_rows import asked_stages
+from scheduled_actions.database.borrowing import borrowed_connection
+from scheduled_actions.database.connection import whole
+from scheduled_actions.deadlines import shared as book
+from scheduled_actions.deadlines import store
 from scheduled_actions.deadlines.moves import counted, refuse_closed
 from scheduled_actions.deadlines.operations import DeadlineOperations
-from scheduled_actions.errors import InvalidArgument, TypeNotOpen
-from scheduled_actions.evaluation_budget import EvaluationBudget
-from scheduled_actions.requester import narrower, reach_of
-from scheduled_actions.store import deadlines as store
-from scheduled_actions.store.borrowing import borrowed_connection
-from scheduled_actions.store.connection import whole
-from scheduled_actions.stored_rows import asked_stages
+from scheduled_actions.deadlines.rules import planning
+from scheduled_actions.deadlines.rules.definition import ARGUMENT_OF, HOW_TO_BEGIN, HOW_TO_END, changed_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.deadline import Deadline, Stage
-    from scheduled_actions.deadline_rules.definition import NewDeadline
-    from scheduled_actions.requester import Requester
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.core.requester import Requester
+    from scheduled_actions.database.connection import Connection
+    from scheduled_actions.deadlines.model import Deadline, Stage
+    from scheduled_actions.deadlines.rules.definition import NewDeadline
 
 #: What a change of these asks for: notices on their way hold no more.
 _SHAPING = ("stages", "timezone", "calendar")

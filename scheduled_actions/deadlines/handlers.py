@@ -7,14 +7,14 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from scheduled_actions.deadline_rules import planning
-from scheduled_actions.deadlines import book, notices
-from scheduled_actions.errors import UnknownDeadline
-from scheduled_actions.handler import Skip
-from scheduled_actions.store import deadlines as store
+from scheduled_actions.core.errors import UnknownDeadline
+from scheduled_actions.deadlines import notices, store
+from scheduled_actions.deadlines import shared as book
+from scheduled_actions.deadlines.rules import planning
+from scheduled_actions.registry.handler import Skip
 
 if TYPE_CHECKING:
-    from scheduled_actions.handler import Context
+    from scheduled_actions.registry.handler import Context
     from scheduled_actions.runtime import Runtime
 
 #: What is emitted at the due instant of a deadline that was not completed.
@@ -126,6 +126,6 @@ def _emit(
     """Emit an event, where the project delivers events at all."""
     if "webhook:send" not in runtime.registry.types:
         return
-    from scheduled_actions.events import event_payload  # noqa: PLC0415 - with the first event
+    from scheduled_actions.webhooks.sending import event_payload  # noqa: PLC0415 - with the first event
 
     context.schedule("webhook:send", event_payload(event, entity_id=deadline_id, data=data), team_id=team_id)

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import arguments, new_schedule
-from scheduled_actions.deadline_rules import planning
-from scheduled_actions.deadline_rules.definition import due_instant
-from scheduled_actions.deadlines import book
-from scheduled_actions.errors import DeadlineUnusable, InvalidArgument, UnknownDeadline, WrongDeadlineStatus
-from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
-from scheduled_actions.store import deadlines as store
-from scheduled_actions.store.borrowing import borrowed_connection
-from scheduled_actions.store.connection import whole
+from scheduled_actions.core import checks as arguments
+from scheduled_actions.core.errors import DeadlineUnusable, InvalidArgument, UnknownDeadline, WrongDeadlineStatus
+from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.database.borrowing import borrowed_connection
+from scheduled_actions.database.connection import whole
+from scheduled_actions.deadlines import shared as book
+from scheduled_actions.deadlines import store
+from scheduled_actions.deadlines.rules import planning
+from scheduled_actions.deadlines.rules.definition import due_instant
+from scheduled_actions.schedules.rules import new_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.deadline import Deadline, Stage
+    from scheduled_actions.database.connection import Connection, Database
+    from scheduled_actions.deadlines.model import Deadline, Stage
     from scheduled_actions.notifications.planning import Notifications
-    from scheduled_actions.payload_access import PayloadAccess
-    from scheduled_actions.store.connection import Connection, Database
+    from scheduled_actions.registry.payload_access import PayloadAccess
 
 
 NOT_ACKNOWLEDGED: dict[str, Any] = dict.fromkeys(("acknowledged_at", "acknowledged_by", "acknowledged_until"))

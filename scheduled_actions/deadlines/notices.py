@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.notices.channels import parse_channel
-from scheduled_actions.notices.reminder import Reminder
+from scheduled_actions.notifications.rules.channels import parse_channel
+from scheduled_actions.notifications.rules.reminder import Reminder
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from scheduled_actions.deadline import Deadline, Stage
-    from scheduled_actions.handler import Context
-    from scheduled_actions.notices.people import Person
-    from scheduled_actions.notices.reminder import NoticeKind
+    from scheduled_actions.deadlines.model import Deadline, Stage
     from scheduled_actions.notifications.planning import Notifications
+    from scheduled_actions.notifications.rules.people import Person
+    from scheduled_actions.notifications.rules.reminder import NoticeKind
+    from scheduled_actions.registry.handler import Context
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import arguments
-from scheduled_actions.deadline_rules import planning
-from scheduled_actions.deadline_rules import stages as stage_rules
-from scheduled_actions.deadline_rules.definition import due_instant
-from scheduled_actions.deadlines import book
+from scheduled_actions.core import checks as arguments
+from scheduled_actions.core.errors import InvalidArgument, WrongDeadlineStatus
+from scheduled_actions.core.requester import narrower, reach_of
+from scheduled_actions.database.connection import whole
+from scheduled_actions.deadlines import shared as book
+from scheduled_actions.deadlines import store
 from scheduled_actions.deadlines.moves import NOT_ACKNOWLEDGED, DeadlineMoves, refuse_closed
-from scheduled_actions.errors import InvalidArgument, WrongDeadlineStatus
-from scheduled_actions.requester import narrower, reach_of
-from scheduled_actions.store import deadlines as store
-from scheduled_actions.store.connection import whole
+from scheduled_actions.deadlines.rules import planning
+from scheduled_actions.deadlines.rules import stages as stage_rules
+from scheduled_actions.deadlines.rules.definition import due_instant
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.deadline import Deadline, Stage
-    from scheduled_actions.requester import Requester
-    from scheduled_actions.store.connection import Connection
+    from scheduled_actions.core.requester import Requester
+    from scheduled_actions.database.connection import Connection
+    from scheduled_actions.deadlines.model import Deadline, Stage
 
 
 class DeadlineOperations(DeadlineMoves):

@@ -15,7 +15,7 @@ from typing import Any
 
 from gunicorn.app.wsgiapp import WSGIApplication  # type: ignore[import-untyped]  # gunicorn ships no types
 
-from scheduled_actions import environment
+from scheduled_actions.local import environment
 from scheduled_actions.runtime import current
 
 

@@ -6,23 +6,25 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduled_actions import config, environment, local_secrets, project_template
-from scheduled_actions.errors import ConfigInvalid, NotConfigured, ProjectUnusable
+from scheduled_actions.core import config
+from scheduled_actions.core.errors import ConfigInvalid, NotConfigured, ProjectUnusable
+from scheduled_actions.core.secret import SECRET_MIN_LENGTH
+from scheduled_actions.database.bounded import UNLIMITED
+from scheduled_actions.database.migrate import migrate
 from scheduled_actions.local import cron as local_cron
+from scheduled_actions.local import environment, project_template
+from scheduled_actions.local import secrets as local_secrets
 from scheduled_actions.local import server as local_server
 from scheduled_actions.registry import Registry
 from scheduled_actions.registry.importing import HANDLERS
 from scheduled_actions.runtime import Runtime
-from scheduled_actions.secret import SECRET_MIN_LENGTH
-from scheduled_actions.store.bounded import UNLIMITED
-from scheduled_actions.store.migrate import migrate
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from scheduled_actions.config import Config
+    from scheduled_actions.core.config import Config
     from scheduled_actions.local.cron import Pong
     from scheduled_actions.local.server import LocalServer
 

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from scheduled_actions.errors import LocalServerFailed
+from scheduled_actions.core.errors import LocalServerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

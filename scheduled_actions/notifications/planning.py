@@ -10,31 +10,31 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
 
-from scheduled_actions import arguments
-from scheduled_actions.errors import InvalidArgument, PayloadInvalid
-from scheduled_actions.messaging import templates
-from scheduled_actions.notices import severity as severities
-from scheduled_actions.notices.message import Message, one_line
-from scheduled_actions.notices.people import Person, parse_person
-from scheduled_actions.notices.quiet import QuietHours
-from scheduled_actions.notices.severity import SEVERITIES, Severity, Steps
-from scheduled_actions.notifications.people import KEPT, REFERENCE, Recipients
-from scheduled_actions.payloads import problems_of
-from scheduled_actions.requester import AddressReach
-from scheduled_actions.store import schedules as store
-from scheduled_actions.store.borrowing import borrowed_connection
+from scheduled_actions.core import checks as arguments
+from scheduled_actions.core.errors import InvalidArgument, PayloadInvalid
+from scheduled_actions.core.requester import AddressReach
+from scheduled_actions.database.borrowing import borrowed_connection
+from scheduled_actions.notifications.channels import templates
+from scheduled_actions.notifications.recipients import KEPT, REFERENCE, Recipients
+from scheduled_actions.notifications.rules import severity as severities
+from scheduled_actions.notifications.rules.message import Message, one_line
+from scheduled_actions.notifications.rules.people import Person, parse_person
+from scheduled_actions.notifications.rules.quiet_hours import QuietHours
+from scheduled_actions.notifications.rules.severity import SEVERITIES, Severity, Steps
+from scheduled_actions.registry.payloads import problems_of
+from scheduled_actions.schedules import store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import psycopg
 
-    from scheduled_actions.action import Scheduled
-    from scheduled_actions.config import Config
-    from scheduled_actions.notices.reminder import Reminder
+    from scheduled_actions.actions.service import Scheduler
+    from scheduled_actions.core.action import Scheduled
+    from scheduled_actions.core.config import Config
+    from scheduled_actions.database.connection import Database
+    from scheduled_actions.notifications.rules.reminder import Reminder
     from scheduled_actions.registry import Registry
-    from scheduled_actions.scheduler import Scheduler
-    from scheduled_actions.store.connection import Database
 
 ACTION_TYPE = "notification:send"
 #: Characters of a text.

@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 
-from scheduled_actions.endpoints.book import reach_of
-from scheduled_actions.errors import InvalidArgument, ScheduledActionsError
-from scheduled_actions.handler import Fail, Skip, Snooze
-from scheduled_actions.messaging import channels, templates
-from scheduled_actions.notices.message import Message
-from scheduled_actions.notices.progress import Failure, Progress
-from scheduled_actions.notices.severity import SEVERITIES, most_urgent
-from scheduled_actions.store import schedules as store
+from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.notifications.channels import sending as channels
+from scheduled_actions.notifications.channels import templates
+from scheduled_actions.notifications.rules.message import Message
+from scheduled_actions.notifications.rules.progress import Failure, Progress
+from scheduled_actions.notifications.rules.severity import SEVERITIES, most_urgent
+from scheduled_actions.registry.handler import Fail, Skip, Snooze
+from scheduled_actions.schedules import store
+from scheduled_actions.webhooks.endpoints.registry import reach_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scheduled_actions.handler import Context
-    from scheduled_actions.notices.channels import Channel
-    from scheduled_actions.notices.people import Person
+    from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.notifications.planning import Notice, Notifications
-    from scheduled_actions.store.connection import Connection, Database
+    from scheduled_actions.notifications.rules.channels import Channel
+    from scheduled_actions.notifications.rules.people import Person
+    from scheduled_actions.registry.handler import Context
 
     class Holding(Protocol):
         """Returns which guards hold; what they stand on stays locked until the transaction ends."""

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote, unquote
 
 from scheduled_actions.outbound.reach import AddressForbidden, ProxyRefused, Reach
-from scheduled_actions.webhooks.addresses import may_reach
+from scheduled_actions.outbound.rules.addresses import may_reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

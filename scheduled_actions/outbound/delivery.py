@@ -17,10 +17,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from scheduled_actions.errors import UrlInvalid
+from scheduled_actions.core.errors import UrlInvalid
 from scheduled_actions.outbound import bounded_http, network
 from scheduled_actions.outbound.reach import AddressForbidden, ProxyRefused, Reach
-from scheduled_actions.webhooks.addresses import may_reach
+from scheduled_actions.outbound.rules.addresses import may_reach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduled_actions.webhooks.addresses import LOOPBACK
+from scheduled_actions.outbound.rules.addresses import LOOPBACK
 
 if TYPE_CHECKING:
-    from scheduled_actions.webhooks.addresses import Network
+    from scheduled_actions.outbound.rules.addresses import Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from scheduled_actions.recurrence.custom import Functions
     from scheduled_actions.recurrence.jitter import jittered
     from scheduled_actions.recurrence.model import Kind, Occurrence
-    from scheduled_actions.recurrence.skips import Skips
+    from scheduled_actions.recurrence.skips.model import Skips
 
 __all__ = ["Functions", "Kind", "Occurrence", "Recurrence", "Skips", "compile_recurrence", "jittered", "outline"]
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
-from scheduled_actions.errors import NeverOccurs, RecurrenceInvalid
-from scheduled_actions.evaluation_budget import EvaluationBudget
+from scheduled_actions.core.errors import NeverOccurs, RecurrenceInvalid
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.recurrence.model import HORIZON_YEARS, Kind, Occurrence, Rule
 from scheduled_actions.recurrence.phrases import day_text, nearest, ordinal, parse_time, shortened, time_text
-from scheduled_actions.recurrence.skips import is_weekend
+from scheduled_actions.recurrence.skips.model import is_weekend
 from scheduled_actions.recurrence.zones import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from zoneinfo import ZoneInfo
 
-    from scheduled_actions.recurrence.skips import Skips
+    from scheduled_actions.recurrence.skips.model import Skips
 
 _ONE_DAY = timedelta(days=1)
 _ONE_MICROSECOND = timedelta(microseconds=1)

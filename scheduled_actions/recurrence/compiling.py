@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduled_actions import arguments
-from scheduled_actions.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
-from scheduled_actions.evaluation_budget import EvaluationBudget
-from scheduled_actions.recurrence.causes import Causes
+from scheduled_actions.core import checks as arguments
+from scheduled_actions.core.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.recurrence.custom import NO_FUNCTIONS, Functions
 from scheduled_actions.recurrence.kinds import parse_rule
 from scheduled_actions.recurrence.model import HORIZON_YEARS
 from scheduled_actions.recurrence.phrases import time_text
-from scheduled_actions.recurrence.skipping import SkippingRule
-from scheduled_actions.recurrence.skips import Skips
+from scheduled_actions.recurrence.skips.application import SkippingRule
+from scheduled_actions.recurrence.skips.causes import Causes
+from scheduled_actions.recurrence.skips.model import Skips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from scheduled_actions.errors import FunctionTimedOut, NeverOccurs, RecurrenceInvalid
+from scheduled_actions.core.errors import FunctionTimedOut, NeverOccurs, RecurrenceInvalid
 from scheduled_actions.recurrence.model import HORIZON_YEARS, Kind, Occurrence, Rule
 from scheduled_actions.recurrence.phrases import nearest
 from scheduled_actions.recurrence.zones import resolve
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from zoneinfo import ZoneInfo
 
-    from scheduled_actions.evaluation_budget import EvaluationBudget
+    from scheduled_actions.core.evaluation_budget import EvaluationBudget
 
     NextFunction: TypeAlias = Callable[[datetime], datetime | None]
     SkipFunction: TypeAlias = Callable[[datetime], bool | str]

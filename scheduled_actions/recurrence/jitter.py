@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime, timedelta
 
-from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.core.errors import InvalidArgument
 
 _YEAR_SECONDS = 366 * 86400
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scheduled_actions.errors import RecurrenceInvalid
+from scheduled_actions.core.errors import RecurrenceInvalid
 from scheduled_actions.recurrence.custom import PREFIX, parse_custom
-from scheduled_actions.recurrence.interval_words import ADVERBS, AMBIGUOUS, parse_length
+from scheduled_actions.recurrence.intervals.grammar import ADVERBS, AMBIGUOUS, parse_length
 from scheduled_actions.recurrence.phrases import nearest
 
 if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    from scheduled_actions.evaluation_budget import EvaluationBudget
+    from scheduled_actions.core.evaluation_budget import EvaluationBudget
     from scheduled_actions.recurrence.custom import Functions
     from scheduled_actions.recurrence.model import Rule
-    from scheduled_actions.recurrence.skips import Skips
+    from scheduled_actions.recurrence.skips.model import Skips
 
 #: The longest rule taken, in characters.
 LONGEST = 2000
@@ -65,7 +65,7 @@ def parse_rule(
     if words.startswith(PREFIX):
         return parse_custom(text, zone=zone, anchor=anchor, functions=functions)
     if _RRULE.match(words):
-        from scheduled_actions.recurrence.rrule import parse_rrule  # noqa: PLC0415
+        from scheduled_actions.recurrence.rrule.rule import parse_rrule  # noqa: PLC0415
 
         return parse_rrule(text, zone=zone, anchor=anchor, budget=budget)
     if _BUSINESS_DAY.search(words):
@@ -73,11 +73,11 @@ def parse_rule(
 
         return parse_business_day(text, zone=zone, anchor=anchor, calendar=skips)
     if _is_cron(words):
-        from scheduled_actions.recurrence.cron import parse_cron  # noqa: PLC0415
+        from scheduled_actions.recurrence.cron.rule import parse_cron  # noqa: PLC0415
 
         return parse_cron(text, zone=zone, anchor=anchor)
     if words.split(" ")[0] in {"every", *ADVERBS, *AMBIGUOUS} or _ISO.match(words):
-        from scheduled_actions.recurrence.intervals import parse_interval  # noqa: PLC0415
+        from scheduled_actions.recurrence.intervals.rule import parse_interval  # noqa: PLC0415
 
         return parse_interval(text, zone=zone, anchor=anchor)
     meant = _meant(words)

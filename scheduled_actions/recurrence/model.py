@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from zoneinfo import ZoneInfo
 
-    from scheduled_actions.evaluation_budget import EvaluationBudget
+    from scheduled_actions.core.evaluation_budget import EvaluationBudget
 
 #: `business_day`: the nth or last of a month or quarter; `custom`: a function registered in `handlers/`.
 Kind: TypeAlias = Literal["interval", "cron", "rrule", "business_day", "custom"]

@@ -6,7 +6,7 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from scheduled_actions.recurrence.interval_words import parse_length
+from scheduled_actions.recurrence.intervals.grammar import parse_length
 from scheduled_actions.recurrence.zones import resolve
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import arguments
-from scheduled_actions.errors import BudgetExceeded, InvalidArgument, NeverOccurs
-from scheduled_actions.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.core import checks as arguments
+from scheduled_actions.core.errors import BudgetExceeded, InvalidArgument, NeverOccurs
+from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.recurrence.compiling import Recurrence, compile_recurrence
 from scheduled_actions.recurrence.custom import NO_FUNCTIONS
 from scheduled_actions.recurrence.phrases import counted, day_text, listed, time_text
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.recurrence.custom import Functions
     from scheduled_actions.recurrence.model import Occurrence
-    from scheduled_actions.recurrence.skips import Skips
+    from scheduled_actions.recurrence.skips.model import Skips
 
 #: The most occurrences shown at once.
 COUNT_MOST = 1000

@@ -10,15 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import recurrence_option
-from scheduled_actions.errors import InvalidArgument, RegistryInvalid, UnknownActionType
-from scheduled_actions.function_calls import FunctionCalls
-from scheduled_actions.functions import DECLARED_ATTRIBUTE, DeclaredFunction
-from scheduled_actions.handler import OPTIONS_ATTRIBUTE, HandlerOptions
-from scheduled_actions.json_text import Unquoted
-from scheduled_actions.registry import generated
-from scheduled_actions.registry.functions import ProjectFunctions
+from scheduled_actions.core.errors import InvalidArgument, RegistryInvalid, UnknownActionType
+from scheduled_actions.core.json_text import Unquoted
+from scheduled_actions.registry import generated, recurrence_option
+from scheduled_actions.registry.function_calls import FunctionCalls
+from scheduled_actions.registry.function_loading import ProjectFunctions
+from scheduled_actions.registry.handler import OPTIONS_ATTRIBUTE, HandlerOptions
 from scheduled_actions.registry.loading import Loader
+from scheduled_actions.registry.project_functions import DECLARED_ATTRIBUTE, DeclaredFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,12 +7,12 @@ import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.errors import RequestError
-from scheduled_actions.functions import DeclaredFunction, FunctionKind, declaring
-from scheduled_actions.handler import action
+from scheduled_actions.core.errors import RequestError
 from scheduled_actions.registry import decorators, options
 from scheduled_actions.registry.decorators import ACTION, OF_FUNCTIONS, Decorator
+from scheduled_actions.registry.handler import action
 from scheduled_actions.registry.problem import Problem
+from scheduled_actions.registry.project_functions import DeclaredFunction, FunctionKind, declaring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

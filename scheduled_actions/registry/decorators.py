@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from scheduled_actions.functions import FunctionKind
+    from scheduled_actions.registry.project_functions import FunctionKind
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 #: The dotted name behind each imported one: `act` → `scheduled_actions.action`.
@@ -39,21 +39,21 @@ class Decorator:
 
 ACTION = Decorator(
     name="action",
-    home="scheduled_actions.handler",
+    home="scheduled_actions.registry.handler",
     parameter="action_type",
     called="the action type",
     example='@action("noun:verb")',
 )
 NEXT_OCCURRENCE = Decorator(
     name="next_occurrence",
-    home="scheduled_actions.functions.occurrence",
+    home="scheduled_actions.registry.project_functions.occurrence",
     parameter="name",
     called="the name",
     example='@next_occurrence("payday")',
 )
 SKIP_OCCURRENCE = Decorator(
     name="skip_occurrence",
-    home="scheduled_actions.functions.occurrence",
+    home="scheduled_actions.registry.project_functions.occurrence",
     parameter="name",
     called="the name",
     example='@skip_occurrence("school-holidays")',
@@ -61,7 +61,7 @@ SKIP_OCCURRENCE = Decorator(
 
 RESOLVE_RECIPIENTS = Decorator(
     name="resolve_recipients",
-    home="scheduled_actions.functions.recipient",
+    home="scheduled_actions.registry.project_functions.recipient",
     parameter="name",
     called="the name",
     example='@resolve_recipients("role")',
@@ -69,7 +69,7 @@ RESOLVE_RECIPIENTS = Decorator(
 
 CONDITION = Decorator(
     name="condition",
-    home="scheduled_actions.functions.condition",
+    home="scheduled_actions.registry.project_functions.condition",
     parameter="name",
     called="the name",
     example='@condition("stock-is-there")',

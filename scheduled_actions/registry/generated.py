@@ -7,9 +7,9 @@ import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-from scheduled_actions import recurrence_option
-from scheduled_actions.errors import InvalidArgument, RegistryInvalid
-from scheduled_actions.handler import ACTION_TYPE_PATTERN, HandlerOptions
+from scheduled_actions.core.errors import InvalidArgument, RegistryInvalid
+from scheduled_actions.registry import recurrence_option
+from scheduled_actions.registry.handler import ACTION_TYPE_PATTERN, HandlerOptions
 from scheduled_actions.registry.importing import HANDLERS
 
 if TYPE_CHECKING:

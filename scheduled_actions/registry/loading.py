@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scheduled_actions.errors import HandlerBroken
+from scheduled_actions.core.errors import HandlerBroken
 from scheduled_actions.registry.importing import ImportFailed, imported
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import json_text, recurrence_option
-from scheduled_actions.action import PAYLOAD_LIMIT
-from scheduled_actions.errors import InvalidArgument, RequestError
-from scheduled_actions.errors.families import short_name
+from scheduled_actions.core import json_text
+from scheduled_actions.core.action import PAYLOAD_LIMIT
+from scheduled_actions.core.errors import InvalidArgument, RequestError
+from scheduled_actions.core.errors.families import short_name
+from scheduled_actions.registry import recurrence_option
 from scheduled_actions.registry.problem import Problem
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import recurrence_option
-from scheduled_actions.errors import FollowUpInvalid, InvalidArgument, ScheduledActionsError
+from scheduled_actions.core.errors import FollowUpInvalid, InvalidArgument, ScheduledActionsError
+from scheduled_actions.registry import recurrence_option
 from scheduled_actions.registry.problem import Problem
 
 if TYPE_CHECKING:
@@ -49,9 +49,10 @@ def _stand_ins(found: Declarations) -> Functions:
 
 def _mistake(handler: Declaration, given: dict[str, Any], functions: Functions) -> Iterator[Problem]:
     """Take a declaration as far as a schedule could be made of it; yield what stands in the way."""
-    from scheduled_actions import follow_ups, new_schedule  # noqa: PLC0415 - most projects declare no recurrence
+    from scheduled_actions.actions import dependencies as follow_ups  # noqa: PLC0415 - most projects declare no recurrence
     from scheduled_actions.recurrence import compile_recurrence  # noqa: PLC0415
-    from scheduled_actions.recurrence.skips import Skips  # noqa: PLC0415
+    from scheduled_actions.recurrence.skips.model import Skips  # noqa: PLC0415
+    from scheduled_actions.schedules.rules import new_schedule  # noqa: PLC0415 - most projects declare no recurrence
 
     lines, key = handler.recurrence_lines, "skip"
     try:
@@ -78,7 +79,7 @@ def _mistake(handler: Declaration, given: dict[str, Any], functions: Functions) 
 
 def _row(new: Mapping[str, Any], _: int) -> dict[str, Any]:
     """Return nothing of a follow-up whose arguments are such."""
-    from scheduled_actions.new_action import arguments_of  # noqa: PLC0415 - as above
+    from scheduled_actions.actions.model import arguments_of  # noqa: PLC0415 - as above
 
     arguments_of(new)
     return {}

@@ -7,9 +7,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from scheduled_actions.errors import HandlerBroken
-from scheduled_actions.handler import OPTIONS_ATTRIBUTE, HandlerOptions
-from scheduled_actions.payloads import PayloadModel
+from scheduled_actions.core.errors import HandlerBroken
+from scheduled_actions.registry.handler import OPTIONS_ATTRIBUTE, HandlerOptions
+from scheduled_actions.registry.payloads import PayloadModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

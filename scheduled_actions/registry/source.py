@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.errors import RegistryInvalid
+from scheduled_actions.core.errors import RegistryInvalid
 from scheduled_actions.registry import declarations, recurrences
 from scheduled_actions.registry.declarations import Declaration, Declarations, FunctionDeclaration
 from scheduled_actions.registry.decorators import OF_FUNCTIONS

@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import arguments, new_schedule
-from scheduled_actions.action import Scheduled, Status
-from scheduled_actions.errors import InvalidArgument, NothingPlanned, ScheduleEnded, UnknownSchedule
-from scheduled_actions.schedule import project_functions
-from scheduled_actions.store import schedules as store
-from scheduled_actions.store.borrowing import borrowed_connection, is_own
-from scheduled_actions.store.connection import whole
+from scheduled_actions.core import checks as arguments
+from scheduled_actions.core.action import Scheduled, Status
+from scheduled_actions.core.errors import InvalidArgument, NothingPlanned, ScheduleEnded, UnknownSchedule
+from scheduled_actions.database.borrowing import borrowed_connection, is_own
+from scheduled_actions.database.connection import whole
+from scheduled_actions.schedules import store
+from scheduled_actions.schedules.model import project_functions
+from scheduled_actions.schedules.rules import new_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.occurrences import Occurrences
-    from scheduled_actions.payload_access import PayloadAccess
+    from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.registry import Registry
-    from scheduled_actions.schedule import Schedule
-    from scheduled_actions.store.connection import Connection, Database
+    from scheduled_actions.registry.payload_access import PayloadAccess
+    from scheduled_actions.schedules.model import Schedule
+    from scheduled_actions.schedules.occurrences import Occurrences
 
 #: Occurrences that one backfill may create.
 BACKFILL_LIMIT = 1000

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import tuple_row
 
-from scheduled_actions import config
-from scheduled_actions.endpoints.making import new_secret
-from scheduled_actions.errors import ScheduledActionsError, SignatureInvalid
+from scheduled_actions.core import config, signing
+from scheduled_actions.core.errors import ScheduledActionsError, SignatureInvalid
 from scheduled_actions.outbound.delivery import WISH_HEADER, Answer, retry_after
-from scheduled_actions.webhooks import signing
+from scheduled_actions.webhooks.endpoints.service import new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from scheduled_actions.errors import InvalidArgument
-from scheduled_actions.store import schedules
+from scheduled_actions.core.errors import InvalidArgument
+from scheduled_actions.schedules import store as schedules
 
 if TYPE_CHECKING:
     import psycopg
 
-    from scheduled_actions.store.connection import Database
+    from scheduled_actions.database.connection import Database
 
 _FUNCTION = sql.SQL(
     "create or replace function scheduled_actions_now() returns timestamptz language sql stable parallel safe as {}"

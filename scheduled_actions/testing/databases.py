@@ -10,8 +10,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from scheduled_actions.errors import NotConfigured
-from scheduled_actions.store.migrate import migrate
+from scheduled_actions.core.errors import NotConfigured
+from scheduled_actions.database.migrate import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

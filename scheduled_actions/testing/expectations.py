@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.action import Action
-from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.core.action import Action
+from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.testing.clock import check_aware
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions import config, runtime
-from scheduled_actions.action import Status
-from scheduled_actions.finding import Bounds, Filters, page
+from scheduled_actions import runtime
+from scheduled_actions.actions.search import Bounds, Filters, page
+from scheduled_actions.core import config
+from scheduled_actions.core.action import Status
 from scheduled_actions.outbound import network
 from scheduled_actions.registry import Registry
 from scheduled_actions.testing.captured import CapturedWebhooks
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from scheduled_actions.action import Action
+    from scheduled_actions.core.action import Action
     from scheduled_actions.runtime import Runtime
 
 #: Ticks of one instant, and seconds in which each starts something: a handler that snoozes for no time at all would

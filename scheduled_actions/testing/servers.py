@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from scheduled_actions.local_postgres import remove_directory
+from scheduled_actions.database.embedded import remove_directory
 
 #: Tests end processes, not the machine: the operating system keeps what was written.
 NOT_DURABLE = ("-c", "fsync=off", "-c", "max_connections=500")

@@ -12,8 +12,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from scheduled_actions.errors import SignatureInvalid
-from scheduled_actions.webhooks import signing
+from scheduled_actions.core import signing
+from scheduled_actions.core.errors import SignatureInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Response, sync_playwright
 
-from scheduled_actions import tokens
+from scheduled_actions.operations import tokens
 from tests.browser import scenery
 from tests.browser.serving import ADMIN_TOKEN, served
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import psycopg
 from playwright.sync_api import sync_playwright
 
-from scheduled_actions.local_postgres import attach
-from scheduled_actions.store.migrate import migrate
+from scheduled_actions.database.embedded import attach
+from scheduled_actions.database.migrate import migrate
 from tests.browser import scenery
 from tests.browser.conftest import Site, Viewer, chromium
 from tests.browser.serving import ADMIN_TOKEN, served

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from flask import Flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from scheduled_actions import ScheduledActions, config
+from scheduled_actions import ScheduledActions
+from scheduled_actions.core import config
 from scheduled_actions.runtime import Runtime
 from tests.factories import CRON_SECRET
 

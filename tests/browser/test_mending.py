@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import expect
 
-from tests.dashboard.test_actions import HOSTILE
 from tests.factories import database_now, insert, row, statuses
+from tests.web.dashboard.test_actions import HOSTILE
 
 
 def in_an_hour(connection, **columns):

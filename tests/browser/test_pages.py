@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduled_actions.dashboard.site_map import PAGES
+from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.browser.conftest import BYTES_MOST, REQUESTS_MOST
 
 #: The pages without parts in their address; tests of the others open them where they make what they are about.

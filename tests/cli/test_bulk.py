@@ -91,11 +91,11 @@ def test_it_must_be_said_which_are_meant(run, arguments):
 
 
 def test_an_interruption_says_how_many_were_changed(run, connection, monkeypatch):
-    from scheduled_actions.management import Management
+    from scheduled_actions.actions.management import Management
 
     for _ in range(3):
         insert(connection, status="failed")
-    monkeypatch.setattr("scheduled_actions.cli.bulk._BITE", 2)
+    monkeypatch.setattr("scheduled_actions.cli.actions.bulk._BITE", 2)
     retry, calls = Management.retry_matching, []
 
     def interrupted(self, *arguments, **options):

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from cronsim import CronSim
 
-from scheduled_actions.cli.cron_callers import callers
+from scheduled_actions.cli.operations.cron_callers import callers
 from tests.cli.conftest import CRON_SECRET
 
 BY_NAME = callers()

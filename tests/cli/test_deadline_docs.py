@@ -13,7 +13,8 @@ from typing import NamedTuple
 import pytest
 from flask import Flask
 
-from scheduled_actions import ScheduledActions, config, runtime
+from scheduled_actions import ScheduledActions, runtime
+from scheduled_actions.core import config
 from scheduled_actions.registry import source as registry_source
 from scheduled_actions.runtime import Runtime
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET

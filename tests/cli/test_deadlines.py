@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from scheduled_actions.deadlines import store
 from scheduled_actions.registry import source as registry_source
-from scheduled_actions.store import deadlines as store
 from tests.factories import NOW, set_clock
 
 DAY = timedelta(days=1)

@@ -19,10 +19,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from scheduled_actions import config, environment, local_postgres, local_secrets
 from scheduled_actions.cli import main
+from scheduled_actions.core import config
+from scheduled_actions.core.encryption import SecretBox
+from scheduled_actions.database import embedded as local_postgres
 from scheduled_actions.local import cron as local_cron
-from scheduled_actions.secret_box import SecretBox
+from scheduled_actions.local import environment
+from scheduled_actions.local import secrets as local_secrets
 from tests.faults.serving import has_ended, wait_until
 
 HANDLER = """

@@ -11,9 +11,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.json import Jsonb
 
+from scheduled_actions.database.connection import Database
+from scheduled_actions.operations.doctor import store as diagnosis
 from scheduled_actions.registry import source as registry_source
-from scheduled_actions.store import diagnosis
-from scheduled_actions.store.connection import Database
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
 from tests.cli.transaction_pooler import pooling
 from tests.factories import a_tick, database_now, insert

@@ -10,12 +10,13 @@ from datetime import timedelta
 import pytest
 from werkzeug.serving import make_server
 
-from scheduled_actions import action, config
+from scheduled_actions import action
+from scheduled_actions.core import config
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
-from tests.api.conftest import application
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
 from tests.factories import PATIENCE, insert, move_clock, wait_until
+from tests.web.conftest import application
 
 held = threading.Event()
 
@@ -165,7 +166,7 @@ def test_a_wrong_secret_that_is_tried_is_named_and_never_told(ping, check, conne
 
 
 def test_refusals_add_up_over_the_minutes_and_are_counted_anew_each_day(database_url, runtime, connection):
-    from scheduled_actions.refusals import Refusals
+    from scheduled_actions.operations.rejected_pings import Refusals
 
     now = [0.0]
     refusals = Refusals(runtime.database, monotonic=lambda: now[0])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduled_actions import environment
-from scheduled_actions.errors import ConfigInvalid
+from scheduled_actions.core.errors import ConfigInvalid
+from scheduled_actions.local import environment
 
 
 @pytest.mark.parametrize(

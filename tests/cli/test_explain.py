@@ -7,16 +7,17 @@ from uuid import uuid4
 
 import pytest
 
-from scheduled_actions import config, explain_action, runtime
-from scheduled_actions.explanation import Code
+from scheduled_actions import explain_action, runtime
+from scheduled_actions.core import config
+from scheduled_actions.database.statements import statement
+from scheduled_actions.operations.explain.rules import Code
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
-from scheduled_actions.store.statements import statement
-from tests.api.conftest import Api, application
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
 from tests.explanations import TOML, cases, due, held, later, ticked
 from tests.factories import database_now, insert
 from tests.test_docs import DOCS
+from tests.web.conftest import Api, application
 
 TYPE = "greeting:say"
 
@@ -148,7 +149,7 @@ def test_a_team_is_told_nothing_of_how_many_of_others_go_first(a_team, connectio
 
 @pytest.fixture
 def a_team(over_http, connection, project, database_url):
-    from scheduled_actions import tokens
+    from scheduled_actions.operations import tokens
 
     _, secret = tokens.create(connection, name="of red", role="viewer", team_id="red")
     values = {"DATABASE_URL": database_url, "CRON_SECRET": CRON_SECRET, "ADMIN_TOKEN": ADMIN_TOKEN}

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from scheduled_actions import config, environment, project_template
 from scheduled_actions.cli import COMMANDS, main
-from scheduled_actions.config import Settings
+from scheduled_actions.core import config
+from scheduled_actions.core.config import Settings
+from scheduled_actions.local import environment, project_template
 from scheduled_actions.registry import source as registry_source
 
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from scheduled_actions.database import migrate
 from scheduled_actions.registry import source as registry_source
-from scheduled_actions.store import migrate
 from tests.factories import PATIENCE, insert, row, statuses, wait_until
 
 TICK = {

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scheduled_actions.action import Action, Status
 from scheduled_actions.cli.output import local
+from scheduled_actions.core.action import Action, Status
 from tests.factories import database_now, insert, insert_many
 
 #: The columns that programs rely on.

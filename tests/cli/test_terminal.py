@@ -118,7 +118,7 @@ def test_watching_says_how_much_has_changed(run, connection, monkeypatch):
             insert(connection)
             return next(looks)
 
-    monkeypatch.setattr("scheduled_actions.cli.reading.threading.Event", Impatient)
+    monkeypatch.setattr("scheduled_actions.cli.actions.reading.threading.Event", Impatient)
 
     lines = [line.split() for line in run("counts", "--watch").stdout.splitlines()]
 

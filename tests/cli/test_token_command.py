@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduled_actions import tokens
+from scheduled_actions.operations import tokens
 
 
 def test_a_token_is_printed_alone_so_that_a_script_can_keep_it(run, connection):

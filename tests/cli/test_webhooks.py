@@ -227,7 +227,7 @@ def test_ten_thousand_lost_deliveries_are_recovered_with_progress(run, connectio
 
 
 def test_a_recovery_that_is_interrupted_goes_on_when_it_is_run_again(run, connection, monkeypatch):
-    from scheduled_actions.deliveries import Deliveries
+    from scheduled_actions.webhooks.deliveries import Deliveries
 
     lose(connection, 1200)
     recover, calls = Deliveries.recover, []

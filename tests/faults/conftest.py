@@ -21,7 +21,7 @@ from tests.faults.serving import CRON_SECRET, Service
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from scheduled_actions.local_postgres import LocalPostgres
+    from scheduled_actions.database.embedded import LocalPostgres
 
 ROOT = Path(__file__).parents[2]
 _LOG_SHOWN = 20_000

@@ -15,8 +15,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from scheduled_actions.local_postgres import attach, cluster, remove
-from scheduled_actions.store.migrate import migrate
+from scheduled_actions.database.embedded import attach, cluster, remove
+from scheduled_actions.database.migrate import migrate
 from tests.faults.actions import EFFECTS, Actions
 from tests.faults.ledger import overlaps
 from tests.faults.serving import Pings, a_port, wait_until

@@ -9,8 +9,8 @@ import pytest
 from psycopg import sql
 
 from scheduled_actions import action
-from scheduled_actions.store.bounded import Limits
-from scheduled_actions.store.connection import Database
+from scheduled_actions.database.bounded import Limits
+from scheduled_actions.database.connection import Database
 from tests.factories import insert_many, projects, statuses
 from tests.faults.pooler import SERVER_CONNECTIONS, pooled
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.api.conftest import a_runtime
+from tests.web.conftest import a_runtime
 
 __all__ = ["a_runtime"]
 

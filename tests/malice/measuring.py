@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions import action
-from scheduled_actions.boundary import text_of
+from scheduled_actions.database.boundary import text_of
 from tests.factories import CRON_SECRET
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 
 import scheduled_actions
-from scheduled_actions.errors import ScheduledActionsError
+from scheduled_actions.core.errors import ScheduledActionsError
 from tests.factories import NOW
 from tests.malice import stored
 from tests.malice.measuring import CPU_SECONDS_MOST, run_round

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from handlers import deadline, email, notification, webhook
-from scheduled_actions.api import openapi
 from scheduled_actions.registry import Registry
-from tests.api.conftest import ADMIN_TOKEN, Api, application, gather, run, welcome
-from tests.dashboard.conftest import Person
+from scheduled_actions.web.api.openapi import document as openapi
 from tests.malice import bodies, corpus
 from tests.malice.conftest import IS_WHOLE
+from tests.web.conftest import ADMIN_TOKEN, Api, application, gather, run, welcome
+from tests.web.dashboard.conftest import Person
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,12 +19,12 @@ from psycopg import sql
 from pydantic import BaseModel, field_validator
 
 from scheduled_actions import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
-from scheduled_actions.functions.condition import condition
-from scheduled_actions.functions.occurrence import next_occurrence, skip_occurrence
-from tests.api.conftest import ADMIN_TOKEN, Api
+from scheduled_actions.registry.project_functions.condition import condition
+from scheduled_actions.registry.project_functions.occurrence import next_occurrence, skip_occurrence
 from tests.factories import database_now
 from tests.malice.measuring import GROWTH_BYTES_MOST, Lateness, resident_bytes, run_round
 from tests.malice.world import Reader, world
+from tests.web.conftest import ADMIN_TOKEN, Api
 
 #: Hostile functions of one round: each is a handler of every kind, a policy, a rule, a skip and two checks.
 _EACH_ROUND = 1

@@ -10,16 +10,16 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from scheduled_actions import tokens
-from scheduled_actions.api.routes import ROUTES
-from scheduled_actions.dashboard.site_map import PAGES
-from tests.api.test_team_walls import BODIES, ELSEWHERE, FORMS
+from scheduled_actions.operations import tokens
+from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.belongings import MADE
-from tests.dashboard.conftest import Person
 from tests.malice import stored
 from tests.malice.conftest import IS_WHOLE
 from tests.malice.measuring import GROWTH_BYTES_MOST, Lateness, Requests, resident_bytes, run_round
 from tests.malice.world import World, seed, world
+from tests.web.api.test_team_walls import BODIES, ELSEWHERE, FORMS
+from tests.web.dashboard.conftest import Person
 
 #: In every field of the other team's objects.
 CANARY = "canary-of-blue"

@@ -13,17 +13,17 @@ import psycopg
 from cryptography.fernet import Fernet
 
 from handlers import billing, deadline, for_each, maintenance, notification, webhook
-from scheduled_actions import config
-from scheduled_actions.api.routes import ROUTES
-from scheduled_actions.dashboard.site_map import PAGES
+from scheduled_actions.core import config
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime, use
 from scheduled_actions.testing import clock
-from tests.api.conftest import ADMIN_TOKEN, Api, application, gather, run, welcome
+from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.belongings import belongings
-from tests.dashboard.conftest import Person
 from tests.factories import CRON_SECRET, NOW, insert, set_clock
 from tests.malice.measuring import Requests, work
+from tests.web.conftest import ADMIN_TOKEN, Api, application, gather, run, welcome
+from tests.web.dashboard.conftest import Person
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

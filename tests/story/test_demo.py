@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from scheduled_actions.demo.receiver import Receiver
-from scheduled_actions.demo.report import Disappointed, Report
-from scheduled_actions.webhooks import signing
+from scheduled_actions.core import signing
+from scheduled_actions.local.demo.receiver import Receiver
+from scheduled_actions.local.demo.report import Disappointed, Report
 
 #: On two busy cores; alone it takes eight.
 LONGEST_SECONDS = 60

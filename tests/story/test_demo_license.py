@@ -8,7 +8,8 @@ import pytest
 
 from proofs.license.post import open_post_office
 from proofs.license.story import BERLIN, HANDLERS, NAME, play
-from scheduled_actions import config, get_deadline, runtime
+from scheduled_actions import get_deadline, runtime
+from scheduled_actions.core import config
 from scheduled_actions.registry import Registry
 
 FIRST = [("16 November", "ann")]

@@ -11,7 +11,7 @@ from handlers import deadline as own
 from scheduled_actions import action
 from tests.factories import set_clock
 from tests.mail_server import Mailbox
-from tests.services.notice_project import mails, notice_project
+from tests.notifications.notice_project import mails, notice_project
 
 BERLIN = ZoneInfo("Europe/Berlin")
 DUE = datetime(2027, 1, 15, 17, 0, tzinfo=BERLIN)

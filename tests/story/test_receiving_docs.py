@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from scheduled_actions.webhooks import signing
+from scheduled_actions.core import signing
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/receive-webhooks.md"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

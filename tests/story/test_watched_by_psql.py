@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from scheduled_actions.local_postgres import programs
+from scheduled_actions.database.embedded import programs
 from tests.story.test_watched_table import TOML, consumers, deliver_everything, project
 
 # The fixtures of the story beside this one.

@@ -9,7 +9,7 @@ import pytest
 from tests.factories import move_clock, together
 from tests.faults.receiver import Receiver, a_secret
 from tests.faults.serving import a_port
-from tests.services.webhook_project import webhook_project
+from tests.webhooks.webhook_project import webhook_project
 
 TOML = """
 [webhooks.endpoints.audit]

@@ -10,7 +10,7 @@ import pytest
 
 from handlers import webhook
 from scheduled_actions import Snooze, action, emit_event, schedule_action, schedule_recurring_action
-from scheduled_actions.errors import InvalidArgument
+from scheduled_actions.core.errors import InvalidArgument
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 CRM = '[webhooks.endpoints.crm]\nenv_var = "CRM_URL"\nsecret_env_var = "CRM_SECRET"\n'

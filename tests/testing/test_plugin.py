@@ -131,7 +131,7 @@ def test_handlers_settings_tables_and_fixtures_can_be_ones_own(tmp_path, run_pyt
 
 
 def test_a_role_that_may_not_create_databases_is_told_so(admin, postgres_server):
-    from scheduled_actions.errors import NotConfigured
+    from scheduled_actions.core.errors import NotConfigured
 
     admin.execute("drop role if exists nobody_creates")
     admin.execute("create role nobody_creates login password 'nobody'")

@@ -1,0 +1,1 @@
+"""Actions: validated, scheduled, read, changed, claimed and settled."""

@@ -1,7 +1,0 @@
-"""What answers over HTTP."""
-
-from __future__ import annotations
-
-from scheduled_actions.api.blueprint import blueprint
-
-__all__ = ["blueprint"]

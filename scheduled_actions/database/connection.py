@@ -1,0 +1,324 @@
+"""Connections: a few kept open, each handed to one user at a time.
+
+A pool with threads of its own would be frozen with a serverless function and would sleep through a database's return;
+this one connects when asked, so that the first call after an outage already succeeds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
+
+from scheduled_actions.core.errors import DatabaseBusy, DatabaseUnavailable, RowLocked, SchemaOutdated
+from scheduled_actions.database.bounded import BoundedConnection, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Self
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+log = logging.getLogger("scheduled_actions")
+
+#: A kept connection that has been idle longer is tested before it is used, within these limits.
+_TRUSTED_IDLE_SECONDS = 30.0
+_TEST_LIMITS = Limits(statement_seconds=4.0)
+_MALFORMED = (
+    "DATABASE_URL is not a valid connection string: postgresql://user:password@host:5432/name, where an @ in the "
+    "password is written %40, a : %3A, a / %2F, a ? %3F, a # %23 and a % %25"
+)
+
+#: What makes a vanished server an error within seconds instead of a wait without end. The caller's own values win.
+_CONNECT_DEFAULTS = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+    "client_encoding": "UTF8",
+}
+
+
+class Database:
+    """The way to one database.
+
+    Args:
+        find_dsn: Gives the data source name; asked when the first connection is made, in the process that makes it.
+        keep: How many idle connections are kept; more may be open at once.
+        is_direct: No pooler stands between, so statements may be prepared by name.
+        limits: How long each statement may wait for a lock, and take.
+    """
+
+    def __init__(
+        self,
+        find_dsn: Callable[[], str],
+        *,
+        keep: int = 4,
+        is_direct: bool = False,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+    ) -> None:
+        self._find_dsn = find_dsn
+        self._limits = limits
+        self._keep = keep
+        self._is_direct = is_direct
+        self._lock = threading.Lock()
+        self._idle: list[tuple[BoundedConnection[tuple[Any, ...]], float]] = []
+        self._pid = os.getpid()
+
+    def connect(self) -> BoundedConnection[tuple[Any, ...]]:
+        """Return a new connection in autocommit mode; the caller closes it.
+
+        Raises:
+            DatabaseUnavailable: The server cannot be reached or refuses the login.
+        """
+        try:
+            conninfo = make_conninfo(**{**_CONNECT_DEFAULTS, **conninfo_to_dict(self._find_dsn())})  # type: ignore[arg-type]  # conninfo_to_dict gives int | str | None
+            return BoundedConnection.open(
+                conninfo, limits=self._limits, prepare_threshold=5 if self._is_direct else None
+            )
+        except psycopg.ProgrammingError:
+            # psycopg repeats the data source name, password and all, in this message.
+            raise DatabaseUnavailable(_MALFORMED) from None
+        except psycopg.OperationalError as error:
+            raise unavailable(error) from None
+
+    @contextmanager
+    def connection(self, limits: Limits | None = None) -> Iterator[Connection]:
+        """Lend a connection in autocommit mode; it is kept for the next user unless it broke.
+
+        Every transaction on it, and every statement outside of one, runs at read committed and within limits.
+
+        Args:
+            limits: Of each statement; None: those of the database.
+
+        Raises:
+            DatabaseUnavailable: The server cannot be reached, or the connection was lost while it was used.
+            SchemaOutdated: A table, column or function is missing, and the tables are older than this code.
+        """
+        connection = self._take()
+        try:
+            connection.limit(limits or self._limits)
+            yield connection
+        except psycopg.OperationalError as error:
+            if is_connection_failure(error):
+                connection.close()
+                raise unavailable(error) from error
+            raise
+        except (
+            psycopg.errors.UndefinedTable,
+            psycopg.errors.UndefinedFunction,
+            psycopg.errors.UndefinedColumn,
+        ) as error:
+            # The name may be a project's own: then the tables are to blame only where they are older than this code.
+            is_ours = isinstance(error, psycopg.errors.UndefinedTable) and "scheduled_action" in str(error)
+            found = 0 if is_ours else self._migration()
+            if found < LATEST_KNOWN:
+                raise SchemaOutdated(found, LATEST_KNOWN) from error
+            raise
+        finally:
+            self._give_back(connection)
+
+    def _migration(self) -> int:
+        """Return the number of the newest migration that the database has; 0 without this package's tables."""
+        with closing(self.connect()) as connection:
+            try:
+                row = connection.execute(_MIGRATION).fetchone()
+            except psycopg.errors.UndefinedTable:
+                return 0
+        return int(row[0] or 0) if row else 0
+
+    def close(self) -> None:
+        """Close the idle connections, and every lent one when it is returned; none is kept from now on."""
+        with self._lock:
+            self._keep = 0
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection, _ in idle:
+            connection.close()
+
+    def _take(self) -> BoundedConnection[tuple[Any, ...]]:
+        while True:
+            with self._lock:
+                if self._pid != os.getpid():
+                    # After a fork the sockets belong to the parent: forget them without saying goodbye to the server.
+                    self._idle, self._pid = [], os.getpid()
+                kept = self._idle.pop() if self._idle else None
+            if kept is None:
+                return self.connect()
+            connection, since = kept
+            if _is_alive(connection, idle_seconds=time.monotonic() - since):
+                return connection
+            connection.close()
+            # What took this one away has probably taken the others, too: one test is enough to find out.
+            self._close_idle()
+
+    def _give_back(self, connection: BoundedConnection[tuple[Any, ...]]) -> None:
+        if connection.closed or connection.broken:
+            connection.close()
+            return
+        if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            connection.close()
+            return
+        # A handler in a transaction of its own may have asked for dicts.
+        connection.row_factory = tuple_row
+        with self._lock:
+            if len(self._idle) < self._keep and self._pid == os.getpid():
+                self._idle.append((connection, time.monotonic()))
+                return
+        connection.close()
+
+
+@contextmanager
+def whole(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Do everything inside or nothing of it; within the caller's transaction, where there is one, that one decides.
+
+    On a caller's connection that has begun nothing yet, psycopg's own `transaction()` would commit.
+    """
+    if not connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+        connection.execute("select")
+    with connection.transaction():
+        yield
+
+
+#: Refusals of a moment: what somebody else keeps locked can be written a little later.
+PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+
+_MIGRATION = (
+    "select max(m.number) from scheduled_action_migrations m where to_regclass('scheduled_actions') is not null"
+)
+#: The newest migration this code was written for; kept in step by a test.
+LATEST_KNOWN = 27
+
+
+def is_connection_failure(error: psycopg.Error) -> bool:
+    """Tell whether the connection itself failed, rather than the statement on it."""
+    state = error.sqlstate
+    # 57014 is a statement that was ended for its time, on a connection that goes on.
+    return state is None or (state[:2] in {"08", "57"} and state != "57014") or state == "53300"
+
+
+def refusal_of_the_moment(error: psycopg.Error) -> RowLocked | DatabaseBusy | None:
+    """Return what to answer where the same statement may succeed a little later; None for any other error."""
+    if isinstance(error, PASSING):
+        return RowLocked()
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return DatabaseBusy("a statement took longer than it may (statement_timeout_seconds)")
+    return None
+
+
+def unavailable(error: psycopg.Error) -> DatabaseUnavailable:
+    """Return the failure as our own error, in words that name no address, user or password."""
+    text = str(error).lower()
+    for sign, reason in _REASONS.items():
+        if sign in text:
+            return DatabaseUnavailable(reason)
+    return DatabaseUnavailable(f"{type(error).__name__}{f' ({error.sqlstate})' if error.sqlstate else ''}")
+
+
+class Loan:
+    """A connection in the hands of one thread, which another one may cut off until it is given back.
+
+    Used as a context manager by the borrower. One that was cut off is closed by its end: nobody else is given it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._lock = threading.Lock()
+        self._connection: Connection | None = connection
+        #: Whether the other thread has cut it off.
+        self.is_cut = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self.is_cut and self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def cut(self) -> None:
+        """End what the borrower is doing, from another thread; nothing once the connection is given back."""
+        with self._lock:
+            if self._connection is not None:
+                self.is_cut = True
+                cut_off(self._connection)
+
+
+def cut_off(connection: Connection) -> None:
+    """End another thread's connection: its statement fails, the server rolls its transaction back.
+
+    The socket is shut down rather than closed: its number must not be reused while the other thread waits on it.
+    """
+    try:
+        connection.cancel_safe(timeout=1.0)
+    except psycopg.Error:
+        log.debug("connection.cancel_failed", exc_info=True)
+    try:
+        duplicate = socket.socket(fileno=os.dup(connection.fileno()))
+    except (psycopg.Error, OSError):
+        return
+    with duplicate:
+        try:
+            duplicate.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+
+
+_REASONS = {
+    "connection refused": "the connection was refused: is the server running, and is the port right?",
+    "password authentication failed": "the user or the password was refused",
+    "no password supplied": "a password is needed",
+    "does not exist": "the database or the role does not exist",
+    "could not translate host name": "the host name cannot be resolved",
+    "failed to resolve host": "the host name cannot be resolved",
+    "name or service not known": "the host name cannot be resolved",
+    "timeout expired": "it did not answer in time",
+    "timed out": "it did not answer in time",
+    "starting up": "it is starting up",
+    "shutting down": "it is shutting down",
+    "terminating connection": "it ended the connection",
+    "too many": "it has no connection to spare",
+    "remaining connection slots": "it has no connection to spare",
+    "server closed the connection": "it closed the connection",
+    "connection is lost": "the connection was lost",
+    "connection is bad": "the connection was lost",
+}
+
+
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+
+
+def _is_alive(connection: BoundedConnection[tuple[Any, ...]], *, idle_seconds: float) -> bool:
+    if connection.closed:
+        return False
+    # An idle connection has nothing to say: something to read is the server's goodbye.
+    if _has_something_to_read(connection):
+        return False
+    if idle_seconds < _TRUSTED_IDLE_SECONDS:
+        return True
+    try:
+        connection.limit(_TEST_LIMITS)
+        connection.execute("select 1")
+    except psycopg.Error:
+        return False
+    return True
+
+
+def _has_something_to_read(connection: Connection) -> bool:
+    # Not select(): it takes no file numbers above 1023. Not epoll: making one takes longer than some statements.
+    with _Selector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        return bool(selector.select(timeout=0))

@@ -1,0 +1,90 @@
+"""SQL statements: one in a file, in the folder `sql` beside the module that runs them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, LiteralString
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg.types.datetime import TimestamptzLoader
+from psycopg.types.json import set_json_loads
+
+from scheduled_actions.core import json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from psycopg.abc import Buffer
+
+#: Two days from the ends of the calendar: every time zone can show them.
+_FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
+_LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
+
+
+class Statements:
+    """The statements of one folder, each read once.
+
+    Args:
+        module_file: `__file__` of a module; its statements are in the folder `sql` beside it.
+    """
+
+    def __init__(self, module_file: str) -> None:
+        self._folder = Path(module_file).parent / "sql"
+
+    def text(self, name: str) -> LiteralString:
+        """Return the statement of `<name>.sql`; its comments stay, so that they show in the server's log."""
+        return _read(self._folder / f"{name}.sql")
+
+    def run(
+        self, connection: psycopg.Connection[Any], name: str, parameters: Mapping[str, Any] | None = None
+    ) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Run the statement of `<name>.sql`; return its cursor.
+
+        Rows are tuples whatever the connection's own row factory: it may be the caller's.
+        """
+        return connection.cursor(row_factory=tuple_row).execute(self.text(name), parameters)
+
+    def run_leniently(
+        self, connection: psycopg.Connection[Any], name: str, parameters: Mapping[str, Any] | None = None
+    ) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Run a statement that returns whole rows, of which no unreadable value hides the rest; instants are in UTC."""
+        cursor = connection.cursor(row_factory=tuple_row)
+        cursor.adapters.register_loader("timestamptz", _AnyInstant)
+        set_json_loads(_any_document, cursor)
+        return cursor.execute(self.text(name), parameters)
+
+
+@cache
+def _read(path: Path) -> LiteralString:
+    return path.read_text(encoding="utf-8")
+
+
+class _AnyInstant(TimestamptzLoader):
+    """Reads `-infinity` and `infinity`, which SQL can hold and a datetime cannot, as the first and the last instant."""
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            # As servers write it by default, in the session's time zone, which is the server's own business.
+            return _bounded(datetime.fromisoformat(bytes(data).decode()).astimezone(UTC))
+        except (ValueError, OverflowError):
+            return self._load_otherwise(data)
+
+    def _load_otherwise(self, data: Buffer) -> datetime:
+        try:
+            return _bounded(super().load(data).astimezone(UTC))
+        except (psycopg.DataError, OverflowError):
+            return _FIRST if bytes(data).startswith(b"-") or bytes(data).endswith(b"BC") else _LAST
+
+
+def _bounded(moment: datetime) -> datetime:
+    return min(max(moment, _FIRST), _LAST)
+
+
+def _any_document(text: str | bytes) -> object:
+    try:
+        return json_text.decode_stored(text)
+    except (ValueError, RecursionError) as error:
+        return {"unreadable": f"{type(error).__name__}: stored JSON that Python cannot read"}

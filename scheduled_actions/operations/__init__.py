@@ -1,0 +1,1 @@
+"""What operators look at: explain, doctor, simulation, recent activity, heartbeat, tokens."""

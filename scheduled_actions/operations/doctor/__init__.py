@@ -1,0 +1,1 @@
+"""`doctor` and `/readyz`: the facts about an installation, and what they mean."""

@@ -1,0 +1,1 @@
+"""`explain`: why an action has not run, or how it ended."""

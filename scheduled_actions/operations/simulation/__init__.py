@@ -1,0 +1,1 @@
+"""`simulate`: what will run, hour by hour, and whether ticks can carry it."""

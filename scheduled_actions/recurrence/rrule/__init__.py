@@ -1,0 +1,1 @@
+"""iCalendar recurrence rules."""

@@ -1,0 +1,1 @@
+"""What is left out of a recurrence, or moved: weekends, holidays, dates, maintenance windows."""

@@ -1,0 +1,1 @@
+"""What is decided about schedules: what a caller asks for, and which occurrence comes next."""

@@ -1,1 +1,0 @@
-"""The database: connections, migrations, and one statement a file."""

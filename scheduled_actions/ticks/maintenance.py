@@ -1,0 +1,277 @@
+"""What keeps the table in order: rescue of what a dead process held, release, and pruning."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from scheduled_actions.actions import claims
+from scheduled_actions.actions.rules import settlement
+from scheduled_actions.core import retry
+from scheduled_actions.core.action import Status
+from scheduled_actions.database import shared_settings
+from scheduled_actions.database.boundary import LATER, contain, describe, reason_of
+from scheduled_actions.ticks import maintenance_store as upkeep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from scheduled_actions.core.action import Claimed
+    from scheduled_actions.core.config import Settings
+    from scheduled_actions.database.connection import Connection, Database
+    from scheduled_actions.registry import Registry
+    from scheduled_actions.schedules.occurrences import Occurrences
+
+log = logging.getLogger("scheduled_actions")
+
+#: Rows handled by one statement of rescue or prune: a bite short enough to stand in nobody's way.
+BITE = 500
+#: Locks of other sessions that one prune waits for.
+_LOCKED_MOST = 4
+
+
+@dataclass(slots=True)
+class Rescued:
+    """What a rescue found."""
+
+    count: int = 0
+    #: Those that had no attempt left: id, type and error.
+    failed: list[tuple[UUID, str, str]] = field(default_factory=list)
+
+
+class Maintenance:
+    """Rescue, release and prune of one project.
+
+    Args:
+        database: Where the tables are.
+        registry: The handlers, and what they declare.
+        settings: Retention, and what SQL needs of them.
+        occurrences: Told of series whose occurrence a rescue has ended.
+        sync: Brings the declared schedules up to date.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        registry: Registry,
+        settings: Settings,
+        occurrences: Occurrences,
+        sync: Callable[[Connection], object],
+    ) -> None:
+        self._database = database
+        self._occurrences = occurrences
+        self._sync = sync
+        self._registry = registry
+        self._settings = settings
+        self._usual_policy = retry.Exponential(settings.retry.base_seconds, settings.retry.cap_seconds)
+
+    def look(
+        self, connection: Connection, tick_id: UUID, *, may_be_idle: bool, caller: str, budget: str, counts: str
+    ) -> upkeep.Found:
+        """Return what there may be for a tick to do, without doing any of it.
+
+        Args:
+            connection: In autocommit mode.
+            tick_id: The tick that asks; where it finds nothing, and may be idle, its row says so already.
+            may_be_idle: The process itself has nothing to do for it either.
+            caller: For the row.
+            budget: For the row, as JSON.
+            counts: For the row, as JSON.
+        """
+        return upkeep.look(
+            connection,
+            tick_id=tick_id,
+            may_be_idle=may_be_idle,
+            caller=caller,
+            budget=budget,
+            counts=counts,
+            action_types=list(self._registry.types),
+            retention_days=self._settings.retention_days,
+            retention_failed_days=self._settings.retention_failed_days,
+        )
+
+    def rescue(self, connection: Connection) -> Rescued:
+        """Return expired leases to pending, charging those whose handlers had started; at most a bite of them."""
+        rescued = Rescued()
+        ended = contain(
+            lambda: self._rescue_together(connection, rescued),
+            lambda error: self._rescue_each(connection, rescued, error),
+        )
+        recurring = {one.id: one.schedule_id for one in ended if one.schedule_id}
+        if recurring:
+            # In transactions of their own: schedules are locked before actions. The sweep repairs what a crash leaves.
+            self._occurrences.conclude_each(connection, recurring, {one.id: status for one, status in ended.items()})
+        upkeep.close_lost_ticks(connection)
+        return rescued
+
+    def _rescue_together(self, connection: Connection, rescued: Rescued) -> dict[Claimed, Status]:
+        with connection.transaction():
+            expired = upkeep.expired(connection, limit=BITE)
+            outcomes = [self._outcome(one) for one in expired]
+            statuses = self._settle(connection, outcomes)
+        return self._note(rescued, expired, outcomes, statuses)
+
+    def _rescue_each(self, connection: Connection, rescued: Rescued, error: BaseException) -> dict[Claimed, Status]:
+        """Rescue each on its own; the claim token fences it against a settlement at the same time."""
+        log.warning("rescue.refused error=%s", reason_of(error))
+        with connection.transaction():
+            expired = upkeep.expired(connection, limit=BITE)
+        ended: dict[Claimed, Status] = {}
+        for one in expired:
+            ended |= contain(
+                partial(self._rescue_alone, connection, rescued, one), partial(self._fail, connection, rescued, one)
+            )
+        return ended
+
+    def _rescue_alone(self, connection: Connection, rescued: Rescued, one: upkeep.Expired) -> dict[Claimed, Status]:
+        outcome = self._outcome(one)
+        return self._note(rescued, [one], [outcome], self._settle(connection, [outcome]))
+
+    def _fail(
+        self, connection: Connection, rescued: Rescued, one: upkeep.Expired, error: BaseException
+    ) -> dict[Claimed, Status]:
+        """End as failed what cannot be rescued; leave what is locked, or refuses even that, to a later rescue."""
+        action, reason = one.action, f"it could not be rescued: {reason_of(error)}"
+        if isinstance(error, LATER):
+            return {}
+
+        def unwritten(refusal: BaseException) -> bool:
+            log.error(
+                "action.unwritten id=%s action_type=%s error=%s", action.id, action.action_type, describe(refusal)
+            )
+            return False
+
+        fail = partial(claims.fail, connection, action_id=action.id, token=action.token, reason=reason)
+        if not contain(fail, unwritten):
+            return {}
+        rescued.count += 1
+        rescued.failed.append((action.id, action.action_type, reason))
+        return {action: Status.FAILED}
+
+    @staticmethod
+    def _settle(connection: Connection, outcomes: Sequence[claims.Outcome]) -> dict[UUID, Status]:
+        if not outcomes:
+            return {}
+        # No tick is passed on: nothing is announced, and no lease is left to linger under.
+        tick = claims.TickRow(UUID(int=0), datetime.now(UTC), datetime.now(UTC))
+        return claims.settle(connection, tick, outcomes, running=None).statuses
+
+    @staticmethod
+    def _note(
+        rescued: Rescued,
+        expired: Sequence[upkeep.Expired],
+        outcomes: Sequence[claims.Outcome],
+        statuses: Mapping[UUID, Status],
+    ) -> dict[Claimed, Status]:
+        """Count and log what was rescued; return the status of each whose claim still stood."""
+        ended = {}
+        for one, outcome in zip(expired, outcomes, strict=True):
+            status = statuses.get(one.action.id)
+            if status is None:
+                continue
+            ended[one.action] = status
+            rescued.count += 1
+            if status is Status.FAILED:
+                rescued.failed.append((one.action.id, one.action.action_type, outcome.settlement.error or ""))
+            log.warning(
+                "action.rescued id=%s action_type=%s started=%s status=%s",
+                one.action.id, one.action.action_type, one.was_started, status,
+            )  # fmt: skip
+        return ended
+
+    def _outcome(self, expired: upkeep.Expired) -> claims.Outcome:
+        action = expired.action
+        options = self._registry.options(action.action_type)
+        outcome = settlement.Crashed(expired.neighbours) if expired.was_started else settlement.Unstarted()
+        decided = settlement.decide(
+            action,
+            outcome,
+            max_attempts=action.max_attempts or options.max_attempts or self._settings.max_attempts,
+            policy=retry.policy_of(action.retry_text, options.retry, self._usual_policy),
+            draw=random.random(),  # noqa: S311 - jitter, no secret
+        )
+        return claims.Outcome(
+            action_id=action.id,
+            token=action.token,
+            settlement=decided,
+            started_at=expired.tick_started_at,
+            entry=settlement.history_entry(
+                action, decided, started_at=expired.tick_started_at, ended_at=None, tick_id=expired.tick_id
+            ),
+        )
+
+    def prune(self, *, limit: int) -> int:
+        """Remove at most `limit` finished actions past their retention, and old ticks; return how many actions."""
+        with self._database.connection() as connection:
+            return self.prune_on(connection, limit=limit)
+
+    def prune_on(self, connection: Connection, *, limit: int) -> int:
+        """Prune as `prune` does, on a connection in autocommit mode: each bite commits on its own."""
+        pruned = 0
+        while pruned < limit:
+            bite = min(BITE, limit - pruned)
+            gone = self._prune_bite(connection, bite)
+            pruned += gone
+            if gone < bite:
+                break
+        # A type of event is known for as long as there may be an action of it.
+        days = self._settings.retention_days
+        unseen_days = max(days, self._settings.retention_failed_days)
+        for prune_others in (
+            partial(upkeep.prune_ticks, connection, retention_days=days, unseen_days=unseen_days, limit=BITE),
+            partial(upkeep.prune_waits, connection, limit=BITE),
+            partial(upkeep.prune_rows, connection, limit=BITE),
+            partial(
+                upkeep.prune_deadlines, connection, retention_days=self._settings.retention_deadlines_days, limit=BITE
+            ),
+        ):
+            contain(prune_others, _unpruned)
+        return pruned
+
+    def _prune_bite(self, connection: Connection, limit: int) -> int:
+        """Remove a bite of finished actions; where that is refused (a foreign key, say), each on its own.
+
+        Few locks are waited for: what is left is past its retention at the next prune, too.
+        """
+        days, failed_days = self._settings.retention_days, self._settings.retention_failed_days
+        prune = partial(upkeep.prune_actions, connection, retention_days=days, retention_failed_days=failed_days)
+
+        def each(_: BaseException) -> int:
+            ids = upkeep.prunable(connection, retention_days=days, retention_failed_days=failed_days, limit=limit)
+            gone = locked = 0
+            for one in ids:
+                pruned = contain(partial(prune, limit=1, action_id=one), _unpruned)
+                gone += pruned or 0
+                locked += pruned is None
+                if locked == _LOCKED_MOST:
+                    break
+            return gone
+
+        return contain(partial(prune, limit=limit), each)
+
+    def first_tick(self, connection: Connection) -> None:
+        """Do what each process does once: copy what SQL needs of the settings, bring declared schedules up to date."""
+        by_type = {
+            action_type: window
+            for action_type in sorted(self._registry.types)
+            if (window := self._registry.options(action_type).dedup_window) is not None
+        }
+        windows = {"default": self._settings.deduplication.window_seconds, "by_type": by_type}
+        shared_settings.copy_settings(connection, dedup_window=windows)
+        open_types = [one for one in self._registry.types if self._registry.options(one).open_to_teams]
+        shared_settings.share_open_types(connection, open_types)
+        declared = self._settings.webhooks.endpoints
+        shared_settings.share_fifo(connection, [name for name, one in declared.items() if one.ordering == "fifo"])
+        if shared_settings.synced(connection) != self._registry.recurrences_digest:
+            self._sync(connection)
+
+
+def _unpruned(error: BaseException) -> int | None:
+    """Report what was not pruned; return None where it was locked, and may be pruned later."""
+    log.warning("prune.refused error=%s", reason_of(error))
+    return None if isinstance(error, LATER) else 0

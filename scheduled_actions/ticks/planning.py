@@ -1,0 +1,71 @@
+"""Planning of series whose rules call functions of the project or take many steps, on threads of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduled_actions.schedules.occurrences import Occurrences, Unplanned
+
+
+class Planning:
+    """Plans what the transactions of a tick leave unplanned.
+
+    One thread for each set of functions, while there is something to plan with them: a function that hangs delays only
+    the series that call it. The sweep plans what is lost with the process.
+
+    Args:
+        occurrences: Keeps what is left unplanned, and plans it.
+        on_planned: Called in the planning thread after each schedule; must not raise.
+    """
+
+    def __init__(self, occurrences: Occurrences, on_planned: Callable[[], None]) -> None:
+        self._occurrences = occurrences
+        self._on_planned = on_planned
+        self._lock = threading.Lock()
+        self._has_planned = False
+        #: What is left to plan, by the functions that it takes; one is removed by the thread that finds it empty.
+        self._queues: dict[tuple[str, ...], deque[Unplanned]] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is being planned."""
+        return bool(self._queues)
+
+    def takes_planned(self) -> bool:
+        """Whether anything has been planned since the last call."""
+        has_planned, self._has_planned = self._has_planned, False
+        return has_planned
+
+    def start(self) -> None:
+        """Start to plan what has been left unplanned since the last call; outside any transaction."""
+        self._occurrences.release_unplanned()
+        for left in self._occurrences.take_released():
+            with self._lock:
+                if queue := self._queues.get(left.functions):
+                    queue.append(left)
+                    continue
+                self._queues[left.functions] = deque([left])
+            name = f"scheduled-actions-planning-{next(iter(left.functions), 'rules')}"
+            threading.Thread(target=self._serve, args=[left.functions], name=name, daemon=True).start()
+
+    def _serve(self, functions: tuple[str, ...]) -> None:
+        while True:
+            with self._lock:
+                # Taken from the queue once it is planned: until then the tick waits.
+                left = self._queues[functions][0]
+            self._occurrences.plan_outside(left)
+            self._has_planned = True
+            with self._lock:
+                queue = self._queues[functions]
+                queue.popleft()
+                is_done = not queue
+                if is_done:
+                    del self._queues[functions]
+            self._on_planned()
+            if is_done:
+                return

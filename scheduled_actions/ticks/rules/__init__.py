@@ -1,0 +1,1 @@
+"""What is decided about a tick: what it may start, how teams take turns, what is counted."""

@@ -1,0 +1,469 @@
+"""One tick: claim what is due, run it, settle it, answer in time."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import psycopg
+
+from scheduled_actions.actions import claims
+from scheduled_actions.actions import store as actions
+from scheduled_actions.actions.rules import settlement
+from scheduled_actions.database.boundary import contain, reason_of
+from scheduled_actions.ticks.attempts.attempt import Attempt, Attempts
+from scheduled_actions.ticks.attempts.imports import one_per_import, types_held
+from scheduled_actions.ticks.attempts.in_flight import Flight
+from scheduled_actions.ticks.attempts.result import Ended
+from scheduled_actions.ticks.claiming.judging import judged
+from scheduled_actions.ticks.claiming.scanner import FRESH_SECONDS, Walk
+from scheduled_actions.ticks.claiming.team_limits import TeamLimits
+from scheduled_actions.ticks.linger_lease import Watch
+from scheduled_actions.ticks.planning import Planning
+from scheduled_actions.ticks.report import Report
+from scheduled_actions.ticks.retrying_connection import Line
+from scheduled_actions.ticks.rules.fairness import by_turns
+from scheduled_actions.ticks.rules.plan import (
+    ANSWER_MARGIN_SECONDS,
+    Budget,
+    Candidate,
+    claim_size,
+    expected_seconds,
+    next_wave,
+    tick_seconds,
+    too_long,
+)
+from scheduled_actions.ticks.settling import Settling
+from scheduled_actions.ticks.tick_maintenance import Tidying
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduled_actions.database.connection import Connection
+    from scheduled_actions.ticks.caller import Caller
+    from scheduled_actions.ticks.worker_state import Process
+
+log = logging.getLogger("scheduled_actions")
+
+#: How much longer than the tick its leases live: time to settle after a slow commit.
+LEASE_MARGIN_SECONDS = 15.0
+#: Claims that the database refuses in a row, until a tick starts nothing more.
+_REFUSED_CLAIMS_MOST = 3
+#: How long a tick waits in all for what handlers put off: one that polls every second must not keep it going.
+_WAITS_MOST_SECONDS = 3.0
+#: How often a tick asks whether somebody wants a running action to stop.
+_CANCEL_POLL_SECONDS = 1.0
+
+
+class Tick:
+    """The state of one tick; lives as long as the call."""
+
+    def __init__(
+        self,
+        process: Process,
+        started: float,
+        *,
+        caller: Caller,
+        host_seconds: float | None,
+        lingers: bool,
+        watch_as: str | None,
+    ) -> None:
+        self._process = process
+        self._settings = process.settings
+        self._runner = process.runner
+        self._pace = process.pace
+        self._monotonic = process.monotonic
+        duration = tick_seconds(self._settings, host_seconds)
+        self._budget = Budget.by_settings(self._settings, started=started, duration_seconds=duration, lingers=lingers)
+        self._duration = duration
+        self._allowed = {"max_run_seconds": self._settings.max_run_seconds, "max_duration_seconds": duration}
+        self._caller = caller
+        self._report = Report()
+        self._tidying = Tidying(process, self._report)
+        self._ready: list[Attempt] = []
+        #: What has ended and is not written yet.
+        self._ended: list[tuple[Attempt, Ended]] = []
+        self._flight = Flight(process, self._budget, self._ended)
+        self._planning = Planning(process.occurrences, self._flight.nudge)
+        self._too_long: set[str] = set()
+        self._may_announce = True
+        #: Claims refused by the database in a row.
+        self._refused_claims = 0
+        self._occurrences = process.occurrences
+        self._walk = Walk(process, self._budget)
+        self._limits = TeamLimits(process)
+        self._has_claimed = False
+        #: When the last action is due that a handler put off for a moment; None when nothing is awaited.
+        self._put_off_until: float | None = None
+        self._waited_seconds = 0.0
+        window = self._budget.linger_until - started
+        holder = watch_as or (str(uuid4()) if window > 0 else "")
+        self._watch = Watch(process, holder, until=self._budget.linger_until, window_seconds=window)
+        self._next_cancel_poll = started + _CANCEL_POLL_SECONDS
+
+    def run(self, *, is_asked_again: Callable[[], bool]) -> Report:
+        """Go through the whole tick.
+
+        Args:
+            is_asked_again: Whether another ping was left to this tick since it began or since this was asked last:
+                what that one saw due may have come after the last look, so there is another one.
+        """
+        # The last settlement begins when the time to answer has come: the line is cut in the middle of the margin.
+        cut_at = self._budget.answer_by + ANSWER_MARGIN_SECONDS / 2
+        self._line = Line(self._process.database, self._monotonic, cut_at)
+        with self._process.watchdog.guards(cut_at, self._line.cut):
+            if self._line.do(self._is_idle) and not is_asked_again():
+                return self._report
+            self._begin()
+            self._work()
+            while self._may_start() and not self._process.turn.is_relieved and is_asked_again():
+                self._walk.look_again()
+                self._work()
+        return self._report
+
+    def _work(self) -> None:
+        """Do what there is to do, and write what came of it."""
+        try:
+            self._wake()
+            while self._work_once():
+                pass
+        finally:
+            # Whatever happened: no handler of this tick starts any more.
+            self._flight.give_up()
+        self._finish()
+        # What its last settlement left unplanned: the next tick may run on another thread.
+        self._occurrences.release_unplanned()
+
+    # -- the beginning ---------------------------------------------------------------------------------------------
+
+    def _is_idle(self, connection: Connection) -> bool:
+        """Look whether there is anything to do, or to wait for; if not, the tick's row is written."""
+        return self._tidying.finds_nothing(
+            connection, self._named(), caller=self._caller.name, budget=self._allowed, waits=self._watch.is_kept
+        )
+
+    def _named(self) -> UUID:
+        """Return the tick's new name: each try of an idle one has its own, and so has what another ping asks of it."""
+        tick_id = uuid4()
+        self._report.tick_id = str(tick_id)
+        return tick_id
+
+    def _begin(self) -> None:
+        tick_id = self._named()
+        # Read before it is asked: no action is said to have begun earlier than it did, however slow the commit is.
+        begun = self._monotonic()
+        row = self._line.do(
+            lambda connection: claims.begin_tick(
+                connection,
+                tick_id,
+                lease_seconds=self._duration + LEASE_MARGIN_SECONDS,
+                caller=self._caller.name,
+                budget=self._allowed,
+            )
+        )
+        self._row = row
+        self._attempts = Attempts(
+            self._process,
+            tick=row,
+            begun=begun,
+            answer_by=self._budget.answer_by,
+            nudge=self._flight.nudge,
+        )
+        self._settling = Settling(self._process, self._line, row, self._attempts, self._report)
+        self._line.do(self._tidying.begin)
+        self._line.do(self._watch.begin)
+        self._process.turn.hears(self._flight.nudge)
+
+    # -- the middle ------------------------------------------------------------------------------------------------
+
+    def _work_once(self) -> bool:
+        """Settle what has ended, start what may start, claim ahead, wait for the next end; False when all is done."""
+        wave = self._next_wave()
+        if self._ended or wave:
+            self._settle_and_start(wave)
+        if self._tidying.has_wakes_left:
+            self._wake()
+        if self._wants_more():
+            self._claim()
+        self._planning.start()
+        if self._flight:
+            self._collect()
+            if self._watch.wants_a_look():
+                self._look()
+                self._walk.look_again()
+        if self._ended and not self._flight:
+            return self._monotonic() < self._budget.answer_by
+        return (
+            bool(self._flight or self._wants_more() or self._startable())
+            or (self._tidying.has_wakes_left and self._may_start())
+            or self._keeps_watch()
+            or self._awaits_planning()
+            or self._awaits_put_off()
+        )
+
+    def _keeps_watch(self) -> bool:
+        """Wait for what comes due next; False when the watch has ended."""
+        if self._ready or not self._may_start() or not self._watch.is_kept:
+            return False
+        self._look()
+        self._caller.look(self._monotonic())
+        was_futile, self._has_claimed = not self._has_claimed, False
+        wait = self._watch.seconds_to_wait(was_futile=was_futile)
+        if wait > 0:
+            self._flight.wait(wait)
+        self._wake()
+        self._walk.look_again()
+        return self._watch.is_kept
+
+    def _awaits_planning(self) -> bool:
+        """Wait for series that are being planned: what they plan may be due already. False when none is."""
+        if self._ready or not self._may_start():
+            return False
+        if self._planning.is_busy:
+            self._flight.wait(FRESH_SECONDS)
+        elif not self._planning.takes_planned():
+            return False
+        self._walk.look_again()
+        return True
+
+    def _awaits_put_off(self) -> bool:
+        """Wait for what handlers put off for a moment: the next tick may be a minute away. False when nothing was."""
+        if self._put_off_until is None or self._waited_seconds >= _WAITS_MOST_SECONDS:
+            return False
+        if self._ready or not self._may_start():
+            return False
+        began = self._monotonic()
+        if not self._flight.wait(self._put_off_until - began):
+            self._put_off_until = None
+        self._waited_seconds += self._monotonic() - began
+        self._walk.look_again()
+        return True
+
+    def _look(self) -> None:
+        """Look what comes due; what waits for something that has changed is due now."""
+        self._line.do(self._watch.look)
+        if self._watch.has_wakes:
+            self._line.do(self._tidying.wake)
+            self._line.do(self._watch.look)
+            # What is due now was not when the last claim got nothing.
+            self._has_claimed = True
+
+    def _wake(self) -> None:
+        """Make due what waits for something that this tick was told has changed, before it claims."""
+        if self._process.turn.takes_change() or self._tidying.has_wakes_left:
+            self._line.do(self._tidying.wake)
+            self._walk.look_again()
+
+    def _may_start(self) -> bool:
+        return (
+            self._may_announce
+            and self._refused_claims < _REFUSED_CLAIMS_MOST
+            and not self._process.is_stopping.is_set()
+            and not self._process.is_exhausted
+            and self._budget.may_start(self._monotonic())
+        )
+
+    def _startable(self) -> list[int]:
+        """Return the positions of those ready that may start now."""
+        if not self._ready or not self._may_start():
+            return []
+        candidates = [attempt.candidate for attempt in self._ready]
+        has_room = self._limits.has_room(self._ready, self._flight.attempts)
+        return next_wave(
+            candidates,
+            free=self._runner.capacity - self._flight.busy_threads,
+            in_flight=len(self._flight),
+            one_runs_alone=any(attempt.candidate.runs_alone for attempt in self._flight.attempts),
+            now=self._monotonic(),
+            budget=self._budget,
+            pace=self._pace,
+            has_room=one_per_import(self._process.registry, candidates, self._flight.attempts, has_room),
+        )
+
+    def _next_wave(self) -> list[Attempt]:
+        chosen = set(self._startable())
+        if not chosen:
+            return []
+        wave = [attempt for position, attempt in enumerate(self._ready) if position in chosen]
+        self._ready = [attempt for position, attempt in enumerate(self._ready) if position not in chosen]
+        return wave
+
+    def _settle_and_start(self, wave: list[Attempt]) -> None:
+        """Write what has ended and announce what starts, in one statement; then start it."""
+        self._flight.announce(wave)
+        if self._settle(running=self._flight.ids):
+            self._flight.start(wave)
+        else:
+            # The leases have ended under a process that was frozen: what is not yet started must not start.
+            self._may_announce = False
+            self._flight.put_back(wave)
+
+    def _settle(self, *, running: list[UUID]) -> bool:
+        """Write what has ended; return whether what was announced may start."""
+        ended = list(self._ended)
+        self._ended.clear()
+        written = self._settling.settle(ended, running=running)
+        self._ended.extend(written.kept_back)
+        if written.may_have_freed_more:
+            self._walk.look_again()
+        put_off = [one.outcome.delay.total_seconds() for _, one in ended if isinstance(one.outcome, settlement.Snoozed)]
+        if moments := [seconds for seconds in put_off if seconds <= FRESH_SECONDS]:
+            self._put_off_until = max(self._put_off_until or 0.0, self._monotonic() + max(moments))
+        return written.is_announced
+
+    # -- claiming --------------------------------------------------------------------------------------------------
+
+    def _wants_more(self) -> bool:
+        ready = self._ready
+        if held := types_held(self._process.registry, self._flight.attempts):
+            ready = [attempt for attempt in ready if attempt.claimed.action_type not in held]
+        if self._limits.waiting(ready) > self._claim_size() // 2 or not self._may_start():
+            return False
+        if left_out := self._limits.left_out(self._ready):
+            return self._walk.may_look_beyond(left_out)
+        # Once all is claimed, new work is looked for as long as something runs; then the tick ends.
+        return not self._walk.is_done or (bool(self._flight) and self._walk.is_stale(self._monotonic()))
+
+    def _claim_size(self) -> int:
+        return claim_size(
+            batch_size=self._settings.batch_size, concurrency=max(1, self._runner.capacity), pace=self._pace
+        )
+
+    def _claim(self) -> None:
+        """Claim a batch; where the database refuses it again and again, this tick claims no more."""
+        self._refused_claims = contain(self._claim_batch, self._claim_refused)
+
+    def _claim_refused(self, error: BaseException) -> int:
+        reason = f"claim: {reason_of(error)}"
+        log.error("claim.refused tick_id=%s error=%s", self._row.id, reason)
+        self._report.add_error(None, None, reason)
+        # One that was ended for its time has used up enough of it.
+        is_last = isinstance(error, psycopg.errors.QueryCanceled)
+        return _REFUSED_CLAIMS_MOST if is_last else self._refused_claims + 1
+
+    def _claim_batch(self) -> int:
+        """Claim a batch of one kind, the kinds taking turns; sort out what cannot be started at all."""
+        left_out = self._limits.left_out(self._ready)
+        step = partial(self._walk.step, tick=self._row, wanted=self._limits.wanted(self._claim_size(), left_out))
+        excluded = self._too_long | types_held(self._process.registry, self._flight.attempts)
+        taking = self._line.do(partial(step, excluded=excluded, now=self._monotonic(), left_out=left_out))
+        types = self._process.registry.types
+        self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped or taking.refused)
+        for skipped, reason in taking.skipped:
+            self._settling.skipped(skipped, reason)
+        for refused, reason in taking.refused:
+            attempt = self._attempts.make(refused, start_until=self._budget.run_until)
+            self._ended.append((attempt, Ended(settlement.Failed(reason, is_final=True))))
+        fitting: set[Candidate] = set()
+        held = judged(taking.kept, self._line)
+        for one in taking.kept:
+            attempt = self._attempts.make(one, start_until=self._budget.run_until)
+            attempt.is_awaited = one.schedule_id is not None and one.id not in taking.unawaited
+            candidate = attempt.candidate
+            found = held.get(one.id)
+            if isinstance(found, Ended):
+                self._ended.append((attempt, found))
+                continue
+            attempt.asking = found
+            if one.action_type not in types:
+                reason = f'no handler of "{one.action_type}" is in this build'
+                self._ended.append((attempt, Ended(settlement.NoHandler(reason))))
+            elif candidate in fitting or self._budget.could_ever_fit(expected_seconds(candidate, self._pace)):
+                fitting.add(candidate)
+                self._ready.append(attempt)
+            else:
+                self._set_aside(attempt)
+        if taking.is_by_turns:
+            self._ready = [self._ready[n] for n in by_turns([one.claimed.team_id for one in self._ready])]
+        if surplus := self._limits.surplus(self._ready):
+            # They go back before the next claim, which begins from the front: a team keeps its order.
+            self._ready = [one for one in self._ready if one not in surplus]
+            self._ended.extend(surplus.items())
+            self._walk.start_over()
+        return 0
+
+    def _set_aside(self, attempt: Attempt) -> None:
+        """Report a type that could never end within a tick; it is claimed no more by this one."""
+        claimed = attempt.claimed
+        reason = too_long(timeout_seconds=attempt.timeout_seconds, tick_seconds=self._duration)
+        self._ended.append((attempt, Ended(settlement.Unstarted(reason))))
+        if claimed.action_type not in self._too_long:
+            self._too_long.add(claimed.action_type)
+            self._report.add_error(claimed.id, claimed.action_type, reason)
+            log.warning("action.too_long id=%s action_type=%s", claimed.id, claimed.action_type)
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        """Wait for the next outcome, gather its companions, give up what is over its time."""
+        if self._flight.collect(self._patience()):
+            self._wake()
+            self._walk.look_again()
+        self._poll_cancel_requests()
+
+    def _patience(self) -> float:
+        """Return how long to wait for an outcome, in seconds."""
+        now = self._monotonic()
+        limits = [self._budget.answer_by, self._next_cancel_poll, now + FRESH_SECONDS]
+        if self._watch.is_kept:
+            limits.append(self._watch.next_due or now + FRESH_SECONDS)
+        return max(0.001, min([*limits, self._flight.next_timeout() or now + FRESH_SECONDS]) - now)
+
+    def _poll_cancel_requests(self) -> None:
+        now = self._monotonic()
+        if self._process.is_stopping.is_set():
+            self._flight.stop()
+        if now < self._next_cancel_poll or not self._flight:
+            return
+        self._next_cancel_poll = now + _CANCEL_POLL_SECONDS
+        self._caller.look(now)
+        ids = self._flight.ids
+        self._flight.stop(self._line.do(lambda connection: claims.cancel_requests(connection, ids)))
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        self._ended.extend((attempt, Ended(settlement.Unstarted())) for attempt in self._ready)
+        self._ready.clear()
+        if self._ended:
+            self._settle(running=[])
+        report = self._report
+        report.processed = report.succeeded + report.failed + report.retried + report.snoozed + report.skipped
+        self._settling.tally_tick(self._monotonic() - self._budget.started)
+        self._line.do(self._prune_and_count)
+        if self._ended:
+            # Somebody kept their rows locked to the last: the tick's row stays open, and tells a rescue what started.
+            log.warning("tick.unwritten tick_id=%s outcomes=%d", self._row.id, len(self._ended))
+        else:
+            contain(self._end, self._unended)
+        report.more = report.remaining > 0
+
+    def _prune_and_count(self, connection: Connection) -> None:
+        report = self._report
+        if self._budget.may_start(self._monotonic()) and not self._process.is_stopping.is_set():
+            self._tidying.prune(connection)
+        report.remaining = actions.due(connection)
+
+    def _unended(self, error: BaseException) -> None:
+        """Leave the tick's row open: the next rescue closes it."""
+        reason = f"the tick's row: {reason_of(error)}"
+        log.error("tick.unended tick_id=%s error=%s", self._row.id, reason)
+        self._report.add_error(None, None, reason)
+
+    def _end(self) -> None:
+        report = self._report
+        self._caller.look(self._monotonic())
+        counts = self._process.counts(report) | self._caller.notes(self._process.turn.joined)
+        self._line.do(
+            partial(
+                claims.finish_tick,
+                tick=self._row,
+                outcome=self._caller.outcome,
+                counts=counts,
+                tally=self._process.tally,
+                announcement=self._settling.next_announcement(),
+            )
+        )
+        self._settling.tally_is_written()

@@ -1,0 +1,1 @@
+"""What answers over HTTP: the tick, health, metrics, the management API and the dashboard."""

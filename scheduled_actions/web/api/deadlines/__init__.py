@@ -1,0 +1,1 @@
+"""Deadlines over HTTP."""

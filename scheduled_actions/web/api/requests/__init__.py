@@ -1,0 +1,1 @@
+"""Requests and answers: bodies, validation, problems, ETags, idempotency keys."""

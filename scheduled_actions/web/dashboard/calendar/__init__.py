@@ -1,0 +1,1 @@
+"""The calendar and its feeds."""

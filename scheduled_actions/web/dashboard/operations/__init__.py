@@ -1,0 +1,1 @@
+"""The overview, the ticks and the simulation."""

@@ -1,0 +1,1 @@
+"""The pages about endpoints and deliveries."""

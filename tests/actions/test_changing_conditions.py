@@ -1,0 +1,225 @@
+"""Another condition, or other follow-ups, for an action that is there: no wake is lost, and nothing is half done."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions import action
+from scheduled_actions.actions.model import NewAction
+from scheduled_actions.core.errors import ActionLocked, InvalidArgument, RequestError, UnknownActionType, WrongStatus
+from tests.factories import PATIENCE, insert, projects, row, statuses
+
+ORDER = {"type": "purchase_order", "id": "42"}
+HOUR = timedelta(hours=1)
+
+
+def told(name):
+    return {"kind": "field_value", "target": ORDER, "field": name, "value": True}
+
+
+def waiting(name):
+    return {"wait": told(name), "check_interval": 3600}
+
+
+@pytest.fixture
+def ran():
+    return []
+
+
+@pytest.fixture
+def project(database_url, ran):
+    @action("order:submit")
+    def submit(payload: dict):
+        ran.append(payload)
+
+    with projects(database_url) as made:
+        yield made(submit)
+
+
+def schedule(project, **arguments):
+    return project.scheduler.schedule_action(NewAction(action_type="order:submit", payload={}, **arguments)).id
+
+
+def test_an_action_that_waits_for_nothing_any_more_runs_in_the_next_tick(project, connection, ran):
+    action_id = schedule(project, condition=waiting("approved"))
+    project.processor.tick()
+
+    changed = project.scheduler.update_action(action_id, condition=None, by="zoe")
+    project.processor.tick()
+
+    assert (changed.condition, changed.waiting, changed.history[-1]["changes"]) == (None, None, ["condition"])
+    assert statuses(connection) == {action_id: "completed"}
+
+
+def test_another_condition_is_looked_at_by_the_next_tick_and_wakes_from_then_on(project, connection, ran):
+    action_id = schedule(project, condition=waiting("approved"))
+    project.processor.tick()
+
+    project.scheduler.update_action(action_id, condition=waiting("paid"))
+    project.processor.tick()
+    assert row(connection, action_id)["waiting"]["unmet"].startswith("condition.wait: paid of purchase_order 42")
+    project.facts.report(ORDER, "approved", value=True)
+    project.processor.tick()
+    assert ran == []
+    project.facts.report(ORDER, "paid", value=True)
+    project.processor.tick()
+
+    assert statuses(connection) == {action_id: "completed"}
+
+
+def test_a_fact_that_was_there_before_the_change_needs_no_wake(project, connection):
+    action_id = schedule(project, condition=waiting("approved"))
+    project.processor.tick()
+    project.facts.report(ORDER, "paid", value=True)
+    project.processor.tick()
+
+    project.scheduler.update_action(action_id, condition=waiting("paid"))
+    project.processor.tick()
+
+    assert statuses(connection) == {action_id: "completed"}
+
+
+def test_no_wake_is_lost_between_changes_facts_and_ticks(project, connection, ran):
+    rounds = 40
+    ids = [schedule(project, condition=waiting(f"old{number}")) for number in range(rounds)]
+    project.processor.tick()
+    begins = threading.Barrier(3)
+    unsettled = list(ids)
+
+    def change():
+        begins.wait(PATIENCE)
+        for number, action_id in enumerate(ids):
+            while True:
+                try:
+                    project.scheduler.update_action(action_id, condition=waiting(f"new{number}"))
+                except WrongStatus:
+                    # A tick looks at it at this moment.
+                    continue
+                break
+
+    def report():
+        begins.wait(PATIENCE)
+        for number in range(rounds):
+            project.facts.report(ORDER, f"new{number}", value=True)
+
+    threads = [threading.Thread(target=change), threading.Thread(target=report)]
+    for thread in threads:
+        thread.start()
+    begins.wait(PATIENCE)
+    while any(thread.is_alive() for thread in threads):
+        project.processor.tick()
+    project.processor.tick()
+
+    assert statuses(connection) == dict.fromkeys(unsettled, "completed")
+    assert len(ran) == rounds
+
+
+def test_one_that_is_not_due_yet_keeps_its_time(project, connection):
+    action_id = schedule(project, condition=waiting("approved"), scheduled_at=HOUR)
+    before = row(connection, action_id)["scheduled_at"]
+
+    project.scheduler.update_action(action_id, condition=told("paid"))
+
+    assert row(connection, action_id)["scheduled_at"] == before
+    assert row(connection, action_id)["condition"] == told("paid")
+
+
+def test_the_same_condition_again_changes_nothing_of_the_wait(project, connection):
+    action_id = schedule(project, condition=waiting("approved"))
+    project.processor.tick()
+    before = row(connection, action_id)
+
+    project.scheduler.update_action(action_id, condition=waiting("approved"))
+
+    after = row(connection, action_id)
+    assert [after[name] for name in ("waiting", "scheduled_at")] == [
+        before[name] for name in ("waiting", "scheduled_at")
+    ]
+
+
+def test_what_it_comes_after_and_its_condition_are_changed_one_without_the_other(project, connection):
+    first, second = schedule(project, scheduled_at=HOUR), schedule(project, scheduled_at=HOUR)
+    action_id = schedule(project, condition=told("paid"), after=[first])
+
+    project.scheduler.update_action(action_id, after=[second])
+    assert row(connection, action_id)["condition"] == {"after": [str(second)], "condition": told("paid")}
+    project.scheduler.update_action(action_id, condition=None)
+    assert row(connection, action_id)["condition"] == {"after": [str(second)]}
+    project.scheduler.update_action(action_id, after=None)
+
+    assert row(connection, action_id)["condition"] is None
+
+
+def test_follow_ups_are_changed_and_taken_away(project, connection, ran):
+    follow_up = {"action_type": "order:submit", "payload": {"n": 2}}
+    action_id = schedule(project, on_success=follow_up, on_failure=follow_up, scheduled_at=HOUR)
+
+    project.scheduler.update_action(
+        action_id, on_success=follow_up | {"payload": {"n": 3}}, on_failure=None, scheduled_at=timedelta(0)
+    )
+    project.processor.tick()
+    project.processor.tick()
+
+    assert row(connection, action_id)["on_failure"] is None
+    assert ran == [{}, {"n": 3}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "expected"),
+    [
+        ({"condition": {"kind": "magic"}}, InvalidArgument, "condition.kind: 'magic'"),
+        ({"condition": {"kind": "query", "name": "gone"}}, InvalidArgument, "condition.name: 'gone'"),
+        ({"on_failure": {"action_type": "order:gone"}}, UnknownActionType, "on_failure.0.action_type: "),
+        ({"after": ["0197a000-0000-7000-8000-000000000001"]}, RequestError, "after: no action has the id 0197a000"),
+        ({"after": 5}, InvalidArgument, "after"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_changed(project, connection, changes, error, expected):
+    action_id = schedule(project, condition=waiting("approved"))
+    before = row(connection, action_id)
+
+    with pytest.raises(error) as refusal:
+        project.scheduler.update_action(action_id, priority=3, **changes)
+
+    assert expected in str(refusal.value)
+    assert row(connection, action_id) == before
+
+
+def test_no_action_can_come_after_itself_over_however_many_others(project):
+    first = schedule(project, scheduled_at=HOUR)
+    second = schedule(project, after=[first])
+    third = schedule(project, after=[second])
+
+    for chain in ([first], [third]):
+        with pytest.raises(InvalidArgument, match="do not wait for this one themselves"):
+            project.scheduler.update_action(first, after=chain)
+
+
+def test_an_action_of_another_team_is_none_that_it_could_come_after(project):
+    other = schedule(project, team_id="north", scheduled_at=HOUR)
+    own = schedule(project, team_id="south", scheduled_at=HOUR)
+
+    with pytest.raises(RequestError, match=f"after: no action has the id {other}"):
+        project.scheduler.update_action(own, after=[other])
+
+
+def test_the_edit_lock_and_the_status_hold_for_conditions_too(project, connection):
+    waits = schedule(project, condition=waiting("approved"), scheduled_at=timedelta(seconds=60))
+    ended = insert(connection, action_type="order:submit", status="completed")
+
+    with pytest.raises(ActionLocked):
+        project.scheduler.update_action(waits, condition=None, edit_lock_seconds=120)
+    with pytest.raises(WrongStatus, match="is completed; this takes only pending ones"):
+        project.scheduler.update_action(ended, condition=None)
+
+
+def test_a_change_in_a_transaction_that_is_rolled_back_never_was(project, connection):
+    action_id = schedule(project, condition=waiting("approved"))
+
+    with connection.transaction(force_rollback=True):
+        project.scheduler.update_action(action_id, condition=None, connection=connection)
+
+    assert row(connection, action_id)["condition"] == waiting("approved")

@@ -1,0 +1,248 @@
+"""Claims of actions without a lock group."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from scheduled_actions.actions import claims
+from scheduled_actions.actions import store as actions
+from tests.factories import a_tick, database_now, insert, insert_many, move_clock, row, statuses, together
+
+
+def claim(connection, *, wanted=10, after=claims.START, excluded=(), tick=None):
+    return claims.claim_free(connection, tick or a_tick(connection), wanted=wanted, after=after, excluded=excluded)
+
+
+def ids(claimed):
+    return [one.id for one in claimed]
+
+
+def test_sixteen_claimers_share_no_row_and_miss_none(database_url, connection):
+    due = insert_many(connection, 1200)
+
+    def drain(own, number):
+        tick, got = a_tick(own), []
+        while claimed := claim(own, tick=tick, wanted=1 + number)[0]:
+            got += ids(claimed)
+        return got
+
+    shares = together(database_url, 16, drain)
+
+    claimed = [one for share in shares for one in share]
+    assert len(claimed) == len(set(claimed)), "no row went to two"
+    assert set(claimed) == set(due)
+    assert sum(1 for share in shares if share) > 1, "they did race"
+
+
+def test_nobody_waits_for_a_row_that_somebody_else_has_locked(database_url, connection):
+    locked, other = insert_many(connection, 2)
+    connection.execute("set lock_timeout = '1s'")
+
+    with psycopg.connect(database_url) as holder:
+        holder.execute("select from scheduled_actions where id = %s for update", [locked])
+        first, _ = claim(connection)
+    second, _ = claim(connection)
+
+    assert ids(first) == [other]
+    assert ids(second) == [locked]
+
+
+def test_the_most_urgent_go_first_then_the_oldest_then_by_id(connection):
+    now = database_now(connection)
+    rows = [(priority, now - timedelta(minutes=minutes)) for priority in (-5, 0, 0, 3) for minutes in (1, 1, 2, 90)]
+    random.Random(7).shuffle(rows)
+    made = [(priority, at, insert(connection, priority=priority, scheduled_at=at)) for priority, at in rows]
+
+    claimed, position = claim(connection, wanted=6)
+    rest, _ = claim(connection, wanted=99, after=position)
+
+    assert ids(claimed + rest) == [one for *_, one in sorted(made)]
+
+
+def test_what_is_not_due_is_not_claimed_however_urgent(connection):
+    later = insert(connection, priority=-9, scheduled_at=database_now(connection) + timedelta(minutes=1))
+    due = insert(connection)
+
+    claimed, _ = claim(connection)
+
+    assert ids(claimed) == [due]
+    assert row(connection, later)["status"] == "pending"
+
+
+def test_the_databases_clock_decides_what_is_due(connection):
+    later = insert(connection, scheduled_at=database_now(connection) + timedelta(minutes=59))
+    assert claim(connection)[0] == []
+
+    move_clock(connection, timedelta(hours=1))
+
+    assert ids(claim(connection)[0]) == [later]
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled", "skipped", "no_action"])
+def test_only_pending_actions_are_claimed(connection, status):
+    insert(connection, status=status)
+
+    assert claim(connection) == ([], claims.START)
+
+
+def test_a_walk_over_rows_of_the_same_instant_meets_each_once(connection):
+    made = insert_many(connection, 95)
+    tick, position, walked = a_tick(connection), claims.START, []
+
+    for _ in range(10):
+        claimed, position = claim(connection, tick=tick, wanted=10, after=position)
+        walked += ids(claimed)
+        # Those claimed are due again at once: only the position keeps the walk from meeting them a second time.
+        connection.execute(
+            "update scheduled_actions set status = 'pending', claim_token = null, lease_expires_at = null"
+        )
+
+    assert walked == made
+    assert claim(connection, tick=tick, wanted=10, after=position) == ([], claims.START)
+
+
+def test_a_walk_goes_on_with_the_next_priorities_from_their_beginning(connection):
+    now = database_now(connection)
+    urgent = insert_many(connection, 3, priority=-1, scheduled_at=now - timedelta(minutes=1))
+    older = insert_many(connection, 3, priority=0, scheduled_at=now - timedelta(hours=1))
+
+    first, position = claim(connection, wanted=2)
+    second, _ = claim(connection, wanted=10, after=position)
+
+    assert ids(first + second) == urgent + older
+
+
+def test_what_became_more_urgent_than_the_walk_is_met_by_the_next_from_the_beginning(connection):
+    insert_many(connection, 4)
+    _, position = claim(connection, wanted=2)
+    urgent = insert(connection, priority=-1)
+
+    onward, _ = claim(connection, wanted=10, after=position)
+    afresh, _ = claim(connection, wanted=10)
+
+    assert urgent not in ids(onward)
+    assert ids(afresh) == [urgent]
+
+
+def test_an_excluded_type_is_left_alone(connection):
+    insert(connection, action_type="too:long")
+    other = insert(connection)
+
+    assert ids(claim(connection, excluded={"too:long"})[0]) == [other]
+
+
+def test_a_claim_fences_the_row_and_gives_it_a_lease(connection):
+    due = insert(connection, dedup_key="k", dedup_open=True)
+    tick = a_tick(connection, lease_seconds=70)
+
+    (claimed,), _ = claim(connection, tick=tick)
+
+    found = row(connection, due)
+    assert found["status"] == "processing"
+    assert found["claim_token"] == str(claimed.token)
+    assert connection.execute("select lease_expires_at from scheduled_actions").fetchone() == (tick.lease_expires_at,)
+    assert tick.lease_expires_at - tick.started_at == timedelta(seconds=70)
+    assert found["dedup_open"] is False, "what comes from now on is a new intent"
+    assert found["attempts"] == 0, "charged when its handler starts, not before"
+
+
+def test_each_claim_has_a_token_of_its_own(connection):
+    insert_many(connection, 4)
+
+    (first, *_), position = claim(connection, wanted=2)
+    (second, *_), _ = claim(connection, wanted=2, after=position)
+
+    assert first.token != second.token
+
+
+def test_a_claim_without_series_takes_nothing_where_an_occurrence_of_one_is_among_it(connection):
+    insert_many(connection, 3)
+    of_series = insert(connection, schedule_id=uuid4(), occurrence_at=database_now(connection))
+    tick = a_tick(connection)
+
+    def claim_alone(wanted, after=claims.START):
+        return claims.claim_free(connection, tick, wanted=wanted, after=after, excluded=(), with_series=False)
+
+    assert claim_alone(4) == ([], claims.START)
+    assert set(statuses(connection).values()) == {"pending"}
+    claimed, position = claim_alone(3)
+    assert len(claimed) == 3
+    assert claim_alone(3, after=position) == ([], claims.START)
+    assert ids(claim(connection, after=position)[0]) == [of_series]
+
+
+def test_a_row_before_all_time_is_claimed_like_any_other(connection):
+    ancient = insert(connection, scheduled_at="-infinity")
+    other = insert(connection)
+
+    first, position = claim(connection, wanted=1)
+    second, _ = claim(connection, wanted=1, after=position)
+
+    assert ids(first + second) == [ancient, other]
+
+
+@pytest.mark.parametrize("payload", ['{"n": ' + "9" * 5001 + "}", '{"n": ' + "[" * 7000 + "]" * 7000 + "}"])
+def test_a_payload_that_python_cannot_read_costs_the_batch_nothing(connection, payload):
+    unreadable = insert(connection, payload=payload)
+    other = insert(connection)
+
+    claimed, _ = claim(connection)
+
+    assert ids(claimed) == [unreadable, other]
+
+
+def test_a_million_later_rows_at_a_more_urgent_priority_are_never_walked(connection):
+    """Ask the planner's own counters: the scan of the urgent priority ends at its first row that is not due."""
+    connection.execute(
+        "insert into scheduled_actions (action_type, priority, scheduled_at)"
+        " select 'test:run', -1, now() + interval '1 day' from generate_series(1, 5000)"
+    )
+    due = insert(connection)
+    connection.execute("analyze scheduled_actions")
+    before = connection.execute(
+        "select pg_stat_force_next_flush(), sum(idx_tup_read) from pg_stat_user_indexes"
+        " where relname = 'scheduled_actions'"
+    ).fetchone()
+
+    claimed, _ = claim(connection)
+
+    connection.execute("select pg_stat_force_next_flush()")
+    after = connection.execute(
+        "select sum(idx_tup_read) from pg_stat_user_indexes where relname = 'scheduled_actions'"
+    ).fetchone()
+    assert ids(claimed) == [due]
+    assert after[0] - before[1] < 100
+
+
+def test_how_many_are_due_is_counted_over_both_kinds_and_all_priorities(connection):
+    later = database_now(connection) + timedelta(minutes=1)
+    for priority in (-1, 0, 7):
+        insert(connection, priority=priority)
+        insert(connection, priority=priority, lock_group="g")
+        insert(connection, priority=priority, scheduled_at=later)
+    insert(connection, status="completed")
+
+    assert actions.due(connection) == 6
+
+
+def test_the_count_of_what_is_due_stops_at_ten_thousand(connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, scheduled_at)"
+        " select 'test:run', now() - interval '1 day' from generate_series(1, 10100)"
+    )
+
+    assert actions.due(connection) == 10_000
+
+
+def test_a_tick_may_be_begun_twice_and_keeps_its_first_lease(connection):
+    tick_id = uuid4()
+    first = claims.begin_tick(connection, tick_id, lease_seconds=70, caller="", budget={})
+    second = claims.begin_tick(connection, tick_id, lease_seconds=70, caller="", budget={})
+
+    assert second == first
+    assert statuses(connection) == {}

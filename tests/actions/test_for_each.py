@@ -1,0 +1,195 @@
+"""Actions made of the rows of a query: one of each, whatever crashes and whoever runs beside."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from handlers.for_each import run
+from scheduled_actions import action, runtime
+from scheduled_actions.actions import for_each
+from scheduled_actions.actions.model import NewAction
+from scheduled_actions.core import config
+from scheduled_actions.registry import Registry
+from scheduled_actions.runtime import Runtime
+from tests.factories import PATIENCE, move_clock, row
+
+CARTS = """\
+[queries.open_carts]
+sql = '''
+select id as cart, owner, touched
+from carts
+where touched < now() - interval '1 day' and team is not distinct from %(team_id)s
+order by id
+'''
+
+[queries.broken]
+sql = "select 1 / 0 as cart"
+"""
+
+
+@pytest.fixture
+def make_project(tmp_path, database_url, connection):
+    connection.execute("create table carts (id int, owner text, touched timestamptz default '2020-01-01', team text)")
+    (tmp_path / "scheduled_actions.toml").write_text(CARTS, encoding="utf-8")
+    made = []
+
+    @action("cart:remind")
+    def remind(payload: dict):
+        if payload["owner"] == "nobody":
+            raise ValueError("nobody is there")
+
+    def make():
+        made.append(Runtime(config.load(tmp_path, {"DATABASE_URL": database_url}), registry=Registry.of(remind, run)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def project(make_project):
+    made = make_project()
+    before = runtime.use(made)
+    yield made
+    runtime.use(before)
+
+
+def run_once(project, connection, team_id=None, **payload):
+    """Return what became of one run."""
+    payload = {"query": "open_carts", "action_type": "cart:remind", "key": "cart", **payload}
+    new = NewAction(action_type="for_each:run", payload=payload, team_id=team_id, max_attempts=1)
+    action_id = project.scheduler.schedule_action(new).id
+    project.processor.tick()
+    return row(connection, action_id)
+
+
+def reminders(connection):
+    found = connection.execute(
+        "select payload ->> 'owner', team_id from scheduled_actions where action_type = 'cart:remind' order by id"
+    )
+    return found.fetchall()
+
+
+def put_carts(connection, *owners, team=None):
+    for number, owner in enumerate(owners):
+        connection.execute("insert into carts (id, owner, team) values (%s, %s, %s)", [number, owner, team])
+
+
+def test_each_row_becomes_one_action_whose_payload_it_is(project, connection):
+    put_carts(connection, "ann", "bob")
+
+    first, second = run_once(project, connection), run_once(project, connection)
+
+    assert first["result"] == {"scheduled": 2, "refused": 0, "more": False}
+    assert second["result"] == {"scheduled": 0, "refused": 0, "more": False}
+    assert reminders(connection) == [("ann", None), ("bob", None)]
+
+
+def test_a_row_becomes_another_action_once_its_time_has_passed(project, connection):
+    put_carts(connection, "ann")
+    run_once(project, connection, again_after_seconds=3600)
+
+    assert run_once(project, connection, again_after_seconds=3600)["result"]["scheduled"] == 0
+    move_clock(connection, timedelta(hours=2))
+    assert run_once(project, connection, again_after_seconds=3600)["result"]["scheduled"] == 1
+
+
+def test_rows_beyond_the_budget_of_a_run_wait_for_the_next(project, connection, monkeypatch):
+    monkeypatch.setattr(for_each, "STEPS_MOST", 1_000)
+    put_carts(connection, *"abcde")
+    options = {"metadata": {"note": "x" * 10_000}}
+
+    first = run_once(project, connection, options=options)["result"]
+    second = run_once(project, connection, options=options)["result"]
+    third = run_once(project, connection, options=options)["result"]
+
+    assert [one["more"] for one in (first, second, third)] == [True, True, False]
+    assert [one["scheduled"] for one in (first, second, third)] == [2, 2, 1]
+
+
+def test_a_run_is_bounded_and_the_next_goes_on_with_the_rest(project, connection):
+    put_carts(connection, *"abcde")
+
+    results = [run_once(project, connection, limit=2)["result"] for _ in range(3)]
+
+    assert [(one["scheduled"], one["more"]) for one in results] == [(2, True), (2, True), (1, False)]
+
+
+def test_rows_are_those_of_the_team_and_so_are_their_actions(project, connection):
+    put_carts(connection, "ann", team="ours")
+    put_carts(connection, "bob", team="theirs")
+
+    run_once(project, connection, team_id="ours")
+
+    assert reminders(connection) == [("ann", "ours")]
+
+
+def test_two_runs_at_once_make_no_row_two_actions(make_project, project, connection):
+    put_carts(connection, *(f"owner {number}" for number in range(200)))
+    other = make_project()
+    for _ in range(2):
+        payload = {"query": "open_carts", "action_type": "cart:remind", "key": "cart"}
+        project.scheduler.schedule_action(NewAction(action_type="for_each:run", payload=payload))
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(one.processor.tick) for one in (project, other)]:
+            done.result(PATIENCE)
+
+    assert len(reminders(connection)) == len(set(reminders(connection))) == 200
+
+
+def test_a_row_that_is_no_payload_harms_no_other_and_is_told(make_project, project, connection):
+    put_carts(connection, "ann", "bob")
+    connection.execute("insert into carts (id, owner) values (null, 'carl')")
+
+    result = run_once(project, connection)["result"]
+
+    assert result == {
+        "scheduled": 2, "refused": 1, "more": False, "reasons": ["cart is not between 1 and 255 characters"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        ({"query": "carts"}, "a query of [queries]; there are: broken, open_carts"),
+        ({"key": "id"}, "a column of the query; it has cart, owner, touched"),
+        ({"parameters": {"x": 1}}, "what the query takes: none"),
+        ({"query": "broken"}, "DivisionByZero"),
+        ({"action_type": "cart:remnid"}, None),
+    ],
+)
+def test_what_cannot_be_done_fails_the_run_and_makes_nothing(project, connection, payload, message):
+    put_carts(connection, "ann")
+
+    found = run_once(project, connection, **payload)
+
+    assert found["status"] == ("failed" if message else "completed")
+    assert message is None or message in found["error_message"]
+    assert reminders(connection) == []
+    assert connection.execute("select count(*) from scheduled_action_for_each").fetchone() == (0,)
+
+
+def test_what_may_become_actions_again_is_forgotten_in_time(project, connection):
+    put_carts(connection, "ann", "bob")
+    run_once(project, connection, again_after_seconds=60, limit=1)
+    run_once(project, connection)
+
+    move_clock(connection, timedelta(hours=1))
+    project.maintenance.prune(limit=10)
+
+    assert connection.execute("select key from scheduled_action_for_each").fetchall() == [("1",)]
+
+
+@pytest.mark.parametrize("options", [{"action_type": "for_each:run"}, {"payload": {}}, {"team_id": "theirs"}])
+def test_options_change_neither_the_type_nor_the_payload_nor_the_team(project, connection, options):
+    put_carts(connection, "ann", team="ours")
+
+    ended = run_once(project, connection, team_id="ours", options=options)
+
+    assert (ended["status"], reminders(connection)) == ("failed", [])
+    assert "options" in ended["error_message"]

@@ -1,0 +1,396 @@
+"""Claims of actions in lock groups: one of each group at a time, the oldest first."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from datetime import timedelta
+from itertools import pairwise
+
+import psycopg
+import pytest
+
+from scheduled_actions.actions import claims
+from scheduled_actions.actions import store as actions
+from scheduled_actions.core.action import Status
+from tests.factories import (
+    a_tick,
+    an_outcome,
+    database_now,
+    holds,
+    insert,
+    insert_many,
+    is_waiting,
+    move_clock,
+    row,
+    statuses,
+    together,
+    wait_until,
+)
+
+SECOND = timedelta(seconds=1)
+
+
+def claim(connection, *, wanted=10, after=claims.START, excluded=(), tick=None):
+    tick = tick or a_tick(connection)
+    with connection.transaction():
+        return claims.claim_grouped(connection, tick, wanted=wanted, after=after, excluded=excluded)
+
+
+def claimed_ids(connection, **options):
+    return [one.id for one in claim(connection, **options)[0]]
+
+
+def settle(connection, *outcomes, tick=None):
+    return claims.settle(connection, tick or a_tick(connection), outcomes, running=None).statuses
+
+
+def members(connection, count, group="g", **columns):
+    """Insert members of a group, each due a second after the one before."""
+    first = database_now(connection) - timedelta(minutes=5)
+    return [insert(connection, lock_group=group, scheduled_at=first + n * SECOND, **columns) for n in range(count)]
+
+
+def test_a_group_runs_one_at_a_time_and_oldest_first_under_eight_claimers(database_url, connection):
+    groups = {f"g{n}": members(connection, 12, f"g{n}") for n in range(6)}
+    settled = len(groups) * 12
+
+    def drain(own, _):
+        tick, runs = a_tick(own), []
+        while True:
+            claimed, _ = claim(own, wanted=3, tick=tick)
+            for one in claimed:
+                began = time.monotonic_ns()
+                own.execute("select pg_sleep(0.002)")
+                runs.append((one.lock_group, began, time.monotonic_ns(), one.id))
+                settle(own, an_outcome(one), tick=tick)
+            if not claimed and own.execute(
+                "select count(*) = %s from scheduled_actions where status = 'completed'", [settled]
+            ).fetchone() == (True,):
+                return runs
+
+    shares = together(database_url, 8, drain)
+
+    by_group = defaultdict(list)
+    for share in shares:
+        for group, began, ended, action_id in share:
+            by_group[group].append((began, ended, action_id))
+    assert sum(1 for share in shares if share) > 1, "they did race"
+    for group, made in groups.items():
+        runs = sorted(by_group[group])
+        assert [action_id for *_, action_id in runs] == made
+        assert all(ended <= began for (_, ended, _), (began, *_) in pairwise(runs)), "two ran side by side"
+    assert holds(connection) == {}
+
+
+def test_one_member_of_each_group_is_claimed_and_holds_it(connection):
+    first, _ = members(connection, 2, "one")
+    (other,) = members(connection, 1, "two")
+
+    claimed = claimed_ids(connection)
+
+    assert claimed == [first, other]
+    assert holds(connection) == {"one": first, "two": other}
+
+
+def test_while_one_runs_no_other_of_its_group_is_claimed(connection):
+    members(connection, 3)
+    claimed_ids(connection)
+
+    assert claimed_ids(connection) == []
+
+
+def test_groups_of_two_teams_with_one_name_are_two(connection):
+    made = [members(connection, 1, team_id=team)[0] for team in (None, "a", "b")]
+
+    assert claimed_ids(connection) == made
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_no_more_are_claimed_than_wanted_and_no_group_is_held_in_vain(connection, limit):
+    made = [members(connection, 1, f"g{n}")[0] for n in range(4)]
+
+    claimed = claimed_ids(connection, wanted=limit)
+
+    assert claimed == made[:limit]
+    assert set(holds(connection).values()) == set(claimed)
+
+
+def test_priority_comes_before_age_within_a_group(connection):
+    old = members(connection, 1)[0]
+    urgent = insert(connection, lock_group="g", priority=-1)
+    (claimed,), _ = claim(connection)
+    assert claimed.id == urgent
+
+    settle(connection, an_outcome(claimed))
+
+    assert claimed_ids(connection) == [old]
+
+
+def test_the_walk_goes_on_after_the_last_row_seen_so_that_a_crowd_hides_nobody(connection):
+    """A window is four times what is wanted: the crowd of one group fills several."""
+    crowd = members(connection, 30, "crowd")
+    loner = insert(connection, lock_group="loner", scheduled_at=database_now(connection) - SECOND)
+    tick, position, walked = a_tick(connection), claims.START, []
+
+    for _ in range(10):
+        claimed, position = claim(connection, wanted=2, after=position, tick=tick)
+        walked += [one.id for one in claimed]
+        if position == claims.START:
+            break
+
+    assert walked == [crowd[0], loner]
+    assert position == claims.START
+
+
+def test_the_oldest_member_is_claimed_whatever_part_of_the_walk_met_the_group(connection):
+    """The walk stands behind the oldest: it was not due when the walk passed."""
+    made = members(connection, 3)
+    (first,), position = claim(connection, wanted=1)
+    settle(connection, an_outcome(first, status=Status.PENDING, delay=timedelta(0), charge=0))
+    connection.execute("update scheduled_actions set scheduled_at = '-infinity' where id = %s", [made[0]])
+    insert(connection, lock_group="g", scheduled_at=database_now(connection) - SECOND)
+
+    claimed, _ = claim(connection, wanted=1, after=position)
+
+    assert [one.id for one in claimed] == [made[0]]
+
+
+def test_a_group_whose_oldest_member_somebody_is_changing_waits(database_url, connection):
+    oldest, _ = members(connection, 2)
+    connection.execute("set lock_timeout = '1s'")
+
+    with psycopg.connect(database_url) as editor:
+        editor.execute("select from scheduled_actions where id = %s for update", [oldest])
+        assert claimed_ids(connection) == [], "its second is never started before its first"
+        assert holds(connection) == {}, "nobody holds it in vain"
+
+    assert claimed_ids(connection) == [oldest]
+
+
+def test_two_claimers_wait_for_each_other_only_while_a_hold_is_being_taken(database_url, connection):
+    first, second = members(connection, 1, "a")[0], members(connection, 1, "b")[0]
+    groups = ["a", "b"]
+
+    def take(own, _):
+        tick = a_tick(own)
+        return [one.id for _ in range(20) for one in claim(own, tick=tick)[0]]
+
+    shares = together(database_url, 8, take)
+
+    assert sorted(one for share in shares for one in share) == sorted([first, second])
+    assert sorted(holds(connection)) == groups
+
+
+@pytest.mark.parametrize(
+    "settlement",
+    [
+        {"status": Status.COMPLETED},
+        {"status": Status.FAILED, "error": "no"},
+        {"status": Status.PENDING, "delay": timedelta(hours=1)},
+        {"status": Status.NO_ACTION, "charge": 0},
+        {"status": Status.PENDING, "charge": 0, "delay": timedelta(hours=1)},
+    ],
+)
+def test_settling_frees_the_group_for_the_next(connection, settlement):
+    _, second = members(connection, 2)
+    (claimed,), _ = claim(connection)
+
+    settle(connection, an_outcome(claimed, **settlement))
+
+    assert claimed_ids(connection) == [second]
+
+
+def test_a_late_settlement_frees_nobody_elses_hold(connection):
+    members(connection, 2)
+    (stale,), _ = claim(connection)
+    connection.execute("delete from scheduled_action_holds")
+    connection.execute("update scheduled_actions set status = 'pending', claim_token = null, lease_expires_at = null")
+    (holder,), _ = claim(connection)
+
+    settled = settle(connection, an_outcome(stale))
+
+    assert settled == {}
+    assert holds(connection) == {"g": holder.id}
+
+
+def blocked(connection):
+    """A blocking member that waits a minute for its retry; return it and the next of its group."""
+    blocking, following = members(connection, 2, lock_group_blocks=True)
+    (claimed,), _ = claim(connection)
+    assert claimed.id == blocking
+    settle(connection, an_outcome(claimed, status=Status.PENDING, delay=timedelta(minutes=1), hold="keep"))
+    return blocking, following
+
+
+def test_a_blocking_member_that_waits_for_its_retry_keeps_the_others_out(connection):
+    blocking, _ = blocked(connection)
+
+    assert claimed_ids(connection) == []
+    assert holds(connection) == {"g": blocking}
+
+
+def test_a_blocking_member_runs_again_under_the_hold_it_kept(connection):
+    blocking, following = blocked(connection)
+    move_clock(connection, timedelta(minutes=2))
+
+    (again,), _ = claim(connection)
+
+    assert again.id == blocking
+    settle(connection, an_outcome(again))
+    assert claimed_ids(connection) == [following]
+
+
+def test_two_claimers_never_both_take_a_kept_hold(database_url, connection):
+    blocking, _ = blocked(connection)
+    move_clock(connection, timedelta(minutes=2))
+
+    shares = together(database_url, 8, lambda own, _: claimed_ids(own))
+
+    assert [one for share in shares for one in share] == [blocking]
+
+
+def test_a_blocking_member_that_is_cancelled_while_it_waits_lets_the_others_go(connection):
+    blocking, following = blocked(connection)
+
+    actions.cancel(connection, blocking, by=None, reason=None, also_running=True, team_id=None, edit_lock_seconds=None)
+
+    assert claimed_ids(connection) == [following]
+
+
+def test_a_kept_hold_of_an_excluded_type_is_not_claimed(connection):
+    blocked(connection)
+    move_clock(connection, timedelta(minutes=2))
+
+    assert claimed_ids(connection, excluded={"test:run"}) == []
+
+
+def test_a_member_past_its_time_holds_until_its_handler_returns(connection):
+    late, following = members(connection, 2)
+    tick = a_tick(connection)
+    (claimed,), _ = claim(connection, tick=tick)
+    settle(
+        connection,
+        an_outcome(claimed, status=Status.PENDING, delay=timedelta(hours=9), hold="linger"),
+        tick=tick,
+    )
+    assert claimed_ids(connection) == []
+
+    claims.end_linger(connection, late)
+
+    assert claimed_ids(connection) == [following]
+
+
+def test_a_member_past_its_time_holds_no_longer_than_its_lease(connection):
+    _, following = members(connection, 2)
+    tick = a_tick(connection, lease_seconds=70)
+    (claimed,), _ = claim(connection, tick=tick)
+    settle(
+        connection,
+        an_outcome(claimed, status=Status.PENDING, delay=timedelta(hours=9), hold="linger"),
+        tick=tick,
+    )
+    move_clock(connection, timedelta(seconds=60))
+    claims.free_stale_holds(connection)
+    assert claimed_ids(connection) == []
+
+    move_clock(connection, timedelta(seconds=75))
+    claims.free_stale_holds(connection)
+
+    assert claimed_ids(connection) == [following]
+
+
+@pytest.mark.parametrize("end", ["returns", "lease"])
+def test_a_blocking_member_past_its_time_keeps_the_others_out_until_its_retry(connection, end):
+    late, following = members(connection, 2, lock_group_blocks=True)
+    tick = a_tick(connection, lease_seconds=70)
+    (claimed,), _ = claim(connection, tick=tick)
+    settle(
+        connection,
+        an_outcome(claimed, status=Status.PENDING, delay=timedelta(minutes=3), hold="linger"),
+        tick=tick,
+    )
+
+    if end == "returns":
+        claims.end_linger(connection, late)
+    move_clock(connection, timedelta(minutes=2))
+    claims.free_stale_holds(connection)
+    assert claimed_ids(connection) == []
+    move_clock(connection, timedelta(minutes=4))
+
+    (again,), _ = claim(connection)
+    assert again.id == late
+    settle(connection, an_outcome(again))
+    assert claimed_ids(connection) == [following]
+
+
+def test_a_hold_whose_action_was_deleted_by_hand_is_freed_after_a_minute(connection):
+    first, second = members(connection, 2)
+    claimed_ids(connection)
+    connection.execute("delete from scheduled_actions where id = %s", [first])
+    claims.free_stale_holds(connection)
+    assert claimed_ids(connection) == []
+
+    move_clock(connection, timedelta(seconds=61))
+    claims.free_stale_holds(connection)
+
+    assert claimed_ids(connection) == [second]
+
+
+def test_a_hold_of_what_runs_is_never_stale(connection):
+    members(connection, 2)
+    (claimed,), _ = claim(connection)
+
+    move_clock(connection, timedelta(days=1))
+    claims.free_stale_holds(connection)
+
+    assert holds(connection) == {"g": claimed.id}
+
+
+def test_an_open_transaction_that_frees_a_hold_keeps_no_claim_waiting(database_url, connection):
+    """Somebody's long transaction cancels a blocking member that waits: the ticks go on with the other groups."""
+    blocking, _ = blocked(connection)
+    other = insert(connection, lock_group="other")
+    connection.execute("set statement_timeout = '2s'")
+
+    with psycopg.connect(database_url) as caller:
+        actions.cancel(caller, blocking, by=None, reason=None, also_running=True, team_id=None, edit_lock_seconds=None)
+        assert claimed_ids(connection) == [other]
+
+
+def test_a_hold_that_another_claimer_is_just_taking_is_waited_for_and_respected(database_url, connection):
+    first, _ = members(connection, 2)
+
+    with psycopg.connect(database_url) as taking:
+        taking.execute(
+            "insert into scheduled_action_holds (team_id, lock_group, action_id) values ('', 'g', %s)", [first]
+        )
+
+        def claim_beside(own, number):
+            if number == 0:
+                return claimed_ids(own)
+            wait_until(lambda: is_waiting(own))
+            taking.commit()
+            return []
+
+        assert together(database_url, 2, claim_beside) == [[], []]
+    assert holds(connection) == {"g": first}
+
+
+def test_grouped_and_free_actions_do_not_mix(connection):
+    free = insert(connection)
+    grouped = insert(connection, lock_group="g")
+
+    assert claimed_ids(connection) == [grouped]
+    claimed, _ = claims.claim_free(connection, a_tick(connection), wanted=9, after=claims.START, excluded=())
+    assert [one.id for one in claimed] == [free]
+
+
+def test_a_grouped_claim_fences_the_row_and_closes_its_key(connection):
+    due = insert_many(connection, 1, lock_group="g", dedup_key="k", dedup_open=True)[0]
+
+    (claimed,), _ = claim(connection)
+
+    found = row(connection, due)
+    assert (found["claim_token"], found["dedup_open"]) == (str(claimed.token), False)
+    assert statuses(connection) == {due: "processing"}

@@ -1,0 +1,300 @@
+"""No wake is lost: facts and ends that come while somebody is just then looking, on real connections."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from scheduled_actions.actions import claims, waits
+from scheduled_actions.conditions.rules import FactKey, Needs
+from tests.factories import PATIENCE, a_tick, an_outcome, insert, is_waiting, move_clock, row, wait_until
+
+ORDER = FactKey("order", "42", "state")
+HOUR = 3600.0
+
+
+@pytest.fixture
+def other(database_url):
+    """Return a second connection, in autocommit mode."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        yield connection
+
+
+class Check:
+    """One check of a waiting action, step by step."""
+
+    def __init__(self, connection, action_id, *, tick=None, needs=None):
+        self.connection = connection
+        self.tick = tick or a_tick(connection)
+        (self.claimed,), _ = claims.claim_free(connection, self.tick, wanted=1, after=claims.START, excluded=())
+        assert self.claimed.id == action_id
+        self.waiter = waits.Waiter(action_id, "", needs or Needs(facts={ORDER}))
+
+    def register(self):
+        waits.register(self.connection, [self.waiter])
+
+    def look(self):
+        """Return what is seen of the fact; None where it is not known."""
+        seen = waits.look(self.connection, [self.waiter]).facts.get(("", ORDER), {}).get(ORDER)
+        return None if seen is None else seen.value
+
+    def settle(self):
+        unmet = waits.Unmet(
+            action_id=self.claimed.id, token=self.claimed.token, check_seconds=HOUR, changes_at=None, reason="not yet"
+        )
+        return waits.settle(self.connection, self.tick.id, [unmet])
+
+
+def report(connection, value):
+    connection.execute('select report_fact(\'{"type": "order", "id": "42"}\', \'state\', %s)', [Jsonb(value)])
+
+
+def is_due(connection, action_id):
+    found = connection.execute(
+        "select status = 'pending' and scheduled_at <= scheduled_actions_now() from scheduled_actions where id = %s",
+        [action_id],
+    ).fetchone()
+    return found[0]
+
+
+def test_a_fact_that_comes_between_the_look_and_the_settlement_has_the_action_looked_at_again(connection, other):
+    action_id = insert(connection)
+    check = Check(connection, action_id)
+    check.register()
+    assert check.look() is None
+
+    report(other, "approved")
+    assert waits.wake(other, most=10) == 1
+    check.settle()
+
+    assert is_due(connection, action_id)
+
+
+def test_a_fact_written_before_the_wait_and_committed_after_the_look_wakes_it_at_the_next_tick(connection, other):
+    action_id = insert(connection)
+    check = Check(connection, action_id)
+    with other.transaction():
+        report(other, "approved")
+        check.register()
+        assert check.look() is None
+    check.settle()
+    assert not is_due(connection, action_id)
+
+    waits.wake(connection, most=10)
+
+    assert is_due(connection, action_id)
+
+
+def test_a_fact_committed_before_the_look_is_seen_and_an_older_mark_means_nothing(connection, other):
+    action_id = insert(connection)
+    check = Check(connection, action_id)
+    check.register()
+    report(other, "draft")
+    waits.wake(other, most=10)
+    check.register()
+    assert check.look() == "draft"
+
+    check.settle()
+
+    assert not is_due(connection, action_id)
+
+
+def test_whoever_wakes_waits_for_a_settlement_that_is_under_way_and_then_makes_the_action_due(connection, other):
+    action_id = insert(connection)
+    check = Check(connection, action_id)
+    check.register()
+    assert check.look() is None
+    report(other, "approved")
+
+    with ThreadPoolExecutor(1) as pool:
+        with connection.transaction():
+            check.settle()
+            woken = pool.submit(waits.wake, other, most=10)
+            wait_until(lambda: is_waiting(connection))
+        assert woken.result(PATIENCE) == 1
+
+    assert is_due(connection, action_id)
+
+
+def test_a_settlement_waits_for_a_wake_that_is_under_way_and_heeds_its_mark(connection, other, monkeypatch):
+    monkeypatch.setattr(waits, "PATIENCE_MS", str(PATIENCE * 1000))
+    action_id = insert(connection)
+    check = Check(connection, action_id)
+    check.register()
+    assert check.look() is None
+    report(other, "approved")
+
+    with ThreadPoolExecutor(1) as pool:
+        with other.transaction():
+            waits.wake(other, most=10)
+            settled = pool.submit(check.settle)
+            wait_until(lambda: is_waiting(other))
+        assert settled.result(PATIENCE).statuses == {action_id: "pending"}
+
+    assert is_due(connection, action_id)
+
+
+def test_an_application_that_keeps_its_transaction_open_keeps_no_check_waiting(connection, other):
+    action_id = insert(connection)
+    check = Check(connection, action_id)
+
+    with other.transaction():
+        report(other, "approved")
+        connection.execute("set lock_timeout = '100ms'")
+        check.register()
+        check.look()
+        assert check.settle().statuses == {action_id: "pending"}
+        assert waits.wake(connection, most=10) == 0
+
+
+def test_a_settlement_whose_claim_was_lost_changes_nothing(connection):
+    action_id = insert(connection)
+    check = Check(connection, action_id)
+    connection.execute("update scheduled_actions set claim_token = gen_random_uuid() where id = %s", [action_id])
+
+    assert check.settle().statuses == {}
+    assert row(connection, action_id)["status"] == "processing"
+
+
+def test_facts_and_checks_that_race_lose_no_wake(connection, database_url):
+    with (
+        psycopg.connect(database_url, autocommit=True) as reporter,
+        psycopg.connect(database_url, autocommit=True) as waker,
+    ):
+        race(connection, reporter, waker, rounds=100)
+
+
+def race(connection, reporter, waker, *, rounds):
+    for number in range(rounds):
+        action_id = insert(connection)
+        check = Check(connection, action_id)
+        start = threading.Barrier(3)
+
+        def check_it(check=check, start=start):
+            start.wait(PATIENCE)
+            check.register()
+            seen = check.look()
+            check.settle()
+            return seen
+
+        def report_it(number=number, start=start):
+            start.wait(PATIENCE)
+            report(reporter, number)
+
+        def wake_it(start=start):
+            start.wait(PATIENCE)
+            waits.wake(waker, most=10)
+
+        with ThreadPoolExecutor(3) as pool:
+            done = [pool.submit(work) for work in (check_it, report_it, wake_it)]
+            seen = done[0].result(PATIENCE)
+            for one in done:
+                one.result(PATIENCE)
+        waits.wake(connection, most=10)
+
+        assert seen == number or is_due(connection, action_id), f"round {number}: the wake was lost"
+        connection.execute("delete from scheduled_actions")
+        connection.execute("delete from scheduled_action_waits")
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "é", '"', "\\", "/", "\n", "\t", "\b", "\x1f", "\x7f", "\u2028", "😀", "", "a:b"]
+)
+def test_a_topic_is_the_same_in_python_and_in_sql(connection, text):
+    key = FactKey(text, f"id {text}", f"{text} name")
+
+    found = connection.execute("select scheduled_actions_fact_topic(%s, %s, %s, %s)", [text, *key]).fetchone()
+
+    assert found == (waits.topic_of(text, key),)
+
+
+# -- the ends of actions ----------------------------------------------------------------------------------------------
+
+
+def an_awaiting(connection, awaited):
+    """Return the check of an action that waits for another; that one is claimed already."""
+    action_id = insert(connection, action_type="test:after")
+    return Check(connection, action_id, needs=Needs(actions={awaited}))
+
+
+def test_the_end_of_an_action_that_is_waited_for_wakes_who_waits(connection, other):
+    awaited = insert(connection)
+    tick = a_tick(connection)
+    (claimed,), _ = claims.claim_free(connection, tick, wanted=1, after=claims.START, excluded=())
+    check = an_awaiting(connection, awaited)
+    check.register()
+    check.look()
+    check.settle()
+
+    claims.settle(other, tick, [an_outcome(claimed)], running=[])
+    waits.wake(other, most=10)
+
+    assert is_due(connection, check.claimed.id)
+
+
+def test_an_end_that_is_just_being_written_is_either_seen_or_looked_for_again_at_once(connection, other):
+    awaited = insert(connection)
+    tick = a_tick(connection)
+    (claimed,), _ = claims.claim_free(connection, tick, wanted=1, after=claims.START, excluded=())
+    check = an_awaiting(connection, awaited)
+
+    with other.transaction():
+        claims.settle(other, tick, [an_outcome(claimed)], running=[])
+        check.register()
+        seen = waits.look(connection, [check.waiter]).actions["", awaited]
+
+    assert (seen.status, seen.is_watched) == ("processing", False)
+
+
+def test_an_action_that_is_waited_for_is_not_pruned(connection):
+    from scheduled_actions.ticks import maintenance_store as upkeep
+
+    awaited = insert(connection)
+    tick = a_tick(connection)
+    (claimed,), _ = claims.claim_free(connection, tick, wanted=1, after=claims.START, excluded=())
+    check = an_awaiting(connection, awaited)
+    check.register()
+    check.settle()
+    claims.settle(connection, tick, [an_outcome(claimed)], running=[])
+    connection.execute("update scheduled_actions set completed_at = '2020-01-01' where id = %s", [awaited])
+
+    assert upkeep.prune_actions(connection, retention_days=7, retention_failed_days=7, limit=10) == 0
+    waits.end(connection, [check.claimed.id])
+    assert upkeep.prune_actions(connection, retention_days=7, retention_failed_days=7, limit=10) == 1
+
+
+def test_what_ended_actions_waited_for_is_forgotten(connection):
+    from scheduled_actions.ticks import maintenance_store as upkeep
+
+    check = Check(connection, insert(connection))
+    check.register()
+    check.settle()
+    assert upkeep.prune_waits(connection, limit=10) == 0
+
+    connection.execute("update scheduled_actions set status = 'cancelled' where id = %s", [check.claimed.id])
+    assert upkeep.prune_waits(connection, limit=10) == 0, "it was registered within the hour"
+    move_clock(connection, timedelta(hours=2))
+
+    assert upkeep.prune_waits(connection, limit=10) == 1
+
+
+def test_waits_are_checked_by_turns_so_that_many_that_hold_hide_none_that_has_ended(connection):
+    from scheduled_actions.ticks import maintenance_store as upkeep
+
+    living, ended = insert(connection), insert(connection, status="completed")
+    for action_id, count in ((living, 25), (ended, 5)):
+        connection.execute(
+            "insert into scheduled_action_waits (topic, action_id)"
+            " select gen_random_uuid(), %s from generate_series(1, %s)",
+            [action_id, count],
+        )
+    move_clock(connection, timedelta(hours=2))
+
+    assert sum(upkeep.prune_waits(connection, limit=10) for _ in range(3)) == 5
+    assert upkeep.prune_waits(connection, limit=10) == 0
+    assert connection.execute("select count(*) from scheduled_action_waits").fetchone() == (25,)

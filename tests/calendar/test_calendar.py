@@ -1,0 +1,281 @@
+"""What is to come, in one order: actions, reminders, deadlines, and what schedules will bring."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from scheduled_actions import (
+    action,
+    schedule_action,
+    schedule_actions,
+    schedule_recurring_action,
+    set_deadline,
+    update_schedule,
+)
+from scheduled_actions.calendar.service import FORECAST_MOST
+from scheduled_actions.core.errors import InvalidArgument
+from tests.deadlines.deadline_project import OWN, deadline_project
+from tests.factories import NOW, insert, set_clock
+
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+
+
+@action("test:run")
+def run(payload: dict): ...
+
+
+@action("email:send")
+def send(payload: dict): ...
+
+
+@pytest.fixture
+def project(database_url, connection):
+    set_clock(connection, NOW)
+    with deadline_project(database_url, *OWN[:0], run, send) as project:
+        yield project
+
+
+def shown(page):
+    return [(one.kind, one.title, one.at - NOW) for one in page.entries]
+
+
+def test_everything_that_is_to_come_stands_in_one_order(project, connection):
+    schedule_action("test:run", {}, scheduled_at=5 * DAY, priority=7)
+    schedule_action("test:run", {}, scheduled_at=2 * DAY, lock_group="g")
+    schedule_recurring_action("test:run", {}, "every 3 days", name="backup", scheduled_at=NOW + DAY)
+    deadline = set_deadline(
+        {"type": "licence", "id": "7"}, NOW + 8 * DAY, name="renewal", reminders=["4 days before"],
+        recipients=["ann@example.org"],
+    )  # fmt: skip
+    insert(connection, scheduled_at=NOW + DAY, status="completed", completed_at=NOW)
+    insert(connection, scheduled_at=NOW - DAY)
+
+    page = project.calendar.page(end=NOW + 9 * DAY)
+
+    assert shown(page) == [
+        ("action", "backup", DAY),
+        ("action", "test:run", 2 * DAY),
+        ("forecast", "backup", 4 * DAY),
+        ("reminder", "renewal", 4 * DAY),
+        ("action", "test:run", 5 * DAY),
+        ("forecast", "backup", 7 * DAY),
+        ("deadline", "renewal", 8 * DAY),
+    ] or shown(page)[2:4] == [("reminder", "renewal", 4 * DAY), ("forecast", "backup", 4 * DAY)]
+    assert [one.kind for one in page.entries][2:4] == ["reminder", "forecast"]
+    reminder = page.entries[2]
+    assert (reminder.deadline_id, reminder.target_type, reminder.target_id) == (deadline.id, "licence", "7")
+    assert (page.next_cursor, page.cut_short, page.has_more_schedules) == (None, [], False)
+
+
+def test_what_is_overdue_is_shown_to_those_who_look_back(project, connection):
+    insert(connection, scheduled_at=NOW - DAY)
+
+    assert shown(project.calendar.page()) == []
+    assert shown(project.calendar.page(start=NOW - 2 * DAY)) == [("action", "test:run", -DAY)]
+
+
+def test_pages_go_on_where_the_last_one_ended(project):
+    schedule_actions([{"action_type": "test:run", "payload": {}, "scheduled_at": NOW + DAY} for _ in range(7)])
+    schedule_recurring_action("test:run", {}, "daily", scheduled_at=NOW + DAY)
+    for number in range(3):
+        set_deadline({"type": "t", "id": str(number)}, NOW + DAY)
+    whole = project.calendar.page(end=NOW + 4 * DAY)
+
+    pages, cursor = [], None
+    while True:
+        page = project.calendar.page(end=NOW + 4 * DAY, cursor=cursor, limit=4)
+        pages.append(page.entries)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+
+    assert [len(one) for one in pages] == [4, 4, 4, 1]
+    assert [one for page in pages for one in page] == whole.entries == list(
+        project.calendar.entries(start=NOW, end=NOW + 4 * DAY)
+    )  # fmt: skip
+    assert len(list(project.calendar.entries(start=NOW, end=NOW + 4 * DAY, most=5))) == 5
+
+
+def test_a_user_sees_their_own(project):
+    schedule_action("test:run", {}, scheduled_at=DAY, user_id="ann")
+    schedule_action("test:run", {}, scheduled_at=DAY, user_id="bob")
+    schedule_recurring_action("test:run", {}, "daily", scheduled_at=NOW + DAY, user_id="bob")
+    target = {"type": "t", "id": "1"}
+    set_deadline(target, NOW + 2 * DAY, name="one", recipients=["ann@example.org"], reminders=["1 day before"])
+    set_deadline(target, NOW + 2 * DAY, name="two", recipients=[{"id": "ann", "email": "x@example.org"}])
+
+    def titles(user):
+        return [(one.kind, one.title) for one in project.calendar.page(end=NOW + 3 * DAY, user=user).entries]
+
+    assert titles("ann") == [("action", "test:run"), ("deadline", "two")]
+    assert titles("ann@example.org") == [("reminder", "one"), ("deadline", "one")]
+    assert titles("bob") == [("action", "test:run"), ("action", "test:run"), ("forecast", "test:run")]
+    assert titles("nobody") == []
+
+
+def test_a_team_sees_its_own(project):
+    for team_id in ("blue", "red"):
+        schedule_action("test:run", {}, scheduled_at=DAY, team_id=team_id)
+        schedule_recurring_action("test:run", {}, "daily", scheduled_at=NOW + DAY, team_id=team_id)
+        set_deadline({"type": "t", "id": "1"}, NOW + DAY, team_id=team_id)
+
+    entries = project.calendar.page(end=NOW + 3 * DAY, team_id="blue").entries
+
+    assert {one.team_id for one in entries} == {"blue"}
+    assert len(entries) == 4
+
+
+def test_a_paused_deadline_says_so_and_a_completed_one_is_not_shown(project):
+    from scheduled_actions import complete_deadline, pause_deadline
+
+    target = {"type": "t", "id": "1"}
+    paused, done = (set_deadline(target, NOW + DAY, name=name) for name in ("paused", "done"))
+    pause_deadline(paused.id)
+    complete_deadline(done.id)
+
+    entries = project.calendar.page(end=NOW + 3 * DAY).entries
+
+    assert [(one.title, one.status) for one in entries] == [("paused", "paused")]
+
+
+def test_a_dense_schedule_is_cut_short_and_says_so(project):
+    dense = schedule_recurring_action("test:run", {}, "every minute")
+
+    first = project.calendar.page(start=NOW + DAY, end=NOW + 2 * DAY, limit=10)
+    whole = project.calendar.page(start=NOW + DAY, end=NOW + 2 * DAY)
+    entries = list(project.calendar.entries(start=NOW + DAY, end=NOW + 2 * DAY))
+
+    assert (first.cut_short, whole.cut_short) == ([], [dense.id])
+    assert len(entries) == FORECAST_MOST
+    assert entries[0].at == NOW + DAY
+
+
+def test_a_forecast_ends_where_the_schedule_does(project):
+    schedule_recurring_action("test:run", {}, "daily", scheduled_at=NOW + DAY, remaining=3)
+    schedule_recurring_action("test:run", {}, "daily", name="until", scheduled_at=NOW + DAY, until=NOW + 2 * DAY)
+    schedule_recurring_action("test:run", {}, "PT1H", name="rolling", recurrence_type="rolling")
+    from scheduled_actions import pause_schedule
+
+    pause_schedule(schedule_recurring_action("test:run", {}, "daily", name="paused").id)
+
+    found = [entry for entry in shown(project.calendar.page(end=NOW + 9 * DAY)) if entry[0] == "forecast"]
+
+    assert found == [
+        ("forecast", "test:run", 2 * DAY),
+        ("forecast", "until", 2 * DAY),
+        ("forecast", "test:run", 3 * DAY),
+    ]
+
+
+def test_a_forecast_has_the_jitter_that_the_occurrence_will_have(project, connection):
+    schedule = schedule_recurring_action("test:run", {}, "daily", scheduled_at=NOW + DAY, jitter_seconds=3600)
+    [_, foreseen] = project.calendar.page(end=NOW + 2.5 * DAY).entries
+
+    set_clock(connection, NOW + DAY + HOUR)
+    project.processor.tick()
+
+    [planned] = project.scheduler.list_actions(status="pending")
+    assert planned.schedule_id == schedule.id
+    assert foreseen.at == planned.scheduled_at != NOW + 2 * DAY
+
+
+def test_a_schedule_whose_rule_cannot_be_followed_hides_nothing_else(project, connection):
+    schedule = schedule_recurring_action("test:run", {}, "daily", scheduled_at=NOW + DAY)
+    connection.execute("update scheduled_action_schedules set recurrence = 'custom:gone', kind = 'custom'")
+    schedule_action("test:run", {}, scheduled_at=DAY)
+
+    assert [one.kind for one in project.calendar.page(end=NOW + 3 * DAY).entries] == ["action", "action"]
+    assert update_schedule(schedule.id, recurrence="daily")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"start": datetime(2026, 1, 1)}, "from"),  # noqa: DTZ001
+        ({"end": NOW}, "to"),
+        ({"end": NOW - DAY}, "to"),
+        ({"end": NOW + 367 * DAY}, "to"),
+        ({"cursor": "x"}, "cursor"),
+        ({"limit": 0}, "limit"),
+        ({"limit": 101}, "limit"),
+        ({"user": "a\0b"}, "user"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_named(project, arguments, name):
+    with pytest.raises(InvalidArgument) as refusal:
+        project.calendar.page(**arguments)
+
+    assert refusal.value.name == name
+
+
+def plan_of(connection, name, parameters):
+    from scheduled_actions.database.statements import statement
+
+    rows = connection.execute(f"explain {statement(name)}", parameters).fetchall()
+    return "\n".join(row[0] for row in rows)
+
+
+def test_both_statements_walk_an_index_however_much_waits(project, connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at, priority)"
+        " select 'test:run', '{}', %s::timestamptz + make_interval(mins => n), n %% 3 from generate_series(1, 20000) n",
+        [NOW],
+    )
+    connection.execute(
+        "insert into scheduled_action_deadlines (target_type, target_id, due_at)"
+        " select 't', n::text, %s::timestamptz + make_interval(mins => n) from generate_series(1, 5000) n",
+        [NOW],
+    )
+    connection.execute("analyze scheduled_actions; analyze scheduled_action_deadlines")
+    parameters = {
+        "after_at": NOW + DAY, "after_id": "00000000-0000-0000-0000-000000000000", "to": NOW + 3 * DAY,
+        "team_id": None, "user": None, "limit": 101,
+    }  # fmt: skip
+
+    actions, deadlines = (plan_of(connection, f"calendar_{name}", parameters) for name in ("actions", "deadlines"))
+
+    assert "Seq Scan on scheduled_actions" not in actions
+    assert "scheduled_actions_claim_free" in actions
+    assert "scheduled_actions_claim_grouped" in actions
+    assert "scheduled_action_deadlines_unresolved" in deadlines
+
+
+def test_the_calendar_of_one_user_is_found_without_a_look_at_the_others(project, connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at, user_id)"
+        " select 'test:run', '{}', %s::timestamptz + make_interval(mins => n), case when n %% 2 = 0 then 'u' || n end"
+        " from generate_series(1, 20000) n",
+        [NOW],
+    )
+    connection.execute(
+        "insert into scheduled_action_deadlines (target_type, target_id, due_at, recipients)"
+        " select 't', n::text, %s::timestamptz + make_interval(mins => n), jsonb_build_array('u' || n)"
+        " from generate_series(1, 5000) n",
+        [NOW],
+    )
+    connection.execute("vacuum (analyze) scheduled_actions, scheduled_action_deadlines")
+    parameters = {
+        "after_at": NOW, "after_id": "00000000-0000-0000-0000-000000000000", "to": NOW + 300 * DAY,
+        "team_id": None, "user": "u1400", "limit": 101,
+    }  # fmt: skip
+
+    plans = [plan_of(connection, f"calendar_{name}_of_user", parameters) for name in ("actions", "deadlines")]
+
+    assert "scheduled_actions_of_user" in plans[0]
+    for plan in plans:
+        assert "scheduled_action_deadlines_recipients" in plan
+        assert "Seq Scan on scheduled_actions " not in plan
+        assert "Seq Scan on scheduled_action_deadlines" not in plan
+
+
+def test_what_is_a_users_own_and_of_a_deadline_of_theirs_is_shown_once(project, connection):
+    target = {"type": "t", "id": "1"}
+    set_deadline(target, NOW + 2 * DAY, name="one", recipients=["ann@example.org"], reminders=["1 day before"])
+    connection.execute("update scheduled_actions set user_id = 'ann@example.org' where deadline_id is not null")
+
+    entries = project.calendar.page(end=NOW + 3 * DAY, user="ann@example.org").entries
+
+    assert [one.kind for one in entries] == ["reminder", "deadline"]

@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import base64
+from dataclasses import asdict
+
+import pytest
+
+from scheduled_actions.core import config
+from scheduled_actions.core.config import Endpoint, Settings
+from scheduled_actions.core.errors import ConfigInvalid, NotConfigured
+from scheduled_actions.core.secret import Secret
+
+LONG = "0123456789abcdef"
+OTHER = "fedcba9876543210"
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    """Return a function that loads a configuration from TOML and an environment."""
+
+    def load(toml="", **environ):
+        (tmp_path / "scheduled_actions.toml").write_text(toml, encoding="utf-8")
+        return config.load(tmp_path, environ)
+
+    return load
+
+
+def test_every_setting_has_the_default_that_is_documented(tmp_path):
+    settings = config.load(tmp_path, {}).settings
+
+    assert {name: value for name, value in asdict(settings).items() if name != "email"} == {
+        "url": None,
+        "enabled": True,
+        "batch_size": 100,
+        "concurrency": 8,
+        "default_timeout_seconds": 30,
+        "function_timeout_seconds": 5,
+        "max_run_seconds": 20,
+        "max_duration_seconds": 55,
+        "linger_seconds": 0,
+        "fair_by_team": True,
+        "max_attempts": 3,
+        "trusted_proxies": (),
+        "edit_lock_seconds": 120,
+        "retention_days": 7,
+        "retention_failed_days": 90,
+        "retention_deadlines_days": 3650,
+        "statement_timeout_seconds": 10,
+        "http_threads": 8,
+        "database_direct": False,
+        "deduplication": {"window_seconds": 5},
+        "teams": {"concurrency": None, "concurrency_of": {}},
+        "retry": {"base_seconds": 60, "cap_seconds": 3600},
+        "webhooks": {
+            "routing": "all",
+            "default_endpoint": None,
+            "private_networks": ("127.0.0.0/8", "::1/128"),
+            "egress_proxy": None,
+            "ca_file": None,
+            "alert_email": None,
+            "events": {},
+            "endpoints": {},
+        },
+        "conditions": {"private_networks": ()},
+        "queries": {},
+        "notifications": {
+            "urgent_days": 1,
+            "high_days": 7,
+            "medium_days": 14,
+            "timezone": "UTC",
+            "quiet_hours": None,
+            "urgent_passes_quiet_hours": True,
+            "gather_seconds": 5,
+            "channels": {},
+            "channels_open_to_teams": (),
+        },
+    }
+
+
+def test_the_file_overrides_the_defaults(loaded):
+    settings = loaded("batch_size = 7\n[retry]\nbase_seconds = 5").settings
+
+    assert (settings.batch_size, settings.retry.base_seconds, settings.retry.cap_seconds) == (7, 5, 3600)
+
+
+def test_the_environment_overrides_the_file(loaded):
+    settings = loaded(
+        "enabled = true\nbatch_size = 7\n[retry]\nbase_seconds = 5",
+        SCHEDULED_ACTIONS_ENABLED="false",
+        SCHEDULED_ACTIONS_BATCH_SIZE="8",
+        SCHEDULED_ACTIONS_RETRY_BASE_SECONDS="6.5",
+        SCHEDULED_ACTIONS_DEDUPLICATION_WINDOW_SECONDS="0",
+        SCHEDULED_ACTIONS_WEBHOOKS_ROUTING="most_specific",
+    ).settings
+
+    assert settings.enabled is False
+    assert settings.batch_size == 8
+    assert settings.retry.base_seconds == 6.5
+    assert settings.deduplication.window_seconds == 0
+    assert settings.webhooks.routing == "most_specific"
+
+
+def test_every_setting_can_be_overridden_by_the_environment(loaded):
+    examples = {bool: "false", int: "30", float: "30", str: "text"}
+    named = config.setting_names()
+
+    for variable, dotted in named.items():
+        section, _, name = dotted.rpartition(".")
+        default = getattr(getattr(Settings(), section) if section else Settings(), name)
+        value = str(default) if name in {"routing", "security"} else examples.get(type(default), "30")
+        if name in {"default_endpoint", "linger_seconds", "max_duration_seconds", "max_run_seconds"}:
+            continue  # Judged together with others.
+        if name in {"urgent_days", "high_days", "medium_days"}:
+            continue  # Judged together as well.
+        if name in {
+            "private_networks",
+            "egress_proxy",
+            "url",
+            "timezone",
+            "quiet_hours",
+            "channels_open_to_teams",
+            "trusted_proxies",
+        }:
+            continue  # Neither texts nor numbers: see below.
+        settings = loaded(**{variable: value}).settings
+
+        found = getattr(getattr(settings, section) if section else settings, name)
+        assert str(found).lower().removesuffix(".0") == value, variable
+
+
+def test_the_environment_separates_channels_by_commas(loaded):
+    found = loaded(SCHEDULED_ACTIONS_NOTIFICATIONS_CHANNELS_OPEN_TO_TEAMS="support, ops").settings.notifications
+
+    assert found.channels_open_to_teams == ("support", "ops")
+
+
+@pytest.mark.parametrize("name", ["PROJECT", "ENV"])
+def test_a_variable_with_the_prefix_that_is_no_setting_of_the_file_is_let_be(loaded, name, tmp_path):
+    assert loaded(**{f"SCHEDULED_ACTIONS_{name}": str(tmp_path)}).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("toml", "environ", "message"),
+    [
+        ("batch_sice = 7", {}, "scheduled_actions.toml: batch_sice: is no setting; did you mean batch_size? See docs/"),
+        ("[retri]\nbase_seconds = 7", {}, "scheduled_actions.toml: retri: is no setting; did you mean retry? See"),
+        (
+            "[retry]\nbase = 7",
+            {},
+            "scheduled_actions.toml: retry.base: is no setting; did you mean retry.base_seconds?",
+        ),
+        (
+            "[email]\nbatch_sise = 7",
+            {},
+            "email.batch_sise: is no setting; did you mean batch_size, which stands above the first [table]? See docs/",
+        ),
+        ("[email]\ncap_seconds = 7", {}, "email.cap_seconds: is no setting; did you mean retry.cap_seconds? See"),
+        ("[email]\ntimeout = 7", {}, "email.timeout: is no setting; did you mean email.timeout_seconds? See"),
+        (
+            "[webhooks.endpoints.crm]\npattern = ['*:*']",
+            {},
+            "webhooks.endpoints.crm.pattern: is no setting; did you mean webhooks.endpoints.crm.patterns? See",
+        ),
+        ("colour = 7", {}, "scheduled_actions.toml: colour: is no setting; see docs/reference/settings.md"),
+        ("batch_size = 0", {}, "scheduled_actions.toml: batch_size: 0: should be a whole number from 1 to 1000"),
+        (
+            "",
+            {"SCHEDULED_ACTIONS_NOTIFICATIONS_TIMEZONE": "Mars"},
+            "should be an IANA time zone, such as Europe/Berlin",
+        ),
+        ("[queries]\na = 7", {}, "queries.a: 7: should be a table"),
+        ("[queries.a]\nsql = 'delete from x'", {}, "should be one SQL select"),
+        ("[queries.a]\nsql = 'select 1; select 2'", {}, "should be one SQL select"),
+        ("[queries.a]\nsql = \"select 'a%'\"", {}, "any other percent sign twice"),
+        ("[queries.a]\nsql = 'select %s'", {}, "should write its parameters as %(name)s"),
+        ("[notifications]\nquiet_hours = '8-9'", {}, "notifications.quiet_hours: '8-9': should be two times of day"),
+        ("[notifications]\nhigh_days = 20", {}, "high_days: 20: must be from urgent_days (1) to medium_days (14)"),
+        ("[notifications]\nchannels = 7", {}, 'notifications.channels: 7: should be a table such as ops = "OPS_SLACK'),
+        ("[notifications.channels]\nops = 'a b'", {}, "should be the name of an environment variable"),
+        ("[notifications.channels]\n'a b' = 'X'", {}, "should hold names of letters, digits and _ . -, which 'a b'"),
+        ("batch_size = true", {}, "batch_size: True: should be a whole number"),
+        ("batch_size = 1.5", {}, "batch_size: 1.5: should be a whole number"),
+        ("default_timeout_seconds = inf", {}, "default_timeout_seconds: inf: should be"),
+        ("enabled = 'maybe'", {}, "enabled: 'maybe': should be true or false"),
+        ("retry = 7", {}, "scheduled_actions.toml: retry: 7: should be a table"),
+        ("batch_size =", {}, "scheduled_actions.toml: the file: is not valid TOML"),
+        ("max_run_seconds = 55", {}, "max_run_seconds: 55: must be below max_duration_seconds (55)"),
+        (
+            "[webhooks]\ndefault_endpoint = 'crm'",
+            {},
+            "default_endpoint: 'crm': is not the name of an endpoint (none are declared)",
+        ),
+        (
+            "",
+            {"SCHEDULED_ACTIONS_BATCH_SICE": "7"},
+            "environment: SCHEDULED_ACTIONS_BATCH_SICE: is no setting; did you mean SCHEDULED_ACTIONS_BATCH_SIZE? See",
+        ),
+        (
+            "batch_size = 7",
+            {"SCHEDULED_ACTIONS_BATCH_SIZE": "many"},
+            "environment variable SCHEDULED_ACTIONS_BATCH_SIZE: batch_size: 'many': should be a whole number",
+        ),
+        (
+            "",
+            {"SCHEDULED_ACTIONS_RETRY_CAP_SECONDS": "nan"},
+            "environment variable SCHEDULED_ACTIONS_RETRY_CAP_SECONDS: retry.cap_seconds: 'nan': should be",
+        ),
+    ],
+)
+def test_a_mistake_names_the_key_the_value_and_what_would_be_right(loaded, toml, environ, message):
+    with pytest.raises(ConfigInvalid) as refused:
+        loaded(toml, **environ)
+
+    assert message in str(refused.value)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "scheduled_actions.toml").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ConfigInvalid, match=r"scheduled_actions\.toml: the file: cannot be read"):
+        config.load(tmp_path, {})
+
+
+def test_the_project_is_the_directory_that_the_environment_names(tmp_path):
+    assert config.load(environ={"SCHEDULED_ACTIONS_PROJECT": str(tmp_path)}).project == tmp_path
+
+
+def test_a_project_that_is_no_directory_is_named(tmp_path):
+    with pytest.raises(ConfigInvalid, match=r"SCHEDULED_ACTIONS_PROJECT: .*not a directory"):
+        config.load(tmp_path / "nowhere", {})
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted"),
+    [
+        ("", ()),
+        ("too-short", ()),
+        (LONG, (LONG,)),
+        (f" {LONG}\n", (LONG,)),
+        (f"{LONG},{OTHER}", (f"{LONG},{OTHER}", LONG, OTHER)),
+        (f"{LONG}, short", (f"{LONG}, short", LONG)),
+        (f"{LONG},", (f"{LONG},", LONG)),
+        ("short,short2", ()),
+        ("short,but,together,long", ("short,but,together,long",)),
+        ("schlüsselwörter-ö", ("schlüsselwörter-ö",)),
+    ],
+)
+def test_a_secret_may_hold_two_values_during_rotation_and_short_ones_open_nothing(value, accepted):
+    secret = Secret("CRON_SECRET", value)
+
+    assert secret.accepted == tuple(one.encode() for one in accepted)
+    assert secret.is_usable is bool(accepted)
+
+
+def test_no_secret_is_ever_printed(loaded):
+    loaded_config = loaded(CRON_SECRET=LONG, DATABASE_URL=f"postgresql://u:{LONG}@h/d", ADMIN_TOKEN=LONG)
+
+    assert LONG not in repr(loaded_config)
+    assert LONG not in repr(loaded_config.cron_secret)
+    assert LONG not in f"{loaded_config.database_url}"
+    assert LONG not in repr(loaded_config.settings)
+
+
+def test_the_address_of_the_database_is_never_split(loaded):
+    url = "postgresql://h1,h2/d?options=-csearch_path%3Da,b"
+
+    assert loaded(DATABASE_URL=f" {url}\n").database_url.reveal() == url
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_production"),
+    [
+        ({}, False),
+        ({"VERCEL": "1"}, True),
+        ({"SCHEDULED_ACTIONS_ENV": "production"}, True),
+        ({"SCHEDULED_ACTIONS_ENV": "staging"}, False),
+    ],
+)
+def test_production_is_where_an_embedded_database_would_be_a_mistake(loaded, environ, is_production):
+    assert loaded(**environ).is_production is is_production
+
+
+def test_an_endpoint_has_its_url_and_its_keys_from_the_environment(loaded):
+    keys = [bytes([n]) * 24 for n in (1, 2)]
+    texts = ["whsec_" + base64.b64encode(key).decode() for key in keys]
+    endpoint = Endpoint(env_var="CRM_URL", secret_env_var="CRM_SECRET")
+    loaded_config = loaded(CRM_URL=" https://crm.example/hook ", CRM_SECRET=f"{texts[0]} , {texts[1]}")
+
+    assert loaded_config.endpoint_url(endpoint) == "https://crm.example/hook"
+    assert loaded_config.endpoint_keys(endpoint) == tuple(keys)
+    assert loaded_config.endpoint_keys(Endpoint(env_var="CRM_URL")) == ()
+    assert loaded_config.endpoint_url(Endpoint(env_var="UNSET")) is None
+
+
+@pytest.mark.parametrize("value", ["", "whsec_", "whsec_c2hvcnQ=", "whsec_not base64 at all!", LONG])
+def test_an_endpoint_whose_secret_is_none_is_not_configured_and_the_message_keeps_it(loaded, value):
+    endpoint = Endpoint(env_var="CRM_URL", secret_env_var="CRM_SECRET")
+
+    with pytest.raises(NotConfigured, match="CRM_SECRET is not configured: whsec_ followed by") as refused:
+        loaded(CRM_SECRET=value).endpoint_keys(endpoint)
+
+    assert not value or value == "whsec_" or value not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("toml", "expected"),
+    [
+        ('private_networks = ["10.0.0.1/8"]', "webhooks.private_networks: should hold networks such as 10.0.0.0/8"),
+        ("private_networks = [8]", "which 8 is not"),
+        ('egress_proxy = "http://me:pw@proxy:3128"', "without a login"),
+        ('egress_proxy = "socks5://proxy:1"', "should be http://host:port"),
+        ('events = { "task" = "no event" }', "webhooks.events: should be entity:verb"),
+        ('endpoints = { crm = { env_var = "U", ordering = "lifo" } }', "should be none or fifo"),
+        ('endpoints = { crm = { env_var = "U", rate_limit = 0 } }', "should be a number above 0"),
+        ('endpoints = { crm = { env_var = "U", retry = [] } }', "should be a list of 1 to 100 delays"),
+        ('endpoints = { crm = { env_var = "U", retry = [5, -1] } }', "should be a number from 0"),
+    ],
+)
+def test_bad_settings_of_webhooks_are_refused_by_name(loaded, toml, expected):
+    with pytest.raises(ConfigInvalid) as caught:
+        loaded(f"[webhooks]\n{toml}")
+
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        'url = "https://me:sesame@app.example"',
+        'url = "https://app.example?token=sesame"',
+        '[webhooks]\negress_proxy = "http://me:sesame@proxy:3128"',
+        '[webhooks.endpoints.crm]\nenv_var = "https://crm.example/sesame"',
+        '[webhooks.endpoints.crm]\nenv_var = "CRM"\nsecret_env_var = "whsec+sesame"',
+        '[notifications.channels]\nops = "https://hooks.example/sesame"',
+    ],
+)
+def test_what_may_be_a_secret_in_the_wrong_place_is_not_repeated(loaded, toml):
+    with pytest.raises(ConfigInvalid) as caught:
+        loaded(toml)
+
+    assert "sesame" not in str(caught.value)
+
+
+def test_networks_can_be_listed_in_the_environment(loaded):
+    settings = loaded(
+        SCHEDULED_ACTIONS_WEBHOOKS_PRIVATE_NETWORKS="10.0.0.0/8, fd00::/8",
+        SCHEDULED_ACTIONS_WEBHOOKS_EGRESS_PROXY="http://proxy.example:3128/",
+    ).settings.webhooks
+
+    assert settings.private_networks == ("10.0.0.0/8", "fd00::/8")
+    assert settings.egress_proxy == "http://proxy.example:3128"
+
+
+def test_the_encryption_key_may_be_two_during_a_rotation(tmp_path):
+    assert config.load(tmp_path, {}).encryption_keys == ()
+    assert config.load(tmp_path, {"SCHEDULED_ACTIONS_ENCRYPTION_KEY": "new, old"}).encryption_keys == ("new", "old")

@@ -1,0 +1,42 @@
+"""Arrays as parameters say what lists would."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
+
+import pytest
+
+from scheduled_actions.database import arrays
+
+_SOME = [UUID(int=7), UUID("0197a000-0000-7000-8000-000000000001")]
+_ODD = ["", "NULL", 'a "quoted" one', "{a,b}", "back\\slash\\", "line\nbreak\ttab", " space ", "ü€😀", "'", "%s"]
+_MOMENTS = [
+    datetime(2026, 3, 4, 12, 0, 0, 123456, tzinfo=UTC),
+    None,
+    datetime(2026, 3, 4, 12, tzinfo=timezone(timedelta(hours=5, minutes=45))),
+]
+
+
+@pytest.mark.parametrize(
+    ("write", "values", "kind"),
+    [
+        (arrays.uuids, _SOME, "uuid"),
+        (arrays.uuids, [], "uuid"),
+        (arrays.numbers, [0, -3, 10**12], "bigint"),
+        (arrays.numbers, [0.1, 3600.0, 1e-7, 1e300], "double precision"),
+        (arrays.instants, _MOMENTS, "timestamptz"),
+        (arrays.texts, _ODD, "text"),
+        (arrays.texts, [], "text"),
+    ],
+)
+def test_what_is_written_is_read_as_it_was(connection, write, values, kind):
+    (read,) = connection.execute(f"select %s::{kind}[]", [write(values)]).fetchone()
+
+    assert read == values
+
+
+def test_any_iterable_will_do(connection):
+    (read,) = connection.execute("select %s::uuid[]", [arrays.uuids(one for one in _SOME)]).fetchone()
+
+    assert read == _SOME

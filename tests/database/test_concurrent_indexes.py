@@ -1,0 +1,159 @@
+"""Indexes of migrations: built without blocking writers, and finished by the next run after an interruption."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from scheduled_actions.database import concurrent_indexes, migrate
+from scheduled_actions.database.bounded import UNLIMITED
+from scheduled_actions.database.concurrent_indexes import IndexNotBuilt
+from scheduled_actions.database.connection import Database
+from scheduled_actions.operations.doctor import store as diagnosis
+from scheduled_actions.operations.doctor.rules import Level
+from tests.factories import PATIENCE, together, wait_until
+
+BUILD = "create index concurrently scheduled_actions_by_creator on scheduled_actions (created_by);"
+
+
+@pytest.fixture
+def add_migration(monkeypatch, tmp_path):
+    """Return a function that adds a migration file after the existing ones."""
+    for path in (Path(migrate.__file__).parent / "migrations").glob("*.sql"):
+        (tmp_path / path.name).symlink_to(path)
+    monkeypatch.setattr(migrate, "_FOLDER", tmp_path)
+
+    def add(text):
+        path = tmp_path / f"{migrate.latest() + 1:04}_more.sql"
+        path.write_text(text, encoding="utf-8")
+        return path.stem
+
+    return add
+
+
+def is_valid(connection, index="scheduled_actions_by_creator"):
+    """Return whether the index is valid; None where it is missing."""
+    row = connection.execute("select indisvalid from pg_index where indexrelid = to_regclass(%s)", [index]).fetchone()
+    return row and row[0]
+
+
+def test_a_concurrent_index_of_a_migration_is_built_after_its_transaction(connection, add_migration):
+    name = add_migration(
+        f"alter table scheduled_actions add column shade text;\n{BUILD.replace('created_by', 'shade')}\n"
+    )
+
+    assert migrate.migrate(connection) == [name, "index scheduled_actions_by_creator"]
+    assert is_valid(connection) is True
+    assert migrate.migrate(connection) == []
+
+
+def test_writers_are_not_blocked_while_an_index_is_built(connection, add_migration, database_url):
+    """A transaction that is older than the build keeps it waiting; an insert meanwhile goes through."""
+    add_migration(BUILD)
+    with psycopg.connect(database_url) as older, psycopg.connect(database_url, autocommit=True) as migrating:
+        older.execute("select id from schedule_action('test:run')")
+        thread = threading.Thread(target=migrate.migrate, args=[migrating])
+        thread.start()
+        wait_until(lambda: is_valid(connection) is False)
+
+        connection.execute("set lock_timeout = '2s'")
+        connection.execute("select id from schedule_action('test:run')")
+
+        older.rollback()
+        thread.join(PATIENCE)
+    assert is_valid(connection) is True
+
+
+def test_an_invalid_index_that_an_interruption_left_is_built_again(connection, add_migration, database_url):
+    add_migration(BUILD)
+    with psycopg.connect(database_url) as older:
+        older.execute("select id from schedule_action('test:run')")
+        # The build waits for the open transaction and gives up, as it does where the process is ended.
+        connection.execute("set lock_timeout = '50ms'")
+        with pytest.raises(
+            IndexNotBuilt, match=r"index scheduled_actions_by_creator was not built: .*lock timeout"
+        ) as caught:
+            migrate.migrate(connection)
+    assert "run `scheduled-actions migrate` again" in str(caught.value)
+    assert is_valid(connection) is False
+
+    assert migrate.migrate(connection) == ["index scheduled_actions_by_creator"]
+    assert is_valid(connection) is True
+
+
+def test_the_doctor_names_an_index_that_was_not_finished(connection, add_migration):
+    before = diagnosis.indexes(connection).judged()
+    add_migration(BUILD)
+
+    missing = diagnosis.indexes(connection).judged()
+
+    assert (before.level, missing.level) == (Level.OK, Level.WARNING)
+    assert missing.detail == "missing or invalid: scheduled_actions_by_creator"
+
+
+def test_connections_that_limit_their_statements_build_indexes(connection, add_migration, database_url):
+    """A limited statement runs in a transaction of its own, in which no index is built concurrently."""
+    add_migration(BUILD)
+
+    with closing(Database(lambda: database_url)) as database, database.connection(UNLIMITED) as own:
+        assert migrate.migrate(own)[-1] == "index scheduled_actions_by_creator"
+
+
+def test_an_index_that_a_later_migration_drops_is_not_built_again(connection, add_migration):
+    add_migration(BUILD)
+    migrate.migrate(connection)
+    name = add_migration("drop index concurrently scheduled_actions_by_creator;\n")
+
+    assert migrate.migrate(connection) == [name, "index scheduled_actions_by_creator"]
+    assert is_valid(connection) is None
+    assert migrate.migrate(connection) == []
+
+
+def test_sessions_that_migrate_at_once_do_not_wait_for_each_other(connection, add_migration, database_url):
+    """Two concurrent builds each wait for the transaction of the other: the server ends one of them."""
+    add_migration(
+        f"{BUILD}\ncreate index concurrently scheduled_actions_by_user on scheduled_actions (user_id, created_by);"
+    )
+
+    together(database_url, 4, lambda own, _: migrate.migrate(own))
+
+    assert is_valid(connection) is True
+    assert is_valid(connection, "scheduled_actions_by_user") is True
+
+
+def test_an_index_that_another_session_is_building_is_waited_for(connection, add_migration, database_url):
+    add_migration(BUILD)
+    with (
+        psycopg.connect(database_url) as older,
+        psycopg.connect(database_url, autocommit=True) as building,
+        psycopg.connect(database_url, autocommit=True) as migrating,
+    ):
+        older.execute("select id from schedule_action('test:run')")
+        builder = threading.Thread(target=building.execute, args=[BUILD])
+        builder.start()
+        wait_until(lambda: is_valid(connection) is False)
+        first = connection.execute("select 'scheduled_actions_by_creator'::regclass::oid").fetchone()
+        told = []
+        thread = threading.Thread(target=migrate.migrate, args=[migrating], kwargs={"report": told.append})
+        thread.start()
+        wait_until(lambda: "index scheduled_actions_by_creator (waiting: another session is building an index)" in told)
+
+        older.rollback()
+        builder.join(PATIENCE)
+        thread.join(PATIENCE)
+    assert is_valid(connection) is True
+    assert connection.execute("select 'scheduled_actions_by_creator'::regclass::oid").fetchone() == first
+
+
+def test_only_whole_statements_leave_the_transaction_of_a_migration():
+    text = "create table t (a int);\ncreate unique index concurrently u on t (a)\n  where a > 0;\nselect 1;\n"
+
+    in_transaction, (found,) = concurrent_indexes.split(text)
+
+    assert in_transaction == "create table t (a int);\nselect 1;\n"
+    assert (found.name, found.is_dropped) == ("u", False)
+    assert found.statement == "create unique index concurrently if not exists u on t (a)\n  where a > 0"

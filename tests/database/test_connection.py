@@ -1,0 +1,263 @@
+"""Connections: kept, handed to one user at a time, replaced when they break, and never telling a secret."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import dict_row
+
+from scheduled_actions.core.errors import DatabaseUnavailable, SchemaOutdated
+from scheduled_actions.database.bounded import UNLIMITED
+from scheduled_actions.database.connection import Database, Loan, cut_off
+from tests.factories import together, wait_until
+
+
+@pytest.fixture
+def database(database_url):
+    """Give the way to the test's database, its connections closed afterwards."""
+    with closing(Database(lambda: database_url, keep=2)) as database:
+        yield database
+
+
+def pid(connection):
+    return connection.info.backend_pid
+
+
+def terminate(connection, *backends):
+    for backend in backends:
+        connection.execute("select pg_terminate_backend(%s)", [backend])
+        wait_until(
+            lambda backend=backend: (
+                connection.execute("select from pg_stat_activity where pid = %s", [backend]).fetchone() is None
+            )
+        )
+
+
+def test_a_connection_is_kept_for_the_next_user(database):
+    with database.connection() as first:
+        used = pid(first)
+
+    with database.connection() as second:
+        assert pid(second) == used
+
+
+def test_two_users_at_once_have_two_connections(database):
+    with database.connection() as one, database.connection() as other:
+        assert pid(one) != pid(other)
+
+
+def test_no_more_are_kept_than_it_says(database):
+    with ExitStack() as stack:
+        lent = [stack.enter_context(database.connection()) for _ in range(4)]
+
+    assert sum(1 for connection in lent if not connection.closed) == 2
+
+
+def test_it_can_be_used_again_after_it_was_closed(database):
+    with database.connection() as kept:
+        pass
+
+    database.close()
+
+    assert kept.closed
+    with database.connection() as connection:
+        assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_a_connection_that_is_returned_after_the_close_is_closed(database):
+    with database.connection() as late:
+        database.close()
+
+    assert late.closed
+
+
+def test_a_connection_that_ended_while_it_was_idle_is_replaced_without_an_error(database, connection):
+    with database.connection() as one, database.connection() as other:
+        idle = pid(one), pid(other)
+    terminate(connection, *idle)
+
+    with database.connection() as replaced:
+        assert replaced.execute("select 1").fetchone() == (1,)
+
+
+def test_a_connection_that_ends_while_it_is_used_is_our_own_error_and_is_not_kept(database, connection):
+    lent = []
+
+    def use():
+        with database.connection() as used:
+            lent.append(used)
+            terminate(connection, pid(used))
+            used.execute("select 1")
+
+    with pytest.raises(DatabaseUnavailable, match=r"it (ended|closed) the connection"):
+        use()
+
+    assert lent[0].closed
+    with database.connection() as replaced:
+        assert replaced.execute("select 1").fetchone() == (1,)
+
+
+def test_a_statement_that_fails_keeps_the_connection(database):
+    with pytest.raises(psycopg.errors.DivisionByZero), database.connection() as used:
+        used.execute("select 1 / 0")
+
+    with database.connection() as kept:
+        assert kept is used
+
+
+def test_a_connection_is_never_kept_in_the_middle_of_a_transaction(database):
+    with database.connection(UNLIMITED) as used:
+        used.execute("begin")
+
+    assert used.closed
+
+
+def test_the_next_user_finds_rows_as_they_were_whatever_the_last_one_liked(database):
+    with database.connection() as used:
+        used.row_factory = dict_row
+
+    with database.connection() as kept:
+        assert kept is used
+        assert kept.execute("select 1").fetchone() == (1,)
+
+
+def test_a_child_of_a_fork_leaves_its_parents_connections_alone(database, monkeypatch):
+    with database.connection() as parents:
+        pass
+
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: -1)
+        with database.connection() as own:
+            assert pid(own) != pid(parents)
+
+    assert not parents.closed
+    parents.close()
+
+
+def test_a_process_with_a_thousand_open_files_has_connections_like_any_other(database):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    try:
+        with ExitStack() as stack:
+            for _ in range(1100):
+                stack.enter_context(Path(os.devnull).open("rb"))
+            with database.connection() as first:
+                assert first.fileno() > 1024
+            with database.connection() as second:
+                assert second is first
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_statements_are_not_prepared_by_name_behind_a_pooler(database):
+    with database.connection() as connection:
+        for _ in range(10):
+            connection.execute("select %s::int", [1])
+
+        assert connection.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
+
+
+def test_statements_are_prepared_where_no_pooler_stands_between(database_url):
+    with closing(Database(lambda: database_url, is_direct=True)) as database, database.connection() as connection:
+        for _ in range(10):
+            connection.execute("select %s::int", [1])
+
+        assert connection.execute("select count(*) from pg_prepared_statements").fetchone()[0] > 0
+
+
+def test_missing_tables_are_told_with_what_to_do(database, connection):
+    connection.execute("drop table scheduled_action_ticks")
+
+    with pytest.raises(SchemaOutdated, match="run `scheduled-actions migrate`"), database.connection() as used:
+        used.execute("select from scheduled_action_ticks")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"password": "hunter2hunter2"}, "the user or the password was refused"),
+        ({"dbname": "secret_name"}, "the database or the role does not exist"),
+    ],
+)
+def test_a_refusal_is_told_without_names_or_secrets(database_url, changes, reason):
+    dsn = make_conninfo(database_url, **changes)
+
+    with pytest.raises(DatabaseUnavailable) as refused:
+        Database(lambda: dsn).connect()
+
+    assert str(refused.value) == f"the database cannot be reached: {reason}"
+    assert refused.value.__cause__ is None, "the driver's own words may hold the address"
+
+
+def test_a_server_that_is_not_there_is_told(database_url):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        dsn = make_conninfo(database_url, port=unused.getsockname()[1])
+
+        with pytest.raises(DatabaseUnavailable, match="the connection was refused"):
+            Database(lambda: dsn).connect()
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://u:hunter2@127.0.0.1:notaport/d", "password=hunter2 nonsense", "hunter2"])
+def test_a_malformed_address_is_never_repeated(dsn):
+    with pytest.raises(DatabaseUnavailable) as refused:
+        Database(lambda: dsn).connect()
+
+    assert "hunter2" not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__
+
+
+def test_a_vanished_server_is_noticed_within_seconds_unless_the_address_says_otherwise(database_url):
+    with closing(Database(lambda: database_url).connect()) as connection:
+        assert connection.info.get_parameters()["connect_timeout"] == "5"
+        assert connection.info.get_parameters()["tcp_user_timeout"] == "10000"
+
+    own = make_conninfo(database_url, connect_timeout=9)
+    with closing(Database(lambda: own).connect()) as connection:
+        assert connection.info.get_parameters()["connect_timeout"] == "9"
+        assert conninfo_to_dict(connection.info.dsn)["keepalives_idle"] == "10"
+
+
+def test_a_connection_that_was_cut_off_is_lent_to_nobody_else(database_url):
+    with closing(Database(lambda: database_url)) as database:
+        with database.connection() as first, Loan(first) as loan:
+            loan.cut()
+        with database.connection() as second:
+            assert second.execute("select 1").fetchone() == (1,)
+
+
+def test_a_connection_that_was_given_back_is_not_cut_off_under_its_next_borrower(database_url):
+    with closing(Database(lambda: database_url)) as database:
+        with database.connection() as first, Loan(first) as loan:
+            pass
+        with database.connection() as second:
+            loan.cut()
+
+            assert second is first
+            assert second.execute("select 1").fetchone() == (1,)
+
+
+def test_another_threads_statement_can_be_ended(database_url, connection):
+    asleep = "select from pg_stat_activity where query = 'select pg_sleep(30)' and state = 'active'"
+    lent = []
+
+    def work(own, number):
+        if number == 0:
+            lent.append(own)
+            with pytest.raises(psycopg.OperationalError):
+                own.execute("select pg_sleep(30)")
+            return
+        wait_until(lambda: own.execute(asleep).fetchone() is not None)
+        cut_off(lent[0])
+
+    together(database_url, 2, work)
+
+    wait_until(lambda: connection.execute(asleep).fetchone() is None)

@@ -1,0 +1,636 @@
+"""The embedded server: real processes, real kills, one server for whoever holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from scheduled_actions.core.errors import EmbeddedPostgresFailed
+from scheduled_actions.database.embedded import attach, dsn_if_running, programs, remove, remove_directory
+from scheduled_actions.database.embedded.cluster import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to lend the server to another account")
+
+#: The uid and gid of an ordinary user.
+ORDINARY = pwd.getpwnam("nobody").pw_uid
+
+#: Holds the server of the directory named, as the user named if any, until its input ends.
+HOLDER = """
+import os, sys
+from pathlib import Path
+from scheduled_actions.local_postgres import attach
+
+if len(sys.argv) > 2:
+    os.setgroups([])
+    os.setgid(int(sys.argv[2]))
+    os.setuid(int(sys.argv[2]))
+with attach(Path(sys.argv[1])) as server:
+    print(server.dsn, flush=True)
+    sys.stdin.read()
+"""
+
+#: The child closes the handle and ends; the parent tells the address while it still holds.
+FORKING_HOLDER = """
+import os, sys
+from pathlib import Path
+from scheduled_actions.local_postgres import attach
+
+server = attach(Path(sys.argv[1]))
+child = os.fork()
+if child == 0:
+    server.close()
+    sys.exit()
+os.waitpid(child, 0)
+print(server.dsn, flush=True)
+sys.stdin.read()
+"""
+
+#: The parent closes and lives on, as does its child.
+CLOSED_WITH_A_CHILD = """
+import os, sys
+from pathlib import Path
+from scheduled_actions.local_postgres import attach
+
+server = attach(Path(sys.argv[1]))
+if os.fork() == 0:
+    sys.stdin.read()
+    os._exit(0)
+server.close()
+print("closed", flush=True)
+sys.stdin.read()
+os.wait()
+"""
+
+#: The parent forks a child that waits for the end of the input, then kills itself.
+KILLED_WITH_A_CHILD = """
+import os, signal, sys
+from pathlib import Path
+from scheduled_actions.local_postgres import attach
+
+server = attach(Path(sys.argv[1]))
+if os.fork() == 0:
+    sys.stdin.read()
+    os._exit(0)
+print(server.dsn, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Give an empty directory that everybody may enter."""
+    with open_directory() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def used() -> Iterator[Path]:
+    """Give the directory of a server that has run before; each test leaves it stopped."""
+    with open_directory() as directory:
+        home = directory / ".scheduled_actions"
+        with attach(home) as server, psycopg.connect(server.dsn) as connection:
+            connection.execute("create table notes (text text)")
+        yield home
+
+
+@contextmanager
+def open_directory() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp()).resolve()
+    directory.chmod(0o755)
+    yield directory
+    for remembered in directory.rglob("postgres.json"):
+        assert remove(remembered.parent), "a test left its server running"
+    shutil.rmtree(directory)
+
+
+@contextmanager
+def holder(
+    directory: Path, script: str = HOLDER, *, uid: int | None = None, wait: bool = True, **arguments
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a process that holds the server; yield it and the address it was given."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, directory, *([] if uid is None else [str(uid)])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        **arguments,
+    )
+    with process:
+        yield process, process.stdout.readline().strip() if wait else ""
+        process.stdin.close()
+
+
+def ask(dsn: str, question: str) -> object:
+    with psycopg.connect(dsn, connect_timeout=5) as connection:
+        return connection.execute(question).fetchone()[0]
+
+
+def port_of(dsn: str) -> int:
+    return int(psycopg.conninfo.conninfo_to_dict(dsn)["port"])
+
+
+def give_port(directory: Path, port: int) -> None:
+    remembered = directory / "postgres.json"
+    remembered.write_text(json.dumps(json.loads(remembered.read_text()) | {"port": port}))
+
+
+def postmaster(dsn: str) -> int:
+    return int(ask(dsn, "select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)"))
+
+
+def data_of(directory: Path) -> Path:
+    remembered = json.loads((directory / "postgres.json").read_text())
+    return Path(remembered["elsewhere"] or directory) / "data"
+
+
+def copy_of(directory: Path, place: Path) -> Path:
+    subprocess.run(["cp", "-a", directory, place / "copy"], check=True)
+    return place / "copy"
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.01)
+
+
+def test_the_first_attach_makes_a_server_for_loopback_alone_with_an_empty_database(place):
+    directory = place / ".scheduled_actions"
+
+    with attach(directory) as server, psycopg.connect(server.dsn) as connection:
+        shown = {
+            name: connection.execute("select current_setting(%s)", [name]).fetchone()[0]
+            for name in (
+                "listen_addresses", "unix_socket_directories", "shared_buffers", "max_connections", "fsync",
+                "TimeZone", "server_encoding", "lc_messages",
+            )
+        }  # fmt: skip
+        collation = connection.execute("select datcollate from pg_database where datname = current_database()")
+        tables = connection.execute("select count(*) from pg_tables where schemaname = 'public'")
+
+        assert shown == {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "shared_buffers": "128MB",
+            "max_connections": "200",
+            "fsync": "on",
+            "TimeZone": "UTC",
+            "server_encoding": "UTF8",
+            "lc_messages": "C",
+        }
+        assert connection.info.dbname == "scheduled_actions"
+        assert collation.fetchone() == ("C",)
+        assert tables.fetchone() == (0,)
+
+
+def test_data_and_address_are_kept_over_a_restart(used):
+    with attach(used) as server, psycopg.connect(server.dsn) as connection:
+        connection.execute("insert into notes values ('kept')")
+
+    with attach(used) as again:
+        assert again.dsn == server.dsn
+        assert ask(again.dsn, "select count(*) from notes where text = 'kept'") == 1
+
+
+def test_the_server_stops_with_its_last_holder_and_not_before(used):
+    first = attach(used)
+    second = attach(used)
+
+    first.close()
+    after_the_first = dsn_if_running(used)
+    second.close()
+    after_the_last = dsn_if_running(used)
+
+    assert after_the_first == second.dsn
+    assert after_the_last is None
+
+
+def test_closing_twice_gives_up_one_hold_only(used):
+    with attach(used) as kept:
+        other = attach(used)
+
+        other.close()
+        other.close()
+
+        assert ask(kept.dsn, "select 1") == 1
+
+
+@pytest.mark.parametrize("password", ["guessed", None])
+def test_without_the_password_nobody_is_let_in(used, password):
+    with attach(used) as server:
+        address = {"host": "127.0.0.1", "port": port_of(server.dsn), "dbname": "postgres"}
+
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(**address, user="scheduled_actions", password=password)
+
+
+def test_the_password_is_for_its_owner_alone(used):
+    with attach(used) as server:
+        password = psycopg.conninfo.conninfo_to_dict(server.dsn)["password"]
+
+    assert (used / "postgres.json").stat().st_mode & 0o777 == 0o600
+    assert data_of(used).stat().st_mode & 0o777 == 0o700
+    assert (used / "postgres.log").stat().st_mode & 0o777 == 0o600
+    assert password not in repr(server)
+    assert password not in (used / "postgres.log").read_text()
+
+
+def test_neither_statements_nor_values_enter_the_log(used):
+    with attach(used) as server, psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("create table once (word text primary key)")
+        connection.execute("insert into once values ('confidential')")
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            connection.execute("insert into once values ('confidential')")
+
+    log = (used / "postgres.log").read_text()
+    assert "duplicate key" in log
+    assert "confidential" not in log
+
+
+def test_options_reach_the_server_that_is_started(used):
+    with attach(used, options=("-c", "fsync=off")) as server:
+        assert ask(server.dsn, "show fsync") == "off"
+
+
+def test_six_processes_that_attach_at_once_share_one_new_server(place):
+    directory = place / ".scheduled_actions"
+    command = [sys.executable, "-c", HOLDER, directory]
+
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    addresses = {process.stdout.readline().strip() for process in processes}
+    running = dsn_if_running(directory)
+    statuses = [process.communicate() and process.returncode for process in processes]
+
+    assert addresses == {running}
+    assert statuses == [0] * 6
+    assert dsn_if_running(directory) is None
+
+
+def test_a_killed_holder_leaves_the_server_to_the_next_who_stops_it(used):
+    with holder(used) as (process, dsn):
+        before = postmaster(dsn)
+        process.kill()
+        process.wait()
+
+    left = dsn_if_running(used)
+    with attach(used) as server:
+        joined = postmaster(server.dsn)
+
+    assert left == dsn
+    assert joined == before
+    assert dsn_if_running(used) is None
+
+
+def test_a_killed_server_comes_back_with_what_was_committed(used):
+    with attach(used) as server:
+        with psycopg.connect(server.dsn) as connection:
+            connection.execute("insert into notes values ('committed')")
+        os.kill(postmaster(server.dsn), signal.SIGKILL)
+        wait_until(lambda: dsn_if_running(used) is None)
+        give_port(used, server_port := free_port())
+
+        with attach(used) as recovered:
+            found = ask(recovered.dsn, "select count(*) from notes where text = 'committed'")
+
+    assert found == 1
+    assert port_of(recovered.dsn) == server_port
+    assert dsn_if_running(used) is None  # Stopped by a handle that knew another port.
+
+
+def test_a_server_too_busy_to_answer_is_joined_later_and_never_replaced(used):
+    log = used / "postgres.log"
+
+    def refusals() -> int:
+        return log.read_text().count('lock file "postmaster.pid" already exists')
+
+    with attach(used) as server:
+        pid, before = postmaster(server.dsn), refusals()
+        os.kill(pid, signal.SIGSTOP)
+        with holder(used, wait=False) as (process, _):
+            wait_until(lambda: refusals() > before)
+            os.kill(pid, signal.SIGCONT)
+            joined = process.stdout.readline().strip()
+
+        assert joined == server.dsn
+        assert postmaster(joined) == pid
+
+
+def test_a_pid_file_that_names_a_living_stranger_hinders_no_start(used):
+    data = data_of(used)
+    owner = data.stat().st_uid
+    stranger = subprocess.Popen(["/bin/sleep", "60"], user=owner if os.geteuid() == 0 else None)
+    stale = data / "postmaster.pid"
+    stale.write_text(f"{stranger.pid}\n{data}\n1\n1\n\n127.0.0.1\n")
+    shutil.chown(stale, owner)
+
+    try:
+        with attach(used) as server:
+            found = ask(server.dsn, "select 1")
+        is_unharmed = stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+    assert found == 1
+    assert is_unharmed
+
+
+def test_a_port_taken_meanwhile_is_exchanged_for_a_free_one(used):
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", 0))
+        taken = squatter.getsockname()[1]
+        give_port(used, taken)
+
+        with attach(used) as moved:
+            found = ask(moved.dsn, "select count(*) >= 0 from notes")
+
+    with attach(used) as again:
+        assert found
+        assert port_of(moved.dsn) != taken
+        assert again.dsn == moved.dsn
+
+
+def test_a_forked_child_that_closes_and_ends_stops_nothing(used):
+    with holder(used, FORKING_HOLDER) as (_, dsn):
+        assert ask(dsn, "select 1") == 1
+
+    assert dsn_if_running(used) is None
+
+
+def test_a_forked_child_that_lives_on_locks_nobody_out_after_its_parent_closed(used):
+    with holder(used, CLOSED_WITH_A_CHILD):
+        joining = [sys.executable, "-c", HOLDER, used]
+        done = subprocess.run(joining, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=True)
+
+    assert done.stdout.startswith(b"postgresql://")
+    assert dsn_if_running(used) is None
+
+
+def test_the_children_of_a_killed_holder_keep_the_server_up(used):
+    with holder(used, KILLED_WITH_A_CHILD) as (process, dsn):
+        process.wait()
+        attach(used).close()
+        while_the_child_lives = dsn_if_running(used)
+
+    def is_stopped_by_the_next() -> bool:
+        attach(used).close()
+        return dsn_if_running(used) is None
+
+    assert while_the_child_lives == dsn
+    wait_until(is_stopped_by_the_next)
+
+
+def test_the_server_is_out_of_reach_of_the_terminal_and_nobodys_child(used):
+    with holder(used) as (process, dsn):
+        pid = postmaster(dsn)
+        session = os.getsid(pid)
+        children = subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=True)
+
+    assert session not in {os.getsid(0), os.getsid(os.getpid())}
+    assert int(children.stdout) != process.pid
+
+
+def test_a_failed_start_quotes_the_log_and_holds_nothing(used):
+    settings = data_of(used) / "postgresql.conf"
+    sound = settings.read_text()
+    settings.write_text(f"{sound}\nno_such_setting = 1\n")
+    (used / "postgres.log").write_text("an old line\n" * 100_000)
+
+    with pytest.raises(EmbeddedPostgresFailed, match=r"no_such_setting.*postgres\.log.*DATABASE_URL"):
+        attach(used)
+    settings.write_text(sound)
+    with attach(used) as mended:
+        found = ask(mended.dsn, "select 1")
+
+    assert found == 1
+    assert dsn_if_running(used) is None
+    assert "an old line" not in (used / "postgres.log").read_text()
+
+
+def test_data_of_a_version_that_is_not_installed_are_left_alone(used):
+    version = data_of(used) / "PG_VERSION"
+    real = version.read_text()
+    version.write_text("13\n")
+
+    try:
+        with pytest.raises(EmbeddedPostgresFailed, match=r"made by PostgreSQL 13, and installed is only .*install"):
+            attach(used)
+    finally:
+        version.write_text(real)
+
+
+def test_a_copied_project_gets_a_server_of_its_own(used, place):
+    with attach(used) as original:
+        copy = copy_of(used, place)
+
+        with attach(copy) as copied:
+            assert copied.dsn != original.dsn
+            assert postmaster(copied.dsn) != postmaster(original.dsn)
+
+        assert ask(original.dsn, "select 1") == 1
+
+
+def test_data_without_their_password_are_not_overwritten(used):
+    remembered = used / "postgres.json"
+    remembered.rename(used / "lost.json")
+
+    try:
+        with pytest.raises(EmbeddedPostgresFailed, match=r"postgres\.json with its password; bring it back"):
+            attach(used)
+    finally:
+        (used / "lost.json").rename(remembered)
+
+
+def test_only_what_nobody_holds_is_removed(used, place):
+    directory = copy_of(used, place)
+
+    with attach(directory):
+        while_held = remove(directory)
+    afterwards = remove(directory)
+
+    assert not while_held
+    assert afterwards
+    assert not (directory / "data").exists()
+    assert not remove(directory)
+
+
+@pytest.mark.slow
+def test_who_waits_for_a_directory_that_is_being_removed_makes_it_anew(used, place):
+    directory = copy_of(used, place)
+    lock = directory / "start.lock"
+
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with holder(directory, wait=False) as (waiting, _):
+            wait_until(lambda: is_waiting_for(lock, waiting))
+            shutil.rmtree(directory)
+            fcntl.flock(held, fcntl.LOCK_UN)
+            answer = ask(waiting.stdout.readline().strip(), "select to_regclass('notes') is null")
+            is_removed = remove_directory(directory)
+
+    assert answer is True
+    assert not is_removed, "somebody holds it"
+    assert remove_directory(directory)
+    assert not directory.exists()
+
+
+def is_waiting_for(lock: Path, process: subprocess.Popen[str]) -> bool:
+    locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return any(
+        words[1] == "->" and words[5] == str(process.pid) and words[6].endswith(f":{lock.stat().st_ino}")
+        for words in locks
+    )
+
+
+def test_a_place_that_cannot_be_a_directory_is_named(place):
+    (place / "file").touch()
+
+    with pytest.raises(EmbeddedPostgresFailed, match=r"/file must be writable.*DATABASE_URL"):
+        attach(place / "file")
+
+
+def test_without_programs_the_error_says_how_to_get_them(place):
+    with pytest.raises(
+        EmbeddedPostgresFailed, match=r'pip install "scheduled-actions\[embedded\]", or set DATABASE_URL'
+    ):
+        programs.pick([place / "nowhere"], None)
+
+
+def test_the_programs_that_made_the_data_win_over_newer_ones(place):
+    for major in (18, 16):
+        for name in ("initdb", "postgres"):
+            program = place / str(major) / name
+            program.parent.mkdir(exist_ok=True)
+            program.write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {major}.3'\n")
+            program.chmod(0o755)
+    places = [place / "18", place / "16"]
+
+    assert programs.pick(places, None) == place / "18"
+    assert programs.pick(places, 16) == place / "16"
+
+
+@needs_root
+def test_root_lends_the_server_to_an_account_without_rights(used):
+    with attach(used) as server:
+        status = Path(f"/proc/{postmaster(server.dsn)}/status").read_text()
+        surroundings = Path(f"/proc/{postmaster(server.dsn)}/environ").read_text()
+
+    ids = {line.split()[0]: line.split()[1:] for line in status.splitlines() if line}
+    assert "0" not in ids["Uid:"] + ids["Gid:"] + ids["Groups:"]
+    assert data_of(used).stat().st_uid == int(ids["Uid:"][0])
+    assert {pair.partition("=")[0] for pair in surroundings.split("\0")} >= {"LC_ALL", "PATH"}
+    assert "HOME=" not in surroundings
+
+
+@needs_root
+def test_a_project_closed_to_others_stays_closed_and_still_gets_a_server(place):
+    place.chmod(0o700)
+    directory = place / "project" / ".scheduled_actions"
+
+    with attach(directory) as server, psycopg.connect(server.dsn) as connection:
+        connection.execute("create table notes as select 'kept' as text")
+    with attach(directory) as again:
+        found = ask(again.dsn, "select text from notes")
+    home = data_of(directory).parent
+
+    assert found == "kept"
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert home.parent == Path("/var/lib/scheduled-actions")
+    assert (home.stat().st_uid, home.stat().st_mode & 0o777) == (0, 0o711)
+    assert (data_of(directory).stat().st_uid == 0, data_of(directory).stat().st_mode & 0o777) == (
+        False,
+        0o700,
+    )
+    assert remove(directory)
+    assert not home.exists()
+
+
+@needs_root
+def test_a_closed_project_keeps_its_data_when_moved_and_its_copy_begins_empty(place):
+    place.chmod(0o700)
+    with attach(place / "before") as server, psycopg.connect(server.dsn) as connection:
+        connection.execute("create table notes ()")
+
+    (place / "before").rename(place / "moved")
+    with attach(place / "moved") as moved:
+        shutil.copytree(place / "moved", place / "copy")
+        with attach(place / "copy") as copied:
+            tables = [
+                ask(server.dsn, "select count(*) from pg_tables where schemaname = 'public'")
+                for server in (moved, copied)
+            ]
+
+    assert tables == [1, 0]
+
+
+@needs_root
+def test_programs_in_a_closed_place_are_copied_to_where_the_account_may_run_them(used, place):
+    wheel = next(programs.candidates()).parent.parent
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    for part in (wheel, wheel.with_name(f"{wheel.name}.libs")):
+        shutil.copytree(part, closed / part.name, ignore=shutil.ignore_patterns("*.a", "include", "pginstall"))
+    directory = copy_of(used, place)
+
+    with holder(directory, env={**os.environ, "PYTHONPATH": str(closed)}) as (_, dsn):
+        program = Path(f"/proc/{postmaster(dsn)}/exe").readlink()
+
+    assert directory in program.parents
+    assert closed.stat().st_mode & 0o777 == 0o700
+
+
+@needs_root
+def test_an_owner_without_a_name_cannot_run_it_for_root(place):
+    os.chown(place, 54321, 54321)
+
+    account = programs.account_for(place)
+
+    assert account.uid not in {0, 54321}
+
+
+@needs_root
+def test_an_ordinary_user_runs_it_all_the_same_and_root_joins_as_a_guest(place):
+    directory = place / ".scheduled_actions"
+    os.chown(place, ORDINARY, ORDINARY)
+
+    with holder(directory, uid=ORDINARY) as (_, dsn), attach(directory) as joined:
+        run_by = Path(f"/proc/{postmaster(dsn)}").stat().st_uid
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", 0))
+        give_port(directory, squatter.getsockname()[1])  # So that root has something to write down.
+        started_by_root = attach(directory)
+    with started_by_root:
+        run_by_then = Path(f"/proc/{postmaster(started_by_root.dsn)}").stat().st_uid
+
+    assert (run_by, run_by_then) == (ORDINARY, ORDINARY)
+    assert joined.dsn == dsn
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_uid for path in directory.iterdir()} == {ORDINARY}
+
+
+@needs_root
+def test_somebody_elses_server_is_refused_with_a_remedy(used):
+    with holder(used, uid=ORDINARY, stderr=subprocess.PIPE) as (process, dsn):
+        said = process.stderr.read()
+
+    assert dsn == ""
+    assert "must be writable, and belong to the user who runs this; or set DATABASE_URL" in said

@@ -1,0 +1,361 @@
+"""Roles with the rights of a scheduler or a reader: exactly what they need, for one team or for all."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from psycopg.types.json import Jsonb
+
+from scheduled_actions.actions import store as actions
+from scheduled_actions.core.errors import RequestError
+from scheduled_actions.database import migrate
+from scheduled_actions.database.grants import Grant, GrantRefused, Kind, grant
+
+EVENT = {"event": "order:paid", "entity_type": "order", "entity_id": "7"}
+TARGET = '{"type": "order", "id": "7"}'
+
+
+@pytest.fixture
+def role(connection):
+    """Give the name of a role without any rights."""
+    name = f"app_{uuid4().hex[:12]}"
+    connection.execute(sql.SQL("create role {} login password 'x'").format(sql.Identifier(name)))
+    yield name
+    connection.execute(sql.SQL("drop owned by {} cascade").format(sql.Identifier(name)))
+    connection.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def as_role(database_url, role):
+    """Return a context manager that connects as the role, with the search path of a schema."""
+
+    @contextmanager
+    def connected(schema="public"):
+        with psycopg.connect(make_conninfo(database_url, user=role, password="x"), autocommit=True) as own:
+            own.execute("select set_config('search_path', %s, false)", [schema])
+            yield own
+
+    return connected
+
+
+def refused(own, statement, *, parameters=()):
+    with pytest.raises(psycopg.errors.InsufficientPrivilege) as caught:
+        own.execute(statement, parameters)
+    return caught.value.diag.message_primary
+
+
+def rows(connection):
+    return connection.execute("select action_type, team_id from scheduled_actions order by id").fetchall()
+
+
+def test_a_role_without_a_grant_can_schedule_nothing(connection, role, as_role):
+    with as_role() as own:
+        assert "permission denied for table" in refused(own, "select * from schedule_action('test:run')")
+
+
+def test_a_scheduler_schedules_emits_and_reports(connection, role, as_role):
+    made = grant(connection, Kind.SCHEDULER, role)
+
+    assert made == Grant(role=role, kind=Kind.SCHEDULER, team_id=None, schema="scheduled_actions_api")
+    with as_role(made.schema) as own:
+        own.execute("select * from schedule_action('test:run', team_id => 'blue', dedup_key => 'k')")
+        own.execute("select * from schedule_action('test:run', team_id => 'blue', dedup_key => 'k')")
+        own.execute("select * from schedule_action('webhook:send', %s)", [Jsonb(EVENT)])
+        own.execute('select * from schedule_actions(\'[{"action_type": "test:run", "team_id": "red"}]\')')
+        fact = own.execute("select * from report_fact(%s, 'paid', 'true', team_id => 'red')", [TARGET]).fetchone()
+
+    assert rows(connection) == [("test:run", "blue"), ("webhook:send", None), ("test:run", "red")]
+    assert fact == (True, False)
+    assert connection.execute("select team_id, value from scheduled_action_facts").fetchall() == [("red", True)]
+
+
+def test_the_python_functions_work_as_a_scheduler(connection, role, as_role):
+    made = grant(connection, Kind.SCHEDULER, role)
+
+    with as_role(made.schema) as own:
+        done = actions.schedule(own, {"action_type": "test:run", "payload": "{}", "delay": 60})
+        (other,) = actions.schedule_many(own, [{"action_type": "test:run", "payload": "{}"}])
+
+    assert {done.id, other.id} == {one for (one,) in connection.execute("select id from scheduled_actions")}
+
+
+STATEMENTS_ON_TABLES = [
+    "select * from public.scheduled_actions",
+    "insert into public.scheduled_actions (action_type, scheduled_at) values ('test:run', now())",
+    "update public.scheduled_actions set status = 'completed'",
+    "delete from public.scheduled_actions",
+    "delete from public.scheduled_action_facts",
+    "select * from public.scheduled_action_tokens",
+    "select * from public.schedule_action('test:run')",
+    "select public.scheduled_actions_watch('public.scheduled_action_tokens', 'token')",
+]
+
+
+@pytest.mark.parametrize("kind", [Kind.SCHEDULER, Kind.READER])
+@pytest.mark.parametrize("team", [None, "blue"])
+def test_neither_reads_or_writes_the_tables(connection, role, as_role, kind, team):
+    made = grant(connection, kind, role, team_id=team)
+
+    with as_role(made.schema) as own:
+        for statement in STATEMENTS_ON_TABLES:
+            assert "permission denied" in refused(own, statement), statement
+
+
+def test_a_scheduler_is_no_reader_and_a_reader_no_scheduler(connection, role, as_role):
+    made = grant(connection, Kind.SCHEDULER, role)
+    with as_role(made.schema) as own:
+        assert "permission denied for view" in refused(own, "select * from scheduled_actions")
+    connection.execute(sql.SQL("drop owned by {} cascade").format(sql.Identifier(role)))
+    grant(connection, Kind.READER, role)
+    with as_role(made.schema) as own:
+        assert "permission denied for function" in refused(own, "select * from schedule_action('webhook:send')")
+
+
+def test_a_scheduler_of_a_team_acts_for_that_team_alone(connection, role, as_role):
+    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+
+    assert made.schema == "scheduled_actions_team_blue"
+    with as_role(made.schema) as own:
+        own.execute("select * from schedule_action('webhook:send', %s)", [Jsonb(EVENT)])
+        own.execute("select * from schedule_action('webhook:send', %s, team_id => 'blue')", [Jsonb(EVENT)])
+        own.execute("select * from schedule_actions(%s)", [Jsonb([{"action_type": "webhook:send", "payload": EVENT}])])
+        own.execute("select * from report_fact(%s, 'paid', 'true')", [TARGET])
+
+        told = refused(own, "select * from schedule_action('webhook:send', team_id => 'red')")
+        refused(own, 'select * from schedule_actions(\'[{"action_type": "webhook:send", "team_id": "red"}]\')')
+        refused(own, "select * from report_fact(%s, 'paid', 'true', team_id => 'red')", parameters=[TARGET])
+
+    assert told == 'team_id: this role acts for the team "blue", not for "red"'
+    assert {team for _, team in rows(connection)} == {"blue"}
+    assert connection.execute("select team_id from scheduled_action_facts").fetchall() == [("blue",)]
+
+
+def test_the_door_of_another_team_stays_closed(connection, role, as_role):
+    grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    connection.execute("select scheduled_actions_open_door('red'), scheduled_actions_open_door(null)")
+
+    with as_role() as own:
+        for door in ("scheduled_actions_team_red", "scheduled_actions_api"):
+            assert f"permission denied for schema {door}" in refused(
+                own, f"select {door}.schedule_action('webhook:send')"
+            )
+
+
+CLOSED = {"action_type": "maintenance:prune"}
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        CLOSED,
+        {"action_type": "webhook:send", "payload": {**EVENT, "endpoint": "crm"}},
+        {"action_type": "webhook:send", "payload": EVENT, "on_success": [CLOSED]},
+        {
+            "action_type": "webhook:send",
+            "payload": EVENT,
+            "on_failure": {"action_type": "webhook:send", "on_success": CLOSED},
+        },
+        {"action_type": "webhook:send", "payload": EVENT, "condition": {"wait": {}, "on_timeout": [CLOSED]}},
+    ],
+)
+def test_a_scheduler_of_a_team_schedules_only_what_is_open_to_teams(connection, role, as_role, element):
+    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    arguments = {
+        name: element.get(name) for name in ("action_type", "payload", "condition", "on_success", "on_failure")
+    }
+
+    with as_role(made.schema) as own:
+        many = refused(own, "select * from schedule_actions(%s)", parameters=[Jsonb([element])])
+        one = refused(
+            own,
+            "select * from schedule_action(%s, payload => coalesce(%s, '{}'::jsonb), condition => %s, on_success => %s,"
+            " on_failure => %s)",
+            parameters=[
+                arguments.pop("action_type"), *(given and Jsonb(given) for given in arguments.values())
+            ],
+        )  # fmt: skip
+
+    assert one == many
+    assert "is not open to teams" in one or "payload.endpoint" in one
+    assert rows(connection) == []
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"query": "orders", "key": "id", **CLOSED},
+        {"query": "orders", "key": "id", "action_type": "for_each:run", "options": {"on_success": CLOSED}},
+        {"query": "orders", "key": "id", "action_type": "for_each:run",
+         "options": {"condition": {"wait": {}, "on_timeout": [CLOSED]}}},
+    ],
+)  # fmt: skip
+def test_rows_become_no_action_that_a_scheduler_of_the_team_may_not_schedule(connection, role, as_role, rows):
+    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    connection.execute(
+        "insert into scheduled_action_settings (name, value) values ('types_open_to_teams', '[\"for_each:run\"]')"
+    )
+
+    with as_role(made.schema) as own:
+        element = {"action_type": "for_each:run", "payload": rows}
+        told = refused(own, "select * from schedule_actions(%s)", parameters=[Jsonb([element])])
+
+    assert told == 'action_type: "maintenance:prune" is not open to teams'
+
+
+def test_a_scheduler_of_a_team_delivers_to_endpoints_of_its_team_alone(connection, role, as_role):
+    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    own, theirs, of_all = (
+        connection.execute(
+            "insert into webhook_endpoints (url, patterns, secret, team_id)"
+            " values ('https://hooks.example.com/', array['*:*'], 'sealed', %s) returning id::text",
+            [team],
+        ).fetchone()[0]
+        for team in ("blue", "red", None)
+    )
+
+    def delivery(endpoint):
+        return {"action_type": "webhook:send", "payload": {**EVENT, "endpoint": endpoint}}
+
+    with as_role(made.schema) as own_connection:
+        for one in (delivery(own), {**delivery(None), "on_success": [delivery(own)]}):
+            own_connection.execute("select * from schedule_actions(%s)", [Jsonb([one])])
+        told = {
+            refused(own_connection, "select * from schedule_actions(%s)", parameters=[Jsonb([one])])
+            for endpoint in (theirs, of_all, str(uuid4()), "crm", "", 7, [own])
+            for one in (delivery(endpoint), {**delivery(None), "on_success": [delivery(endpoint)]})
+        }
+
+    assert len(told) == 1
+    assert "payload.endpoint" in told.pop()
+    assert rows(connection) == [("webhook:send", "blue")] * 2
+
+
+@pytest.mark.parametrize("event", ["webhook:endpoint-disabled", "webhook:endpoint-failing"])
+def test_a_scheduler_of_a_team_emits_no_event_that_mails_the_operator(connection, role, as_role, event):
+    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    element = {"action_type": "webhook:send", "payload": {**EVENT, "event": event}}
+
+    with as_role(made.schema) as own:
+        told = [
+            refused(own, "select * from schedule_actions(%s)", parameters=[Jsonb([one])])
+            for one in (element, {"action_type": "webhook:send", "payload": EVENT, "on_failure": element})
+        ]
+
+    assert all("payload.event" in one for one in told)
+
+
+def test_types_that_are_declared_open_can_be_scheduled_by_a_role_of_a_team(connection, role, as_role):
+    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    connection.execute(
+        "insert into scheduled_action_settings (name, value) values ('types_open_to_teams', '[\"invoice:send\"]')"
+    )
+
+    with as_role(made.schema) as own:
+        own.execute("select * from schedule_action('invoice:send')")
+        refused(own, "select * from schedule_action('webhook:send')")
+
+    assert rows(connection) == [("invoice:send", "blue")]
+
+
+def test_a_reader_sees_deliveries_wherever_the_tables_are(connection, role, as_role):
+    connection.execute("create schema work")
+    connection.execute("set search_path = work")
+    migrate.migrate(connection)
+    # What it was answered, and its attempts, are told by functions of ours.
+    delivery = Jsonb({**EVENT, "endpoint": "crm"})
+    failure = Jsonb([{"outcome": "failed", "attempt": 1, "error": 'endpoint "crm" answered 503: no'}])
+    connection.execute("select schedule_action('webhook:send', %s)", [delivery])
+    connection.execute("update scheduled_actions set history = %s", [failure])
+    made = grant(connection, Kind.READER, role)
+
+    with as_role(made.schema) as own:
+        found = own.execute("select endpoint, response_status from webhook_deliveries").fetchall()
+
+    assert found == [("crm", 503)]
+
+
+@pytest.mark.parametrize(("team", "seen"), [(None, {"blue", "red", None}), ("blue", {"blue"})])
+def test_a_reader_sees_rows_but_no_claim_token(connection, role, as_role, team, seen):
+    for one in ("blue", "red", None):
+        connection.execute("select schedule_action('webhook:send', %s, team_id => %s)", [Jsonb(EVENT), one])
+        connection.execute("select report_fact(%s, 'paid', 'true', team_id => %s)", [TARGET, one])
+    made = grant(connection, Kind.READER, role, team_id=team)
+
+    with as_role(made.schema) as own:
+        found = own.execute("select * from scheduled_actions")
+        columns = {column.name for column in found.description}
+        teams = {one for (one,) in own.execute("select team_id from scheduled_actions")}
+        facts = {one or None for (one,) in own.execute("select team_id from scheduled_action_facts")}
+        for view in ("scheduled_action_schedules", "scheduled_action_deadlines", "webhook_deliveries"):
+            own.execute(sql.SQL("select * from {}").format(sql.Identifier(view)))
+
+    assert teams == facts == seen
+    assert "claim_token" not in columns
+    assert {"payload", "status", "result"} <= columns
+
+
+def test_rights_outlive_a_migration_that_changes_a_function(connection, role, as_role):
+    """The door offers the function as it is now, and the role may still call it."""
+    made = grant(connection, Kind.SCHEDULER, role)
+    (definition,) = connection.execute("select pg_get_functiondef('report_fact'::regproc)").fetchone()
+    connection.execute("drop function report_fact(jsonb, text, jsonb, text, text)")
+    arguments = "reported_by text DEFAULT NULL::text"
+    connection.execute(definition.replace(arguments, f"{arguments}, more integer DEFAULT 0"))
+
+    migrate.migrate(connection)
+
+    with as_role(made.schema) as own:
+        assert own.execute("select * from report_fact(%s, 'paid', 'true', more => 5)", [TARGET]).fetchone() == (
+            True,
+            False,
+        )
+
+
+def test_a_door_that_somebody_else_put_there_is_refused(connection, role):
+    connection.execute("create schema scheduled_actions_api")
+
+    with pytest.raises(RequestError, match="schema scheduled_actions_api is there already"):
+        grant(connection, Kind.SCHEDULER, role)
+
+
+def test_a_role_that_may_not_create_schemas_is_told_so(connection, role, as_role):
+    """It owns the tables, but nothing lets it create in the database."""
+    connection.execute("create schema work")
+    connection.execute(sql.SQL("grant all on schema work to {}").format(sql.Identifier(role)))
+
+    with as_role("work") as own:
+        migrate.migrate(own)
+        with pytest.raises(GrantRefused, match=r"denied for database .*; run `migrate` as the role that owns"):
+            grant(own, Kind.READER, role)
+
+
+def test_an_unknown_role_is_refused_by_name(connection):
+    with pytest.raises(RequestError, match="no role is called nobody_here: create it first"):
+        grant(connection, Kind.SCHEDULER, "nobody_here")
+
+
+def test_only_the_owner_of_the_tables_grants(connection, role, as_role):
+    with as_role() as own, pytest.raises(RequestError, match=r"only .*, the owner of the tables, may"):
+        grant(own, Kind.READER, role)
+
+
+@pytest.mark.parametrize(
+    ("team", "schema"),
+    [
+        ("blue_2", "scheduled_actions_team_blue_2"),
+        ("Blue", "scheduled_actions_team_be1c4d4b46fae51d_"),
+        ("b" * 41, "scheduled_actions_team_5ad3a4d5e1d3e7ff_"),
+    ],
+)
+def test_every_team_has_a_schema_of_its_own(connection, role, team, schema):
+    made = grant(connection, Kind.SCHEDULER, role, team_id=team)
+
+    assert len(made.schema) <= 63
+    assert made.schema.startswith(schema[:23])
+    doors = connection.execute("select door, team from scheduled_actions_doors()").fetchall()
+    assert doors == [(made.schema, team)]

@@ -1,0 +1,276 @@
+"""What reads a table of any size goes by an index, whatever it is asked for; the plans say so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from scheduled_actions.core.action import Status
+from scheduled_actions.database.statements import statement
+from scheduled_actions.webhooks import deliveries_store as deliveries
+from tests.factories import insert
+
+_ALL = [status.value for status in Status]
+_AN_ID = UUID("0197a000-0000-7000-8000-000000000001")
+_FILTERS = {
+    "statuses": None, "action_type": None, "lock_group": None, "scheduled_from": None, "scheduled_to": None, "q": None,
+    "unlocked_for_seconds": None, "team_id": None, "before": None, "examined": 500, "limit": 100,
+}  # fmt: skip
+_GIVEN = {
+    "nothing": {},
+    "a cursor": {"before": _AN_ID},
+    "statuses": {"statuses": ["failed"]},
+    "a type": {"action_type": "rare:run"},
+    "a lock group": {"lock_group": "rare"},
+    "a time": {"scheduled_from": datetime(2020, 1, 1, tzinfo=UTC), "scheduled_to": datetime(2020, 1, 2, tzinfo=UTC)},
+    "a text": {"q": "needle"},
+    "what a bulk cancel takes": {"statuses": ["pending"], "unlocked_for_seconds": 120},
+    "what a bulk retry takes": {"statuses": ["failed", "cancelled", "skipped"], "action_type": "rare:run"},
+}
+_BY_AN_INDEX = {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}
+_A_WALK = {"after_priority": None, "after_at": None, "after_id": None, "excluded": [], "wanted": 100, "window": 500}
+_READINGS = {
+    "walk_actions": {f"with {name}": _FILTERS | given for name, given in _GIVEN.items()},
+    "search_actions": {
+        f"of {whose}, with {name}": _FILTERS | {"statuses": _ALL} | given | {"team_id": team_id}
+        for whose, team_id in (("a team", "team-1"), ("all", None))
+        for name, given in _GIVEN.items()
+    },
+    "get_actions": {"": {"ids": [_AN_ID]}},
+    "get_action": {"": {"id": _AN_ID, "team_id": None}},
+    "count_actions": {"": {"most": 500}},
+    "count_team": {"": {"team_id": "team-1", "statuses": _ALL, "most": 500, "overdue_seconds": 300}},
+    "due_actions": {"": {"most": 500, "overdue_seconds": 300}},
+    "remaining": {"": {}},
+    "find_others": {"": _A_WALK | {"left_out": ["team-1"]}},
+    "retry_action": {"": {"id": _AN_ID, "team_id": None, "by": None}},
+    "run_now": {"": {"id": _AN_ID, "team_id": None, "by": None}},
+}
+
+
+def fill(connection):
+    """Leave twenty thousand actions in the table, of which the planner knows everything."""
+    connection.execute(
+        "insert into scheduled_actions (action_type, status, team_id, lock_group, scheduled_at, completed_at)"
+        " select 'test:run', s.status, 'team-' || n % 10, case when n % 5 = 0 then 'g-' || n % 50 end,"
+        " now() + (n - 10000) * interval '1 second', case when s.status = 'completed' then now() end"
+        " from generate_series(1, 20000) n"
+        " cross join lateral (select case when n % 3 = 0 then 'pending' else 'completed' end as status) s"
+    )
+    insert(connection, action_type="rare:run", status="failed", completed_at=datetime(2020, 1, 1, tzinfo=UTC))
+    connection.execute("vacuum (analyze) scheduled_actions")
+
+
+def scanned(plan, found=None):
+    """Return how each node of a plan reads the table of actions."""
+    found = [] if found is None else found
+    if plan.get("Relation Name") == "scheduled_actions" and "Scan" in plan["Node Type"]:
+        found.append(plan["Node Type"])
+    for below in plan.get("Plans", ()):
+        scanned(below, found)
+    return found
+
+
+def test_what_the_management_reads_goes_by_an_index_whatever_it_is_asked_for(connection):
+    fill(connection)
+
+    ways = {
+        f"{name} {case}".strip(): scanned(
+            connection.execute("explain (format json) " + statement(name), parameters).fetchone()[0][0]["Plan"]
+        )
+        for name, cases in _READINGS.items()
+        for case, parameters in cases.items()
+    }
+
+    assert all(ways.values()), "each reads the table"
+    assert {name: used for name, used in ways.items() if not set(used) <= _BY_AN_INDEX} == {}
+
+
+def fill_waits(connection):
+    """Leave twenty thousand waits in the table, all of them due for a check."""
+    connection.execute(
+        "insert into scheduled_action_waits (topic, action_id, checked_at)"
+        " select gen_random_uuid(), a.id, '2020-01-01' from scheduled_actions a"
+    )
+    connection.execute("vacuum (analyze) scheduled_action_waits")
+
+
+def test_pruning_waits_reads_no_more_than_its_limit_of_waits_and_actions(connection):
+    fill(connection)
+    fill_waits(connection)
+
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("prune_waits"), {"limit": 100}
+    ).fetchone()[0]  # fmt: skip
+
+    assert loops(plan["Plan"], "scheduled_actions_pkey") == 100
+    assert rows_read(plan["Plan"]) <= 1000
+
+
+def rows_read(plan):
+    """Return how many rows the scans of a plan have read, those that a filter left out included."""
+    own = 0
+    if "Scan" in plan["Node Type"] and "Relation Name" in plan:
+        own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    return own + sum(rows_read(below) for below in plan.get("Plans", ()))
+
+
+@pytest.mark.parametrize(("status", "looked_up"), [("completed", 0), ("failed", 1)])
+def test_of_a_status_that_many_have_none_is_looked_up(connection, status, looked_up):
+    fill(connection)
+    parameters = _FILTERS | {"statuses": [status], "examined": 500}
+
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("search_actions"), parameters
+    ).fetchone()[0]  # fmt: skip
+
+    assert loops(plan["Plan"], "scheduled_actions_pkey") == looked_up
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"before": _AN_ID}, {"endpoint": "rare"}, {"event": "rare:made"}, {"team_id": "t", "status": "failed"}],
+)
+def test_a_page_of_deliveries_reads_no_other_actions_and_a_bounded_number_of_deliveries(connection, given):
+    fill(connection)
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at)"
+        ' select \'webhook:send\', \'{"endpoint": "busy", "event": "a:b"}\', now() from generate_series(1, 5000)'
+    )
+    connection.execute("vacuum (analyze) scheduled_actions")
+    parameters = dict.fromkeys(["status", "endpoint", "event", "team_id", "before"]) | given
+
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("find_deliveries"), parameters | {"limit": 101, "examined": 1000}
+    ).fetchone()[0]  # fmt: skip
+
+    assert loops(plan["Plan"], "scheduled_actions_deliveries") >= 1
+    assert rows_read(plan["Plan"]) <= 2100
+
+
+def test_deliveries_of_a_rare_filter_are_found_page_after_page_each_of_which_looks_at_few(connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at) select 'webhook:send',"
+        " jsonb_build_object('endpoint', case when n % 100 = 50 then 'rare' else 'busy' end, 'event', 'a:b'), now()"
+        " from generate_series(1, 250) n order by n"
+    )
+    found, before, pages = [], None, 0
+    while pages == 0 or before is not None:
+        some, before = deliveries.find(connection, endpoint="rare", before=before, limit=10, examined=100)
+        found += some
+        pages += 1
+
+    assert (len(found), pages) == (3, 3)
+    assert deliveries.find(connection, endpoint="busy", limit=247)[1] is None
+
+
+_DEADLINE_FILTERS = dict.fromkeys(
+    ["before", "status", "team_id", "target_type", "target_id", "name", "series_id", "due_from", "due_to"]
+) | {"is_overdue": False, "limit": 100}
+_FACT_FILTERS = dict.fromkeys(["team_id", "target_type", "target_id", "name", "before"]) | {"limit": 100}
+
+
+def fill_deadlines(connection):
+    """Leave twenty thousand deadlines in the table, of which all but some are of one team, and are completed."""
+    connection.execute(
+        "insert into scheduled_action_deadlines (name, team_id, target_type, target_id, status, due_at, closed_at)"
+        " select 'n-' || n, 'big', 'licence', n::text, s.status, now() + n * interval '1 minute',"
+        " case when s.status = 'completed' then now() end"
+        " from generate_series(1, 20000) n"
+        " cross join lateral (select case when n % 4 = 0 then 'open' else 'completed' end as status) s"
+    )
+    connection.execute(
+        "insert into scheduled_action_deadlines (team_id, target_type, target_id, status, due_at, missed_at)"
+        " values ('small', 'rare', '1', 'missed', now() + interval '1 day', now())"
+    )
+    connection.execute("vacuum (analyze) scheduled_action_deadlines")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"team_id": "small"},
+        {"status": "missed"},
+        {"team_id": "big", "status": "missed"},
+        {"target_type": "rare", "target_id": "1"},
+        {"name": "n-7"},
+        {"due_to": datetime(2020, 1, 1, tzinfo=UTC)},
+        {"team_id": "small", "is_overdue": True},
+    ],
+    ids=str,
+)
+def test_a_list_of_deadlines_reads_few_of_the_others_whatever_it_is_asked_for(connection, given):
+    fill_deadlines(connection)
+
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("list_deadlines"), _DEADLINE_FILTERS | given
+    ).fetchone()[0]  # fmt: skip
+
+    assert rows_read(plan["Plan"]) <= 500
+
+
+@pytest.mark.parametrize("team_id", ["small", None])
+def test_the_nearest_deadlines_of_a_small_team_are_found_behind_those_of_a_large_one(connection, team_id):
+    fill_deadlines(connection)
+    parameters = {"team_id": team_id, "within_seconds": 86400 * 30, "limit": 10}
+
+    found = connection.execute(statement("near_deadlines"), parameters).fetchall()
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("near_deadlines"), parameters
+    ).fetchone()[0]  # fmt: skip
+
+    assert [row[2] for row in found] == (["rare"] if team_id else ["licence"] * 10)
+    assert rows_read(plan["Plan"]) <= 50
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"team_id": "small"}, {"target_type": "rare", "target_id": "1"}, {"name": "rare"}, {"team_id": ""}],
+    ids=str,
+)
+def test_a_list_of_facts_reads_few_of_the_others_whatever_it_is_asked_for(connection, given):
+    connection.execute(
+        "insert into scheduled_action_facts (team_id, target_type, target_id, name, value)"
+        " select 'big', 'order', n::text, 'state', '1' from generate_series(1, 20000) n"
+    )
+    connection.execute(
+        "insert into scheduled_action_facts (team_id, target_type, target_id, name, value)"
+        " values ('small', 'order', '0', 'state', '1'), ('big', 'rare', '1', 'state', '1'),"
+        " ('big', 'x', '1', 'rare', '1')"
+    )
+    connection.execute("vacuum (analyze) scheduled_action_facts")
+
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("list_facts"), _FACT_FILTERS | given
+    ).fetchone()[0]  # fmt: skip
+
+    assert rows_read(plan["Plan"]) <= 500
+
+
+def test_what_waits_for_an_endpoint_is_found_without_a_look_at_what_waits_for_others(connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at)"
+        " select 'webhook:send', jsonb_build_object('endpoint', case when n % 1000 = 0 then 'quiet' else 'busy' end),"
+        " now() + n * interval '1 second' from generate_series(1, 20000) n"
+    )
+    connection.execute("vacuum (analyze) scheduled_actions")
+    parameters = {"endpoints": ["quiet", "busy", "none"], "most": 1000, "concurrency": 8}
+
+    found = connection.execute(statement("endpoint_lanes"), parameters).fetchall()
+    (plan,) = connection.execute(
+        "explain (analyze, format json) " + statement("endpoint_lanes"), parameters
+    ).fetchone()[0]  # fmt: skip
+
+    assert sorted((row[0], row[3], row[-1]) for row in found) == [
+        ("busy", 1000, False), ("none", 0, True), ("quiet", 20, True),
+    ]  # fmt: skip
+    assert rows_read(plan["Plan"]) <= 1100
+
+
+def loops(plan, index):
+    """Return how often the nodes of a plan that go by an index were asked."""
+    own = plan["Actual Loops"] if plan.get("Index Name") == index else 0
+    return own + sum(loops(below, index) for below in plan.get("Plans", ()))

@@ -1,0 +1,84 @@
+"""Statements that the server ends for their time, and names that it does not know: neither is a lost connection."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from scheduled_actions import action
+from scheduled_actions.core.errors import SchemaOutdated
+from tests.factories import insert, projects, row
+
+
+@pytest.fixture
+def a_project(database_url):
+    """Return a function that makes a project with one handler that completes."""
+
+    @action("test:run")
+    def run(payload: dict):
+        return payload
+
+    with projects(database_url) as make:
+        yield lambda **settings: make(run, **settings)
+
+
+SLEEPS = """
+create sequence slow_writes;
+create function sleep_before_settling() returns trigger language plpgsql as $$
+begin
+  if nextval('slow_writes') <= 2 then
+    perform pg_sleep(20);
+  end if;
+  return new;
+end
+$$;
+create trigger sleeps before update on scheduled_actions for each row
+  when (new.status <> old.status and old.status = 'processing' and new.payload ? 'slow')
+  execute function sleep_before_settling();
+"""
+
+
+def test_an_outcome_that_takes_too_long_to_write_is_written_later_and_the_others_at_once(a_project, connection):
+    connection.execute(SLEEPS)
+    project = a_project(statement_timeout_seconds=1)
+    slow = insert(connection, payload={"slow": 1})
+    others = [insert(connection) for _ in range(5)]
+
+    report = project.processor.tick()
+
+    assert (report.success, report.succeeded, report.errors) == (True, 6, [])
+    found = connection.execute("select id from scheduled_actions where status = 'completed' order by completed_at, id")
+    assert {one for (one,) in found} == {slow, *others}
+    assert row(connection, slow)["attempts"] == 1
+
+
+def test_a_claim_that_takes_too_long_is_reported_and_not_repeated_to_the_end_of_the_tick(a_project, connection):
+    connection.execute(SLEEPS.replace("old.status = 'processing'", "new.status = 'processing'"))
+    project = a_project(statement_timeout_seconds=1)
+    insert(connection, payload={"slow": 1})
+
+    report = project.processor.tick()
+
+    assert report.success
+    assert report.duration_ms < 10_000
+    assert "QueryCanceled" in str(report.errors)
+
+
+@pytest.mark.parametrize("statement", ["select nothing from scheduled_actions", "select nothing()", "table nothing"])
+def test_a_name_that_is_unknown_does_not_mean_that_the_tables_are_missing(a_project, statement):
+    with pytest.raises(psycopg.ProgrammingError), a_project().database.connection() as connection:
+        connection.execute(statement)
+
+
+def test_tables_that_are_older_than_this_code_are_told_by_their_number(a_project, connection):
+    connection.execute("delete from scheduled_action_migrations where number > 7")
+
+    with pytest.raises(SchemaOutdated, match="at migration 7"), a_project().database.connection() as own:
+        own.execute("select nothing from scheduled_actions")
+
+
+def test_a_database_without_the_tables_is_told_as_such(a_project, connection):
+    connection.execute("drop table scheduled_action_migrations")
+
+    with pytest.raises(SchemaOutdated, match="without this package's tables"), a_project().database.connection() as own:
+        own.execute("table nothing")

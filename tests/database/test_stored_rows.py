@@ -1,0 +1,110 @@
+"""What the tables refuse, and what the migration that taught them makes of rows from before."""
+
+from __future__ import annotations
+
+import json
+
+import psycopg
+import pytest
+
+from scheduled_actions.database import concurrent_indexes
+from scheduled_actions.database.migrate import _files
+from tests.hostile_values import without_checks
+
+SCHEDULES, DEADLINES = "scheduled_action_schedules", "scheduled_action_deadlines"
+ENDPOINTS, STATES, TICKS = "webhook_endpoints", "webhook_endpoint_states", "scheduled_action_ticks"
+#: A row that each table takes.
+ROWS = {
+    SCHEDULES: "(action_type, recurrence, kind, anchor_at) values ('test:run', 'daily', 'interval', now())",
+    DEADLINES: "(target_type, target_id, due_at) values ('licence', '42', now() + interval '1 day')",
+    ENDPOINTS: "(url, patterns, secret) values ('https://receiver.example', '{licence:*}', 'sealed')",
+    STATES: "(endpoint) values ('billing')",
+    TICKS: "(id, started_at, lease_expires_at) values (gen_random_uuid(), now(), now())",
+    "scheduled_actions": "(action_type, scheduled_at) values ('test:run', now())",
+}
+STAGE = '{"key": "a", "kind": "reminder", "offset": "1 day before", "action_type": "deadline:send-reminder"}'
+REFUSED = [
+    (SCHEDULES, "jitter_seconds", "NaN"),
+    (SCHEDULES, "jitter_seconds", "1e300"),
+    (SCHEDULES, "jitter_seconds", "-5"),
+    (SCHEDULES, "misfire_grace_seconds", "Infinity"),
+    (SCHEDULES, "catch_up_seconds", "NaN"),
+    (SCHEDULES, "catch_up_limit", "0"),
+    (SCHEDULES, "pause_after_failures", "0"),
+    (SCHEDULES, "executions", "9223372036854775807"),
+    (SCHEDULES, "missed", "-1"),
+    (SCHEDULES, "max_attempts", "2147483647"),
+    (SCHEDULES, "anchor_at", "-infinity"),
+    (SCHEDULES, "next_occurrence_at", "infinity"),
+    (SCHEDULES, "until", "0044-03-15 12:00:00+00 BC"),
+    (SCHEDULES, "skip", '"weekends"'),
+    (SCHEDULES, "definition", "null"),
+    (SCHEDULES, "metadata", "[]"),
+    (SCHEDULES, "condition", "0"),
+    (SCHEDULES, "metadata", f'{{"a": "{"x" * 200_000}"}}'),
+    (DEADLINES, "due_at", "infinity"),
+    (DEADLINES, "acknowledged_until", "-infinity"),
+    (DEADLINES, "revision", "2147483647"),
+    (DEADLINES, "recipients", "{}"),
+    (DEADLINES, "stages", "[5]"),
+    (DEADLINES, "stages", "[[]]"),
+    (DEADLINES, "stages", f"[{STAGE}, {STAGE.replace('reminder', 'other', 1)}]"),
+    (DEADLINES, "stages", '[{"key": null, "kind": "due", "offset": "at", "action_type": "deadline:miss"}]'),
+    (DEADLINES, "history", '"set"'),
+    (DEADLINES, "history", "[null]"),
+    (DEADLINES, "calendar", "[]"),
+    (DEADLINES, "definition", "true"),
+    (ENDPOINTS, "patterns", "{NULL}"),
+    (ENDPOINTS, "patterns", "{}"),
+    (ENDPOINTS, "header_names", "{NULL}"),
+    (ENDPOINTS, "rate_limit", "NaN"),
+    (ENDPOINTS, "retry", "5"),
+    (ENDPOINTS, "filter", "[]"),
+    (STATES, "clock_started_at", "infinity"),
+    (TICKS, "counts", "[]"),
+    (TICKS, "started_at", "-infinity"),
+    ("scheduled_actions", "metadata", f'{{"a": "{"x" * 200_000}"}}'),
+]
+
+
+def hold(connection, table, column, value):
+    """Insert a row that holds a value."""
+    connection.execute(f"insert into {table} {ROWS[table]}")
+    connection.execute(f"update {table} set {column} = %s where ctid = (select max(ctid) from {table})", [value])
+
+
+def migrate_again(connection):
+    """Apply the migration that adds the constraints once more."""
+    (path,) = [path for number, path in _files() if number == 25]
+    in_transaction, _ = concurrent_indexes.split(path.read_text(encoding="utf-8"))
+    connection.execute(in_transaction)
+
+
+@pytest.mark.parametrize(("table", "column", "value"), REFUSED, ids=[f"{one[1]}={one[2][:30]}" for one in REFUSED])
+def test_a_table_refuses_a_value_that_no_function_stores(connection, table, column, value):
+    with pytest.raises(psycopg.errors.CheckViolation):
+        hold(connection, table, column, value)
+
+
+def test_rows_from_before_do_not_make_the_migration_fail_and_can_be_changed_after_it(connection):
+    for table in ROWS:
+        without_checks(connection, table)
+    for table, column, value in REFUSED:
+        hold(connection, table, column, value)
+
+    migrate_again(connection)
+
+    for table, column in {table: column for table, column, _ in REFUSED}.items():
+        connection.execute(f"update {table} set {column} = {column}")
+    found = connection.execute("select count(*), count(distinct jitter_seconds) from scheduled_action_schedules")
+    assert found.fetchone() == (18, 1)
+
+
+def test_the_migration_leaves_out_the_stages_that_are_none_and_keeps_the_others(connection):
+    for table in ROWS:
+        without_checks(connection, table)
+    hold(connection, DEADLINES, "stages", f"[5, {STAGE}, {{}}]")
+
+    migrate_again(connection)
+
+    assert connection.execute("select stages from scheduled_action_deadlines").fetchone() == ([json.loads(STAGE)],)

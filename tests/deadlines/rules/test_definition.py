@@ -1,0 +1,69 @@
+"""What a caller may ask of a deadline, and what each refusal says."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from scheduled_actions.core.errors import InvalidArgument, RequestError
+from scheduled_actions.deadlines.rules.definition import new_deadline
+from tests.factories import NOW
+
+ANN = "ann@example.org"
+GIVEN = {"target": {"type": "licence", "id": "42"}, "due_at": NOW + timedelta(days=90), "recipients": ANN}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"target": None}, InvalidArgument, "target"),
+        ({"target": {"type": "licence"}}, InvalidArgument, "target"),
+        ({"due_at": None}, InvalidArgument, "due_at"),
+        ({"due_at": "tomorrow"}, InvalidArgument, "due_at"),
+        ({"timezone": "Mars/Olympus"}, InvalidArgument, "timezone"),
+        ({"reminders": "60 days before"}, InvalidArgument, "reminders"),
+        ({"reminders": ["60 days befor"]}, InvalidArgument, r"reminders\[0\].offset"),
+        ({"reminders": ["7 days before", "1 week before"]}, InvalidArgument, "the only one of its name"),
+        ({"reminders": [{"offset": "7 days", "repeats": "daily"}]}, InvalidArgument, "repeat"),
+        ({"reminders": [{"offset": "7 days", "times": 3}]}, InvalidArgument, "repeat"),
+        ({"reminders": [{"offset": "7 days", "severity": "huge"}]}, InvalidArgument, "urgent"),
+        ({"reminders": [f"{n} days before" for n in range(1, 200)]}, InvalidArgument, "100"),
+        ({"escalation": ["2 days after"]}, InvalidArgument, "whom it tells"),
+        (
+            {"escalation": [{"offset": "2 days after", "to": ANN, "while": "sleeping"}]},
+            InvalidArgument,
+            "unacknowledged",
+        ),
+        ({"escalation": {"levels": [], "rounds": 0}}, InvalidArgument, "rounds"),
+        ({"escalation": {"levels": [], "rounds": 3}}, InvalidArgument, "escalation.levels"),
+        ({"auto_actions": [{"offset": "3 days", "action_type": "approval:start"}]}, InvalidArgument, "before"),
+        ({"auto_actions": [{"offset": "when due"}]}, InvalidArgument, "action_type"),
+        ({"recipients": [7]}, InvalidArgument, "recipients"),
+        ({"calendar": {"holidays": "Narnia"}}, RequestError, "calendar|holiday|Narnia"),
+        ({"name": str(uuid4())}, InvalidArgument, "name"),
+        ({"remainders": []}, InvalidArgument, "reminders"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_name(changes, error, said):
+    with pytest.raises(error, match=said):
+        new_deadline(GIVEN | changes)
+
+
+def test_a_naive_due_instant_is_on_the_deadlines_own_clock():
+    local = datetime(2026, 5, 1, 9, 0)  # noqa: DTZ001 - on the deadline's own clock
+
+    asked = new_deadline(GIVEN | {"due_at": local, "timezone": "Europe/Berlin"})
+
+    assert asked.due_at is not None
+    assert asked.due_at.isoformat() == "2026-05-01T07:00:00+00:00"
+
+
+def test_two_that_say_the_same_in_other_words_ask_for_the_same():
+    one, other = (
+        new_deadline(GIVEN | {"reminders": reminders, "recipients": to}).definition
+        for reminders, to in ((["7 days before"], ANN), ([timedelta(days=7)], [ANN]))
+    )
+
+    assert one == other

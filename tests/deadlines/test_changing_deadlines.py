@@ -1,0 +1,205 @@
+"""Deadlines whose reminders, people and rules become others: what was sent stays sent, and nothing is sent twice."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions.core.errors import InvalidArgument, UnknownActionType, WrongDeadlineStatus
+from scheduled_actions.deadlines import store
+from tests.deadlines.deadline_project import SENT, deadline_project, planned
+from tests.factories import NOW, PATIENCE, is_waiting, set_clock, wait_until
+
+DAY = timedelta(days=1)
+DUE = NOW + 90 * DAY
+ANN, BEN = "ann@example.org", "ben@example.org"
+GIVEN = {
+    "target": {"type": "licence", "id": "42"},
+    "due_at": DUE,
+    "recipients": ANN,
+    "reminders": ["60 days before", "30 days before"],
+}
+YEARLY = GIVEN | {"recurrence": "yearly", "name": "review", "reminders": ["30 days before"]}
+
+
+@pytest.fixture
+def runtime(database_url, connection):
+    """Give a project with deadlines whose clock stands at NOW."""
+    set_clock(connection, NOW)
+    with deadline_project(database_url) as made:
+        yield made
+
+
+@pytest.fixture
+def deadlines(runtime):
+    return runtime.deadlines
+
+
+@pytest.fixture
+def tick_at(runtime, connection):
+    """Return a function that sets the clock and lets everything due be done, what that plans included."""
+
+    def tick(at):
+        set_clock(connection, at)
+        while runtime.processor.tick().processed:
+            pass
+
+    return tick
+
+
+def when(connection, deadline):
+    return {stage: (at - deadline.due_at).days for stage, at in planned(connection, deadline.id).items()}
+
+
+def test_another_list_of_reminders_is_planned_and_what_was_sent_stays_sent(deadlines, tick_at, connection):
+    made, _ = deadlines.set(GIVEN)
+    tick_at(DUE - 60 * DAY)
+
+    changed = deadlines.update(made.id, reminders=["60 days before", "10 days before"], by="zoe", note="fewer")
+    tick_at(DUE - 30 * DAY)
+
+    assert when(connection, made) == {"reminder:10 days before#1": -10, "due#1": 0}
+    assert [one["to"] for one in SENT] == [ANN]
+    entry = changed.history[-1]
+    assert (entry["what"], entry["by"], entry["note"], entry["changes"]) == ("changed", "zoe", "fewer", ["stages"])
+
+
+def test_what_is_not_given_stays_and_none_takes_a_list_away(deadlines, connection):
+    made, _ = deadlines.set(GIVEN | {"escalation": [{"offset": "2 days after", "to": BEN}]})
+
+    deadlines.update(made.id, metadata={"why": "because"})
+    unchanged = when(connection, made)
+    deadlines.update(made.id, reminders=None)
+
+    assert unchanged == {
+        "reminder:60 days before#1": -60, "reminder:30 days before#1": -30, "due#1": 0, "escalation:1#1": 2,
+    }  # fmt: skip
+    assert when(connection, made) == {"due#1": 0, "escalation:1#1": 2}
+
+
+def test_a_missed_deadline_stays_missed_and_takes_another_ladder(deadlines, tick_at, connection):
+    made, _ = deadlines.set(GIVEN)
+    tick_at(DUE)
+    before = deadlines.get(made.id)
+
+    changed = deadlines.update(made.id, escalation=[{"offset": "5 days after", "to": BEN}])
+    tick_at(DUE + 5 * DAY)
+
+    assert (changed.status, changed.missed_at) == ("missed", before.missed_at)
+    assert [one["to"] for one in SENT[-1:]] == [BEN]
+    assert deadlines.get(made.id).stage("due").begun == 1
+
+
+def test_a_paused_one_is_changed_and_plans_nothing_until_it_is_resumed(deadlines, connection):
+    made, _ = deadlines.set(GIVEN)
+    deadlines.pause(made.id)
+
+    deadlines.update(made.id, reminders=["10 days before"])
+    paused = when(connection, made)
+    deadlines.resume(made.id)
+
+    assert (paused, when(connection, made)) == ({}, {"reminder:10 days before#1": -10, "due#1": 0})
+
+
+def test_a_series_changes_from_one_deadline_on_and_what_comes_later_is_as_changed(deadlines, tick_at, connection):
+    first, _ = deadlines.set(YEARLY)
+    deadlines.update("review", reminders=["20 days before"], recipients=BEN)
+
+    tick_at(DUE - 20 * DAY)
+    deadlines.complete(first.id)
+    second = deadlines.get("review")
+
+    assert [one["to"] for one in SENT] == [BEN]
+    assert (second.due_at.year, second.recipients) == (2027, (BEN,))
+    assert when(connection, second)["reminder:20 days before#1"] == -20
+
+
+def test_asking_for_a_series_with_other_reminders_under_its_name_changes_it(deadlines, connection):
+    made, _ = deadlines.set(YEARLY)
+
+    again, is_new = deadlines.set(YEARLY | {"reminders": ["10 days before"]})
+    once_more, _ = deadlines.set(YEARLY | {"reminders": ["10 days before"]})
+
+    assert (is_new, again.id) == (False, made.id)
+    assert once_more == again
+    assert set(when(connection, made)) == {"reminder:10 days before#1", "due#1", "renewal#1"}
+
+
+def test_another_rule_changes_what_comes_after_the_last_that_was_made(deadlines, tick_at, connection):
+    first, _ = deadlines.set(YEARLY)
+    deadlines.complete(first.id)
+    second = deadlines.get("review")
+
+    deadlines.update("review", recurrence="every 6 months")
+    deadlines.complete(second.id)
+    third = deadlines.get("review")
+
+    assert deadlines.get(second.id).due_at == DUE.replace(year=2027)
+    assert (third.due_at.year, third.due_at.month, third.recurrence) == (2027, 12, "every 6 months")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"due_at": DUE + DAY}, "due_at: .* is not left out: move_deadline gives it another due instant"),
+        ({"name": "other"}, "left out: it keeps its name"),
+        ({"recurrence": None}, "cancel_deadline with series=True ends the series"),
+        ({"recurrence": "every blue moon"}, "every blue moon"),
+        ({"recurrence": "every 1 hour"}, "rarer"),
+        ({"recipients": None}, "recipients"),
+        ({"reminder": ["1 day before"]}, "did you mean reminders?"),
+        ({"reminders": ["30 days before", "30 days before"]}, "the only one of its name"),
+    ],
+)
+def test_what_it_cannot_become_is_refused_with_the_way_to_go(deadlines, changes, expected):
+    made, _ = deadlines.set(YEARLY)
+
+    with pytest.raises(Exception, match=expected):
+        deadlines.update(made.id, **changes)
+
+    assert deadlines.get(made.id) == made
+
+
+def test_what_is_no_series_and_what_begins_elsewhere_says_how_to_go_on(deadlines):
+    once, _ = deadlines.set(GIVEN | {"name": "once"})
+    deadlines.set(YEARLY)
+
+    for ask, expected in [
+        (lambda: deadlines.update(once.id, recurrence="daily"), "set_deadline one with a recurrence"),
+        (lambda: deadlines.set(GIVEN | {"name": "once", "recurrence": "yearly"}), "set_deadline one with a recurrence"),
+        (lambda: deadlines.set(YEARLY | {"recurrence": None}), "cancel_deadline with series=True ends the series"),
+        (lambda: deadlines.set(YEARLY | {"due_at": DUE + DAY}), "move_deadline moves this one"),
+    ]:
+        with pytest.raises(InvalidArgument, match=expected):
+            ask()
+
+
+def test_one_that_has_ended_and_handlers_that_are_not_there_refuse(deadlines):
+    made, _ = deadlines.set(GIVEN)
+    with pytest.raises(UnknownActionType):
+        deadlines.update(made.id, auto_actions=[{"offset": "1 day before", "action_type": "approval:gone"}])
+    deadlines.complete(made.id)
+
+    with pytest.raises(WrongDeadlineStatus):
+        deadlines.update(made.id, reminders=["1 day before"])
+
+
+def test_a_change_waits_for_a_tick_that_begins_a_reminder_and_keeps_what_that_wrote(deadlines, connection):
+    made, _ = deadlines.set(GIVEN)
+    changing = threading.Thread(
+        target=deadlines.update, args=(made.id,), kwargs={"reminders": ["60 days before", "10 days before"]}
+    )
+
+    with connection.transaction():
+        (found,) = store.lock(connection, [made.id])
+        changing.start()
+        wait_until(lambda: is_waiting(connection))
+        begun = [replace(stage, state="begun", begun=1) for stage in found.deadline.stages]
+        store.write(connection, {made.id: {"stages": begun}})
+    changing.join(PATIENCE)
+
+    changed = {stage.key: stage.begun for stage in deadlines.get(made.id).stages}
+    assert changed == {"reminder:60 days before": 1, "reminder:10 days before": 0, "due": 1}

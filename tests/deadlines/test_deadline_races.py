@@ -1,0 +1,469 @@
+"""A deadline that is completed, moved or cancelled while ticks are at work: nothing that no longer holds goes out."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from handlers import notification
+from scheduled_actions import Context, Fail, action
+from scheduled_actions.actions import claims
+from scheduled_actions.actions.model import NewAction
+from scheduled_actions.actions.rules import settlement
+from scheduled_actions.core.errors import DatabaseUnavailable
+from scheduled_actions.deadlines import guard as deadline_stages
+from scheduled_actions.deadlines import store
+from tests.deadlines.deadline_project import SENT, deadline_project, ended, planned, send
+from tests.factories import NOW, PATIENCE, a_tick, insert, is_waiting, set_clock, statuses, together, wait_until
+from tests.mail_server import Mailbox, serving
+
+DAY = timedelta(days=1)
+DUE = NOW + 90 * DAY
+TARGET = {"type": "licence", "id": "42"}
+ANN = "ann@example.org"
+#: Of the last test: deadlines at once, and how often.
+AT_ONCE, ROUNDS = 50, 20
+
+
+@pytest.fixture
+def runtime(database_url, connection):
+    set_clock(connection, NOW)
+    with deadline_project(database_url) as made:
+        yield made
+
+
+def a_deadline(runtime, **changes):
+    given = {"target": TARGET, "due_at": DUE, "recipients": ANN, "reminders": ["60 days before"]}
+    return runtime.deadlines.set(given | changes)[0]
+
+
+def test_two_ticks_at_the_due_instant_miss_it_once(database_url, connection):
+    emitted = []
+
+    @action("webhook:send")
+    def emit(payload: dict):
+        emitted.append(payload["event"])
+
+    set_clock(connection, NOW)
+    with deadline_project(database_url, emit) as one, deadline_project(database_url, emit) as other:
+        ids = [a_deadline(one, reminders=[]).id for _ in range(20)]
+        set_clock(connection, DUE)
+
+        together(database_url, 2, lambda _, number: [(one, other)[number].processor.tick() for _ in range(3)])
+
+        histories = [[entry["what"] for entry in one.deadlines.get(wanted).history] for wanted in ids]
+    assert histories == [["set", "missed"]] * 20
+    assert emitted == ["deadline:missed"] * 20
+
+
+def test_who_completes_a_deadline_waits_for_the_notice_that_is_just_beginning(runtime, connection, database_url):
+    made = a_deadline(runtime)
+    guard = {"deadline_id": str(made.id), "stage": "reminder:60 days before#1", "revision": 0}
+    done = threading.Thread(target=lambda: runtime.deadlines.complete(made.id))
+
+    with runtime.database.connection() as sending, sending.transaction():
+        holds_before = store.holding(sending, [guard], team_id=None)
+        done.start()
+        wait_until(lambda: is_waiting(connection))
+        still_open = runtime.deadlines.get(made.id).status
+    done.join(PATIENCE)
+
+    with connection.transaction():
+        assert (holds_before, still_open, store.holding(connection, [guard], team_id=None)) == ([True], "open", [False])
+
+
+def a_claimed(connection):
+    """Claim what is due, as a tick does; return the one action."""
+    [claimed], _ = claims.claim_free(connection, a_tick(connection), wanted=5, after=claims.START, excluded=())
+    return claimed
+
+
+@pytest.mark.parametrize("change", ["complete", "cancel", "move", "pause"])
+def test_what_a_tick_has_claimed_is_looked_at_once_more_before_it_begins(runtime, connection, change):
+    made = a_deadline(runtime)
+    set_clock(connection, DUE - 60 * DAY)
+    claimed = a_claimed(connection)
+
+    getattr(runtime.deadlines, change)(made.id, **({"due_at": DUE + 100 * DAY} if change == "move" else {}))
+    outcome = deadline_stages.begin(runtime.database, claimed)
+
+    if change == "move":
+        assert outcome == settlement.Snoozed(100 * DAY)
+    elif change == "pause":
+        assert isinstance(outcome, settlement.Snoozed)
+    else:
+        assert isinstance(outcome, settlement.Skipped)
+
+
+@pytest.mark.parametrize("change", ["complete", "cancel", "move", "pause"])
+def test_a_transactional_handler_looks_again_in_its_own_transaction(runtime, connection, change):
+    made = a_deadline(runtime)
+    set_clock(connection, DUE - 60 * DAY)
+
+    guard = deadline_stages.begin(runtime.database, a_claimed(connection))
+    with connection.transaction():
+        held_before = guard.holds(connection)
+    getattr(runtime.deadlines, change)(made.id, **({"due_at": DUE + 100 * DAY} if change == "move" else {}))
+
+    with connection.transaction():
+        assert (held_before, guard.holds(connection)) == (True, False)
+
+
+def test_a_move_between_the_look_and_the_start_puts_the_reminder_off(runtime, connection):
+    made = a_deadline(runtime)
+    set_clock(connection, DUE - 60 * DAY)
+    claimed = a_claimed(connection)
+    deadline_stages.begin(runtime.database, claimed)
+    runtime.deadlines.move(made.id, DUE + 100 * DAY)
+
+    again = deadline_stages.begin(runtime.database, claimed)
+    stage = runtime.deadlines.get(made.id).stage("reminder:60 days before")
+
+    assert again == settlement.Snoozed(100 * DAY)
+    assert (stage.state, stage.at, stage.begun) == ("planned", DUE + 40 * DAY, 0)
+
+
+def test_a_reminder_that_had_begun_is_not_told_when_its_deadline_moves_before_its_own_transaction(
+    database_url, connection, monkeypatch
+):
+    """It waits for the one transaction that this process may have; meanwhile the deadline is moved."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    @action("hold:up", transactional=True)
+    def hold_up(payload: dict):
+        busy.set()
+        go_on.wait(PATIENCE)
+
+    monkeypatch.setattr(store, "PATIENCE_MS", str(PATIENCE * 1000))
+    set_clock(connection, NOW)
+    with deadline_project(database_url, hold_up, send, concurrency=2) as runtime:
+        made = a_deadline(runtime)
+        set_clock(connection, DUE - 60 * DAY)
+        runtime.scheduler.schedule_action(NewAction(action_type="hold:up", payload={}))
+        tick = threading.Thread(target=runtime.processor.tick)
+        with connection.transaction():
+            store.lock(connection, [made.id])
+            tick.start()
+            assert busy.wait(PATIENCE)
+        wait_until(lambda: runtime.deadlines.get(made.id).stages[0].begun == 1)
+        runtime.deadlines.move(made.id, DUE + 100 * DAY)
+        go_on.set()
+        tick.join(PATIENCE)
+        # Whichever tick finds it first puts it off.
+        runtime.processor.tick()
+
+        assert (SENT, planned(connection, made.id)["reminder:60 days before#1"]) == ([], DUE + 40 * DAY)
+
+
+def test_what_begins_while_its_deadline_is_being_completed_begins_nothing_and_plans_nothing(
+    runtime, connection, monkeypatch
+):
+    monkeypatch.setattr(store, "PATIENCE_MS", str(PATIENCE * 1000))
+    made = a_deadline(runtime, reminders=[{"offset": "60 days before", "repeat": "daily"}])
+    set_clock(connection, DUE - 60 * DAY)
+    claimed, outcomes = a_claimed(connection), []
+    begin = threading.Thread(target=lambda: outcomes.append(deadline_stages.begin(runtime.database, claimed)))
+
+    with runtime.database.connection() as completing, completing.transaction():
+        store.lock(completing, [made.id])
+        begin.start()
+        wait_until(lambda: is_waiting(connection))
+        runtime.deadlines.complete(made.id, connection=completing)
+    begin.join(PATIENCE)
+
+    assert outcomes == [settlement.Skipped("the deadline is completed")]
+    assert planned(connection, made.id) == {}
+    assert {one.state for one in runtime.deadlines.get(made.id).stages} == {"withdrawn"}
+
+
+def test_while_a_deadline_is_being_changed_a_tick_does_not_spend_an_attempt(runtime, connection, monkeypatch):
+    made = a_deadline(runtime)
+    set_clock(connection, DUE - 60 * DAY)
+    monkeypatch.setattr(store, "PATIENCE_MS", "50")
+
+    with runtime.database.connection() as changing, changing.transaction():
+        store.lock(changing, [made.id])
+        report = runtime.processor.tick()
+    rows = connection.execute("select attempts from scheduled_actions where action_type = 'reminder:send'").fetchall()
+
+    assert report.succeeded == report.failed == 0
+    assert rows == [(0,)]
+
+
+def test_a_reminder_that_fails_for_good_does_not_end_the_nagging(database_url, connection):
+    @action("notification:send")
+    def refuse(payload: dict):
+        raise Fail("no channel")
+
+    set_clock(connection, NOW)
+    with deadline_project(database_url, refuse) as runtime:
+        made = a_deadline(runtime, reminders=[{"offset": "60 days before", "repeat": "daily"}])
+        # Nobody is to be found: the reminder itself fails, attempt after attempt.
+        connection.execute("update scheduled_action_deadlines set recipients = '[\"nobody:here\"]'")
+        set_clock(connection, DUE - 60 * DAY)
+        runtime.processor.tick()
+
+        assert "reminder:60 days before#2" in planned(connection, made.id)
+
+
+def quiet(address):
+    """Return somebody who gets a notice of noon an hour later."""
+    return {"channels": [address], "quiet_hours": "11:00-13:00"}
+
+
+def test_after_a_reassignment_no_mail_to_a_former_recipient_begins_and_the_others_do(database_url, connection):
+    mailbox = Mailbox()
+    set_clock(connection, NOW)
+    with serving(mailbox) as mail:
+        places = {"email_host": mail.host, "email_port": mail.port, "email_security": mail.security}
+        with deadline_project(database_url, notification.send, **places) as runtime:
+            to = [quiet("ann@example.org"), quiet("bob@example.org")]
+            level = {"offset": "60 days before", "to": [quiet("cfo@example.org")]}
+            made = a_deadline(runtime, recipients=to, escalation=[level])
+            set_clock(connection, DUE - 60 * DAY)
+            runtime.processor.tick()
+            on_their_way = connection.execute(
+                "select count(*) from scheduled_actions where action_type = 'notification:send' and status = 'pending'"
+            ).fetchone()
+
+            runtime.deadlines.reassign(made.id, [quiet("bob@example.org"), quiet("eve@example.org")])
+            set_clock(connection, DUE - 60 * DAY + timedelta(hours=1))
+            runtime.processor.tick()
+
+    assert on_their_way == (3,)
+    assert sorted(to for one in mailbox.envelopes for to in one.rcpt_tos) == [
+        "bob@example.org",
+        "cfo@example.org",
+    ]
+
+
+@pytest.mark.parametrize("how", ["complete", "cancel", "pause"])
+def test_an_escalation_that_no_stage_guards_leaves_a_deadline_alone_that_is_over(runtime, connection, how):
+    """A clone of an escalation, or one that was scheduled by hand, is bound to no deadline by its row."""
+    made = a_deadline(
+        runtime, escalation=[{"offset": "2 days after", "to": "cfo@example.org", "assign": "cfo@example.org"}]
+    )
+    payload = {"deadline_id": str(made.id), "stage": "escalation:1", "occurrence": 1}
+    getattr(runtime.deadlines, how)(made.id)
+
+    escalation = insert(connection, action_type="escalation:send", payload=payload)
+    reminder = insert(connection, action_type="reminder:send", payload=payload | {"stage": "reminder:60 days before"})
+    runtime.processor.tick()
+
+    found = runtime.deadlines.get(made.id)
+    assert (found.recipients, [one["what"] for one in found.history][2:], SENT) == ((ANN,), [], [])
+    assert statuses(connection)[escalation] == statuses(connection)[reminder] == "skipped"
+
+
+def test_an_escalation_waits_for_who_is_completing_its_deadline_and_then_does_nothing(runtime, connection, monkeypatch):
+    monkeypatch.setattr(store, "PATIENCE_MS", str(PATIENCE * 1000))
+    made = a_deadline(
+        runtime, escalation=[{"offset": "2 days after", "to": "cfo@example.org", "assign": "cfo@example.org"}]
+    )
+    payload = {"deadline_id": str(made.id), "stage": "escalation:1", "occurrence": 1}
+    escalation = insert(connection, action_type="escalation:send", payload=payload)
+    tick = threading.Thread(target=runtime.processor.tick)
+
+    with runtime.database.connection() as completing, completing.transaction():
+        runtime.deadlines.complete(made.id, connection=completing)
+        tick.start()
+        wait_until(lambda: is_waiting(connection))
+    tick.join(PATIENCE)
+
+    found = runtime.deadlines.get(made.id)
+    assert (found.recipients, [one["what"] for one in found.history], SENT) == ((ANN,), ["set", "completed"], [])
+    assert statuses(connection)[escalation] == "skipped"
+
+
+class TimedMailbox(Mailbox):
+    """Keeps when the last message came for each recipient."""
+
+    def __init__(self):
+        super().__init__()
+        self.arrived = {}
+
+    async def handle_DATA(self, server, session, envelope):  # noqa: N802 - aiosmtpd finds its hooks by their names
+        reply = await super().handle_DATA(server, session, envelope)
+        for address in envelope.rcpt_tos:
+            self.arrived.setdefault(address, []).append(time.monotonic())
+        return reply
+
+
+@pytest.mark.slow
+def test_once_a_change_has_returned_no_reminder_that_no_longer_holds_begins_to_be_sent(database_url, connection):
+    """A thousand deadlines, each completed, moved, cancelled or paused while two ticks send reminders by real SMTP."""
+    mailbox, returned, dice = TimedMailbox(), {}, random.Random(7)
+    set_clock(connection, NOW)
+
+    def change(runtime, made, address):
+        how = dice.choice(["complete", "cancel", "move", "pause"])
+        getattr(runtime.deadlines, how)(made, **({"due_at": DUE + 100 * DAY} if how == "move" else {}))
+        returned[address] = time.monotonic()
+
+    with serving(mailbox) as mail:
+        places = {"email_host": mail.host, "email_port": mail.port, "email_security": mail.security, "concurrency": 4}
+        with (
+            deadline_project(database_url, notification.send, **places) as runtime,
+            deadline_project(database_url, notification.send, **places) as other,
+        ):
+            for number in range(ROUNDS):
+                addresses = [f"d{number}-{n}@example.org" for n in range(AT_ONCE)]
+                given = {"target": TARGET, "due_at": NOW + 60 * DAY, "reminders": ["60 days before"]}
+                made = runtime.deadlines.set_many([given | {"recipients": address} for address in addresses])
+                ticks = [
+                    threading.Thread(target=lambda part=part: [part.processor.tick() for _ in range(6)])
+                    for part in (runtime, other)
+                ]
+                for tick in ticks:
+                    tick.start()
+                pairs = list(zip(made, addresses, strict=True))
+                dice.shuffle(pairs)
+                for one, address in pairs:
+                    change(runtime, one, address)
+                for tick in ticks:
+                    tick.join(PATIENCE * 3)
+
+    late = {
+        address: [at - returned[address] for at in moments if at > returned[address]]
+        for address, moments in mailbox.arrived.items()
+    }
+    assert {address: by for address, by in late.items() if by} == {}
+    # It was a race: some were told before, others never.
+    assert AT_ONCE < len(mailbox.arrived) < AT_ONCE * ROUNDS
+    assert max(map(len, mailbox.arrived.values())) == 1
+    assert len(returned) == AT_ONCE * ROUNDS
+
+
+@pytest.mark.slow
+def test_ten_thousand_deadlines_of_five_stages_move_in_one_transaction(runtime, connection):
+    given = {
+        "target": TARGET, "due_at": DUE, "recipients": ANN, "timezone": "Europe/Berlin",
+        "reminders": ["60 days before", "30 days before at 09:00", "7 days before"],
+        "escalation": [{"offset": "2 days after", "to": "cfo@example.org"}],
+    }  # fmt: skip
+    ids = runtime.deadlines.set_many([given] * 10_000)
+
+    moved = runtime.deadlines.move_many(dict.fromkeys(ids, DUE + 10 * DAY))
+
+    assert moved == 10_000
+    assert set(statuses(connection).values()) == {"pending"}
+    counted = connection.execute(
+        "select deadline_stage, scheduled_at, count(*), count(distinct xmin::text)"
+        " from scheduled_actions group by 1, 2 order by 2"
+    ).fetchall()
+    assert [(stage, count, writers) for stage, _, count, writers in counted] == [
+        ("reminder:60 days before#1", 10_000, 1),
+        ("reminder:30 days before at 09:00#1", 10_000, 1),
+        ("reminder:7 days before#1", 10_000, 1),
+        ("due#1", 10_000, 1),
+        ("escalation:1#1", 10_000, 1),
+    ]
+    assert [at for _, at, _, _ in counted][3] == DUE + 10 * DAY
+
+
+def test_the_tick_of_a_project_without_deadlines_loads_nothing_of_them():
+    import subprocess
+    import sys
+
+    ask = (
+        "import sys, scheduled_actions.wsgi;"
+        "print([name for name in sys.modules if 'deadline' in name and name != 'scheduled_actions.deadlines.model'])"
+    )
+
+    told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+
+    assert told.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("loses_connection", [False, True])
+def test_a_handler_whose_deadline_is_locked_before_it_is_called_is_not_charged(
+    database_url, connection, loses_connection
+):
+    released, calls = threading.Event(), []
+
+    @action("test:hold", transactional=True, timeout_seconds=2)
+    def hold(payload: dict, context: Context) -> None:
+        released.wait(PATIENCE)
+
+    @action("approval:start", transactional=True, timeout_seconds=0.2)
+    def begin(payload: dict, context: Context) -> None:
+        calls.append(context.id)
+
+    set_clock(connection, NOW)
+    # One of two threads may hold a connection.
+    settings = {"concurrency": 2, "max_run_seconds": 2, "max_duration_seconds": 5}
+    with deadline_project(database_url, send, hold, begin, **settings) as one, psycopg.connect(database_url) as other:
+        made = a_deadline(one, reminders=[], auto_actions=[{"offset": "1 day before", "action_type": "approval:start"}])
+        set_clock(connection, DUE - DAY)
+        insert(connection, action_type="test:hold", scheduled_at=DUE - DAY, priority=-1)
+        ticking = threading.Thread(target=one.processor.tick)
+        ticking.start()
+        wait_until(lambda: any(stage.begun for stage in one.deadlines.get(made.id).stages))
+        other.execute("select from scheduled_action_deadlines for update")
+        released.set()
+        wait_until(lambda: is_waiting(connection))
+        if loses_connection:
+            connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock'"
+                " and datname = current_database()"
+            )
+        # Otherwise it waits for the lock to the end of the tick.
+        ticking.join(PATIENCE)
+
+    found = connection.execute(
+        "select status, attempts, error_message from scheduled_actions where action_type = 'approval:start'"
+    ).fetchone()
+    assert calls == []
+    assert found[:2] == ("pending", 0), found
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_a_locked_deadline_is_not_waited_for_in_the_time_of_the_handler(database_url, connection, is_transactional):
+    calls = []
+
+    @action("approval:start", transactional=is_transactional, timeout_seconds=0.2)
+    def begin(payload: dict) -> None:
+        calls.append(payload)
+
+    set_clock(connection, NOW)
+    settings = {"max_run_seconds": 1, "max_duration_seconds": 5}
+    with deadline_project(database_url, send, begin, **settings) as one, psycopg.connect(database_url) as other:
+        a_deadline(one, reminders=[], auto_actions=[{"offset": "1 day before", "action_type": "approval:start"}])
+        set_clock(connection, DUE - DAY)
+        other.execute("select from scheduled_action_deadlines for update")
+        one.processor.tick()
+
+    found = connection.execute(
+        "select status, attempts, error_message from scheduled_actions where action_type = 'approval:start'"
+    ).fetchone()
+    assert calls == []
+    assert found[:2] == ("pending", 0), found
+
+
+def test_an_action_whose_deadline_cannot_be_reached_is_not_charged(runtime, connection):
+    made = a_deadline(runtime, reminders=[], auto_actions=[{"offset": "1 day before", "action_type": "approval:start"}])
+    set_clock(connection, DUE - DAY)
+    database = runtime.database
+    ticks_own, refused = database.connection, []
+
+    def no_more(*limits):
+        """Lend connections to the tick's thread alone, as a server without a connection to spare does."""
+        if threading.current_thread().name.startswith("scheduled-actions-"):
+            refused.append(1)
+            raise DatabaseUnavailable("it has no connection to spare")
+        return ticks_own(*limits)
+
+    database.connection = no_more
+    runtime.processor.tick()
+    database.connection = ticks_own
+
+    assert refused
+    (found,) = connection.execute("select status, attempts from scheduled_actions where deadline_stage like 'action%'")
+    assert found == ("pending", 0)
+    runtime.processor.tick()
+    assert ended(connection, made.id) == {"action:approval:start 1 day before#1": "completed"}

@@ -1,0 +1,715 @@
+"""Deadlines: set, met, missed, moved, paused, acknowledged; each stage once, and only while it holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from scheduled_actions.core.errors import (
+    InvalidArgument,
+    RequestError,
+    UnknownActionType,
+    UnknownDeadline,
+    WrongDeadlineStatus,
+)
+from scheduled_actions.deadlines import store
+from tests.deadlines.deadline_project import SENT, STARTED, deadline_project, ended, planned
+from tests.factories import NOW, row, set_clock, together
+
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+#: NOW is Wednesday 4 March 2026, 12:00 UTC.
+DUE = NOW + 90 * DAY
+ANN = "ann@example.org"
+TARGET = {"type": "licence", "id": "42"}
+
+
+@pytest.fixture
+def runtime(database_url, connection):
+    """Give a project with deadlines whose clock stands at NOW."""
+    set_clock(connection, NOW)
+    with deadline_project(database_url) as made:
+        yield made
+
+
+@pytest.fixture
+def deadlines(runtime):
+    return runtime.deadlines
+
+
+@pytest.fixture
+def set_one(deadlines):
+    """Return a function that sets a deadline in ninety days, of which Ann is told."""
+
+    def make(**changes):
+        given = {"target": TARGET, "due_at": DUE, "recipients": ANN, "reminders": ["60 days before", "30 days before"]}
+        return deadlines.set(given | changes)[0]
+
+    return make
+
+
+@pytest.fixture
+def tick_at(runtime, connection):
+    """Return a function that sets the clock and lets everything due be done, what that plans included."""
+
+    def tick(at):
+        set_clock(connection, at)
+        while runtime.processor.tick().processed:
+            pass
+
+    return tick
+
+
+def told():
+    """Return who was told since the last time, in order."""
+    addresses = [one["to"] for one in SENT]
+    SENT.clear()
+    return addresses
+
+
+# -- setting -----------------------------------------------------------------------------------------------------------
+
+
+def test_all_that_is_planned_is_an_action_bound_to_the_deadline(set_one, connection):
+    made = set_one(
+        team_id="blue",
+        escalation=[{"offset": "2 days after", "to": "cfo@example.org"}],
+        auto_actions=[
+            {"offset": "30 days before", "action_type": "approval:start", "payload": {"n": 1}, "priority": 5}
+        ],
+    )
+
+    assert planned(connection, made.id) == {
+        "reminder:60 days before#1": DUE - 60 * DAY,
+        "reminder:30 days before#1": DUE - 30 * DAY,
+        "action:approval:start 30 days before#1": DUE - 30 * DAY,
+        "due#1": DUE,
+        "escalation:1#1": DUE + 2 * DAY,
+    }
+    (action_id,) = connection.execute(
+        "select id from scheduled_actions where action_type = 'approval:start'"
+    ).fetchone()
+    action = row(connection, action_id)
+    assert (action["payload"], action["priority"], action["team_id"]) == ({"n": 1}, 5, "blue")
+    assert (action["target_type"], action["target_id"]) == ("licence", "42")
+    assert (made.status, made.due_at, made.recipients) == ("open", DUE, (ANN,))
+
+
+def test_of_reminders_that_are_past_the_most_urgent_goes_out_at_once(set_one, tick_at, deadlines):
+    made = set_one(
+        due_at=NOW + 10 * DAY, reminders=["60 days before", "30 days before", "14 days before", "7 days before"]
+    )
+
+    tick_at(NOW)
+
+    assert told() == [ANN]
+    states = {stage.key: stage.state for stage in deadlines.get(made.id).stages}
+    assert states["reminder:60 days before"] == states["reminder:30 days before"] == "left_out"
+    assert (states["reminder:14 days before"], states["reminder:7 days before"]) == ("begun", "planned")
+
+
+def test_work_that_is_late_is_done_at_once_and_of_a_ladder_the_highest_level(set_one, tick_at):
+    set_one(
+        due_at=NOW - 5 * DAY,
+        reminders=[],
+        auto_actions=[
+            {"offset": f"{n} days before", "action_type": "approval:start", "payload": {"n": n}} for n in (9, 3)
+        ],
+        escalation=[{"offset": f"{n} days after", "to": f"level{n}@example.org"} for n in (1, 3, 9)],
+    )
+
+    tick_at(NOW)
+
+    assert sorted(one["n"] for one in STARTED) == [3, 9]
+    assert told() == ["level3@example.org"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"reminders": ["60 days befor"]}, InvalidArgument, r"reminders\[0\].offset"),
+        ({"reminders": [{"offset": "7 days", "repeat": "dayly"}]}, RequestError, "daily"),
+        (
+            {"auto_actions": [{"offset": "when due", "action_type": "approval:begin"}]},
+            UnknownActionType,
+            "approval:start",
+        ),
+        (
+            {"auto_actions": [{"offset": "when due", "action_type": "approval:start", "payload": [1]}]},
+            InvalidArgument,
+            "payload",
+        ),
+        ({"recurrence": "now and then"}, RequestError, "recurrence"),
+        ({"recipients": "ann at example.org"}, InvalidArgument, r"recipients\[0\]"),
+        ({"recipients": "role:boss"}, InvalidArgument, "resolver"),
+        ({"recipients": []}, InvalidArgument, "somebody"),
+        ({"recurrence": "every minute", "due_at": None}, InvalidArgument, "rarer"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_name_and_nothing_is_set(set_one, connection, changes, error, said):
+    with pytest.raises(error, match=said):
+        set_one(**changes)
+
+    assert connection.execute("select count(*) from scheduled_action_deadlines").fetchone() == (0,)
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+
+
+def test_asking_again_by_name_changes_nothing_and_asking_for_another_brings_it_up_to_date(
+    deadlines, connection, tick_at
+):
+    given = {
+        "target": TARGET,
+        "due_at": DUE,
+        "name": "renewal",
+        "recipients": ANN,
+        "reminders": ["60 days before", "7 days before"],
+    }
+    first, is_new = deadlines.set(given)
+    tick_at(DUE - 50 * DAY)
+    before = planned(connection, first.id)
+
+    again, is_new_again = deadlines.set(given)
+    other, _ = deadlines.set(given | {"due_at": DUE + DAY, "reminders": ["60 days before", "3 days before"]})
+
+    assert (is_new, is_new_again, again.id, again.revision) == (True, False, first.id, first.revision)
+    assert set(before) == {"reminder:7 days before#1", "due#1"}
+    assert planned(connection, other.id) == {"reminder:3 days before#1": DUE - 2 * DAY, "due#1": DUE + DAY}
+    assert (other.id, told()) == (first.id, [ANN])
+
+
+def test_a_name_is_one_deadlines_at_a_time_also_when_two_ask_at_once(runtime, database_url, connection):
+    given = {"target": TARGET, "due_at": DUE, "name": "renewal"}
+
+    ids = together(database_url, 4, lambda own, _: runtime.deadlines.set(given, connection=own)[0].id)
+    runtime.deadlines.complete("renewal")
+    fresh, is_new = runtime.deadlines.set(given)
+
+    assert len(set(ids)) == 1
+    assert is_new
+    assert fresh.id not in ids
+
+
+def test_rolled_back_with_the_callers_transaction_it_never_was(runtime, database_url, connection):
+    with psycopg.connect(database_url) as own:
+        runtime.deadlines.set({"target": TARGET, "due_at": DUE}, connection=own)
+        own.rollback()
+
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+    assert runtime.deadlines.find() == []
+
+
+def test_many_are_set_at_once_or_none(deadlines, connection):
+    given = {"target": TARGET, "due_at": DUE, "recipients": ANN, "reminders": ["7 days before"]}
+
+    ids = deadlines.set_many([given | {"name": f"n{n}"} for n in range(5)])
+    with pytest.raises(InvalidArgument) as refused:
+        deadlines.set_many([given, given | {"due_at": None}])
+    with pytest.raises(InvalidArgument, match="free"):
+        deadlines.set_many([given, given | {"name": "n1"}])
+
+    assert [one.id for one in deadlines.find()] == ids[::-1]
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (10,)
+    assert refused.value.__notes__ == ["in deadlines[1]"]
+
+
+# -- due, and after ----------------------------------------------------------------------------------------------------
+
+
+def test_at_the_due_instant_an_open_deadline_is_missed_and_what_was_configured_for_that_happens(
+    set_one, tick_at, deadlines
+):
+    made = set_one(
+        reminders=[],
+        auto_actions=[{"offset": "when due", "action_type": "approval:start", "payload": {"n": 0}}],
+        escalation=[{"offset": "1 day after", "to": "boss@example.org"}],
+    )
+
+    tick_at(DUE - timedelta(seconds=1))
+    before = deadlines.get(made.id).status
+    tick_at(DUE)
+    missed = deadlines.get(made.id)
+    tick_at(DUE + DAY)
+
+    assert before == "open"
+    assert (missed.status, missed.missed_at) == ("missed", DUE)
+    assert STARTED == [{"n": 0}]
+    assert told() == ["boss@example.org"]
+    assert [entry["what"] for entry in deadlines.get(made.id).history] == ["set", "missed", "escalated"]
+
+
+@pytest.mark.parametrize(("after", "late"), [(-DAY, 0), (timedelta(0), 0), (HOUR, 1), (DAY, 1), (DAY + HOUR, 2)])
+def test_it_is_kept_whether_it_was_completed_on_time_or_how_many_days_late(set_one, tick_at, deadlines, after, late):
+    made = set_one()
+    tick_at(DUE + after - HOUR)
+    tick_at(DUE + after)
+
+    done = deadlines.complete(made.id, by="ann", note="signed")
+
+    assert (done.status, done.days_late, done.closed_at, done.closed_by) == ("completed", late, DUE + after, "ann")
+    assert done.history[-1] == {
+        "what": "completed", "at": (DUE + after).isoformat(), "by": "ann", "note": "signed", "days_late": late,
+    }  # fmt: skip
+    assert deadlines.complete(made.id) == done
+
+
+@pytest.mark.parametrize("end", ["complete", "cancel"])
+def test_once_it_is_resolved_nothing_more_of_it_is_sent_or_begun(set_one, tick_at, deadlines, connection, end):
+    made = set_one(
+        escalation=[{"offset": "1 day after", "to": "boss@example.org"}],
+        auto_actions=[{"offset": "1 day before", "action_type": "approval:start", "payload": {}}],
+    )
+    tick_at(DUE - 59 * DAY)
+
+    resolved = getattr(deadlines, end)(made.id)
+    tick_at(DUE + 30 * DAY)
+
+    assert told() == [ANN]
+    assert STARTED == []
+    assert planned(connection, made.id) == {}
+    assert {one.state for one in resolved.stages} == {"begun", "withdrawn"}
+    with pytest.raises(WrongDeadlineStatus):
+        deadlines.move(made.id, DAY)
+    with pytest.raises(WrongDeadlineStatus):
+        deadlines.acknowledge(made.id)
+
+
+def test_what_was_claimed_before_it_was_resolved_is_looked_at_once_more(set_one, runtime, connection, monkeypatch):
+    """A tick has claimed the reminder; its deadline is completed before the handler would begin."""
+    made = set_one()
+    set_clock(connection, DUE - 60 * DAY)
+    connection.execute("update scheduled_actions set status = 'pending' where deadline_id = %s", [made.id])
+    connection.execute("update scheduled_action_deadlines set status = 'completed', closed_at = now()")
+
+    report = runtime.processor.tick()
+
+    assert (report.skipped, told()) == (1, [])
+    assert ended(connection, made.id) == {"reminder:60 days before#1": "skipped"}
+
+
+def test_what_was_claimed_before_it_was_moved_waits_for_its_new_instant(set_one, runtime, connection, deadlines):
+    made = set_one()
+    set_clock(connection, DUE - 60 * DAY)
+    deadlines.move(made.id, DUE + 3 * DAY)
+    # As a tick that had claimed it before would find it.
+    connection.execute("update scheduled_actions set scheduled_at = %s", [DUE - 60 * DAY])
+
+    report = runtime.processor.tick()
+
+    assert (report.snoozed, report.succeeded, told()) == (3, 0, [])
+    assert planned(connection, made.id)["reminder:60 days before#1"] == DUE - 57 * DAY
+
+
+def test_a_notice_holds_until_its_deadline_is_resolved_moved_or_paused(set_one, deadlines, connection):
+    def holds(one, revision=0):
+        guard = {"deadline_id": str(one.id), "stage": "reminder:60 days before#1", "revision": revision}
+        with connection.transaction():
+            return store.holding(connection, [guard, {"deadline_id": uuid4(), "stage": "x"}], team_id=None)
+
+    first, second, third = set_one(), set_one(), set_one()
+
+    assert holds(first) == [True, False]
+    deadlines.complete(first.id)
+    deadlines.move(second.id, DAY)
+    deadlines.pause(third.id)
+    assert [holds(one) for one in (first, second, third)] == [[False, False]] * 3
+    assert holds(second, revision=None) == [True, False]
+
+
+# -- moving ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_move_plans_anew_what_is_to_come_and_leaves_what_was_sent(set_one, tick_at, deadlines, connection):
+    made = set_one(escalation=[{"offset": "1 day after", "to": "boss@example.org"}])
+    tick_at(DUE - 59 * DAY)
+
+    moved = deadlines.move(made.id, DUE + 100 * DAY, by="ann", note="the tax office agreed")
+
+    assert planned(connection, made.id) == {
+        "reminder:30 days before#1": DUE + 70 * DAY,
+        "due#1": DUE + 100 * DAY,
+        "escalation:1#1": DUE + 101 * DAY,
+    }
+    assert ended(connection, made.id) == {"reminder:60 days before#1": "completed"}
+    assert (moved.due_at, moved.revision, moved.history[-1]["before"]) == (DUE + 100 * DAY, 1, DUE.isoformat())
+
+
+def test_moved_closer_the_most_urgent_reminder_goes_out_at_once(set_one, tick_at, deadlines):
+    made = set_one(reminders=["60 days before", "30 days before", "7 days before", "1 day before"])
+
+    deadlines.move(made.id, NOW + 5 * DAY)
+    tick_at(NOW)
+    tick_at(NOW + 5 * DAY)
+
+    assert told() == [ANN, ANN]
+    assert [stage.state for stage in deadlines.get(made.id).stages] == [
+        "left_out",
+        "left_out",
+        "begun",
+        "begun",
+        "begun",
+    ]
+
+
+def test_asked_to_a_move_plans_again_what_was_sent(set_one, tick_at, deadlines, connection):
+    made = set_one()
+    tick_at(DUE - 59 * DAY)
+
+    deadlines.move(made.id, DUE + 100 * DAY, again=True)
+
+    assert planned(connection, made.id)["reminder:60 days before#2"] == DUE + 40 * DAY
+
+
+def test_a_missed_deadline_that_is_moved_begins_anew_and_can_be_missed_again(set_one, tick_at, deadlines, connection):
+    made = set_one(escalation=[{"offset": "1 day after", "to": "boss@example.org"}])
+    tick_at(DUE - 60 * DAY)
+    tick_at(DUE - 30 * DAY)
+    tick_at(DUE)
+    tick_at(DUE + 2 * DAY)
+    told()
+
+    moved = deadlines.move(made.id, DUE + 45 * DAY)
+    tick_at(DUE + 15 * DAY)
+    tick_at(DUE + 45 * DAY)
+    tick_at(DUE + 46 * DAY)
+
+    assert (moved.status, moved.missed_at) == ("open", None)
+    assert deadlines.get(made.id).status == "missed"
+    # Less than sixty days were left: the reminder of then was the most urgent that had passed.
+    assert told() == [ANN, ANN, "boss@example.org"]
+
+
+def test_many_move_in_one_transaction_or_none_does(set_one, deadlines, connection):
+    ids = [set_one().id for _ in range(3)]
+    deadlines.complete(ids[2])
+
+    with pytest.raises(WrongDeadlineStatus):
+        deadlines.move_many(dict.fromkeys(ids, DUE + DAY))
+    with pytest.raises(UnknownDeadline):
+        deadlines.move_many({ids[0]: DUE + DAY, uuid4(): DUE})
+    with pytest.raises(InvalidArgument, match="moves: 'renewal' is not the id of a deadline"):
+        deadlines.move_many({ids[0]: DUE + DAY, "renewal": DUE})
+    unmoved = planned(connection, ids[0])
+    count = deadlines.move_many({ids[0]: DUE + DAY, str(ids[1]): DUE + 2 * DAY})
+
+    assert unmoved["due#1"] == DUE
+    assert count == 2
+    assert [planned(connection, one)["reminder:30 days before#1"] for one in ids[:2]] == [
+        DUE - 29 * DAY,
+        DUE - 28 * DAY,
+    ]
+
+
+# -- the clock ---------------------------------------------------------------------------------------------------------
+
+
+def test_while_it_is_paused_nothing_comes_and_afterwards_all_comes_later_by_the_pause(
+    set_one, tick_at, deadlines, connection
+):
+    made = set_one()
+    set_clock(connection, DUE - 61 * DAY)
+
+    deadlines.pause(made.id, by="ann")
+    paused = planned(connection, made.id)
+    tick_at(DUE - 51 * DAY)
+    resumed = deadlines.resume(made.id)
+    tick_at(DUE - 50 * DAY)
+
+    assert paused == {}
+    assert resumed.due_at == DUE + 10 * DAY
+    assert planned(connection, made.id) == {"reminder:30 days before#1": DUE - 20 * DAY, "due#1": DUE + 10 * DAY}
+    assert told() == [ANN]
+
+
+def test_in_a_calendar_a_pause_counts_working_time(deadlines, connection):
+    """Paused on Wednesday at noon, resumed on Saturday: two and a half business days of eight hours."""
+    calendar = {"weekends": True, "hours": {"from": "09:00", "to": "17:00"}}
+    due = datetime(2026, 3, 10, 15, 0, tzinfo=UTC)
+    made, _ = deadlines.set({"target": TARGET, "due_at": due, "calendar": calendar})
+    deadlines.pause(made.id)
+    set_clock(connection, datetime(2026, 3, 7, 20, 0, tzinfo=UTC))
+
+    resumed = deadlines.resume(made.id)
+
+    # Left were 5 + 8 + 8 + 8 + 6 hours; they begin on Monday 9 March at 09:00.
+    assert resumed.due_at == datetime(2026, 3, 13, 12, 0, tzinfo=UTC)
+
+
+def test_a_deadline_completed_while_its_clock_stood_still_was_on_time(set_one, deadlines, connection):
+    made = set_one()
+    deadlines.pause(made.id)
+    set_clock(connection, DUE + 30 * DAY)
+
+    assert deadlines.complete(made.id).days_late == 0
+
+
+# -- nagging and people ------------------------------------------------------------------------------------------------
+
+
+def test_nagging_comes_daily_until_it_is_resolved(set_one, tick_at, deadlines):
+    made = set_one(reminders=[{"offset": "7 days before at 09:00", "repeat": "daily"}])
+
+    days = [DUE.replace(hour=9) + day * DAY for day in range(-8, 3)]
+    counts = []
+    for day in days:
+        tick_at(day)
+        counts.append(len(told()))
+    deadlines.complete(made.id)
+    tick_at(days[-1] + 5 * DAY)
+
+    assert counts == [0] + [1] * 10
+    assert told() == []
+
+
+def test_nagging_that_was_missed_comes_once(set_one, tick_at):
+    set_one(reminders=[{"offset": "7 days before", "repeat": "daily"}])
+    tick_at(DUE - 7 * DAY)
+    told()
+
+    tick_at(DUE - 3 * DAY + HOUR)
+    after_an_outage = told()
+    tick_at(DUE - 2 * DAY)
+
+    assert (len(after_an_outage), len(told())) == (1, 1)
+
+
+def test_nagging_ends_after_so_many_times(set_one, tick_at):
+    set_one(reminders=[{"offset": "7 days before", "repeat": "daily", "times": 2}])
+
+    for day in range(-7, 0):
+        tick_at(DUE + day * DAY)
+
+    assert len(told()) == 2
+
+
+def test_acknowledged_it_nags_no_more_until_then_but_escalates_all_the_same(set_one, tick_at, deadlines):
+    made = set_one(
+        reminders=[{"offset": "7 days before", "repeat": "daily"}, "5 days before"],
+        escalation=[
+            {"offset": "4 days before", "to": "boss@example.org"},
+            {"offset": "4 days before", "to": "quiet@example.org", "while": "unacknowledged"},
+        ],
+    )
+    tick_at(DUE - 7 * DAY)
+    told()
+
+    known = deadlines.acknowledge(made.id, until=DUE - 3 * DAY, by="ann")
+    sent = []
+    for day in (-6, -5, -4, -3, -2):
+        tick_at(DUE + day * DAY)
+        sent.append(told())
+
+    assert known.acknowledged_by == "ann"
+    assert sent == [[], [ANN], ["boss@example.org"], [], [ANN]]
+
+
+def test_an_acknowledgement_ends_in_the_future(set_one, deadlines):
+    made = set_one()
+
+    with pytest.raises(InvalidArgument, match="until"):
+        deadlines.acknowledge(made.id, until=NOW - DAY)
+
+
+def test_what_is_to_come_goes_to_whom_it_was_reassigned(set_one, tick_at, deadlines):
+    made = set_one()
+    tick_at(DUE - 60 * DAY)
+
+    deadlines.reassign(made.id, ["bob@example.org"], by="ann")
+    tick_at(DUE - 30 * DAY)
+
+    assert told() == [ANN, "bob@example.org"]
+    with pytest.raises(InvalidArgument, match="recipients"):
+        deadlines.reassign(made.id, [])
+
+
+def test_a_level_whose_people_are_away_goes_to_the_next(set_one, tick_at, deadlines):
+    away = {"email": "boss@example.org", "name": "Boss", "away_until": (DUE + 30 * DAY).isoformat()}
+    made = set_one(
+        escalation=[{"offset": "1 day after", "to": away}, {"offset": "5 days after", "to": ["cfo@example.org"]}]
+    )
+
+    tick_at(DUE + DAY)
+
+    assert told()[-1] == "cfo@example.org"
+    climbed = deadlines.get(made.id).history[-1]
+    assert (climbed["what"], climbed["to"], climbed["passed_over"]) == ("escalated", ["cfo@example.org"], ["Boss"])
+
+
+def test_what_people_are_told_says_how_long_is_left_and_when_they_hear_again(set_one, tick_at):
+    set_one(name="trade licence", reminders=["60 days before", {"offset": "1 day before", "message": "Ask Bob."}])
+
+    tick_at(DUE - 60 * DAY)
+    tick_at(DUE - DAY)
+
+    first, second = SENT
+    assert (first["severity"], second["severity"]) == ("low", "urgent")
+    assert "trade licence" in first["subject"]
+    assert "60 days" in first["text"]
+    assert "The next reminder on Monday, 1 June 2026, 12:00 (UTC)" in first["text"]
+    assert "Ask Bob." in second["text"]
+    assert first["guard"]["stage"] == "reminder:60 days before#1"
+
+
+def test_a_ladder_is_climbed_so_many_times_and_the_way_up_is_recorded(set_one, tick_at, deadlines):
+    made = set_one(
+        reminders=[{"offset": "5 days after", "repeat": "daily"}],
+        escalation={
+            "levels": [
+                {"offset": "1 day after", "to": "boss@example.org"},
+                {"offset": "2 days after", "to": "cfo@example.org", "assign": "deputy@example.org"},
+            ],
+            "rounds": 2,
+            "every": "every 7 days",
+        },
+    )
+
+    sent = {}
+    for day in range(12):
+        tick_at(DUE + day * DAY)
+        sent[day] = told()
+
+    assert {day: who for day, who in sent.items() if who and day < 5} == {
+        1: ["boss@example.org"],
+        2: ["cfo@example.org"],
+    }
+    # Whoever was named to take over is reminded from then on.
+    assert sent[5] == ["deputy@example.org"]
+    assert [day for day, who in sent.items() if "boss@example.org" in who or "cfo@example.org" in who] == [1, 2, 8, 9]
+    way = [
+        (one["stage"], one["occurrence"], one["to"])
+        for one in deadlines.get(made.id).history
+        if one["what"] == "escalated"
+    ]
+    assert way == [
+        ("escalation:1", 1, ["boss@example.org"]), ("escalation:2", 1, ["cfo@example.org"]),
+        ("escalation:1", 2, ["boss@example.org"]), ("escalation:2", 2, ["cfo@example.org"]),
+    ]  # fmt: skip
+
+
+# -- series ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_occurrence_of_a_series_is_a_deadline_of_its_own(deadlines, tick_at, connection):
+    """Yearly reviews: the next is made in time for its own first reminder."""
+    first, _ = deadlines.set(
+        {
+            "target": {"type": "review", "id": "ann"},
+            "due_at": DUE,
+            "recurrence": "yearly",
+            "reminders": ["30 days before"],
+            "recipients": ANN,
+        }
+    )
+    second_due = DUE.replace(year=2027)
+    tick_at(DUE - DAY)
+    deadlines.complete(first.id)
+    second, before = deadlines.find()
+    tick_at(second_due - 30 * DAY)
+    tick_at(second_due)
+    tick_at(second_due + DAY)
+
+    assert (before.id, second.due_at, second.status) == (first.id, second_due, "open")
+    assert second.series_id == first.id
+    assert [one.due_at.year for one in deadlines.find()] == [2028, 2027, 2026]
+    assert deadlines.get(second.id).status == "missed"
+    assert told() == [ANN, ANN]
+
+
+def test_where_reminders_reach_further_than_the_rule_several_are_open_at_once(deadlines, tick_at):
+    made, _ = deadlines.set(
+        {
+            "target": TARGET,
+            "due_at": NOW + 70 * DAY,
+            "recurrence": "every 30 days",
+            "reminders": [{"offset": "60 days before", "to": ANN}],
+        }
+    )
+    tick_at(NOW)
+    at_once = len(deadlines.find())
+    tick_at(NOW + 10 * DAY)
+    ten_days_on = len(deadlines.find())
+    tick_at(NOW + 70 * DAY)
+
+    assert (at_once, ten_days_on) == (1, 1)
+    dues = [one.due_at for one in deadlines.find(series_id=made.id)]
+    assert dues == [NOW + days * DAY for days in (130, 100, 70)]
+
+
+def test_a_series_can_begin_with_the_first_occurrence_of_its_rule(deadlines):
+    made, _ = deadlines.set(
+        {"target": TARGET, "recurrence": "last business day of the quarter at 17:00", "timezone": "Europe/Berlin"}
+    )
+
+    assert made.due_at == datetime(2026, 3, 31, 15, 0, tzinfo=UTC)
+
+
+def test_a_series_ends_where_it_is_cancelled(deadlines, tick_at):
+    made, _ = deadlines.set(
+        {
+            "target": TARGET,
+            "due_at": NOW + DAY,
+            "recurrence": "daily",
+            "recipients": ANN,
+            "reminders": ["2 days before"],
+        }
+    )
+    tick_at(NOW + HOUR)
+
+    deadlines.cancel(made.id, series=True)
+    tick_at(NOW + 9 * DAY)
+
+    assert {one.status for one in deadlines.find()} == {"cancelled"}
+
+
+def test_two_that_make_the_next_of_a_series_make_one(deadlines, database_url, connection):
+    made, _ = deadlines.set({"target": TARGET, "due_at": DUE, "recurrence": "yearly"})
+
+    together(database_url, 4, lambda own, _: deadlines.complete(made.id, connection=own))
+
+    assert len(deadlines.find()) == 2
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_deadlines_are_found_by_every_filter_and_paged(set_one, deadlines, connection):
+    ids = [
+        set_one(name=f"n{n}", target={"type": "licence", "id": str(n)}, team_id="blue" if n else None).id
+        for n in range(3)
+    ]
+    set_clock(connection, DUE + DAY)
+    deadlines.complete(ids[2])
+
+    assert [one.id for one in deadlines.find(limit=2)] == ids[:0:-1]
+    assert [one.id for one in deadlines.find(cursor=ids[1])] == ids[:1]
+    assert [one.id for one in deadlines.find(team_id="blue")] == ids[:0:-1]
+    assert [one.id for one in deadlines.find(target={"type": "licence", "id": "1"})] == [ids[1]]
+    assert [one.id for one in deadlines.find(is_overdue=True)] == ids[1::-1]
+    assert [one.id for one in deadlines.find(status="completed")] == [ids[2]]
+    assert deadlines.find(due_from=DUE + DAY) == []
+    assert deadlines.get("n1", team_id="blue").id == ids[1]
+    for unknown in ("n1", uuid4()):
+        with pytest.raises(UnknownDeadline):
+            deadlines.get(unknown)
+    with pytest.raises(UnknownDeadline):
+        deadlines.get(ids[1], team_id="red")
+
+
+def test_the_timeline_tells_what_was_sent_and_what_will_be(set_one, tick_at, deadlines):
+    made = set_one(
+        reminders=["99 days before", "95 days before", "60 days before", {"offset": "7 days before", "repeat": "daily"}]
+    )
+    tick_at(NOW)
+    tick_at(DUE - 60 * DAY)
+
+    # Actions of long ago are pruned; the deadline itself keeps what was sent.
+    steps = deadlines.timeline(deadlines.get(made.id))
+
+    assert [(one.stage, one.occurrence, one.state) for one in steps] == [
+        ("reminder:99 days before", 1, "left_out"),
+        ("reminder:95 days before", 1, "sent"),
+        ("reminder:60 days before", 1, "sent"),
+        ("reminder:7 days before", 1, "planned"),
+        ("due", 1, "planned"),
+    ]

@@ -1,0 +1,120 @@
+"""Each user's own nine o'clock: one action or one series per user."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scheduled_actions import action, runtime, schedule_local
+from scheduled_actions.core.errors import InvalidArgument, UnknownActionType
+from tests.factories import NOW, projects, set_clock
+
+USERS = {"ann": "Europe/Berlin", "kai": "Asia/Tokyo", "ned": "America/New_York"}
+
+
+@action("test:greet")
+def greet(payload: dict, context) -> str:
+    return context.action.user_id
+
+
+@pytest.fixture
+def project(database_url, connection):
+    set_clock(connection, NOW)
+    with projects(database_url) as make:
+        made = make(greet)
+        before = runtime.use(made)
+        yield made
+        runtime.use(before)
+
+
+class WithoutText:
+    def __str__(self):
+        raise ValueError
+
+    __repr__ = __str__
+
+
+def test_every_user_gets_an_action_at_their_own_time(project, connection):
+    scheduled = schedule_local("test:greet", {"text": "Good morning"}, "09:00", USERS, priority=3)
+
+    assert [(one.user_id, one.at.isoformat()) for one in scheduled] == [
+        ("ann", "2026-03-05T09:00:00+01:00"),
+        ("kai", "2026-03-05T09:00:00+09:00"),
+        ("ned", "2026-03-04T09:00:00-05:00"),
+    ]
+    set_clock(connection, NOW + timedelta(hours=3))
+    project.processor.tick()
+    actions = {one.user_id: one for one in project.scheduler.list_actions()}
+    assert [actions[user].status for user in USERS] == ["pending", "pending", "completed"]
+    assert (actions["ned"].result, actions["ann"].priority, actions["ned"].id) == ("ned", 3, scheduled[2].action_id)
+
+
+def test_with_a_recurrence_every_user_gets_a_series_through_clock_changes(project, connection):
+    set_clock(connection, datetime(2026, 3, 28, 12, tzinfo=UTC))
+
+    scheduled = schedule_local("test:greet", {}, "02:30", USERS, recurrence="daily")
+
+    berlin = project.schedules.get(scheduled[0].schedule_id)
+    # On 29 March there is no 02:30 in Berlin: it comes by the gap later, and on the next day again on time.
+    assert list(project.schedules.upcoming(berlin, count=2)) == [
+        datetime(2026, 3, 29, 1, 30, tzinfo=UTC), datetime(2026, 3, 30, 0, 30, tzinfo=UTC),
+    ]  # fmt: skip
+    assert {(one.user_id, one.timezone) for one in project.schedules.find()} == set(USERS.items())
+    assert all(one.action_id is not None for one in scheduled)
+
+
+def test_asking_again_by_name_changes_nothing_and_another_time_moves_them(project, connection):
+    first = schedule_local("test:greet", {}, "09:00", USERS, recurrence="weekly", name="greeting", team_id="blue")
+    set_clock(connection, NOW + timedelta(hours=1))
+
+    again = schedule_local("test:greet", {}, "09:00", USERS, recurrence="weekly", name="greeting", team_id="blue")
+    moved = schedule_local("test:greet", {}, "10:00", USERS, recurrence="weekly", name="greeting", team_id="blue")
+
+    assert (
+        [one.schedule_id for one in first] == [one.schedule_id for one in again] == [one.schedule_id for one in moved]
+    )
+    assert [one.at for one in again] == [one.at for one in first]
+    assert {one.at.hour for one in moved} == {10}
+    names = {one.name for one in project.schedules.find(team_id="blue")}
+    assert names == {"greeting:ann", "greeting:kai", "greeting:ned"}
+
+
+def test_a_rule_with_the_same_time_of_day_is_taken_and_another_is_not(project):
+    assert schedule_local("test:greet", {}, "09:00", USERS, recurrence="0 9 * * MON")
+    for rule in ("0 10 * * MON", "daily at 10:00", "FREQ=DAILY;BYHOUR=10;BYMINUTE=0", "every 2 hours"):
+        with pytest.raises(InvalidArgument, match="a rule that leaves the time of day to local_time"):
+            schedule_local("test:greet", {}, "09:00", USERS, recurrence=rule)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "told"),
+    [
+        ({"action_type": "test:nothing"}, UnknownActionType, "test:nothing"),
+        ({"local_time": "nine"}, InvalidArgument, "local_time"),
+        ({"users": {"ann": "Mars"}}, InvalidArgument, "users[0].timezone: 'Mars'"),
+        ({"name": "x"}, InvalidArgument, "only a series has a name"),
+        ({"recurrence": "sometimes"}, Exception, "sometimes"),
+        ({"recurrence": WithoutText()}, InvalidArgument, "is not a text"),
+        ({"prioritee": 7}, InvalidArgument, "prioritee"),
+    ],
+)
+def test_one_refusal_is_nobodys_action(project, connection, changes, error, told):
+    given = {"action_type": "test:greet", "payload": {}, "local_time": "09:00", "users": USERS} | changes
+
+    with pytest.raises(error) as refusal:
+        schedule_local(
+            given.pop("action_type"), given.pop("payload"), given.pop("local_time"), given.pop("users"), **given
+        )
+
+    assert told in str(refusal.value)
+    for table in ("scheduled_actions", "scheduled_action_schedules"):
+        assert connection.execute(f"select count(*) from {table}").fetchone() == (0,)
+
+
+def test_it_joins_the_callers_transaction(project, connection):
+    with connection.transaction(force_rollback=True):
+        schedule_local("test:greet", {}, "09:00", USERS, connection=connection)
+        schedule_local("test:greet", {}, "09:00", USERS, recurrence="daily", connection=connection)
+
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)

@@ -1,0 +1,153 @@
+"""The words of notices: ours, the project's own, and ours again where the project's are broken."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from scheduled_actions.notifications.channels.templates import render_digest, render_reminder
+from scheduled_actions.notifications.rules.reminder import Reminder
+from scheduled_actions.notifications.rules.severity import SEVERITIES
+from tests.factories import NOW
+
+
+def values(**changes):
+    given = {"name": "Licence <b>", "due_at": NOW + timedelta(days=3), "now": NOW, **changes}
+    return Reminder(**given).values(ZoneInfo("Europe/Berlin"), recipient="Ann")
+
+
+@pytest.fixture
+def told(caplog, monkeypatch):
+    """Give what is logged, whatever a test of the command line made of the logger before."""
+    logger = logging.getLogger("scheduled_actions")
+    monkeypatch.setattr(logger, "disabled", False)
+    monkeypatch.setattr(logger, "propagate", True)
+    caplog.set_level(logging.WARNING, logger="scheduled_actions")
+    return caplog
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write templates of a project; answers the project."""
+
+    def write(**texts):
+        (tmp_path / "templates").mkdir(exist_ok=True)
+        for name, text in texts.items():
+            (tmp_path / "templates" / name.replace("__", "-").replace("_", ".")).write_text(text, encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize("kind", ["reminder", "escalation", "missed"])
+@pytest.mark.parametrize("severity", SEVERITIES)
+def test_each_kind_and_severity_has_words_in_text_and_html(kind, severity):
+    message = render_reminder(severity, values(kind=kind, next_reminder_at=NOW + timedelta(days=1)))
+
+    assert "Licence <b>" in message.subject
+    assert "Hello Ann," in message.text
+    assert "Due: Saturday, 7 March 2026, 13:00 (Europe/Berlin)" in message.text
+    assert "The next reminder on Thursday, 5 March 2026, 13:00 (Europe/Berlin)" in message.text
+    assert "Licence &lt;b&gt;" in message.html
+    assert "<b>" not in message.html
+    assert "The next reminder on Thursday" in message.html
+
+
+def test_each_severity_has_its_own_words():
+    assert len({render_reminder(severity, values()).subject for severity in SEVERITIES}) == len(SEVERITIES)
+
+
+def test_the_last_reminder_says_so():
+    assert "This is the last reminder." in render_reminder("low", values()).text
+
+
+def test_what_it_is_about_and_on_whose_desk_it_lies_is_told_where_known():
+    message = render_reminder(
+        "low", values(target={"type": "licence", "id": "7"}, assignee="Bob", message="Ask <Carl>.")
+    )
+
+    assert "\n\nAsk <Carl>.\n\n" in message.text
+    assert "<p>Ask &lt;Carl&gt;.</p>" in message.html
+    assert "About: licence 7\nOn the desk of: Bob\n" in message.text
+
+
+def test_the_projects_own_words_win_and_bring_their_own_html_or_none(write):
+    project = write(reminder_txt="Subject: Mine {{ name }}\n\nAt {{ local_time }} for {{ data.color }}\n")
+
+    message = render_reminder("low", values(data={"color": "red"}), project=project)
+
+    assert message.subject == "Mine Licence <b>"
+    assert message.text == "At Saturday, 7 March 2026, 13:00 (Europe/Berlin) for red\n"
+    assert message.html is None
+    assert render_reminder("low", values(kind="missed"), project=project).subject == "Missed: Licence <b>"
+
+
+def test_words_for_one_severity_win_over_those_for_all(write):
+    project = write(
+        reminder_txt="Subject: all\n\nx",
+        reminder__urgent_txt="Subject: urgent\n\nx",
+        reminder__urgent_html="<p>{{ name }}</p>",
+    )
+
+    assert [render_reminder(one, values(), project=project).subject for one in SEVERITIES] == [
+        "urgent", "all", "all", "all",
+    ]  # fmt: skip
+    assert render_reminder("urgent", values(), project=project).html == "<p>Licence &lt;b&gt;</p>"
+
+
+def test_the_projects_words_may_stand_on_ours(write):
+    project = write(reminder_txt='{% extends "ours/reminder-low.txt" %}{% block subject %}Mine{% endblock %}')
+
+    message = render_reminder("urgent", values(), project=project)
+
+    assert message.subject == "Mine"
+    assert "There is time" in message.text
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("Subject: {{ nmae }}\n", "UndefinedError"),
+        ("Subject: {% if %}\n", "TemplateSyntaxError in line 1"),
+        ("No subject\n\nHello", 'its first line is not "Subject: …"'),
+        ("Subject: {{ name.__class__.__mro__ }}\n", "SecurityError"),
+        ("Subject: {{ 1 / 0 }}\n", "ZeroDivisionError"),
+    ],
+)
+def test_broken_words_are_logged_and_ours_tell_instead(write, told, text, problem):
+    project = write(reminder_txt=text)
+
+    assert render_reminder("low", values(), project=project).subject == "Coming up: Licence <b> is due in 3 days"
+    assert f"notice.template_broken template=reminder.txt problem={problem}" in told.text
+
+
+def test_broken_html_is_broken_too(write, told):
+    project = write(reminder_txt="Subject: fine\n\nfine", reminder_html="{{ nothing }}")
+
+    assert render_reminder("low", values(), project=project).subject.startswith("Coming up")
+    assert "template=reminder.html problem=UndefinedError" in told.text
+
+
+def test_a_subject_is_one_line_whatever_a_name_holds():
+    message = render_reminder("low", values(name="Licence\r\nBcc: eve@example.org"))
+
+    assert "\n" not in message.subject
+    assert "\r" not in message.subject
+
+
+def test_a_digest_tells_every_notice(write):
+    notices = [
+        {"subject": "One <b>", "text": "first\nline", "severity": "urgent"},
+        {"subject": "Two", "text": "second", "severity": None},
+    ]
+
+    message = render_digest(notices, {"recipient": None, "urgent": 1}, project=None)
+
+    assert message.subject == "2 notices, 1 of them urgent"
+    assert "1. One <b>\n   first\n   line\n\n2. Two\n   second" in message.text
+    assert "One &lt;b&gt;" in message.html
+    project = write(digest_txt="Subject: {{ notices | length }}\n\n{{ notices[1].subject }}")
+    assert render_digest(notices, {"recipient": None, "urgent": 1}, project=project).text == "Two\n"

@@ -1,0 +1,269 @@
+"""Whom notices reach and when, and how urgent they are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from scheduled_actions.core.errors import InvalidArgument
+from scheduled_actions.notifications.rules.channels import parse_channel
+from scheduled_actions.notifications.rules.message import one_line
+from scheduled_actions.notifications.rules.people import Person, as_json, parse_person, present
+from scheduled_actions.notifications.rules.progress import DELAYS, Failure, Progress
+from scheduled_actions.notifications.rules.quiet_hours import QuietHours
+from scheduled_actions.notifications.rules.reminder import Reminder, in_words, local_time
+from scheduled_actions.notifications.rules.severity import Steps, most_urgent, severity
+from tests.factories import NOW
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [(-1, "urgent"), (0, "urgent"), (1, "urgent"), (1.01, "high"), (7, "high"), (8, "medium"), (14, "medium"),
+     (14.1, "low"), (60, "low")],
+)  # fmt: skip
+def test_the_nearer_a_deadline_the_more_urgent_it_is(days, expected):
+    assert severity(timedelta(days=days)) == expected
+
+
+def test_the_steps_of_urgency_can_be_chosen():
+    steps = Steps(urgent=timedelta(hours=1), high=timedelta(hours=2), medium=timedelta(hours=3))
+
+    assert [severity(timedelta(hours=hours), steps) for hours in (1, 2, 3, 4)] == ["urgent", "high", "medium", "low"]
+
+
+def test_of_several_the_most_urgent_counts():
+    assert most_urgent(["low", None, "high"]) == "high"
+    assert most_urgent([None]) is None
+
+
+# -- quiet hours
+
+
+@pytest.mark.parametrize(
+    ("hours", "wall", "ends"),
+    [
+        ("20:00-08:00", "2026-03-04T19:59", None),
+        ("20:00-08:00", "2026-03-04T20:00", "2026-03-05T08:00"),
+        ("20:00-08:00", "2026-03-05T00:00", "2026-03-05T08:00"),
+        ("20:00-08:00", "2026-03-05T07:59", "2026-03-05T08:00"),
+        ("20:00-08:00", "2026-03-05T08:00", None),
+        ("12:00-13:30", "2026-03-05T12:15", "2026-03-05T13:30"),
+        ("12:00-13:30", "2026-03-05T13:30", None),
+        ("12:00-13:30", "2026-03-05T11:59", None),
+        # The clocks skip from 02:00 to 03:00: an end within the gap comes later by the gap.
+        ("22:00-02:30", "2026-03-28T23:00", "2026-03-29T03:30"),
+        ("22:00-06:00", "2026-10-24T23:00", "2026-10-25T06:00"),
+    ],
+)
+def test_quiet_hours_end_by_the_clock_on_the_wall(hours, wall, ends):
+    moment = datetime.fromisoformat(wall).replace(tzinfo=BERLIN)
+
+    found = QuietHours.parse(hours).ends_after(moment, BERLIN)
+
+    assert found == (None if ends is None else datetime.fromisoformat(ends).replace(tzinfo=BERLIN).astimezone(UTC))
+
+
+def test_quiet_hours_that_end_within_a_repeated_hour_never_end_in_the_past():
+    again = datetime(2026, 10, 25, 2, 15, tzinfo=BERLIN, fold=1)
+
+    assert QuietHours.parse("22:00-02:30").ends_after(again, BERLIN) is None
+
+
+@pytest.mark.parametrize("text", ["", "8", "08:00", "08:00-08:00", "20:00-25:00", "20:00 to 08:00"])
+def test_quiet_hours_are_two_times_of_day(text):
+    with pytest.raises(InvalidArgument, match="two times of day"):
+        QuietHours.parse(text)
+
+
+def test_quiet_hours_are_said_as_they_are_read():
+    assert str(QuietHours(time(20), time(8, 30))) == "20:00-08:30"
+
+
+# -- channels
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "masked"),
+    [
+        ("ann@example.org", "email", "a…@example.org"),
+        ("Ann Smith <ann@example.org>", "email", "a…@example.org"),
+        ("https://hooks.example.org/T123/secret?token=x", "webhook", "https://hooks.example.org/…"),
+        ("https://user:pw@hooks.example.org/x", "webhook", "https://hooks.example.org/…"),
+        ("slack://TokenA/TokenB/TokenC/#general", "apprise", "slack://…"),
+        ("mailto://user:pw@example.org", "apprise", "mailto://…"),
+        ("ops-room", "named", "ops-room"),
+    ],
+)
+def test_a_channel_is_told_by_how_it_is_written_and_shown_masked(text, kind, masked):
+    channel = parse_channel(text)
+
+    assert (channel.kind, channel.address, channel.masked) == (kind, text, masked)
+    assert text not in repr(channel) or kind == "named"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a b", "://x", "https://", "https:///x", "x" * 3000, "ann@example.org\nBcc: x", 7]
+)
+def test_what_is_no_channel_is_refused(text):
+    with pytest.raises(InvalidArgument):
+        parse_channel(text)
+
+
+def test_a_refused_address_with_a_scheme_is_not_repeated():
+    with pytest.raises(InvalidArgument) as refusal:
+        parse_channel("sl ack://secret-token")
+
+    assert "secret" not in str(refusal.value)
+
+
+# -- people
+
+
+def test_a_person_is_read_from_json_and_written_back():
+    given = {
+        "id": "u1", "name": "Ann", "channels": ["ann@example.org", "ops"], "timezone": "Asia/Tokyo",
+        "quiet_hours": "20:00-08:00", "away_from": "2026-03-04T00:00:00+00:00",
+        "away_until": "2026-03-06T00:00:00+00:00", "deputy": {"channels": ["bob@example.org"], "name": "Bob"},
+    }  # fmt: skip
+
+    assert as_json(parse_person(given)) == given
+    assert parse_person({"email": "ann@example.org"}) == parse_person("ann@example.org")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "who.channels: None is not there"),
+        ({"channels": []}, "who.channels: 0 is not 1 to 10 channels"),
+        ({"email": "ann@example.org", "chanels": "x"}, "who.field: 'chanels' is not a field of a person"),
+        ({"email": "ann@example.org", "timezone": "Mars/Base"}, "who.timezone: 'Mars/Base' is not an IANA time zone"),
+        ({"email": "ann@example.org", "quiet_hours": "night"}, "who.quiet_hours: 'night' is not two times of day"),
+        ({"email": "ann@example.org", "away_until": "2026-03-04"}, "who.away_until: "),
+        ({"email": "ann@example.org", "away_until": "soon"}, "who.away_until: 'soon' is not an ISO 8601 time"),
+        ({"email": "ann@example.org", "deputy": {"email": 7}}, "who.deputy.channels: "),
+        ({"email": "ann@example.org", "deputy": 7}, "who.deputy: 'int' is not a person"),
+        (7, "who.channels: 'int' is not an address"),
+    ],
+)
+def test_what_is_wrong_with_a_person_is_named(given, expected):
+    with pytest.raises(InvalidArgument) as refusal:
+        parse_person(given, name="who")
+
+    assert str(refusal.value).startswith(expected)
+
+
+def test_neither_a_person_nor_its_key_shows_an_address():
+    person = Person(channels="slack://secret-token", name="Ann")
+
+    assert "secret" not in repr(person)
+    assert "secret" not in person.key
+    assert Person(channels="slack://secret-token").key == person.key != Person(channels="slack://other").key
+
+
+def away(name, deputy=None, **between):
+    between = between or {"away_until": NOW + timedelta(days=1)}
+    return Person(channels=f"{name}@example.org", id=name, deputy=deputy, **between)
+
+
+def here(name):
+    return Person(channels=f"{name}@example.org", id=name)
+
+
+def deputies(person):
+    return [person.deputy] if isinstance(person.deputy, Person) else []
+
+
+@pytest.mark.parametrize(
+    ("people", "told"),
+    [
+        ([here("ann"), here("bob")], ["ann", "bob"]),
+        ([away("ann"), here("bob")], ["bob"]),
+        ([away("ann", here("carl")), here("bob")], ["carl", "bob"]),
+        ([away("ann", away("carl", here("dora")))], ["dora"]),
+        ([away("ann", here("bob")), here("bob")], ["bob"]),
+        # Nobody is there: the first is told all the same.
+        ([away("ann"), away("bob")], ["ann"]),
+        ([away("ann", away("carl"))], ["ann"]),
+        ([away("ann", away_from=NOW + timedelta(seconds=1))], ["ann"]),
+        ([away("ann", here("bob"), away_from=NOW)], ["bob"]),
+        ([away("ann", here("bob"), away_until=NOW)], ["ann"]),
+    ],
+)
+def test_who_is_away_is_stood_in_for(people, told):
+    assert [person.id for person in present(people, now=NOW, deputies=deputies)] == told
+
+
+def test_a_circle_of_deputies_ends():
+    ann = away("ann", here("bob"))
+
+    assert present([ann], now=NOW, deputies=lambda _: [ann]) == [ann]
+
+
+# -- words
+
+
+def test_a_reminder_tells_everybody_their_own_time():
+    reminder = Reminder(
+        name="Licence", due_at=datetime(2027, 1, 15, 8, tzinfo=UTC), now=datetime(2027, 1, 14, tzinfo=UTC),
+        next_reminder_at=datetime(2027, 1, 14, 8, tzinfo=UTC),
+    )  # fmt: skip
+
+    values = reminder.values(ZoneInfo("Asia/Tokyo"), recipient="Ann")
+
+    assert values["local_time"] == "Friday, 15 January 2027, 17:00 (Asia/Tokyo)"
+    assert values["next_reminder"] == "Thursday, 14 January 2027, 17:00 (Asia/Tokyo)"
+    assert (values["distance"], values["overdue"]) == ("32 hours", False)
+    assert local_time(reminder.due_at, BERLIN) == "Friday, 15 January 2027, 09:00 (Europe/Berlin)"
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (timedelta(days=60), "60 days"), (timedelta(days=2), "2 days"), (timedelta(hours=47), "47 hours"),
+        (timedelta(hours=2), "2 hours"), (timedelta(minutes=119), "119 minutes"), (timedelta(minutes=1), "1 minute"),
+        (timedelta(0), "less than a minute"), (timedelta(seconds=29), "less than a minute"),
+    ],
+)  # fmt: skip
+def test_a_distance_is_said_in_its_largest_unit(length, words):
+    assert in_words(length) == words
+
+
+def test_a_subject_is_one_line_that_cannot_begin_another():
+    assert one_line("Hi\r\nBcc: eve@example.org =?utf-8?q?x?=") == "Hi Bcc: eve@example.org = ?utf-8?q?x?="
+    assert len(one_line("x" * 500)) == 200
+
+
+# -- channels in turn
+
+
+def a_failure(*, is_final=False):
+    return Failure(kind="email", address="a…@example.org", problem="failed", at="now", is_final=is_final)
+
+
+def test_a_channel_that_fails_for_now_is_tried_again_and_then_the_next():
+    progress, verdicts = Progress(), []
+    for _ in range(3):
+        verdict, progress = progress.after(a_failure(), channels=2)
+        verdicts.append((verdict, progress.channel, progress.delay))
+
+    assert verdicts == [("again", 0, DELAYS[0]), ("again", 0, DELAYS[1]), ("next", 1, timedelta(0))]
+    assert len(progress.tried) == 3
+    assert Progress.of(progress.as_json()) == progress
+
+
+def test_a_channel_that_fails_for_good_is_followed_at_once():
+    assert Progress().after(a_failure(is_final=True), channels=2)[0] == "next"
+
+
+def test_the_last_channel_is_left_to_the_actions_own_retries():
+    assert Progress(channel=1).after(a_failure(), channels=2) == ("retry", Progress(1, 0, (a_failure().as_json(),)))
+    assert Progress(channel=1).after(a_failure(is_final=True), channels=2)[0] == "over"
+
+
+@pytest.mark.parametrize("state", [None, {}, {"channel": "x"}, [1]])
+def test_a_state_that_is_none_of_ours_is_the_beginning(state):
+    assert Progress.of(state) == Progress()

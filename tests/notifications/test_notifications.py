@@ -1,0 +1,520 @@
+"""People are told: by role or address, when they may be disturbed, once for many, and through what works."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scheduled_actions import Person, action, notify, resolve_recipients, schedule_action
+from scheduled_actions.core.errors import InvalidArgument, PayloadInvalid
+from scheduled_actions.notifications.rules.reminder import Reminder
+from tests.factories import database_now, move_clock, set_clock
+from tests.mail_server import Mailbox
+from tests.notifications.notice_project import a_receiver, mails, notice_project, text_of
+
+MORNING = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
+NIGHT = datetime(2026, 3, 4, 22, 0, tzinfo=UTC)
+PEOPLE = {}
+
+
+@resolve_recipients("role")
+def role(name, team_id):
+    return PEOPLE.get(f"{team_id}/{name}" if team_id else name, [])
+
+
+@action("test:remind")
+def remind(payload: dict, context) -> None:
+    from scheduled_actions import runtime
+
+    now = MORNING
+    reminder = Reminder(name=payload["name"], now=now, due_at=now + timedelta(days=payload["days"]))
+    runtime.current().notifications.remind(
+        payload["to"], reminder, schedule=context.schedule, guard=payload.get("guard"), team_id=context.action.team_id
+    )
+
+
+@pytest.fixture
+def mailbox():
+    return Mailbox()
+
+
+@pytest.fixture
+def a_project(tmp_path, database_url, mailbox):
+    PEOPLE.clear()
+    with ExitStack() as projects:
+
+        def make(toml="", **environ):
+            return projects.enter_context(
+                notice_project(tmp_path, database_url, mailbox, role, remind, toml=toml, **environ)
+            )
+
+        yield make
+
+
+@pytest.fixture
+def project(a_project):
+    return a_project()
+
+
+def found(project, scheduled):
+    return [project.scheduler.get_action(one.id) for one in scheduled]
+
+
+# -- e-mail
+
+
+def test_a_person_is_told_by_mail_and_the_result_proves_it(project, mailbox):
+    [scheduled] = notify("Ann <ann@example.org>", "The contract is signed.\nWell done.", severity="urgent")
+    assert project.processor.tick().succeeded == 1
+
+    [mail] = mails(mailbox)
+    assert (mail["To"], mail["Subject"], mail["Importance"]) == (
+        "Ann <ann@example.org>",
+        "The contract is signed.",
+        "high",
+    )
+    assert text_of(mail) == "The contract is signed.\nWell done.\n"
+    [done] = found(project, [scheduled])
+    assert done.result["sent"] == {
+        "channel": "email", "address": "a…@example.org", "message_id": f"<{done.id}@localhost>",
+        "at": done.result["sent"]["at"], "to": None,
+    }  # fmt: skip
+    assert done.result["notices"] == [{"subject": "The contract is signed."}]
+    assert (done.result["tried"], done.result["left_out"]) == ([], [])
+
+
+def test_html_comes_beside_the_text(project, mailbox):
+    notify("ann@example.org", "Hello", subject="Hi", html="<p>Hello</p>")
+    project.processor.tick()
+
+    [mail] = mails(mailbox)
+    assert mail.get_body(("html",)).get_content().strip() == "<p>Hello</p>"
+
+
+# -- whom
+
+
+def test_a_role_is_everybody_whom_its_resolver_answers(project, mailbox):
+    PEOPLE["cfo"] = [Person(channels="ann@example.org", id="u1", name="Ann"), {"email": "bob@example.org", "id": "u2"}]
+
+    scheduled = notify(["role:cfo", "ann@example.org", "carl@example.org"], "Hello", target={"type": "t", "id": "1"})
+    project.processor.tick()
+
+    # Ann is meant twice: under her id and by an address that says nothing of it.
+    assert sorted(mail["To"] for mail in mails(mailbox)) == [
+        "ann@example.org", "ann@example.org", "bob@example.org", "carl@example.org",
+    ]  # fmt: skip
+    actions = found(project, scheduled)
+    assert [(one.user_id, one.payload["to"], one.target_id) for one in actions[:2]] == [
+        ("u1", "role:cfo", "1"), ("u2", "role:cfo", "1"),
+    ]  # fmt: skip
+
+
+def test_a_resolver_is_told_the_team(project, mailbox):
+    PEOPLE["blue/cfo"] = ["blue@example.org"]
+    PEOPLE["cfo"] = ["nobody@example.org"]
+
+    notify("role:cfo", "Hello", team_id="blue")
+    project.processor.tick()
+
+    assert [mail["To"] for mail in mails(mailbox)] == ["blue@example.org"]
+
+
+def test_who_stands_in_is_decided_again_when_the_notice_goes_out(project, mailbox, connection):
+    now = database_now(connection)
+    ann = {"email": "ann@example.org", "id": "u1", "deputy": "bob@example.org"}
+    PEOPLE["cfo"] = [ann]
+    notify("role:cfo", "Hello")
+    PEOPLE["cfo"] = [{**ann, "away_until": now + timedelta(days=1)}]
+
+    project.processor.tick()
+
+    assert [mail["To"] for mail in mails(mailbox)] == ["bob@example.org"]
+
+
+def test_an_inline_person_who_is_away_is_stood_in_for(project, mailbox, connection):
+    later = (database_now(connection) + timedelta(days=1)).isoformat()
+    notify({"email": "ann@example.org", "away_until": later, "deputy": {"email": "bob@example.org"}}, "Hello")
+    project.processor.tick()
+
+    assert [mail["To"] for mail in mails(mailbox)] == ["bob@example.org"]
+
+
+@pytest.mark.parametrize(
+    ("recipients", "expected"),
+    [
+        ("role:nobody", "recipients: 'role:nobody' is not somebody: the resolver \"role\" answers no people"),
+        ("rol:cfo", "recipients: 'rol:cfo' is not known to a resolver: did you mean \"role:cfo\"?"),
+        (["ann@example.org", "ann"], "recipients[1]: 'ann' is not an address, or a name of [notifications.channels]"),
+        ("ann@", "recipients: '…@' is not an e-mail address"),
+        ("slack://tokenA/tokenB", "recipients: 'slack://…' is not one to be kept with an action"),
+        ([], "recipients: 0 is not 1 to 1000 recipients"),
+        ({"name": "Ann"}, "recipients.channels: None is not there"),
+    ],
+)
+def test_who_cannot_be_told_is_refused_at_once_and_nobody_is_told(project, connection, recipients, expected):
+    with pytest.raises(InvalidArgument) as refusal:
+        notify(recipients, "Hello")
+
+    assert str(refusal.value).startswith(expected.replace("'…@'", "'a…@'"))
+    assert "token" not in str(refusal.value)
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+
+
+def test_a_tenants_webhook_must_be_on_the_public_internet(project):
+    with pytest.raises(InvalidArgument, match="https"):
+        notify("http://127.0.0.1/hook", "Hello", team_id="blue")
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        ({"to": "ann@example.org", "subject": "Hi"}, "notice.text: Field required"),
+        ({"to": {"name": "Ann"}, "subject": "Hi", "text": ""}, "to.channels should be there"),
+        *[
+            ({"to": to, "subject": "Hi", "text": "x"}, "to should not be one to be kept with an action")
+            for to in (
+                "json://10.0.0.1/secret-token",
+                {"channels": ["ann@example.org", "json://10.0.0.1/secret-token"]},
+                {"channels": "ann@example.org", "deputy": {"channels": ["json://10.0.0.1/secret-token"]}},
+                {"channels": "ann@example.org", "deputy": "json://10.0.0.1/secret-token"},
+            )
+        ],
+        ({"to": "x", "subject": "", "text": ""}, "notice.subject: String should have at least 1 character"),
+    ],
+)
+def test_a_payload_by_hand_is_checked(project, payload, expected):
+    with pytest.raises(PayloadInvalid) as refusal:
+        schedule_action("notification:send", payload)
+
+    assert expected in str(refusal.value)
+    assert "secret-token" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"text": ""}, "text"), ({"text": 7}, "text"), ({"subject": " \n"}, "subject"),
+        ({"severity": "loud"}, "severity"), ({"html": 7}, "html"),
+        ({"scheduled_at": datetime(2026, 1, 1)}, "scheduled_at"),  # noqa: DTZ001
+    ],
+)  # fmt: skip
+def test_an_argument_that_cannot_be_is_named(project, arguments, expected):
+    with pytest.raises(InvalidArgument) as refusal:
+        notify("ann@example.org", **{"text": "Hello", **arguments})
+
+    assert refusal.value.name == expected
+
+
+# -- when
+
+
+QUIET = '[notifications]\ntimezone = "Europe/Berlin"\nquiet_hours = "20:00-08:00"\n'
+
+
+def test_a_notice_waits_for_the_end_of_quiet_hours(a_project, mailbox, connection):
+    project = a_project(QUIET)
+    set_clock(connection, NIGHT)
+    tokyo = {"email": "tokyo@example.org", "timezone": "Asia/Tokyo"}  # There it is 07:00.
+    never = {"email": "never@example.org", "quiet_hours": ""}
+
+    scheduled = notify(["berlin@example.org", tokyo, never], "Hello")
+    project.processor.tick()
+
+    assert [mail["To"] for mail in mails(mailbox)] == ["never@example.org"]
+    assert [one.scheduled_at for one in found(project, scheduled)] == [
+        datetime(2026, 3, 5, 7, tzinfo=UTC), datetime(2026, 3, 4, 23, tzinfo=UTC), NIGHT,
+    ]  # fmt: skip
+
+
+def test_an_urgent_notice_passes_quiet_hours_unless_the_settings_say_otherwise(a_project, mailbox, connection):
+    set_clock(connection, NIGHT)
+    a_project(QUIET).notifications  # noqa: B018 - made under the first settings
+    urgent = notify("ann@example.org", "Fire", severity="urgent")
+    project = a_project(f"{QUIET}urgent_passes_quiet_hours = false\n")
+    waiting = notify("ann@example.org", "Fire", severity="urgent")
+
+    assert [one.scheduled_at for one in found(project, urgent + waiting)] == [
+        NIGHT,
+        datetime(2026, 3, 5, 7, tzinfo=UTC),
+    ]
+
+
+def test_quiet_hours_that_began_meanwhile_put_a_notice_off_without_spending_an_attempt(a_project, mailbox, connection):
+    project = a_project(QUIET)
+    set_clock(connection, MORNING)
+    scheduled = notify("ann@example.org", "Hello")
+    set_clock(connection, NIGHT)
+
+    assert project.processor.tick().snoozed == 1
+
+    [waiting] = found(project, scheduled)
+    assert (waiting.scheduled_at, waiting.attempts, mails(mailbox)) == (datetime(2026, 3, 5, 7, tzinfo=UTC), 0, [])
+
+
+def test_a_notice_can_be_sent_later(project, mailbox, connection):
+    now = database_now(connection)
+    [one, other] = notify("ann@example.org", "A", scheduled_at=timedelta(hours=1)) + notify(
+        "ann@example.org", "B", scheduled_at=now + timedelta(hours=2)
+    )
+
+    waiting = found(project, [one, other])
+    assert abs(waiting[0].scheduled_at - now - timedelta(hours=1)) < timedelta(minutes=1)
+    assert waiting[1].scheduled_at == now + timedelta(hours=2)
+
+
+def test_who_reminds_is_told_who_is_told_and_who_was_passed_over(project, connection):
+    now = database_now(connection)
+    PEOPLE["cfo"] = [
+        {"email": "ann@example.org", "id": "ann", "away_until": now + timedelta(days=1), "deputy": "role:deputy"},
+        {"email": "bob@example.org", "id": "bob"},
+    ]
+    PEOPLE["deputy"] = [{"email": "carl@example.org", "id": "carl"}]
+    scheduled = []
+
+    told = project.notifications.remind(
+        ["role:cfo"], Reminder(name="x", now=now, due_at=now), severity="low",
+        schedule=lambda action_type, payload, **options: scheduled.append(payload),
+    )  # fmt: skip
+
+    assert ([one.id for one in told.people], [one.id for one in told.passed_over]) == (["carl", "bob"], ["ann"])
+    assert {one["severity"] for one in scheduled} == {"low"}
+
+
+# -- one for many
+
+
+def test_reminders_to_one_person_that_come_together_become_one_mail(project, mailbox, connection):
+    PEOPLE["cfo"] = [{"email": "ann@example.org", "name": "Ann", "id": "u1"}]
+    for number in range(20):
+        schedule_action("test:remind", {"name": f"Licence {number}", "days": number % 10 + 0.5, "to": "role:cfo"})
+    schedule_action("test:remind", {"name": "Other", "days": 5, "to": "bob@example.org"})
+    assert project.processor.tick().succeeded == 21
+    move_clock(connection, timedelta(minutes=1))
+
+    assert project.processor.tick().succeeded == 2
+
+    digest, single = sorted(mails(mailbox), key=lambda mail: mail["To"])
+    assert digest["Subject"] == "20 notices, 2 of them urgent"
+    words = text_of(digest)
+    assert words.startswith(
+        "Hello Ann,\n\n20 notices came together for you:\n\n1. Urgent: Licence 0 is due in 12 hours\n"
+    )
+    assert all(f"Licence {number} " in words for number in range(20))
+    assert single["Subject"] == "Due soon: Other in 5 days"
+
+
+def test_reminders_of_two_teams_never_come_together(project, mailbox, connection):
+    for team_id in ("blue", "red"):
+        schedule_action("test:remind", {"name": team_id, "days": 5, "to": "ann@example.org"}, team_id=team_id)
+    project.processor.tick()
+    move_clock(connection, timedelta(minutes=1))
+    project.processor.tick()
+
+    assert sorted(mail["Subject"] for mail in mails(mailbox)) == ["Due soon: blue in 5 days", "Due soon: red in 5 days"]
+
+
+def test_notices_gather_while_somebody_sleeps_and_urgent_ones_do_not_wait_for_them(a_project, mailbox, connection):
+    project = a_project(QUIET)
+    set_clock(connection, NIGHT)
+    for text in ("one", "two"):
+        notify("ann@example.org", text, gather=True)
+    notify("ann@example.org", "fire", gather=True, severity="urgent")
+    set_clock(connection, NIGHT + timedelta(minutes=1))
+    project.processor.tick()
+    set_clock(connection, NIGHT + timedelta(hours=9))
+    project.processor.tick()
+
+    assert [mail["Subject"] for mail in mails(mailbox)] == ["fire", "2 notices"]
+
+
+def test_gathering_can_be_switched_off(a_project, mailbox):
+    project = a_project("[notifications]\ngather_seconds = 0\n")
+    for text in ("one", "two"):
+        notify("ann@example.org", text, gather=True)
+    project.processor.tick()
+
+    assert sorted(mail["Subject"] for mail in mails(mailbox)) == ["one", "two"]
+
+
+# -- what still holds
+
+
+def test_what_does_not_hold_any_more_is_not_sent(project, mailbox, connection):
+    gone = []
+    project.sender.holding = lambda _, guards, team_id: [guard["stage"] not in gone for guard in guards]
+    for stage in ("first", "second", "third"):
+        guard = {"deadline_id": "d", "stage": stage}
+        schedule_action("test:remind", {"name": stage, "days": 5, "to": "ann@example.org", "guard": guard})
+    project.processor.tick()
+    gone += ["first", "third"]
+    move_clock(connection, timedelta(minutes=1))
+    project.processor.tick()
+
+    [mail] = mails(mailbox)
+    assert mail["Subject"] == "Due soon: second in 5 days"
+    [sent] = project.scheduler.list_actions(action_type="notification:send")
+    assert [one["guard"]["stage"] for one in sent.result["left_out"]] == ["first", "third"]
+
+
+def test_a_notice_of_which_nothing_holds_is_skipped_with_the_reason(project, mailbox, connection):
+    project.sender.holding = lambda _, guards, team_id: [False for _ in guards]
+    guard = {"deadline_id": "d", "stage": "first"}
+    schedule_action("test:remind", {"name": "x", "days": 5, "to": "ann@example.org", "guard": guard})
+    project.processor.tick()
+    move_clock(connection, timedelta(minutes=1))
+
+    assert project.processor.tick().skipped == 1
+    [skipped] = project.scheduler.list_actions(status="skipped")
+    assert skipped.error_message == "the reason for this notice no longer holds"
+    assert mails(mailbox) == []
+
+
+# -- channels
+
+
+def tick_later(project, connection, minutes):
+    move_clock(connection, timedelta(minutes=minutes))
+    return project.processor.tick()
+
+
+def test_a_channel_that_refuses_for_good_is_followed_by_the_next_at_once(project, mailbox):
+    mailbox.replies["ann@example.org"] = "550 5.1.1 no such user"
+    with a_receiver() as (place, posts):
+        [scheduled] = notify({"channels": ["ann@example.org", f"http://{place}/secret"], "name": "Ann"}, "Hello")
+        assert project.processor.tick().succeeded == 1
+
+    [done] = found(project, [scheduled])
+    assert posts == [{"subject": "Hello", "text": "Hello", "severity": None, "id": str(done.id)}]
+    assert done.result["sent"]["address"] == "http://127.0.0.1/…" or done.result["sent"]["address"].endswith("/…")
+    [tried] = done.result["tried"]
+    assert (tried["channel"], tried["address"]) == ("email", "a…@example.org")
+    assert "no such user" in tried["problem"]
+    assert "secret" not in str(done.result)
+
+
+def test_a_channel_that_fails_for_now_is_tried_three_times_before_the_next(project, mailbox, connection):
+    mailbox.replies["ann@example.org"] = "451 4.7.1 greylisted"
+    [scheduled] = notify({"channels": ["ann@example.org", "bob@example.org"]}, "Hello")
+
+    assert project.processor.tick().snoozed == 1
+    assert tick_later(project, connection, 2).snoozed == 1
+    assert tick_later(project, connection, 8).succeeded == 1
+
+    [mail] = mails(mailbox)
+    assert mail["To"] == "bob@example.org"
+    [done] = found(project, [scheduled])
+    assert [one["address"] for one in done.result["tried"]] == ["a…@example.org"] * 3
+
+
+def test_the_last_channel_is_retried_as_actions_are(project, mailbox, connection):
+    mailbox.replies["ann@example.org"] = "451 4.7.1 greylisted"
+    [scheduled] = notify("ann@example.org", "Hello")
+
+    assert project.processor.tick().retried == 1
+    [waiting] = found(project, [scheduled])
+    assert waiting.error_message.startswith("NoChannelYet: no channel took it: email a…@example.org failed: the mail")
+    mailbox.replies.clear()
+    assert tick_later(project, connection, 10).succeeded == 1
+
+
+def test_a_notice_that_no_channel_can_take_needs_a_person(project, mailbox):
+    mailbox.replies["ann@example.org"] = "550 5.1.1 no such user"
+    [scheduled] = notify("ann@example.org", "Hello")
+
+    assert project.processor.tick().failed == 1
+    [failed] = found(project, [scheduled])
+    assert "no such user" in failed.error_message
+    assert "ann@" not in failed.error_message
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(204, "succeeded"), (404, "failed"), (503, "retried"), (429, "retried")]
+)
+def test_a_webhook_takes_it_or_not(project, status, outcome):
+    with a_receiver(status) as (place, _):
+        notify(f"http://{place}/", "Hello")
+
+        assert getattr(project.processor.tick(), outcome) == 1
+
+
+CHANNELS = '[notifications.channels]\nops = "OPS_URL"\nmail = "MAIL_URL"\nmissing = "MISSING_URL"\nodd = "ODD_URL"\n'
+
+
+def test_a_channel_of_the_settings_is_an_apprise_url_in_the_environment(a_project, connection, caplog):
+    caplog.set_level(logging.DEBUG)
+    with a_receiver() as (place, posts):
+        project = a_project(CHANNELS, OPS_URL=f"json://user:secret-token@{place}/path")
+        [scheduled] = notify("ops", "Hello there", subject="Hi", severity="high")
+        assert project.processor.tick().succeeded == 1
+
+    [post] = posts
+    assert (post["title"], post["message"], post["type"]) == ("Hi", "Hello there", "warning")
+    [done] = found(project, [scheduled])
+    assert (done.result["sent"]["channel"], done.result["sent"]["address"]) == ("named", "ops")
+    row = connection.execute("select a::text from scheduled_actions a").fetchone()
+    assert "secret-token" not in str(row) + caplog.text
+
+
+def test_what_libraries_log_tells_no_address_and_what_the_application_logs_stays(a_project, caplog):
+    """Below apprise, urllib3 logs the path of each post at DEBUG: for many services that is the secret."""
+    caplog.set_level(logging.DEBUG)
+    with a_receiver() as (place, posts):
+        project = a_project(CHANNELS, OPS_URL=f"json://{place}/secret-token")
+        notify("ops", "Hello")
+        assert project.processor.tick().succeeded == 1
+    logging.getLogger("urllib3.connectionpool").debug("of the application itself")
+
+    assert len(posts) == 1
+    assert "secret-token" not in caplog.text
+    assert "of the application itself" in caplog.text
+
+
+def test_an_apprise_service_that_does_not_take_it_is_tried_again_and_tells_no_secret(a_project, caplog):
+    caplog.set_level(logging.DEBUG)
+    with a_receiver(500) as (place, _):
+        project = a_project(CHANNELS, OPS_URL=f"json://user:secret-token@{place}/path")
+        [scheduled] = notify("ops", "Hello")
+        assert project.processor.tick().retried == 1
+
+    [waiting] = found(project, [scheduled])
+    assert waiting.error_message == "NoChannelYet: no channel took it: named ops did not take it"
+    assert "secret-token" not in caplog.text
+
+
+def test_a_resolver_may_answer_apprise_urls_which_are_kept_nowhere(project, connection):
+    with a_receiver() as (place, posts):
+        PEOPLE["ops"] = [Person(channels=f"json://user:secret-token@{place}/path", id="ops")]
+        notify("role:ops", "Hello")
+        assert project.processor.tick().succeeded == 1
+
+    assert len(posts) == 1
+    assert "secret-token" not in str(connection.execute("select a::text from scheduled_actions a").fetchone())
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "told"),
+    [
+        ("missing", "retried", "MISSING_URL is not configured"),
+        ("odd", "failed", "is no address that apprise knows"),
+    ],
+)
+def test_a_channel_of_the_settings_that_cannot_be_used_says_why(a_project, name, outcome, told):
+    project = a_project(CHANNELS, ODD_URL="nosuch://secret-token")
+    [scheduled] = notify(name, "Hello")
+
+    assert getattr(project.processor.tick(), outcome) == 1
+    [ended] = found(project, [scheduled])
+    assert told in ended.error_message
+    assert "secret" not in ended.error_message
+
+
+def test_a_channel_of_the_settings_may_be_a_mailbox(a_project, mailbox):
+    project = a_project(CHANNELS, MAIL_URL="ops@example.org")
+    notify("mail", "Hello")
+    project.processor.tick()
+
+    assert [mail["To"] for mail in mails(mailbox)] == ["ops@example.org"]

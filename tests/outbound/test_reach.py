@@ -1,0 +1,319 @@
+"""Where a post may go: the table of addresses, resolvers that change their mind, proxies, kept connections."""
+
+from __future__ import annotations
+
+import _socket
+import json
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from scheduled_actions.core.errors import UrlInvalid
+from scheduled_actions.outbound import bounded_http
+from scheduled_actions.outbound.delivery import check_tenant_url, post
+from scheduled_actions.outbound.reach import Reach
+from scheduled_actions.outbound.rules.addresses import networks_of
+
+VECTORS = Path(__file__).parents[1] / "vectors/ssrf"
+BLOCKED = json.loads((VECTORS / "blocked.json").read_text(encoding="utf-8"))
+ALLOWED = json.loads((VECTORS / "allowed.json").read_text(encoding="utf-8"))
+PUBLIC = Reach(networks=())
+#: Of which every test has its own names.
+NAME = "receiver.example"
+
+
+@pytest.fixture(autouse=True)
+def connections_end():
+    yield
+    bounded_http.close()
+
+
+@pytest.fixture
+def resolver(monkeypatch):
+    """Return a table of names, each with its successive answers; numbers are read as the system reads them."""
+    names, asked = {}, []
+
+    def getaddrinfo(host, port, **options):
+        asked.append(host)
+        if host not in names:
+            return _socket.getaddrinfo(host, port, **options, flags=socket.AI_NUMERICHOST)
+        answers = names[host]
+        addresses = answers.pop(0) if len(answers) > 1 else answers[0]
+        return [found for one in addresses for found in _socket.getaddrinfo(one, port, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    names["asked"] = asked
+    return names
+
+
+@pytest.fixture
+def dialled(monkeypatch):
+    """Return the addresses that were dialled; every one of them refuses."""
+    addresses = []
+
+    def connect(_self, address):
+        addresses.append(address[0])
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(socket.socket, "connect_ex", connect)
+    return addresses
+
+
+def send(url, reach=PUBLIC):
+    return post(url, body=b"{}", headers={}, reach=reach, total_timeout=5)
+
+
+@pytest.mark.parametrize("address", [address for address, _ in BLOCKED["addresses"]])
+def test_a_name_that_resolves_to_a_blocked_address_is_refused_with_no_packet_sent(resolver, dialled, address):
+    resolver[NAME] = [[address]]
+
+    answer = send(f"https://{NAME}/hook")
+
+    assert answer.is_forbidden
+    assert answer.error == f"{NAME}:443 leads to an address that webhooks do not reach"
+    assert dialled == []
+
+
+@pytest.mark.parametrize("host", BLOCKED["hosts"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_number_in_whatever_spelling_is_refused_with_no_packet_sent(resolver, dialled, host, scheme):
+    answer = send(f"{scheme}://{host}/hook")
+
+    assert answer.status is None
+    assert dialled == []
+
+
+@pytest.mark.parametrize("host", BLOCKED["hosts"])
+def test_a_number_in_whatever_spelling_is_refused_when_it_is_given(host):
+    with pytest.raises(UrlInvalid):
+        check_tenant_url(f"https://{host}/hook")
+
+
+@pytest.mark.parametrize("address", ALLOWED["addresses"])
+def test_an_address_of_the_public_internet_is_tried_by_number(resolver, dialled, address):
+    resolver[NAME] = [[address]]
+
+    answer = send(f"https://{NAME}/hook")
+
+    assert dialled == [address]
+    assert not answer.is_forbidden
+    assert "refused the connection" in answer.error
+
+
+def test_one_blocked_address_condemns_the_name(resolver, dialled):
+    resolver[NAME] = [["8.8.8.8", "10.0.0.1"]]
+
+    assert send(f"https://{NAME}/").is_forbidden
+    assert dialled == []
+
+
+def test_a_name_is_resolved_once_and_what_was_judged_is_dialled(resolver, dialled):
+    """A resolver that answers differently the second time has no second time."""
+    resolver[NAME] = [["8.8.8.8"], ["127.0.0.1"]]
+
+    send(f"https://{NAME}/")
+
+    assert resolver["asked"] == [NAME]
+    assert dialled == ["8.8.8.8"]
+    assert send(f"https://{NAME}/").is_forbidden
+    assert dialled == ["8.8.8.8"]
+
+
+class Listener:
+    """Accepts connections on loopback and answers each request with 200."""
+
+    def __init__(self, answer=b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"):
+        self.answer = answer
+        self.heads = []
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port = self.server.getsockname()[1]
+        self.thread = threading.Thread(target=self.accept)
+        self.thread.start()
+
+    def accept(self):
+        with suppress(OSError):
+            while True:
+                wire, _ = self.server.accept()
+                wire.settimeout(10)
+                with wire, suppress(OSError):
+                    while head := self.read_head(wire):
+                        self.heads.append(head)
+                        wire.sendall(self.answer)
+
+    def read_head(self, wire):
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += (more := wire.recv(4096))
+            if not more:
+                return None
+        head, _, body = data.partition(b"\r\n\r\n")
+        for line in head.decode().split("\r\n"):
+            name, _, value = line.partition(": ")
+            if name.lower() == "content-length":
+                while len(body) < int(value):
+                    body += wire.recv(4096)
+        return head.decode()
+
+    def close(self):
+        self.server.shutdown(socket.SHUT_RDWR)
+        self.server.close()
+
+
+@pytest.fixture
+def listener():
+    listener = Listener()
+    yield listener
+    bounded_http.close()
+    listener.close()
+    listener.thread.join(10)
+
+
+def test_what_the_operator_allows_is_reached_and_a_tenant_cannot_ride_on_it(listener):
+    url = f"http://127.0.0.1:{listener.port}/"
+
+    assert send(url, Reach(networks=networks_of(["127.0.0.0/8"]))).status == 200
+    # The first connection is still open, to the very host and port.
+    assert send(url, PUBLIC).is_forbidden
+    assert len(listener.heads) == 1
+
+
+def test_a_redirect_to_where_a_post_must_not_go_is_an_answer(resolver):
+    listener = Listener(
+        b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://169.254.169.254/latest/meta-data/\r\n"
+        b"Content-Length: 0\r\n\r\n"
+    )
+    try:
+        answer = send(f"http://127.0.0.1:{listener.port}/", Reach())
+        bounded_http.close()
+    finally:
+        listener.close()
+        listener.thread.join(10)
+
+    assert answer.status == 307
+    assert resolver["asked"] == ["127.0.0.1"]
+
+
+def test_the_proxies_of_the_environment_are_ignored(listener, resolver, dialled, monkeypatch):
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "HTTP_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{listener.port}")
+    resolver[NAME] = [["8.8.8.8"]]
+
+    send(f"https://{NAME}/")
+
+    assert dialled == ["8.8.8.8"]
+
+
+def test_the_proxy_of_the_settings_is_asked_for_the_judged_address(resolver):
+    proxy = Listener(b"HTTP/1.1 403 Not from here\r\n\r\n")
+    resolver[NAME] = [["8.8.8.8"], ["127.0.0.1"]]
+    try:
+        answer = send(f"https://{NAME}/hook", Reach(networks=(), proxy=("127.0.0.1", proxy.port)))
+    finally:
+        proxy.close()
+        proxy.thread.join(10)
+
+    assert [head.split("\r\n")[0] for head in proxy.heads] == ["CONNECT 8.8.8.8:443 HTTP/1.1"]
+    assert "hook" not in "".join(proxy.heads)
+    assert answer.error == f"{NAME}:443 was refused by the proxy: HTTP/1.1 403 Not from here"
+
+
+def test_no_proxy_leads_to_where_a_post_must_not_go(resolver, dialled):
+    resolver[NAME] = [["10.0.0.1"]]
+
+    assert send(f"https://{NAME}/", Reach(networks=(), proxy=("127.0.0.1", 3128))).is_forbidden
+    assert dialled == []
+
+
+def test_through_the_proxy_the_receiver_is_spoken_to_as_if_it_were_near(listener):
+    """A proxy that takes every CONNECT and then is the receiver itself."""
+
+    class Near(Listener):
+        def read_head(self, wire):
+            head = super().read_head(wire)
+            if head and head.startswith("CONNECT"):
+                self.heads.append(head)
+                wire.sendall(b"HTTP/1.1 200 Connected\r\nX-Via: us\r\n\r\n")
+                head = super().read_head(wire)
+            return head
+
+    proxy = Near()
+    try:
+        answer = send("http://8.8.8.8:8080/hook", Reach(networks=(), proxy=("127.0.0.1", proxy.port)))
+    finally:
+        bounded_http.close()
+        proxy.close()
+        proxy.thread.join(10)
+
+    assert answer.status == 200
+    connect, request = proxy.heads
+    assert connect.startswith("CONNECT 8.8.8.8:8080 HTTP/1.1")
+    assert request.startswith("POST /hook HTTP/1.1")
+    assert "Host: 8.8.8.8:8080" in request
+
+
+@pytest.mark.parametrize("answer", [b"", b"x" * 9000, b"\r\n\r\n", b"SSH-2.0-OpenSSH\r\n\r\n"])
+def test_a_proxy_that_speaks_something_else_is_a_failure_in_time(answer):
+    proxy = Listener(answer)
+    try:
+        told = post(
+            "https://8.8.8.8/", body=b"", headers={}, total_timeout=0.5,
+            reach=Reach(networks=(), proxy=("127.0.0.1", proxy.port)),
+        )  # fmt: skip
+    finally:
+        proxy.close()
+        proxy.thread.join(10)
+
+    assert told.status is None
+    assert told.error.startswith("8.8.8.8:443 ")
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("http://example.org/hook", "is not https; it must be https:// with a host of the public internet"),
+        ("ftp://example.org/", "is not one of http or https"),
+        ("https://ann:pw@example.org/", "has a login"),
+        ("https://@example.org/", "has a login"),
+        ("https://example.org/#here", "has a fragment"),
+        ("https:///hook", "has no host"),
+        ("https://example.org:99999/", "has a host or a port that cannot be one"),
+        ("https://example.org:0/", "has a host or a port that cannot be one"),
+        ("https://hooks..example.org/", "has a host or a port that cannot be one"),
+        ("https://.example.org/", "has a host or a port that cannot be one"),
+        (f"https://{'a' * 64}.example.org/", "has a host or a port that cannot be one"),
+        ("https://./", "has a host or a port that cannot be one"),
+        ("https://exa mple.org/", "has a space"),
+        ("https://example.org/" + "a" * 2048, "at most 2,048 long"),
+        ("https://localhost/", "leads to an address"),
+        ("https://LOCALHOST.:8443/", "leads to an address"),
+        ("https://a.localhost/", "leads to an address"),
+        ("https://metadata.google.internal/", "leads to an address"),
+        ("https://10.0.0.1.", "leads to an address"),
+        ("", "is not one of"),
+    ],
+)
+def test_what_a_tenant_may_not_give_is_refused_without_repeating_it(url, problem):
+    with pytest.raises(UrlInvalid, match=problem) as caught:
+        check_tenant_url(url)
+
+    assert "/hook" not in str(caught.value)
+    assert "pw" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("https://example.org/hook?a=b", "example.org:443"),
+        ("https://hooks.example.org:8443/", "hooks.example.org:8443"),
+        ("https://8.8.8.8/", "8.8.8.8:443"),
+        ("https://[2606:4700:4700::1111]/", "2606:4700:4700::1111:443"),
+        ("https://bücher.example/", "bücher.example:443"),
+        ("https://1.example.org/", "1.example.org:443"),
+    ],
+)
+def test_what_a_tenant_may_give_is_taken(url, place):
+    assert check_tenant_url(url) == place

@@ -1,0 +1,92 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.recurrence import Skips, compile_recurrence
+from scheduled_actions.recurrence.rrule.conversion import as_rrule
+
+START = datetime(2026, 1, 5, 9, tzinfo=UTC)
+
+
+def form(text, *, timezone="UTC", skip=None, until=None, remaining=None, start=START):
+    skips = None if skip is None else Skips.parse(skip)
+    recurrence = compile_recurrence(text, timezone=timezone, anchor=start, skips=skips, until=until)
+    first = recurrence.next_after(start.replace(year=start.year - 1))
+    return as_rrule(recurrence, first.at, remaining=remaining)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("daily", "FREQ=DAILY"),
+        ("every 2 weeks at 09:00", "FREQ=WEEKLY;INTERVAL=2"),
+        ("quarterly", "FREQ=MONTHLY;INTERVAL=3"),
+        ("yearly", "FREQ=YEARLY"),
+        ("every 6 hours", "FREQ=HOURLY;INTERVAL=6"),
+        ("0 9 * * 1-5", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYHOUR=9;BYMINUTE=0"),
+        ("30 8,17 * * *", "FREQ=DAILY;BYHOUR=8,17;BYMINUTE=30"),
+        ("0 6 1,15 * *", "FREQ=MONTHLY;BYMONTHDAY=1,15;BYHOUR=6;BYMINUTE=0"),
+        ("0 6 L * *", "FREQ=MONTHLY;BYMONTHDAY=-1;BYHOUR=6;BYMINUTE=0"),
+        ("0 6 * * 5#2", "FREQ=MONTHLY;BYDAY=2FR;BYHOUR=6;BYMINUTE=0"),
+        ("0 6 * * L5", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=6;BYMINUTE=0"),
+        ("0 0 1 1 *", "FREQ=MONTHLY;BYMONTH=1;BYMONTHDAY=1;BYHOUR=0;BYMINUTE=0"),
+        ("0 9 * * 0", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=9;BYMINUTE=0"),
+        ("RRULE:FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1"),
+    ],
+)
+def test_a_rule_that_a_calendar_knows_is_one(text, rule):
+    assert form(text).rule == rule
+
+
+def test_the_start_is_on_the_rules_own_clock():
+    found = form("0 9 * * 1", timezone="Europe/Berlin")
+
+    assert found.start.isoformat() == "2026-01-12T09:00:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "timezone"),
+    [
+        ("0 0 13 * 5", "UTC"),  # either day field: two rules in one
+        ("30 2 * * *", "America/New_York"),  # in the gap of March cron runs at 03:00, a calendar at 03:30
+        ("last business day of the month", "UTC"),
+        ("every 90 minutes", "UTC"),
+    ],
+)
+def test_what_no_rule_says_has_none(text, timezone):
+    assert form(text, timezone=timezone) is None
+
+
+def test_a_month_end_that_gives_way_to_shorter_months_has_none():
+    assert form("monthly", start=datetime(2026, 1, 31, 9, tzinfo=UTC)) is None
+
+
+def test_what_is_skipped_is_excepted():
+    found = form("daily", skip={"dates": ["2026-01-07", "2026-02-01"]})
+
+    assert [at.date().isoformat() for at in found.exceptions] == ["2026-01-07", "2026-02-01"]
+
+
+def test_a_rule_with_more_exceptions_than_sense_has_none():
+    assert form("daily", skip={"weekends": True}) is None
+
+
+def test_the_end_is_told():
+    assert form("daily", until=datetime(2026, 2, 1, 9, tzinfo=UTC)).rule == "FREQ=DAILY;UNTIL=20260201T090000Z"
+    assert form("daily", remaining=3).rule == "FREQ=DAILY;COUNT=3"
+
+
+def test_a_rule_with_skips_ends_where_its_exceptions_do():
+    found = form("daily", skip={"dates": ["2026-01-07", "2026-06-30", "2027-01-07"]})
+
+    assert found.rule == "FREQ=DAILY;UNTIL=20260714T090000Z"
+    assert [at.date().isoformat() for at in found.exceptions] == ["2026-01-07", "2026-06-30"]
+
+
+def test_a_dense_rule_is_compared_in_few_steps():
+    budget = EvaluationBudget("the feed")
+    recurrence = compile_recurrence("30 9 * * *", timezone="Europe/Berlin", anchor=START, budget=budget)
+
+    assert as_rrule(recurrence, recurrence.next_after(START).at) is not None
+    assert budget.steps_left > STEPS - 1_000

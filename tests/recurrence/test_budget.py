@@ -1,0 +1,142 @@
+"""The budget of a recurrence: steps are counted, so the same rule gets the same answer on every machine."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from scheduled_actions.core.errors import BudgetExceeded, NeverOccurs
+from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.recurrence import Functions, Skips, compile_recurrence, outline
+from scheduled_actions.recurrence.preview import preview
+
+ANCHOR = datetime(2026, 11, 21, 14, 7, 10, tzinfo=UTC)
+#: Its instants are days apart, and 10,000 of them behind ten thousand candidates each.
+SPARSE = "RRULE:FREQ=SECONDLY;INTERVAL=10007;BYHOUR=0,3,6,9,12,15,18,21;BYMINUTE=0;BYSECOND=0"
+QUARTERS = [
+    {"from": f"{number // 4:02}:{number % 4 * 15:02}", "to": f"{(number + 1) // 4 % 24:02}:{(number + 1) % 4 * 15:02}"}
+    for number in range(96)
+]
+WORKDAYS = ["mon", "tue", "wed", "thu", "fri", "sat"]
+
+
+def steps_of(text, *, answers=1, skips=None):
+    """Return the steps that compiling a rule and asking it for some answers takes."""
+    budget = EvaluationBudget("the recurrence", steps=10 * STEPS)
+    recurrence = compile_recurrence(text, anchor=ANCHOR, skips=skips, budget=budget)
+    moment = ANCHOR
+    for _ in range(answers):
+        moment = recurrence.next_after(moment).at
+    return 10 * STEPS - budget.steps_left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "daily",
+        "every 10 minutes",
+        "0 9 * * MON-FRI",
+        "FREQ=WEEKLY;BYDAY=MO,WE;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
+        "FREQ=MINUTELY;INTERVAL=5",
+    ],
+)
+def test_a_usual_rule_takes_a_few_steps_an_answer(text):
+    assert steps_of(text, answers=100) < 100 * 20
+
+
+def test_a_count_behind_too_many_candidates_is_refused_with_the_limit():
+    with pytest.raises(BudgetExceeded, match=r"the recurrence needs more than 100,000 steps to evaluate"):
+        compile_recurrence(f"{SPARSE};COUNT=10000", anchor=ANCHOR)
+
+
+def test_a_preview_shows_what_was_reached_and_says_that_it_is_truncated():
+    found = preview(SPARSE, start=ANCHOR, count=1000)
+
+    assert found["truncated"] is True
+    assert 1 <= len(found["occurrences"]) < 20
+
+
+def test_a_preview_that_reached_the_end_is_not_truncated():
+    assert "truncated" not in preview("daily", start=ANCHOR, count=1000)
+
+
+def test_windows_that_leave_nothing_open_are_found_out_at_once():
+    budget = EvaluationBudget("the recurrence")
+
+    with pytest.raises(NeverOccurs, match="is skipped"):
+        compile_recurrence(
+            "daily", anchor=ANCHOR, skips=Skips.parse({"windows": QUARTERS, "then": "following"}), budget=budget
+        )
+
+    assert budget.steps_left > STEPS - 100
+
+
+def test_moving_out_of_windows_that_touch_takes_one_move():
+    windows = [{**window, "days": WORKDAYS} for window in QUARTERS]
+
+    assert steps_of("daily", skips=Skips.parse({"windows": windows[:95], "then": "following"})) < STEPS // 10
+
+
+def test_a_day_in_a_thousand_ranges_is_searched_not_walked():
+    first = date(2027, 1, 1)
+    ranges = [
+        {"from": f"{first + timedelta(days=3 * number)}", "to": f"{first + timedelta(days=3 * number + 1)}"}
+        for number in range(1000)
+    ]
+    budget = EvaluationBudget("the recurrence")
+    recurrence = compile_recurrence("daily", anchor=ANCHOR, skips=Skips.parse({"ranges": ranges}), budget=budget)
+
+    assert len(recurrence.between(ANCHOR, ANCHOR + timedelta(days=3000), limit=1000)) == 1000
+    assert budget.steps_left > STEPS * 4 // 5
+
+
+def test_an_answer_that_is_known_costs_as_much_as_a_new_one():
+    first, again = steps_of(SPARSE), steps_of(SPARSE)
+
+    assert first == again > 1000
+
+
+def test_all_that_is_asked_of_one_recurrence_spends_one_budget():
+    budget = EvaluationBudget("the feed", steps=2_000)
+    recurrence = compile_recurrence("every 5 minutes", anchor=ANCHOR, budget=budget)
+
+    with pytest.raises(BudgetExceeded, match="the feed needs more than 2,000 steps"):
+        recurrence.between(ANCHOR, ANCHOR + timedelta(days=365), limit=100_000)
+
+
+def test_a_part_of_a_budget_spends_the_whole():
+    whole = EvaluationBudget("the calendar", steps=100)
+    part = EvaluationBudget("the calendar", steps=60, within=whole)
+    part.spend(60)
+
+    with pytest.raises(BudgetExceeded, match="60 steps"):
+        part.spend()
+    with pytest.raises(BudgetExceeded, match="100 steps"):
+        EvaluationBudget("the calendar", steps=60, within=whole).spend(41)
+
+
+@pytest.mark.parametrize("rule", ["daily", "every 7 minutes", "0 9 * * 1", "RRULE:FREQ=DAILY;COUNT=3", "custom:never"])
+def test_an_outline_says_what_the_recurrence_says_and_calls_no_function(rule):
+    asked = []
+
+    def called(at):
+        asked.append(at)
+        return at + timedelta(days=1) if rule == "custom:never" else False
+
+    functions = Functions(next={"never": called}, skip={"some": called})
+    given = {
+        "timezone": "Europe/Berlin",
+        "anchor": ANCHOR,
+        "skips": Skips.parse({"weekends": True, "function": "some"}) if rule != "custom:never" else None,
+        "until": datetime(2027, 1, 1, tzinfo=UTC),
+        "functions": functions,
+        "budget": EvaluationBudget("the recurrence"),
+    }
+
+    said = outline(rule, **given)
+    assert asked == []
+
+    recurrence = compile_recurrence(rule, **given)
+    assert said == (recurrence.kind, recurrence.description)
+    assert asked

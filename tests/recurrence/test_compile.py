@@ -1,0 +1,428 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduled_actions.core.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid, RequestError
+from scheduled_actions.recurrence import Functions, Skips, compile_recurrence, jittered
+
+ROOT = Path(__file__).parents[3]
+REFERENCE = (ROOT / "docs/reference/recurrence.md").read_text(encoding="utf-8")
+NEW_YORK = "America/New_York"
+#: A Friday, 09:00 in New York.
+ANCHOR = datetime(2026, 10, 30, 13, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+def compiled(text="daily", anchor=ANCHOR, timezone=NEW_YORK, **options):
+    return compile_recurrence(text, timezone=timezone, anchor=anchor, **options)
+
+
+def problem(text, **options):
+    """Return what is wrong with a rule, without its repetition."""
+    with pytest.raises(RecurrenceInvalid) as caught:
+        compiled(text, **options)
+    return caught.value.problem
+
+
+# Which kind it is
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("every 30 minutes", "interval"),
+        ("Daily", "interval"),
+        ("pt10m", "interval"),
+        ("0 9 * * MON-FRI", "cron"),
+        ("*/15 * * * *", "cron"),
+        ("@daily", "cron"),
+        ("FREQ=DAILY;COUNT=3", "rrule"),
+        ("RRULE:FREQ=MONTHLY;BYMONTHDAY=-1", "rrule"),
+        ("DTSTART:20261030T090000\nRRULE:FREQ=WEEKLY", "rrule"),
+        ("interval=2;freq=weekly", "rrule"),
+        ("last business day of the month", "business_day"),
+        ("Second WORKING day of the quarter at 09:00", "business_day"),
+        ("custom:payday", "custom"),
+    ],
+)
+def test_the_kind_follows_from_the_text(text, kind):
+    functions = Functions(next={"payday": lambda moment: moment + timedelta(days=1)})
+
+    recurrence = compiled(f"  {text}\n", functions=functions)
+
+    assert (recurrence.kind, recurrence.text, recurrence.zone) == (kind, text, ZoneInfo(NEW_YORK))
+    assert recurrence.next_after(ANCHOR).at > ANCHOR
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        ("dayly", 'did you mean "daily"? a recurrence is an interval ("every 30 minutes", "daily", "PT10M"), a cron'),
+        ("ever 10 minutes", 'did you mean "every 10 minutes"?'),
+        ("30 minutes", 'did you mean "every 30 minutes"?'),
+        ("day", 'did you mean "every day"?'),
+        ("10m", 'did you mean "PT10M"?'),
+        ("", "a recurrence is an interval"),
+        ("now and then", "a recurrence is an interval"),
+        ("BYDAY=MO", "FREQ"),
+        ("x" * 2001, "is 2,001 characters long; at most 2,000 are read"),
+        ("0 9 * *", "5 fields (minute, hour, day of month, month, day of week), found 4"),
+        ("every 10 minuts", '"minuts" is no unit of time; did you mean "every 10 minutes"?'),
+        ("custom:payday", 'no function is registered as "payday"; declare one in handlers/ with @next_occurrence'),
+    ],
+)
+def test_a_text_that_is_no_rule_is_refused_with_what_it_may_have_been_meant_as(text, begins):
+    assert problem(text).startswith(begins)
+
+
+@given(st.text(max_size=80) | st.text("0123456789*/,-PTDMWYfreq=;: every last business day", max_size=80))
+@settings(max_examples=200, derandomize=True, deadline=None)
+def test_no_text_gives_an_error_that_is_not_our_own(text):
+    try:
+        recurrence = compiled(text)
+    except RequestError:
+        return
+    assert recurrence.next_after(ANCHOR - MICROSECOND) is not None
+
+
+# What comes next
+
+
+def test_nothing_is_before_the_anchor_and_the_anchor_may_be_the_first():
+    for text in ("daily", "0 9 * * *", "FREQ=DAILY", "last business day of the month"):
+        assert compiled(text).next_after(ANCHOR - timedelta(days=999)).at == ANCHOR
+        assert compiled(text).next_after(ANCHOR).at > ANCHOR
+
+
+def test_between_leaves_out_its_start_and_takes_its_end():
+    recurrence = compiled("hourly")
+
+    found = recurrence.between(ANCHOR, ANCHOR + timedelta(hours=3), limit=10)
+
+    assert [one.at - ANCHOR for one in found] == [timedelta(hours=n) for n in (1, 2, 3)]
+    assert recurrence.between(ANCHOR, ANCHOR + timedelta(hours=3), limit=2) == found[:2]
+    assert recurrence.between(ANCHOR, ANCHOR + timedelta(hours=3), limit=0) == []
+    assert recurrence.between(ANCHOR, ANCHOR, limit=10) == []
+
+
+def test_until_is_the_last_instant_that_may_be_one():
+    until = datetime(2026, 11, 1, 14, tzinfo=UTC)
+
+    recurrence = compiled(until=until)
+
+    assert [one.at for one in recurrence.between(ANCHOR, until + timedelta(days=9), limit=9)][-1] == until
+    assert recurrence.next_after(until) is None
+    assert recurrence.next_after(until + timedelta(days=20000)) is None
+    assert recurrence.description == "Every day at 09:00 in America/New_York, until 2026-11-01 09:00"
+
+
+def test_until_judges_where_an_occurrence_has_moved_to():
+    until = datetime(2026, 11, 1, 14, tzinfo=UTC)
+    skips = Skips(weekends=True, then="following")
+
+    recurrence = compiled("P2D", until=until, skips=skips)
+
+    assert recurrence.next_after(ANCHOR) is None
+
+
+def test_a_recurrence_that_is_skipped_to_its_end_has_ended_and_is_no_error():
+    skips = Skips.parse({"ranges": [{"from": "2026-11-02", "to": "2120-01-01"}]})
+
+    recurrence = compiled(skips=skips, until=datetime(2027, 1, 1, tzinfo=UTC))
+
+    assert recurrence.next_after(datetime(2026, 11, 1, 20, tzinfo=UTC)) is None
+
+
+def test_a_rule_that_never_occurs_is_refused_at_once():
+    with pytest.raises(NeverOccurs):
+        compiled("0 0 30 2 *")
+    with pytest.raises(NeverOccurs):
+        compiled("0 0 30 2 *", until=datetime(2027, 1, 1, tzinfo=UTC))
+
+
+def test_a_rule_that_has_ended_before_it_starts_is_refused_and_one_that_has_merely_ended_by_now_is_not():
+    ended = "DTSTART:20200101T090000\nRRULE:FREQ=DAILY;COUNT=3"
+
+    assert problem(ended) == "has ended: nothing occurs from its start at 2026-10-30T13:00:00+00:00 on"
+    assert problem("weekly", anchor=ANCHOR, until=ANCHOR - MICROSECOND) == (
+        "ends at 2026-10-30T12:59:59.999999+00:00, before its first occurrence at 2026-10-30T13:00:00+00:00"
+    )
+    long_ago = compiled(ended, anchor=ANCHOR.replace(year=2019))
+    assert long_ago.next_after(ANCHOR) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text": None}, "recurrence: None is not a text"),
+        ({"timezone": "Mars/Olympus"}, "timezone: 'Mars/Olympus' is not an IANA time zone"),
+        ({"timezone": None}, "timezone: None is not an IANA time zone"),
+        ({"anchor": datetime(2026, 1, 1)}, "anchor: 2026-01-01 00:00:00 is not an aware datetime"),  # noqa: DTZ001
+        ({"anchor": "2026-01-01"}, "anchor: '2026-01-01' is not an aware datetime"),
+        ({"anchor": datetime.min.replace(tzinfo=UTC)}, "is not an instant between the years 2 and 9998"),
+        ({"until": datetime.max.replace(tzinfo=UTC)}, "until: 9999-12-31 23:59:59"),
+        ({"skips": {"weekend": True}}, "skip: 'weekend' is not one of its keys"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_refused_by_name(options, message):
+    with pytest.raises(InvalidArgument) as caught:
+        compiled(**options)
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("moment", [datetime(2026, 1, 1), "2026-01-01", None])  # noqa: DTZ001
+def test_a_moment_must_be_aware(moment):
+    with pytest.raises(InvalidArgument, match="is not an aware datetime"):
+        compiled().next_after(moment)
+
+
+def test_the_end_of_the_calendar_is_the_end_of_the_rule():
+    skips = Skips(weekends=True, then="following")
+
+    assert compiled().next_after(datetime.max.replace(tzinfo=UTC)) is None
+    assert compiled(skips=skips).next_after(datetime.max.replace(tzinfo=UTC)) is None
+
+
+def test_the_description_tells_all():
+    skips = Skips.parse(
+        {"weekends": True, "holidays": "US", "windows": [{"from": "22:00", "to": "02:00"}], "then": "following"}
+    )
+
+    recurrence = compiled("monthly", skips=skips, until=datetime(2027, 3, 31, 12, tzinfo=UTC))
+
+    assert recurrence.description == (
+        "Every month on day 30 (or the last) at 09:00 in America/New_York, moved from weekends, holidays (US) and "
+        "22:00-02:00 to the following business day or the end of the window, until 2027-03-31 08:00"
+    )
+    assert recurrence.warnings == ("Months without a day 30 have it on their last day",)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("FREQ=DAILY;COUNT=3", "Every day in America/New_York, 3 times"),
+        ("FREQ=DAILY;UNTIL=20270105", "Every day in America/New_York until 5 January 2027"),
+        (
+            "DTSTART:20261030T090000\nRRULE:FREQ=WEEKLY;COUNT=9\nEXDATE:20261106T090000",
+            "Every week on Friday at 09:00 in America/New_York, 9 times, except on 6 November 2026 at 09:00",
+        ),
+    ],
+)
+def test_the_zone_stands_with_the_times_and_the_ending_after_it(text, words):
+    assert compiled(text).description == words
+
+
+def test_skips_follow_the_schedules_zone_also_where_an_rrule_brings_its_own():
+    rule = "DTSTART;TZID=Asia/Tokyo:20261030T220000\nRRULE:FREQ=DAILY"
+    skips = Skips.parse({"windows": [{"from": "09:00", "to": "09:01"}], "then": "following"})
+
+    recurrence = compiled(rule, skips=skips)
+
+    assert recurrence.zone == ZoneInfo(NEW_YORK)
+    assert recurrence.description.startswith("Every day at 22:00 in Asia/Tokyo, moved from 09:00-09:01")
+    assert recurrence.next_after(ANCHOR).at == ANCHOR + timedelta(minutes=1)
+
+
+def test_long_lists_of_skips_are_counted_in_the_description():
+    skips = Skips.parse({"dates": [f"2027-01-{day:02}" for day in range(1, 5)], "function": "quiet"})
+
+    described = compiled(skips=skips, functions=Functions(skip={"quiet": lambda _: False})).description
+
+    assert described.endswith(', except 4 dates and what "quiet" skips')
+
+
+# Sharing
+
+
+def test_equal_arguments_share_one_recurrence():
+    skips = {"weekends": True, "dates": ["2026-12-24"]}
+
+    assert compiled(skips=Skips.parse(skips)) is compiled(
+        anchor=ANCHOR.astimezone(ZoneInfo(NEW_YORK)), skips=Skips.parse(skips)
+    )
+    assert compiled() is not compiled(timezone="Europe/Berlin")
+    assert compiled() is not compiled(until=ANCHOR + timedelta(days=9))
+
+
+def test_an_answer_is_kept_for_those_who_ask_next():
+    asked = []
+    functions = Functions(next={"counted": lambda moment: asked.append(moment) or moment + timedelta(days=1)})
+    recurrence = compiled("custom:counted", functions=functions)
+    asked.clear()
+
+    answers = {recurrence.next_after(ANCHOR) for _ in range(10)} | {
+        recurrence.next_after(ANCHOR.astimezone(ZoneInfo("Asia/Tokyo")))
+    }
+
+    assert len(answers) == len(asked) == 1
+
+
+# Functions of the project
+
+
+def test_a_function_is_asked_in_the_zone_and_answers_aware_or_in_the_zone():
+    asked = []
+
+    def payday(moment):
+        asked.append(moment)
+        return moment.replace(day=28, hour=9, tzinfo=None) if moment.day < 28 else moment + timedelta(days=20)
+
+    recurrence = compiled("custom:payday", functions=Functions(next={"payday": payday}))
+
+    assert asked[0].tzinfo == ZoneInfo(NEW_YORK)
+    assert recurrence.next_after(datetime(2026, 11, 20, 12, tzinfo=UTC)).at == datetime(2026, 11, 28, 14, tzinfo=UTC)
+    assert recurrence.description == 'When the function "payday" says in America/New_York'
+
+
+def test_a_function_that_answers_a_time_that_does_not_exist_is_understood():
+    functions = Functions(next={"gap": lambda moment: None if moment.month > 3 else datetime(2027, 3, 14, 2, 30)})  # noqa: DTZ001
+
+    (found,) = compiled("custom:gap", anchor=datetime(2027, 3, 1, tzinfo=UTC), functions=functions).between(
+        datetime(2027, 3, 1, tzinfo=UTC), datetime(2027, 3, 14, 7, 30, tzinfo=UTC), limit=1
+    )
+
+    assert found.at == datetime(2027, 3, 14, 7, 30, tzinfo=UTC)
+    assert found.remarks[0].startswith("02:30 does not exist on 2027-03-14")
+
+
+def test_a_function_may_end_a_rule():
+    functions = Functions(next={"once": lambda moment: ANCHOR if moment < ANCHOR else None})
+
+    assert compiled("custom:once", functions=functions).next_after(ANCHOR) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("tomorrow", "answered 'tomorrow' when asked after 2026-10-30T08:59:59.999999-04:00: a datetime or None"),
+        (ANCHOR - MICROSECOND, "an instant strictly after it was expected"),
+        (datetime(9999, 12, 31, 23), "an instant between the years 1 and 9999 was expected"),  # noqa: DTZ001
+    ],
+)  # fmt: skip
+def test_an_answer_that_cannot_be_names_the_function_and_what_it_answered(answer, expected):
+    functions = Functions(next={"wrong": lambda _: answer})
+
+    assert expected in problem("custom:wrong", functions=functions)
+
+
+def test_an_answer_too_far_away_never_occurs():
+    functions = Functions(next={"far": lambda moment: moment + timedelta(days=31 * 366)})
+
+    with pytest.raises(NeverOccurs, match="more than 30 years away"):
+        compiled("custom:far", functions=functions)
+
+
+def test_a_function_that_fails_is_named_with_its_error():
+    def broken(_):
+        raise KeyError("payroll")
+
+    functions = Functions(next={"broken": broken}, skip={"broken": broken})
+
+    assert problem("custom:broken", functions=functions).startswith(
+        'the function "broken" failed at 2026-10-30T08:59:59'
+    )
+    assert problem("daily", functions=functions, skips=Skips(function="broken")).endswith("KeyError: 'payroll'")
+
+
+@pytest.mark.parametrize("answer", [None, 1, "", ["why"]])
+def test_a_skip_function_that_answers_something_else_is_named(answer):
+    functions = Functions(skip={"odd": lambda _: answer})
+
+    assert "True, False or a reason was expected" in problem("daily", functions=functions, skips=Skips(function="odd"))
+
+
+def test_an_unknown_function_is_refused_with_the_nearest():
+    functions = Functions(next={"payday": lambda _: None}, skip={"stock-taking": lambda _: True})
+
+    assert (
+        problem("custom:pay-day", functions=functions)
+        == 'no function is registered as "pay-day"; did you mean "payday"?'
+    )
+    assert problem("custom:x", functions=functions) == 'no function is registered as "x"; known are payday'
+    assert problem("daily", functions=functions, skips=Skips(function="stocktaking")) == (
+        'skip.function: no function is registered as "stocktaking"; did you mean "stock-taking"?'
+    )
+
+
+# Jitter
+
+
+@given(st.text(max_size=20), st.integers(0, 10**9), st.floats(0, 86400))
+@settings(max_examples=300, derandomize=True, deadline=None)
+def test_jitter_puts_off_by_less_than_it_may_and_always_the_same(key, minutes, seconds):
+    at = datetime(2000, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes % 10**7)
+
+    put_off = jittered(at, key=key, seconds=seconds)
+
+    assert at <= put_off
+    assert put_off < at + timedelta(seconds=seconds) or put_off == at
+    assert jittered(at.astimezone(ZoneInfo("Asia/Tokyo")), key=key, seconds=seconds) == put_off
+
+
+def test_jitter_spreads_keys_and_occurrences():
+    spread = {jittered(ANCHOR, key=str(n), seconds=60) - ANCHOR for n in range(1000)}
+    thirds = [
+        sum(timedelta(seconds=20 * n) <= delay < timedelta(seconds=20 * (n + 1)) for delay in spread) for n in range(3)
+    ]
+
+    assert all(280 < third < 390 for third in thirds)
+    assert jittered(ANCHOR, key="a", seconds=60) - ANCHOR != jittered(
+        ANCHOR + timedelta(days=1), key="a", seconds=60
+    ) - ANCHOR - timedelta(days=1)
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), 400 * 86400])
+def test_jitter_out_of_range_is_refused(seconds):
+    with pytest.raises(InvalidArgument, match="a number of seconds between 0 and a year"):
+        jittered(ANCHOR, key="a", seconds=seconds)
+
+
+# What the documentation shows
+
+
+def test_every_example_of_the_reference_is_a_rule_of_its_kind():
+    table = re.search(r"\| kind .*?\n\n", REFERENCE, re.DOTALL)[0]
+    functions = Functions(next={"payday": lambda moment: moment + timedelta(days=1)})
+
+    examples = [
+        (kind, text) for kind, rest in re.findall(r"\| `(\w+)` \| (.*)", table) for text in re.findall("`(.+?)`", rest)
+    ]
+
+    assert len(examples) == 11
+    assert [compiled(text, functions=functions).kind for _, text in examples] == [kind for kind, _ in examples]
+
+
+def test_the_example_of_skips_in_the_reference_is_one():
+    example = json.loads(re.search(r"```json\n(.*?)```", REFERENCE, re.DOTALL)[1])
+
+    assert Skips.parse(example).then == "following"
+    assert set(example) == {field.name for field in fields(Skips) if field.init}
+
+
+# What it costs to load
+
+
+def test_a_rule_loads_only_what_its_kind_needs():
+    ask = (
+        "import sys; from datetime import datetime, UTC; from scheduled_actions.recurrence import compile_recurrence;"
+        "compile_recurrence('daily', anchor=datetime(2026, 1, 1, tzinfo=UTC));"
+        "print(sorted({'croniter', 'dateutil', 'holidays', 'cron_descriptor'} & set(sys.modules)))"
+    )
+
+    told = subprocess.run(
+        [sys.executable, "-c", ask], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+
+    assert told.stdout == "[]\n"

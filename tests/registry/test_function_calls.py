@@ -1,0 +1,141 @@
+"""Functions of the project run on threads of their own, each within a time limit."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+
+import pytest
+
+from scheduled_actions.core.errors import FunctionFailed, FunctionTimedOut
+from scheduled_actions.registry import function_calls
+from scheduled_actions.registry.function_calls import FunctionCalls, all_within
+from tests.factories import PATIENCE, wait_until
+
+SHORT = 0.05
+
+
+@pytest.fixture
+def hanging():
+    """Return a function that hangs until its `released` event is set, and counts its calls."""
+    released, calls = threading.Event(), []
+
+    def hang():
+        calls.append(threading.current_thread())
+        released.wait(PATIENCE)
+        return "late"
+
+    hang.released, hang.calls = released, calls
+    yield hang
+    released.set()
+
+
+def test_a_call_returns_what_the_function_returns_or_raises():
+    calls = FunctionCalls()
+
+    assert calls.call("add", lambda one, other: one + other, 1, 2) == 3
+    with pytest.raises(ZeroDivisionError):
+        calls.call("divide", lambda: 1 / 0)
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_what_would_end_the_process_is_an_error_and_the_thread_goes_on(raised):
+    def leave():
+        raise raised
+
+    calls = FunctionCalls()
+    with pytest.raises(FunctionFailed, match=f'the function "leave" raised {type(raised).__name__}'):
+        calls.call("leave", leave)
+    assert calls.call("leave", lambda: 1) == 1
+
+
+def test_a_call_that_hangs_ends_at_its_limit_and_later_ones_at_once_until_it_returns(hanging):
+    calls = FunctionCalls(SHORT)
+    with pytest.raises(FunctionTimedOut, match=r'"hang" did not return within 0\.05 s'):
+        calls.call("hang", hanging)
+
+    calls.timeout_seconds = PATIENCE
+    before = time.monotonic()
+    for _ in range(100):
+        with pytest.raises(FunctionTimedOut, match="is still at work"):
+            calls.call("hang", hanging)
+    assert time.monotonic() - before < PATIENCE / 2
+    assert len(hanging.calls) == 1
+    assert calls.call("other", lambda: "well") == "well"
+
+    hanging.released.set()
+    wait_until(lambda: _answers(calls, hanging))
+    assert set(hanging.calls) == {hanging.calls[0]}
+
+
+def _answers(calls, function):
+    try:
+        return calls.call("hang", function) == "late"
+    except FunctionTimedOut:
+        return False
+
+
+def test_who_waits_behind_another_caller_waits_no_longer_than_the_limit(hanging):
+    calls = FunctionCalls(PATIENCE)
+    first = threading.Thread(target=calls.call, args=["hang", hanging])
+    first.start()
+    wait_until(lambda: hanging.calls)
+
+    with pytest.raises(FunctionTimedOut, match="was busy"):
+        calls.call("hang", hanging, timeout_seconds=SHORT)
+    hanging.released.set()
+    first.join(PATIENCE)
+    assert calls.call("hang", hanging) == "late"
+
+
+def test_all_calls_of_a_block_share_its_time(hanging):
+    calls = FunctionCalls(PATIENCE)
+    with all_within(SHORT), all_within(PATIENCE), pytest.raises(FunctionTimedOut):
+        calls.call("hang", hanging)
+
+
+def test_a_function_may_call_itself_by_name():
+    calls = FunctionCalls(PATIENCE)
+
+    assert calls.call("twice", lambda: calls.call("twice", lambda: 2)) == 2
+
+
+def test_a_function_finds_nothing_of_its_callers_context():
+    held = contextvars.ContextVar("held", default=None)
+    held.set("a connection")
+
+    assert FunctionCalls().call("look", held.get) is None
+
+
+def test_an_error_of_the_function_itself_is_not_taken_for_its_limit():
+    def fail():
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        FunctionCalls().call("fail", fail)
+
+
+class Unprintable:
+    def __str__(self):
+        raise SystemExit(4)
+
+
+def test_an_error_without_a_text_ends_no_thread():
+    def leave():
+        raise SystemExit(Unprintable())
+
+    calls = FunctionCalls()
+    for _ in range(2):
+        with pytest.raises(FunctionFailed, match="raised SystemExit"):
+            calls.call("leave", leave)
+
+
+def test_an_idle_thread_ends_and_the_next_call_gets_a_new_one(monkeypatch):
+    monkeypatch.setattr(function_calls, "_IDLE_SECONDS", 0.02)
+    calls = FunctionCalls()
+
+    first = calls.call("who", threading.current_thread)
+    wait_until(lambda: not first.is_alive())
+
+    assert calls.call("who", threading.current_thread).is_alive()

@@ -1,0 +1,159 @@
+"""What `@action`, `@next_occurrence` and `@skip_occurrence` take."""
+
+from __future__ import annotations
+
+import copy
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from scheduled_actions import action, next_occurrence, skip_occurrence
+from scheduled_actions.core.errors import InvalidArgument
+from scheduled_actions.registry.handler import OPTIONS_ATTRIBUTE
+from scheduled_actions.registry.project_functions import DECLARED_ATTRIBUTE
+from scheduled_actions.registry.recurrence_option import normalised
+
+#: Every key, each with a value that it takes.
+EVERY_KEY = {
+    "rule": "0 9 * * 1-5",
+    "name": "digest",
+    "timezone": "America/New_York",
+    "payload": {"to": ["ann", None, {"deep": 1.5}]},
+    "recurrence_type": "fixed",
+    "misfire": "skip",
+    "misfire_grace_seconds": 60,
+    "catch_up_limit": 5,
+    "catch_up_seconds": 3600.5,
+    "overlap": "queue",
+    "pause_after_failures": 3,
+    "skip": {"weekends": True},
+    "jitter_seconds": 30,
+    "until": "2027-01-31T17:00:00",
+    "remaining": 10,
+    "priority": -1,
+    "max_attempts": 2,
+    "lock_group": "mail",
+    "lock_group_blocks": True,
+    "team_id": "t1",
+    "metadata": {"why": "because"},
+}
+
+
+def recurrence_of(recurrence):
+    return getattr(action("test:run", recurrence=recurrence)(lambda payload: payload), OPTIONS_ATTRIBUTE).recurrence
+
+
+def test_a_handler_stays_the_function_it_was_and_bears_its_options():
+    def run(payload):
+        return payload
+
+    declared = action("test:run", timeout_seconds=5, max_attempts=2)(run)
+
+    assert declared is run
+    options = getattr(run, OPTIONS_ATTRIBUTE)
+    assert (options.action_type, options.timeout_seconds, options.max_attempts) == ("test:run", 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"action_type": "no spaces"}, "action_type"),
+        ({"action_type": ""}, "action_type"),
+        ({"action_type": "x" * 201}, "action_type"),
+        ({"timeout_seconds": 0}, "timeout_seconds"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"max_attempts": 1001}, "max_attempts"),
+        ({"dedup_window": -1}, "dedup_window"),
+    ],
+)
+def test_what_no_handler_can_be_is_refused_by_name(arguments, named):
+    with pytest.raises(InvalidArgument, match=named):
+        action(**{"action_type": "test:run"} | arguments)
+
+
+@pytest.mark.parametrize("recurrence", ["daily", "0 9 * * *", {"rule": "daily"}, EVERY_KEY, None])
+def test_a_recurrence_is_kept_as_it_was_declared(recurrence):
+    assert recurrence_of(recurrence) == recurrence
+
+
+def test_a_recurrence_is_a_copy_and_nothing_changes_it_later():
+    given = copy.deepcopy(EVERY_KEY)
+    kept = recurrence_of(given)
+
+    given["payload"]["to"].append("bob")
+    given["rule"] = "hourly"
+
+    assert kept == EVERY_KEY
+
+
+def test_options_with_a_recurrence_have_a_hash_and_tell_it_when_compared():
+    def options(rule):
+        return getattr(action("test:run", recurrence={"rule": rule})(lambda payload: payload), OPTIONS_ATTRIBUTE)
+
+    assert {options("daily"), options("daily")} == {options("daily")}
+    assert options("daily") != options("hourly")
+
+
+def test_keys_that_are_none_say_nothing():
+    assert recurrence_of({"rule": "daily", "until": None, "payload": {"x": None}}) == {
+        "rule": "daily",
+        "payload": {"x": None},
+    }
+
+
+@pytest.mark.parametrize(
+    ("recurrence", "message"),
+    [
+        (5, "recurrence: 'int' is not a rule as text, or a dict with the key rule"),
+        (["daily"], "recurrence: 'list' is not a rule as text"),
+        ({}, "recurrence.rule: None is not a rule"),
+        ({"rule": None}, "recurrence.rule: None is not a rule"),
+        ({"rule": 5}, "recurrence.rule: 5 is not a rule"),
+        ({"rule": "daily", "timezon": "UTC"}, "recurrence: 'timezon' is not one of its keys; did you mean timezone?"),
+        ({"rule": "daily", "x": 1}, "recurrence: 'x' is not one of its keys; there are rule, name, "),
+        ({"rule": "daily", 5: 1}, "recurrence: 5 is not one of its keys"),
+        ({"rule": "daily", "scheduled_at": "2027-01-01"}, "recurrence: 'scheduled_at' is not one of its keys"),
+        ({"rule": "daily", "remaining": "3"}, "recurrence.remaining: '3' is not a whole number"),
+        ({"rule": "daily", "remaining": True}, "recurrence.remaining: True is not a whole number"),
+        ({"rule": "daily", "jitter_seconds": "3"}, "recurrence.jitter_seconds: '3' is not a number of seconds"),
+        ({"rule": "daily", "lock_group_blocks": 1}, "recurrence.lock_group_blocks: 1 is not True or False"),
+        ({"rule": "daily", "until": 2027}, "recurrence.until: 2027 is not an instant as text"),
+        ({"rule": "daily", "until": "soon"}, "recurrence.until: 'soon' is not an instant as text"),
+        ({"rule": "daily", "payload": ["secret"]}, "recurrence.payload: 'list' is not a JSON object"),
+    ],
+)
+def test_a_recurrence_of_the_wrong_shape_is_refused_by_the_key(recurrence, message):
+    with pytest.raises(InvalidArgument) as refusal:
+        action("test:run", recurrence=recurrence)
+
+    assert message in str(refusal.value)
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_declaration_becomes_arguments_of_a_schedule():
+    berlin = timezone(timedelta(hours=1))
+
+    assert normalised("daily") == {"rule": "daily"} == normalised({"rule": "daily"})
+    assert normalised(EVERY_KEY) == EVERY_KEY | {"until": datetime(2027, 1, 31, 17)}  # noqa: DTZ001 - of its own zone
+    assert normalised({"rule": "daily", "until": "2027-01-31T17:00:00+01:00"}) == {
+        "rule": "daily",
+        "until": datetime(2027, 1, 31, 17, tzinfo=berlin),
+    }
+
+
+@pytest.mark.parametrize(("decorator", "key"), [(next_occurrence, "next:pay-day"), (skip_occurrence, "skip:pay-day")])
+def test_a_function_stays_what_it_was_and_bears_its_name(decorator, key):
+    def run(moment):
+        return moment
+
+    declared = decorator("pay-day")(run)
+
+    assert declared is run
+    assert getattr(run, DECLARED_ATTRIBUTE).key == key
+
+
+@pytest.mark.parametrize("decorator", [next_occurrence, skip_occurrence])
+@pytest.mark.parametrize("name", ["", "pay day", "next:payday", "-x", "x" * 101, len])
+def test_what_no_function_can_be_called_is_refused(decorator, name):
+    with pytest.raises(InvalidArgument, match="is not the name of a function"):
+        decorator(name)

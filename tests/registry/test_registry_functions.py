@@ -1,0 +1,233 @@
+"""Functions that recurrences call are found by name in the text of `handlers/`, and imported when first called."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduled_actions import action, next_occurrence, skip_occurrence
+from scheduled_actions.core.errors import HandlerBroken, InvalidArgument, RegistryInvalid
+from scheduled_actions.registry import Registry, generated
+from scheduled_actions.registry import source as registry_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IMPORT = "from scheduled_actions import action, next_occurrence, skip_occurrence\n"
+MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+CALENDAR = (
+    "from datetime import timedelta\n"
+    "@next_occurrence('payday')\ndef payday(moment): return moment + timedelta(days=7)\n"
+    "@skip_occurrence('payday')\ndef is_payday(local): return 'paid already'\n"
+    "@skip_occurrence('school-holidays')\ndef is_holiday(local): return local.month == 8\n"
+)
+
+
+def write_handlers(project: Path, **modules: str) -> Path:
+    """Write handlers, by module name."""
+    for name, text in modules.items():
+        path = project / "handlers" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{IMPORT}{text}\n", encoding="utf-8")
+    return project
+
+
+def problem_of(project: Path) -> str:
+    with pytest.raises(RegistryInvalid) as refusal:
+        registry_source.write(project)
+    assert not (project / "handlers" / "_registry.py").exists()
+    return str(refusal.value)
+
+
+def test_functions_are_written_and_read_beside_the_handlers(tmp_path):
+    write_handlers(tmp_path, calendar=CALENDAR)
+
+    built = registry_source.write(tmp_path)
+
+    functions = {
+        "next:payday": "handlers.calendar:payday",
+        "skip:payday": "handlers.calendar:is_payday",
+        "skip:school-holidays": "handlers.calendar:is_holiday",
+    }
+    assert built.functions == generated.read(tmp_path).functions == functions
+    assert built.text.endswith(
+        "\nFUNCTIONS: dict[str, str] = {\n"
+        '    "next:payday": "handlers.calendar:payday",\n'
+        '    "skip:payday": "handlers.calendar:is_payday",\n'
+        '    "skip:school-holidays": "handlers.calendar:is_holiday",\n'
+        "}\n"
+    )
+    assert runpy.run_path(str(built.path))["FUNCTIONS"] == functions
+
+
+def test_a_file_generated_before_there_were_functions_still_reads(project):
+    (project / "handlers" / "_registry.py").write_text("HANDLERS = {'a:one': 'handlers.email:one'}\n")
+
+    registry = Registry.load(project)
+
+    assert registry.types == {"a:one"}
+    assert (dict(registry.functions.next), dict(registry.functions.skip)) == ({}, {})
+
+
+def test_functions_are_imported_when_first_called(project):
+    write_handlers(project, calendar=CALENDAR, other="@next_occurrence('x')\ndef x(moment): ...\n")
+    functions = Registry.load_or_build(project).functions
+    assert not [name for name in sys.modules if name.startswith("handlers")]
+
+    assert functions.next["payday"](MOMENT) == MOMENT + timedelta(days=7)
+    assert functions.skip["payday"](MOMENT) == "paid already"
+    assert functions.skip["school-holidays"](MOMENT) is False
+    assert (set(functions.next), set(functions.skip)) == ({"payday", "x"}, {"payday", "school-holidays"})
+    assert "handlers.other" not in sys.modules
+
+
+def test_a_function_and_a_handler_of_one_name_are_two_things(project):
+    write_handlers(
+        project,
+        email="@action('next:payday')\ndef one(payload): return 'handled'\n"
+        "@next_occurrence('payday')\ndef two(moment): return None\n",
+    )
+    registry = Registry.load_or_build(project)
+
+    assert registry.functions.next["payday"](MOMENT) is None
+    assert registry.resolve("next:payday").function({}) == "handled"
+
+
+def test_a_broken_module_breaks_its_functions_and_says_why(project):
+    write_handlers(project, calendar=f"import no_such_module\n{CALENDAR}")
+    functions = Registry.load_or_build(project).functions
+
+    for function in (functions.next["payday"], functions.skip["payday"], functions.next["payday"]):
+        with pytest.raises(HandlerBroken, match="No module named 'no_such_module'"):
+            function(MOMENT)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("def other(moment): ...", "its module has no such function: run `python registry_build.py`"),
+        ("def payday(moment): ...", "it is not declared, or a decorator above that hides it"),
+        ("@skip_occurrence('payday')\ndef payday(moment): ...", 'it is declared as "skip:payday": run `python'),
+        ("@next_occurrence('payday')\nasync def payday(moment): ...", "calling it would run nothing: write def"),
+        ("@next_occurrence('payday')\ndef payday(moment):\n  yield", "return instead of yield"),
+    ],
+)
+def test_a_function_that_is_not_what_the_registry_says_is_broken(project, text, reason):
+    write_handlers(project, calendar=text)
+    functions = Registry(project, {}, {}, {"next:payday": "handlers.calendar:payday"}).functions
+
+    with pytest.raises(HandlerBroken) as broken:
+        functions.next["payday"](MOMENT)
+
+    assert reason in str(broken.value)
+    assert str(broken.value).startswith('the function "next:payday" (handlers.calendar:payday) cannot be loaded: ')
+
+
+def test_what_a_function_raises_is_its_own(project):
+    write_handlers(project, calendar="@next_occurrence('payday')\ndef payday(moment): return {}['key']\n")
+
+    with pytest.raises(KeyError, match="key"):
+        Registry.load_or_build(project).functions.next["payday"](MOMENT)
+
+
+def test_functions_can_be_given_where_they_stand():
+    @next_occurrence("payday")
+    def payday(moment):
+        return moment + timedelta(days=1)
+
+    @skip_occurrence("payday")
+    def is_payday(local):
+        return True
+
+    registry = Registry.of(payday, is_payday, action("a:one")(lambda payload: None))
+
+    assert registry.types == {"a:one"}
+    assert registry.functions.next["payday"](MOMENT) == MOMENT + timedelta(days=1)
+    assert registry.functions.skip["payday"](MOMENT) is True
+
+
+def test_two_given_functions_of_one_name_are_refused():
+    @next_occurrence("payday")
+    def payday(moment): ...
+
+    with pytest.raises(RegistryInvalid, match=r'"next:payday" has a function already: .*payday'):
+        Registry.of(payday, next_occurrence("payday")(lambda moment: moment))
+    with pytest.raises(InvalidArgument, match="declared with"):
+        Registry.of(payday, len)
+
+
+def test_another_function_gives_another_digest(project):
+    digests = set()
+    for name in ("payday", "holiday"):
+        write_handlers(project, calendar=f"@next_occurrence('{name}')\ndef one(moment): ...\n")
+        digests.add(Registry.load_or_build(project).digest)
+
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from scheduled_actions import next_occurrence as after\n@after('payday')\ndef payday(moment): ...",
+        (
+            "from scheduled_actions.registry.project_functions.occurrence import *\n"
+            "@next_occurrence('payday')\ndef payday(moment): ..."
+        ),
+        "from scheduled_actions import *\n@next_occurrence(name='payday')\ndef payday(moment): ...",
+        "import scheduled_actions as sa\n@sa.next_occurrence('payday')\ndef payday(moment): ...",
+        (
+            "import scheduled_actions.registry.project_functions.occurrence as f\n"
+            "@f.next_occurrence('payday')\ndef payday(moment): ..."
+        ),
+    ],
+)
+def test_every_way_to_import_the_decorator_is_found(tmp_path, text):
+    (tmp_path / "handlers").mkdir()
+    (tmp_path / "handlers" / "calendar.py").write_text(text)
+
+    assert registry_source.build(tmp_path).functions == {"next:payday": "handlers.calendar:payday"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("@next_occurrence\ndef f(m): ...", '2: the name is missing: write @next_occurrence("payday")'),
+        ("@next_occurrence()\ndef f(m): ...", "2: the name is no literal text, and no code runs here: write @next_"),
+        (
+            "@skip_occurrence(NAME)\ndef f(m): ...",
+            "2: the name is no literal text, and no code runs here: write @skip_",
+        ),
+        ("@next_occurrence('pay day')\ndef f(m): ...", "2: name: 'pay day' is not the name of a function"),
+        ("@next_occurrence('x', zone=1)\ndef f(m): ...", "2: zone is no argument of @next_occurrence"),
+        ("@next_occurrence('x', **more)\ndef f(m): ...", "2: ** is no argument of @next_occurrence"),
+        ("@next_occurrence('x')\nasync def f(m): ...", "2: @next_occurrence is not for async def"),
+        (
+            "class A:\n  @skip_occurrence('x')\n  def f(m): ...",
+            "3: @skip_occurrence belongs on a def at the module's top",
+        ),
+        ("@next_occurrence('x')\ndef f(m): ...\ndef f(): ...", "2: f is defined again in line 4, which hides this fun"),
+        (
+            "@next_occurrence('x')\n@skip_occurrence('x')\ndef f(m): ...",
+            "3: a function is declared once; declare a sec",
+        ),
+        ("@action('a:one')\n@next_occurrence('x')\ndef f(m): ...", "3: a function is declared once; declare a second"),
+        (
+            "@next_occurrence('x')\ndef f(m): ...\n@next_occurrence('x')\ndef g(m): ...",
+            '4: @next_occurrence("x") is there already: handlers.calendar:f in handlers/calendar.py:2',
+        ),
+    ],
+)
+def test_a_mistake_in_a_function_is_an_error_with_its_file_and_line(tmp_path, text, expected):
+    write_handlers(tmp_path, calendar=text)
+
+    assert problem_of(tmp_path).startswith(f"handlers/calendar.py:{expected}")
+
+
+def test_a_file_that_cannot_be_imported_by_its_name_may_hold_no_functions(tmp_path):
+    write_handlers(tmp_path, **{"my-calendar": CALENDAR})
+
+    assert "handlers/my-calendar.py:1: holds handlers, but no import" in problem_of(tmp_path)

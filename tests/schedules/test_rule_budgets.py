@@ -1,0 +1,87 @@
+"""Rules that take many steps: refused when they are stored, planned after the commit, paused with the reason."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions import action
+from scheduled_actions.core.errors import BudgetExceeded
+from tests.factories import NOW, insert_many, projects, set_clock, statuses, wait_until
+
+#: Each occurrence lies behind about ten thousand candidates: too many for a transaction, few enough to be planned.
+SPARSE = "RRULE:FREQ=SECONDLY;INTERVAL=10007;BYHOUR=0,3,6,9,12,15,18,21;BYMINUTE=0;BYSECOND=0"
+#: The same, and its end behind more candidates than any evaluation looks at.
+ENDLESS = f"{SPARSE};COUNT=10000"
+
+
+@pytest.fixture
+def project(database_url, connection):
+    """Return a project with one handler, on a clock that stands at NOW."""
+    set_clock(connection, NOW)
+
+    @action("test:run")
+    def run(payload: dict) -> None:
+        """Do nothing."""
+
+    with projects(database_url) as make:
+        yield make(run)
+
+
+def due_series(project, connection, rule):
+    """Return an hourly series whose occurrence is due, and whose rule is now another one."""
+    made = project.schedules.schedule_recurring("test:run", {}, "every 1 hour")
+    connection.execute(
+        "update scheduled_action_schedules set recurrence = %s, kind = 'rrule' where id = %s", [rule, made.id]
+    )
+    at = NOW - timedelta(seconds=1)
+    connection.execute("update scheduled_actions set scheduled_at = %s where schedule_id = %s", [at, made.id])
+    return made
+
+
+def of_schedule(connection, schedule):
+    return connection.execute(
+        "select status, status_note, next_action_id is not null from scheduled_action_schedules where id = %s",
+        [schedule.id],
+    ).fetchone()
+
+
+def test_a_rule_over_its_budget_is_not_stored(project, connection):
+    with pytest.raises(BudgetExceeded, match="the recurrence needs more than 50,000 steps"):
+        project.schedules.schedule_recurring("test:run", {}, ENDLESS)
+
+    assert connection.execute("select count(*) from scheduled_action_schedules").fetchone() == (0,)
+
+
+def test_a_stored_rule_over_its_budget_pauses_its_series_with_the_reason_and_holds_nothing_up(project, connection):
+    hostile = due_series(project, connection, ENDLESS)
+    good = insert_many(connection, 5, action_type="test:run", scheduled_at=NOW)
+
+    report = project.processor.tick()
+    wait_until(lambda: of_schedule(connection, hostile)[0] == "paused")
+
+    assert report.errors == []
+    assert {statuses(connection)[one] for one in good} == {"completed"}
+    assert "the recurrence needs more than 100,000 steps" in of_schedule(connection, hostile)[1]
+
+
+def test_a_rule_of_many_steps_is_planned_after_the_claim_has_committed(project, connection, caplog):
+    caplog.set_level("INFO", logger="scheduled_actions")
+    sparse = due_series(project, connection, SPARSE)
+
+    project.processor.tick()
+    wait_until(lambda: of_schedule(connection, sparse)[2])
+
+    assert of_schedule(connection, sparse) == ("active", None, True)
+    assert f"schedule.left id={sparse.id}" in caplog.text
+
+
+def test_usual_rules_of_a_whole_batch_are_planned_in_the_claim(project, connection, caplog):
+    caplog.set_level("INFO", logger="scheduled_actions")
+    made = [due_series(project, connection, f"FREQ=DAILY;BYHOUR=9;BYMINUTE={n % 60}") for n in range(60)]
+
+    project.processor.tick()
+
+    assert all(of_schedule(connection, one) == ("active", None, True) for one in made)
+    assert "schedule.left" not in caplog.text

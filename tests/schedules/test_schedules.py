@@ -1,0 +1,527 @@
+"""Making and changing schedules: asking twice is asking once, and a change is whole or not at all."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from scheduled_actions import action
+from scheduled_actions.core.errors import (
+    InvalidArgument,
+    NeverOccurs,
+    NothingPlanned,
+    RecurrenceInvalid,
+    RequestError,
+    ScheduleEnded,
+    UnknownActionType,
+    UnknownSchedule,
+)
+from scheduled_actions.registry import Registry
+from tests.factories import NOW, projects, row, set_clock, statuses, together
+
+#: Without a zone, on purpose.
+NAIVE = datetime(2026, 3, 5, 9, 0)  # noqa: DTZ001
+MINUTE, HOUR, DAY = (timedelta(seconds=seconds) for seconds in (60, 3600, 86400))
+
+
+@action("test:run")
+def run(payload: dict):
+    return None
+
+
+@pytest.fixture
+def a_project(database_url, connection):
+    """Return a function that makes a project on the test's database, whose clock stands at NOW."""
+    set_clock(connection, NOW)
+    with projects(database_url) as make:
+        yield make
+
+
+@pytest.fixture
+def schedules(a_project):
+    return a_project(run).schedules
+
+
+def count(connection, table):
+    return connection.execute(f"select count(*) from {table}").fetchone()[0]
+
+
+# -- making ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_stands_with_its_first_occurrence(schedules, connection):
+    made = schedules.schedule_recurring("test:run", {"n": 1}, "0 9 * * *", timezone="Europe/Berlin", team_id="t")
+
+    planned = row(connection, made.next_action_id)
+    assert (made.kind, made.status, made.next_occurrence_at) == ("cron", "active", NOW.replace(hour=8) + DAY)
+    assert (planned["status"], planned["payload"], planned["team_id"]) == ("pending", {"n": 1}, "t")
+    assert planned["schedule_id"] == str(made.id)
+    assert planned["occurrence_at"] == planned["scheduled_at"] == "2026-03-05T08:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        (None, NOW + DAY),
+        (timedelta(0), NOW),
+        (2 * HOUR, NOW + 2 * HOUR),
+        (NOW + 3 * HOUR, NOW + 3 * HOUR),
+        (NOW - timedelta(seconds=2), NOW - timedelta(seconds=2)),
+        (NOW - 10 * DAY - HOUR, NOW + DAY - HOUR),
+    ],
+)
+def test_the_first_occurrence_is_the_start_where_one_is_named(schedules, start, first):
+    assert schedules.schedule_recurring("test:run", {}, "daily", scheduled_at=start).next_occurrence_at == first
+
+
+def test_a_naive_start_is_in_the_zone_of_the_schedule(schedules):
+    made = schedules.schedule_recurring("test:run", {}, "daily", scheduled_at=NAIVE, timezone="America/New_York")
+
+    assert made.next_occurrence_at == datetime(2026, 3, 5, 14, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"recurrence": "0 25 * * *"}, RecurrenceInvalid, "hour"),
+        ({"recurrence": "0 0 30 2 *"}, NeverOccurs, "30"),
+        ({"recurrence": "RRULE:FREQ=DAILY;INTERVAL=0"}, RecurrenceInvalid, "INTERVAL"),
+        ({"recurrence": "dayly"}, RecurrenceInvalid, "daily"),
+        ({"recurrence": ""}, RequestError, "recurrence"),
+        ({"recurrence": None}, RequestError, "recurrence"),
+        ({"recurrence": 7}, RequestError, "recurrence"),
+        ({"action_type": "test:rum"}, UnknownActionType, "test:run"),
+        ({"payload": []}, InvalidArgument, "payload"),
+        ({"timezone": "Mars/Olympus"}, InvalidArgument, "timezone"),
+        ({"misfire": "sometimes"}, InvalidArgument, "misfire"),
+        ({"overlap": "never"}, InvalidArgument, "overlap"),
+        ({"recurrence_type": "square"}, InvalidArgument, "recurrence_type"),
+        ({"remaining": 0}, InvalidArgument, "remaining"),
+        ({"remaining": True}, InvalidArgument, "remaining"),
+        ({"pause_after_failures": -1}, InvalidArgument, "pause_after_failures"),
+        ({"jitter_seconds": -1}, InvalidArgument, "jitter_seconds"),
+        ({"jitter_seconds": float("nan")}, InvalidArgument, "jitter_seconds"),
+        ({"until": NOW - DAY}, RecurrenceInvalid, "daily"),
+        ({"until": "tomorrow"}, InvalidArgument, "until"),
+        ({"until": DAY}, InvalidArgument, "until"),
+        ({"scheduled_at": "now"}, InvalidArgument, "scheduled_at"),
+        ({"skip": {"weekdays": True}}, RequestError, "weekends"),
+        ({"skip": "weekends"}, RequestError, "skip"),
+        ({"name": str(uuid4())}, InvalidArgument, "name"),
+        ({"name": ""}, InvalidArgument, "name"),
+        ({"lock_group_blocks": "yes"}, InvalidArgument, "lock_group_blocks"),
+        ({"misfires": 1}, InvalidArgument, "misfire"),
+        ({"priority": 1 << 20}, InvalidArgument, "priority"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_name_and_nothing_is_made(schedules, connection, arguments, error, said):
+    given = {"action_type": "test:run", "payload": {}, "recurrence": "daily"} | arguments
+
+    with pytest.raises(error) as caught:
+        schedules.schedule_recurring(**given)
+
+    assert said in str(caught.value)
+    assert count(connection, "scheduled_action_schedules") == count(connection, "scheduled_actions") == 0
+
+
+def test_in_the_callers_own_transaction_it_never_was_once_that_is_rolled_back(schedules, connection, database_url):
+    with psycopg.connect(database_url) as own:
+        schedules.schedule_recurring("test:run", {}, "daily", connection=own)
+        own.rollback()
+
+    assert count(connection, "scheduled_action_schedules") == count(connection, "scheduled_actions") == 0
+
+
+# -- asking again ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [None, HOUR, NOW + HOUR])
+def test_asking_again_for_the_same_changes_nothing(schedules, connection, start):
+    first = schedules.schedule_recurring("test:run", {"n": 1}, "daily", name="report", scheduled_at=start)
+    set_clock(connection, NOW + 30 * MINUTE)
+
+    again = schedules.schedule_recurring("test:run", {"n": 1}, "daily", name="report", scheduled_at=start)
+
+    assert again == first
+
+
+def test_asking_again_for_another_rule_plans_anew_under_the_same_id(schedules, connection):
+    first = schedules.schedule_recurring("test:run", {}, "daily", name="report")
+
+    again = schedules.schedule_recurring("test:run", {"n": 2}, "hourly", name="report")
+
+    assert (again.id, again.next_occurrence_at) == (first.id, NOW + HOUR)
+    assert list(statuses(connection)) == [again.next_action_id]
+    assert row(connection, again.next_action_id)["payload"] == {"n": 2}
+
+
+def test_asking_again_with_another_payload_changes_what_waits_where_it_stands(schedules, connection):
+    first = schedules.schedule_recurring("test:run", {"n": 1}, "daily", name="report")
+    set_clock(connection, NOW + HOUR)
+
+    again = schedules.schedule_recurring("test:run", {"n": 2}, "daily", name="report", priority=-3)
+
+    assert (again.next_action_id, again.next_occurrence_at) == (first.next_action_id, first.next_occurrence_at)
+    planned = row(connection, again.next_action_id)
+    assert (planned["payload"], planned["priority"]) == ({"n": 2}, -3)
+
+
+def test_a_name_belongs_to_its_team(schedules):
+    made = {schedules.schedule_recurring("test:run", {}, "daily", name="report", team_id=team).id for team in "ab"}
+
+    assert len(made) == 2
+    with pytest.raises(UnknownSchedule):
+        schedules.get("report", team_id="c")
+    assert schedules.get("report", team_id="a").team_id == "a"
+
+
+def test_a_name_does_not_change_its_type(schedules, a_project):
+    schedules.schedule_recurring("test:run", {}, "daily", name="report")
+    other = a_project(run, action("test:other")(lambda payload: None)).schedules
+
+    with pytest.raises(InvalidArgument, match="test:run"):
+        other.schedule_recurring("test:other", {}, "daily", name="report")
+
+
+def test_many_that_ask_at_once_make_one(schedules, connection, database_url):
+    made = together(
+        database_url, 8, lambda _, number: schedules.schedule_recurring("test:run", {}, "daily", name="report").id
+    )
+
+    assert len(set(made)) == 1
+    assert count(connection, "scheduled_actions") == 1
+
+
+# -- changing ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_edited_rule_is_planned_anew_in_the_same_transaction(schedules, connection):
+    made = schedules.schedule_recurring("test:run", {"n": 1}, "daily", overlap="queue", remaining=5)
+
+    edited = schedules.update(made.id, recurrence="every 2 hours")
+
+    assert edited.next_occurrence_at == NOW + 2 * HOUR
+    assert (edited.overlap, edited.remaining, edited.payload) == ("queue", 5, {"n": 1})
+    assert list(statuses(connection).values()) == ["pending"]
+
+
+def test_none_takes_an_argument_back_to_its_default(schedules):
+    made = schedules.schedule_recurring("test:run", {}, "daily", until=NOW + 9 * DAY, overlap="queue")
+
+    edited = schedules.update(made.id, until=None, overlap=None)
+
+    assert (edited.until, edited.overlap) == (None, "skip")
+
+
+def test_a_refused_edit_changes_nothing(schedules, connection):
+    made = schedules.schedule_recurring("test:run", {}, "daily")
+
+    with pytest.raises(RecurrenceInvalid):
+        schedules.update(made.id, recurrence="0 0 31 2 *", payload={"n": 2})
+
+    assert schedules.get(made.id) == made
+
+
+def test_an_ended_schedule_goes_on_once_its_end_is_moved(schedules, a_project, connection):
+    made = schedules.schedule_recurring("test:run", {}, "daily", remaining=1)
+    set_clock(connection, NOW + DAY)
+    a_project(run).processor.tick()
+    assert schedules.get(made.id).status == "ended"
+
+    edited = schedules.update(made.id, remaining=2)
+
+    assert (edited.status, edited.remaining, edited.next_occurrence_at) == ("active", 2, NOW + 2 * DAY)
+
+
+def test_a_pause_takes_the_waiting_one_away_and_a_resume_makes_up_for_nothing(schedules, a_project, connection):
+    made = schedules.schedule_recurring("test:run", {}, "daily")
+
+    paused = schedules.pause(made.id, note="the printer is broken", by="ann")
+    set_clock(connection, NOW + 5 * DAY + HOUR)
+    a_project(run).processor.tick()
+    resumed = schedules.resume(made.id, by="bob")
+
+    assert (paused.status, paused.status_note, paused.status_by) == ("paused", "the printer is broken", "ann")
+    assert paused.next_action_id is None
+    assert (resumed.status, resumed.next_occurrence_at, resumed.missed) == ("active", NOW + 6 * DAY, 0)
+    assert list(statuses(connection).values()) == ["pending"]
+
+
+def test_a_paused_schedule_can_be_edited_and_stays_paused(schedules):
+    made = schedules.schedule_recurring("test:run", {}, "daily")
+    schedules.pause(made.id)
+
+    edited = schedules.update(made.id, recurrence="hourly")
+
+    assert (edited.status, edited.next_action_id) == ("paused", None)
+    assert schedules.resume(made.id).next_occurrence_at == NOW + HOUR
+
+
+def test_a_run_now_stands_beside_the_series(schedules, a_project, connection):
+    made = schedules.schedule_recurring("test:run", {}, "daily", remaining=3)
+
+    extra = schedules.run_now(made.id, by="ann")
+    a_project(run).processor.tick()
+
+    found = row(connection, extra.id)
+    after = schedules.get(made.id)
+    assert (found["status"], found["occurrence_at"], found["created_by"]) == ("completed", None, "ann")
+    assert (after.remaining, after.next_action_id) == (3, made.next_action_id)
+
+
+def test_skipping_the_next_one_plans_the_one_after_it(schedules, connection):
+    made = schedules.schedule_recurring("test:run", {}, "daily", remaining=2)
+
+    after = schedules.skip_next(made.id, next_action_id=str(made.next_action_id), reason="a holiday", by="ann")
+
+    skipped = row(connection, made.next_action_id)
+    assert (skipped["status"], skipped["error_message"]) == ("skipped", "a holiday")
+    assert (after.next_occurrence_at, after.skipped, after.remaining) == (NOW + 2 * DAY, 1, 2)
+
+
+def test_a_cancelled_occurrence_does_not_end_its_series(schedules, a_project):
+    made = schedules.schedule_recurring("test:run", {}, "daily")
+
+    a_project(run).scheduler.cancel_action(made.next_action_id)
+
+    assert schedules.get(made.id).next_occurrence_at == NOW + 2 * DAY
+
+
+def test_a_deleted_schedule_leaves_what_it_ran_and_nothing_that_waits(schedules, a_project, connection):
+    made = schedules.schedule_recurring("test:run", {}, "daily")
+    set_clock(connection, NOW + DAY)
+    a_project(run).processor.tick()
+
+    schedules.delete(made.id)
+
+    assert list(statuses(connection).values()) == ["completed"]
+    with pytest.raises(UnknownSchedule):
+        schedules.get(made.id)
+
+
+@pytest.mark.parametrize("change", ["pause", "skip_next"])
+def test_an_ended_schedule_is_left_alone(schedules, a_project, connection, change):
+    made = schedules.schedule_recurring("test:run", {}, "daily", remaining=1)
+    set_clock(connection, NOW + DAY)
+    a_project(run).processor.tick()
+
+    with pytest.raises((ScheduleEnded, NothingPlanned)):
+        getattr(schedules, change)(made.id)
+
+
+@pytest.mark.parametrize("change", ["get", "update", "pause", "resume", "run_now", "skip_next", "delete"])
+@pytest.mark.parametrize("reference", [uuid4(), "nobody", "x" * 200])
+def test_an_unknown_schedule_is_unknown_to_every_change(schedules, change, reference):
+    with pytest.raises(UnknownSchedule):
+        getattr(schedules, change)(reference)
+
+
+@pytest.mark.parametrize("change", ["get", "update", "pause", "resume", "run_now", "skip_next", "delete"])
+def test_another_teams_schedule_answers_like_an_unknown_one(schedules, change):
+    made = schedules.schedule_recurring("test:run", {}, "daily", team_id="a", name="report")
+
+    for reference in (made.id, "report"):
+        with pytest.raises(UnknownSchedule):
+            getattr(schedules, change)(reference, team_id="b")
+    assert schedules.get(made.id) == made
+
+
+# -- backfill ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_backfill_makes_what_was_never_made_and_nothing_twice(schedules, a_project, connection):
+    made = schedules.schedule_recurring("test:run", {}, "0 9 * * *")
+    set_clock(connection, NOW + DAY)
+    a_project(run).processor.tick()
+    nine = NOW.replace(hour=9)
+
+    ids = schedules.backfill(made.id, nine - 2 * DAY, nine + DAY, by="ann")
+    again = schedules.backfill(made.id, nine - 2 * DAY, nine + DAY)
+
+    instants = {row(connection, one)["occurrence_at"] for one in ids}
+    assert instants == {(nine + day * DAY).isoformat() for day in (-2, -1, 0)}
+    assert again == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "days"),
+    [
+        ("monthly", ["2026-02-14"]),
+        ("every 2 weeks", ["2026-01-31", "2026-02-14", "2026-02-28"]),
+        ("PT480H", ["2026-02-02", "2026-02-22"]),
+        ("P1Y", []),
+    ],
+)
+def test_a_backfilled_interval_keeps_its_phase(schedules, connection, rule, days):
+    made = schedules.schedule_recurring("test:run", {}, rule, scheduled_at=NOW + 10 * DAY + HOUR)
+
+    ids = schedules.backfill(made.id, NOW - 40 * DAY, NOW)
+
+    assert [row(connection, one)["occurrence_at"] for one in ids] == [f"{day}T13:00:00+00:00" for day in days]
+
+
+def test_backfilled_occurrences_run_one_after_the_other(schedules, a_project, connection):
+    made = schedules.schedule_recurring("test:run", {}, "hourly")
+
+    schedules.backfill(made.id, NOW - 4 * HOUR, NOW)
+
+    groups = connection.execute("select distinct lock_group from scheduled_actions where scheduled_at <= %s", [NOW])
+    assert [group for (group,) in groups] == [f"schedule:{made.id}"]
+    assert a_project(run).processor.tick().succeeded == 5
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "said"),
+    [
+        (NOW, NOW - DAY, "end"),
+        (NOW, NOW + DAY, "past"),
+        (NOW - 1000 * DAY, NOW, "1000"),
+        (NAIVE, NOW, "aware"),
+        (None, NOW, "aware"),
+    ],
+)
+def test_a_range_that_cannot_be_backfilled_is_refused(schedules, connection, start, end, said):
+    made = schedules.schedule_recurring("test:run", {}, "hourly")
+
+    with pytest.raises(InvalidArgument, match=said):
+        schedules.backfill(made.id, start, end)
+
+    assert count(connection, "scheduled_actions") == 1
+
+
+# -- in step with the code ---------------------------------------------------------------------------------------------
+
+
+def declaring(recurrence, name="test:run"):
+    return Registry.of(action(name, recurrence=recurrence)(lambda payload: None))
+
+
+def test_a_declared_schedule_is_made_on_the_first_tick_and_kept(a_project):
+    project = a_project(registry=declaring({"rule": "0 9 * * *", "timezone": "Europe/Berlin", "payload": {"n": 1}}))
+
+    project.processor.tick()
+    again = a_project(registry=declaring({"rule": "0 9 * * *", "timezone": "Europe/Berlin", "payload": {"n": 1}}))
+    again.processor.tick()
+
+    (made,) = project.schedules.find()
+    assert (made.name, made.payload, made.timezone, made.is_declared) == ("test:run", {"n": 1}, "Europe/Berlin", True)
+
+
+def test_a_changed_declaration_changes_its_schedule_and_a_dropped_one_pauses_it(a_project):
+    project = a_project(registry=declaring("daily"))
+    project.schedules.sync()
+    (made,) = project.schedules.find()
+
+    a_project(registry=declaring("hourly")).schedules.sync()
+    assert project.schedules.get(made.id).next_occurrence_at == NOW + HOUR
+    done = a_project(registry=Registry.of(run)).schedules.sync()
+    paused = project.schedules.get(made.id)
+    resumed = a_project(registry=declaring("hourly")).schedules.sync()
+
+    assert done["paused"] == resumed["resumed"] == ["test:run"]
+    assert (paused.status, paused.status_note) == ("paused", "the code declares it no more")
+    assert project.schedules.get(made.id).status == "active"
+
+
+def test_a_persons_pause_of_a_declared_schedule_stays(a_project):
+    project = a_project(registry=declaring("daily"))
+    project.schedules.sync()
+    project.schedules.pause("test:run", by="ann")
+
+    a_project(registry=declaring("hourly")).schedules.sync()
+
+    found = project.schedules.get("test:run")
+    assert (found.status, found.recurrence) == ("paused", "hourly")
+
+
+def test_one_declaration_that_cannot_be_harms_no_other(a_project):
+    good = action("test:good", recurrence="daily")(lambda payload: None)
+
+    def handle(payload: dict) -> None:
+        return None
+
+    bad = action("test:bad", recurrence={"rule": "daily", "skip": {"function": "nobody"}})(handle)
+    project = a_project(registry=Registry.of(good, bad))
+
+    done = project.schedules.sync()
+
+    assert done["created"] == ["test:good"]
+    assert "nobody" in done["refused"][0]
+    assert [one.name for one in project.schedules.find()] == ["test:good"]
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_are_listed_first_a_page_at_a_time(schedules):
+    made = [schedules.schedule_recurring("test:run", {}, "daily").id for _ in range(5)]
+
+    first = schedules.find(limit=3)
+    rest = schedules.find(limit=3, cursor=first[-1].id)
+
+    assert [one.id for one in [*first, *rest]] == made[::-1]
+
+
+def test_the_next_instants_begin_with_the_planned_one(schedules):
+    made = schedules.schedule_recurring("test:run", {}, "daily", remaining=2)
+
+    assert list(schedules.upcoming(made, count=5)) == [NOW + DAY, NOW + 2 * DAY]
+
+
+# -- what edits must not lose ------------------------------------------------------------------------------------------
+
+
+def test_a_name_that_another_one_has_is_refused(schedules):
+    schedules.schedule_recurring("test:run", {}, "daily", name="taken")
+    made = schedules.schedule_recurring("test:run", {}, "daily")
+
+    with pytest.raises(InvalidArgument, match="taken"):
+        schedules.update(made.id, name="taken")
+
+
+def test_a_naive_end_is_in_the_zone_of_the_schedule_also_when_it_is_edited(schedules):
+    made = schedules.schedule_recurring("test:run", {}, "daily", timezone="America/New_York")
+
+    edited = schedules.update(made.id, until=datetime(2026, 3, 9, 0, 0))  # noqa: DTZ001 - naive on purpose
+
+    assert edited.until == datetime(2026, 3, 9, 4, 0, tzinfo=UTC)
+
+
+def test_an_edit_of_something_else_leaves_an_ended_schedule_ended(schedules, a_project, connection):
+    made = schedules.schedule_recurring("test:run", {}, "daily", remaining=1)
+    set_clock(connection, NOW + DAY)
+    a_project(run).processor.tick()
+
+    edited = schedules.update(made.id, priority=3, recurrence="hourly")
+
+    assert (edited.status, edited.remaining, edited.next_action_id) == ("ended", 0, None)
+
+
+def test_asking_again_for_something_else_does_not_count_the_executions_anew(schedules, a_project, connection):
+    schedules.schedule_recurring("test:run", {}, "daily", name="report", remaining=3)
+    set_clock(connection, NOW + DAY)
+    a_project(run).processor.tick()
+
+    again = schedules.schedule_recurring("test:run", {}, "daily", name="report", remaining=3, priority=3)
+
+    assert again.remaining == 2
+
+
+def test_an_overdue_occurrence_survives_an_edit_and_the_new_rule_follows_it(schedules, a_project, connection):
+    made = schedules.schedule_recurring("test:run", {}, "daily")
+    set_clock(connection, NOW + DAY + HOUR)
+
+    schedules.update(made.id, until=NOW + 5 * DAY, recurrence="every 2 hours")
+    report = a_project(run).processor.tick()
+
+    assert report.succeeded == 1
+    assert schedules.get(made.id).next_occurrence_at == NOW + DAY + 2 * HOUR
+
+
+@pytest.mark.parametrize("arguments", [{"limit": "5"}, {"limit": 0}, {"limit": 102}, {"cursor": "x"}])
+def test_a_page_that_cannot_be_is_refused(schedules, arguments):
+    with pytest.raises(InvalidArgument, match=next(iter(arguments))):
+        schedules.find(**arguments)

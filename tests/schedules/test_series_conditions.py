@@ -1,0 +1,271 @@
+"""Series whose occurrences wait for conditions, and bring follow-ups with them; through real ticks."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions import action, condition
+from scheduled_actions.core.errors import InvalidArgument, UnknownActionType
+from scheduled_actions.registry import Registry
+from tests.factories import NOW, PATIENCE, projects, row, set_clock
+
+BOOKS = {"type": "books", "id": "2026"}
+CLOSED = {"kind": "document_state", "target": BOOKS, "state": "closed"}
+WAITING = {"wait": CLOSED, "check_interval": 3600}
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+
+
+@pytest.fixture
+def ran():
+    """Return the instants of the occurrences that ran."""
+    return []
+
+
+@pytest.fixture
+def project(database_url, connection, ran):
+    """Return a project whose clock stands at NOW; its `report:make` fails once `ran` holds "fail"."""
+
+    @action("report:make", max_attempts=1)
+    def make(payload: dict, context):
+        if "fail" in ran:
+            raise ValueError
+        ran.append(context.occurrence_at - NOW)
+
+    @action("report:send")
+    def send(payload: dict):
+        ran.append(payload)
+
+    set_clock(connection, NOW)
+    with projects(database_url) as made:
+        yield made(make, send)
+
+
+def daily(project, **options):
+    return project.schedules.schedule_recurring("report:make", {}, "daily", scheduled_at=DAY, name="report", **options)
+
+
+def tick(project, connection, after):
+    set_clock(connection, NOW + after)
+    return project.processor.tick()
+
+
+def occurrences(connection):
+    """Return each occurrence: its instant from NOW, its status, and the reason it was left out."""
+    found = connection.execute(
+        "select occurrence_at, status, error_message from scheduled_actions where schedule_id is not null"
+        " order by occurrence_at"
+    )
+    return [(at - NOW, status, reason) for at, status, reason in found]
+
+
+# -- looked at once ----------------------------------------------------------------------------------------------------
+
+
+def test_an_occurrence_whose_condition_does_not_hold_is_skipped_with_the_reason_and_the_series_goes_on(
+    project, connection, ran
+):
+    daily(project, condition=CLOSED)
+
+    tick(project, connection, DAY)
+    project.facts.report(BOOKS, "state", "closed")
+    tick(project, connection, 2 * DAY)
+
+    reason = "condition_not_met: condition: state of books 2026 is not known"
+    assert occurrences(connection) == [
+        (DAY, "skipped", reason),
+        (2 * DAY, "completed", None),
+        (3 * DAY, "pending", None),
+    ]
+    assert ran == [2 * DAY]
+
+
+def test_a_rolling_series_goes_on_after_an_occurrence_that_its_condition_left_out(project, connection, ran):
+    daily(project, condition=CLOSED, recurrence_type="rolling")
+
+    tick(project, connection, DAY)
+
+    assert [status for _, status, _ in occurrences(connection)] == ["skipped", "pending"]
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_comes_due_while_an_occurrence_waits_is_left_out_and_the_fact_runs_the_one_that_waits(
+    project, connection, ran
+):
+    daily(project, condition=WAITING)
+
+    tick(project, connection, DAY)
+    tick(project, connection, 2 * DAY)
+    project.facts.report(BOOKS, "state", "closed")
+    tick(project, connection, 2 * DAY + MINUTE)
+    tick(project, connection, 3 * DAY)
+
+    left_out = "overlap: an occurrence before it waits for its condition since 2026-03-05 12:00:00Z"
+    assert occurrences(connection) == [
+        (DAY, "completed", None),
+        (2 * DAY, "skipped", left_out),
+        (3 * DAY, "completed", None),
+        (4 * DAY, "pending", None),
+    ]
+    assert ran == [DAY, 3 * DAY]
+
+
+@pytest.mark.parametrize("overlap", ["allow", "queue"])
+def test_occurrences_that_may_overlap_wait_beside_one_another_and_run_in_their_order(project, connection, ran, overlap):
+    daily(project, condition=WAITING, overlap=overlap)
+
+    tick(project, connection, DAY)
+    tick(project, connection, 2 * DAY)
+    project.facts.report(BOOKS, "state", "closed")
+    tick(project, connection, 2 * DAY + MINUTE)
+
+    assert [status for _, status, _ in occurrences(connection)] == ["completed", "completed", "pending"]
+    assert sorted(ran) == [DAY, 2 * DAY]
+
+
+def test_a_rolling_series_waits_with_its_occurrence(project, connection, ran):
+    daily(project, condition=WAITING, recurrence_type="rolling")
+
+    tick(project, connection, DAY)
+    tick(project, connection, 2 * DAY)
+    project.facts.report(BOOKS, "state", "closed")
+    tick(project, connection, 2 * DAY + MINUTE)
+
+    assert occurrences(connection) == [(DAY, "completed", None), (3 * DAY + MINUTE, "pending", None)]
+
+
+def test_an_occurrence_that_has_waited_in_vain_ends_and_the_series_goes_on(project, connection, ran):
+    daily(project, condition=WAITING | {"timeout": 3600, "on_timeout": {"action_type": "report:send"}})
+
+    tick(project, connection, DAY)
+    tick(project, connection, DAY + 60 * MINUTE)
+    tick(project, connection, 2 * DAY)
+
+    assert [status for _, status, _ in occurrences(connection)] == ["skipped", "pending", "pending"]
+    assert ran == [{}]
+
+
+#: The first insertion of an action from then on fails, as a transaction that another one got in the way of.
+ONCE_IN_THE_WAY = """
+    create sequence in_the_way;
+    create function once_in_the_way() returns trigger language plpgsql as $$ begin
+      if nextval('in_the_way') = 1 then raise exception using errcode = 'serialization_failure'; end if;
+      return new;
+    end $$;
+    create trigger once_in_the_way before insert on scheduled_actions for each row execute function once_in_the_way();
+"""
+
+
+def test_a_rolling_occurrence_that_is_cancelled_while_it_is_looked_at_is_followed_by_the_next(database_url, connection):
+    looks, goes_on = threading.Event(), threading.Event()
+
+    @action("report:make")
+    def make(payload: dict):
+        return None
+
+    @condition("slow")
+    def slow(check):
+        looks.set()
+        assert goes_on.wait(PATIENCE)
+        return False
+
+    set_clock(connection, NOW)
+    with projects(database_url) as made:
+        project = made(registry=Registry.of(make, slow))
+        wait = {"wait": {"kind": "custom", "name": "slow"}}
+        schedule = daily(project, recurrence_type="rolling", condition=wait)
+        # Together or not at all: what comes between the end and the next leaves no series without an occurrence.
+        connection.execute(ONCE_IN_THE_WAY)
+        ticking = threading.Thread(target=tick, args=(project, connection, DAY))
+        ticking.start()
+        assert looks.wait(PATIENCE)
+        project.scheduler.cancel_action(schedule.next_action_id)
+        goes_on.set()
+        ticking.join(PATIENCE)
+
+    assert [status for _, status, _ in occurrences(connection)] == ["cancelled", "pending"]
+
+
+# -- each as it is asked for -------------------------------------------------------------------------------------------
+
+
+def test_a_pause_takes_what_is_planned_and_leaves_what_waits(project, connection, ran):
+    daily(project, condition=WAITING)
+    tick(project, connection, DAY)
+
+    project.schedules.pause("report")
+    project.facts.report(BOOKS, "state", "closed")
+    tick(project, connection, DAY + MINUTE)
+
+    assert occurrences(connection) == [(DAY, "completed", None)]
+
+
+def test_runs_by_hand_and_backfilled_ones_wait_too(project, connection, ran):
+    daily(project, condition=WAITING)
+    set_clock(connection, NOW + 3 * DAY)
+
+    by_hand = project.schedules.run_now("report").id
+    (made_up, *_) = project.schedules.backfill("report", NOW + DAY + MINUTE, NOW + 2 * DAY)
+    project.processor.tick()
+
+    assert row(connection, by_hand)["waiting"]["checks"] == row(connection, made_up)["waiting"]["checks"] == 1
+
+
+def test_another_condition_has_the_occurrence_of_a_rolling_series_that_waits_looked_at_anew(project, connection, ran):
+    daily(project, condition=WAITING, recurrence_type="rolling")
+    tick(project, connection, DAY)
+
+    project.schedules.update("report", condition=None)
+    tick(project, connection, DAY + MINUTE)
+
+    assert ran == [DAY]
+
+
+def test_what_follows_is_scheduled_with_the_end_of_each_occurrence(project, connection, ran):
+    sends = {"action_type": "report:send", "payload": {"to": "cfo"}}
+    daily(project, on_success=sends, on_failure=[sends | {"payload": {"to": "it"}}])
+
+    tick(project, connection, DAY)
+    project.processor.tick()
+    ran.append("fail")
+    tick(project, connection, 2 * DAY)
+    project.processor.tick()
+
+    assert ran == [DAY, {"to": "cfo"}, "fail", {"to": "it"}]
+
+
+def test_asking_for_the_same_again_changes_nothing_and_none_takes_it_back(project, connection):
+    asked = {"condition": WAITING, "on_success": {"action_type": "report:send"}}
+    first = daily(project, **asked)
+
+    again = daily(project, **asked)
+    planned = row(connection, first.next_action_id)
+    changed = project.schedules.update("report", condition=CLOSED, on_success=None)
+
+    assert again == first
+    assert (planned["condition"], planned["on_success"][0]["action_type"]) == (WAITING, "report:send")
+    assert (changed.condition, changed.on_success) == (CLOSED, None)
+    planned = row(connection, first.next_action_id)
+    assert (planned["condition"], planned["on_success"], planned["waiting"]) == (CLOSED, None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "expected"),
+    [
+        ({"condition": {"kind": "magic"}}, InvalidArgument, "condition.kind: 'magic'"),
+        ({"condition": {"kind": "custom", "name": "gone"}}, InvalidArgument, "condition.name: 'gone'"),
+        ({"on_success": {"action_type": "report:mail"}}, UnknownActionType, "on_success.0.action_type: action type"),
+        ({"on_failure": [{"action_type": "report:send", "team_id": "t"}]}, InvalidArgument, "on_failure.0.team_id"),
+        ({"after": ["0197a000-0000-7000-8000-000000000001"]}, InvalidArgument, "after"),
+    ],
+)
+def test_what_an_occurrence_could_not_have_is_refused_and_nothing_is_made(project, connection, given, error, expected):
+    with pytest.raises(error) as refusal:
+        daily(project, **given)
+
+    assert expected in str(refusal.value)
+    assert occurrences(connection) == []

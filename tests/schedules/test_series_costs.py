@@ -1,0 +1,189 @@
+"""What occurrences cost a tick beside plain actions, and what that saving must not lose."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from scheduled_actions import action
+from scheduled_actions.database.statements import statement
+from tests.factories import NOW, PATIENCE, a_claimed, insert_many, projects, row, set_clock, wait_until
+
+MINUTE = timedelta(minutes=1)
+#: What a tick asks for the sake of series.
+_OF_SERIES = ("take_occurrences", "planned_among", "advance_schedules", "lock_schedules_that_watch")
+
+
+@pytest.fixture
+def a_project(database_url, connection):
+    """Return a function that makes a project on the test's database, whose clock stands at NOW."""
+    set_clock(connection, NOW)
+    with projects(database_url) as make:
+        yield make
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Count the statements that are run, by their texts."""
+    counts = Counter()
+    execute = psycopg.Cursor.execute
+
+    def counting(cursor, query, *arguments, **options):
+        counts[query if isinstance(query, str) else "composed"] += 1
+        return execute(cursor, query, *arguments, **options)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", counting)
+    return counts
+
+
+class Gate:
+    """A handler without a context that is at work until it is let go."""
+
+    def __init__(self):
+        self.entered, self.leave = threading.Semaphore(0), threading.Event()
+
+        @action("test:run", timeout_seconds=15)
+        def handle(payload: dict):
+            self.entered.release()
+            self.leave.wait(PATIENCE)
+
+        self.handler = handle
+
+
+@action("test:quick")
+def quick(payload: dict):
+    """Do nothing."""
+
+
+def test_the_statements_for_occurrences_do_not_grow_with_their_number(a_project, connection, asked):
+    project = a_project(quick)
+    insert_many(connection, 20, action_type="test:quick", scheduled_at=NOW)
+    project.processor.tick()
+    counts = []
+    for number, moment in ((3, MINUTE), (60, 11 * MINUTE)):
+        for _ in range(number):
+            project.schedules.schedule_recurring("test:quick", {}, "every 10 minutes", scheduled_at=NOW + moment)
+        set_clock(connection, NOW + moment)
+        asked.clear()
+        assert project.processor.tick().succeeded >= number
+        counts.append([asked[statement(name)] for name in _OF_SERIES])
+
+    # Taken and planned by one statement each; planned, they are completed as any action is.
+    assert counts == [[1, 0, 1, 0]] * 2
+
+
+def test_an_occurrence_is_completed_with_all_that_is_told_of_any_action(a_project, connection):
+    project = a_project(quick)
+    schedule = project.schedules.schedule_recurring("test:quick", {}, "hourly", scheduled_at=NOW + MINUTE)
+    set_clock(connection, NOW + MINUTE)
+
+    project.processor.tick()
+
+    done = row(connection, schedule.next_action_id)
+    assert (done["status"], done["attempts"], done["claim_token"], done["history"]) == ("completed", 1, None, [])
+    assert done["started_at"] <= done["completed_at"]
+
+
+@pytest.mark.parametrize(
+    ("change", "then"),
+    [({"recurrence_type": "rolling"}, 20), ({"pause_after_failures": 1}, 20), ({"recurrence": "every 5 minutes"}, 15)],
+)
+def test_a_schedule_that_is_changed_while_its_occurrence_runs_goes_on_as_it_says_now(
+    a_project, connection, change, then
+):
+    gate = Gate()
+    project = a_project(gate.handler)
+    schedule = project.schedules.schedule_recurring("test:run", {}, "PT10M")
+    set_clock(connection, NOW + 10 * MINUTE)
+    tick = threading.Thread(target=project.processor.tick)
+    tick.start()
+    assert gate.entered.acquire(timeout=PATIENCE)
+
+    project.schedules.update(schedule.id, **change)
+    connection.execute("update scheduled_action_schedules set consecutive_failures = 3")
+    gate.leave.set()
+    tick.join(PATIENCE)
+
+    found = project.schedules.get(schedule.id)
+    assert row(connection, schedule.next_action_id)["status"] == "completed"
+    assert found.next_occurrence_at == NOW + then * MINUTE
+    assert row(connection, found.next_action_id)["status"] == "pending"
+    # Only one that pauses after failures in a row, and is told of this end, counts them from nought again.
+    assert (found.consecutive_failures == 0) is ("recurrence" not in change)
+
+
+def test_an_occurrence_put_back_beside_the_one_before_runs_in_the_same_tick_once_that_has_ended(
+    a_project, connection, asked
+):
+    gate = Gate()
+    project = a_project(gate.handler)
+    project.schedules.schedule_recurring("test:run", {}, "every minute", misfire="catch_up")
+    set_clock(connection, NOW + 3 * MINUTE)
+    reports = []
+    tick = threading.Thread(target=lambda: reports.append(project.processor.tick()))
+    tick.start()
+    assert gate.entered.acquire(timeout=PATIENCE)
+
+    # Met again and again: nothing but the end of the first sets the tick to work once more.
+    wait_until(lambda: asked[statement("unclaim")] > 2)
+    gate.leave.set()
+    tick.join(PATIENCE)
+
+    assert (reports[0].succeeded, reports[0].remaining) == (3, 0)
+
+
+def test_a_note_of_any_text_goes_with_a_step(a_project, connection):
+    project = a_project(quick)
+    schedule = project.schedules.schedule_recurring("test:quick", {}, "daily")
+    note = 'a "note", {of} \\ NULL'
+
+    project.schedules.pause(schedule.id, note=note, by="NULL")
+
+    found = project.schedules.get(schedule.id)
+    assert (found.status, found.status_note, found.status_by) == ("paused", note, "NULL")
+
+
+@pytest.mark.parametrize("anchor", ["-infinity", "infinity", "10000-01-01"])
+def test_a_start_beyond_any_datetime_pauses_its_schedule_and_no_other(a_project, connection, anchor):
+    project = a_project(quick)
+    broken, sound = (project.schedules.schedule_recurring("test:quick", {}, "PT10M") for _ in range(2))
+    # As a row from before the table had its check.
+    connection.execute(
+        "alter table scheduled_action_schedules drop constraint scheduled_action_schedules_instants_are_in_the_calendar"
+    )
+    connection.execute("update scheduled_action_schedules set anchor_at = %s where id = %s", [anchor, broken.id])
+    set_clock(connection, NOW + 10 * MINUTE)
+
+    assert project.processor.tick().succeeded == 2
+
+    assert project.schedules.get(sound.id).next_occurrence_at == NOW + 20 * MINUTE
+    status = connection.execute("select status from scheduled_action_schedules where id = %s", [broken.id]).fetchone()
+    assert status == ("paused",)
+
+
+def test_a_schedule_moves_on_without_a_write_to_an_index(connection):
+    indexed = connection.execute(
+        "select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)"
+        " where i.indrelid = 'scheduled_action_schedules'::regclass"
+    ).fetchall()
+
+    assert {name for (name,) in indexed} == {"id", "name"}
+
+
+@pytest.mark.parametrize(
+    ("epochs", "is_plain"),
+    [
+        ({}, True),
+        ({"previous_epoch": None}, True),
+        ({"occurrence_epoch": float("inf")}, False),
+        ({"previous_epoch": -1.0}, False),
+    ],
+)
+def test_an_occurrence_whose_instants_can_be_read_needs_no_look_at_its_row(epochs, is_plain):
+    claimed = a_claimed(**{"occurrence_epoch": 1.8e9, "previous_epoch": 1.7e9} | epochs)
+
+    assert claimed.is_plain is is_plain

@@ -1,0 +1,144 @@
+"""What was sent of a deadline can be proven for as long as the deadline is kept, and that is long."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions.database.statements import statement
+from tests.deadlines.deadline_project import OWN
+from tests.factories import NOW, database_now, set_clock
+from tests.mail_server import Mailbox
+from tests.notifications.notice_project import a_receiver, mails, notice_project
+
+DAY = timedelta(days=1)
+DUE = NOW + 60 * DAY
+#: What comes to one person within it becomes one message.
+GATHERED = timedelta(seconds=60)
+ANN = {"name": "Ann", "channels": ["ann@example.org"]}
+
+
+@pytest.fixture
+def mailbox():
+    return Mailbox()
+
+
+@pytest.fixture
+def runtime(tmp_path, database_url, connection, mailbox):
+    """Give a project with deadlines and a real mail server, whose clock stands at NOW."""
+    set_clock(connection, NOW)
+    with notice_project(tmp_path, database_url, mailbox, *OWN) as made:
+        yield made
+
+
+def set_one(runtime, number=42, **changes):
+    given = {
+        "target": {"type": "licence", "id": str(number)},
+        "due_at": DUE,
+        "recipients": [ANN],
+        "reminders": ["60 days before"],
+    }
+    return runtime.deadlines.set(given | changes)[0]
+
+
+def tick(runtime, connection):
+    """Do everything due, and send what that gathers."""
+    for later in (timedelta(0), GATHERED):
+        set_clock(connection, database_now(connection) + later)
+        while runtime.processor.tick().processed:
+            pass
+
+
+def test_what_was_sent_is_told_long_after_the_actions_that_sent_it_are_gone(runtime, connection, mailbox):
+    made = set_one(runtime)
+    tick(runtime, connection)
+    runtime.deadlines.complete(made.id)
+    set_clock(connection, NOW + 400 * DAY)
+    runtime.maintenance.prune(limit=999)
+
+    (notice,) = runtime.deadlines.notices(runtime.deadlines.get(made.id))
+
+    (mail,) = mails(mailbox)
+    assert connection.execute("select count(*) from scheduled_actions where completed_at is not null").fetchone() == (
+        0,
+    )
+    assert (notice.stage, notice.recipient, notice.channel) == ("reminder:60 days before#1", "Ann", "email")
+    assert (notice.address, notice.problem, notice.sent_at) == ("ann@example.org", None, NOW + GATHERED)
+    assert (notice.message_id, notice.subject) == (mail["Message-ID"], mail["Subject"])
+
+
+def test_what_a_channel_did_not_take_is_told_beside_what_the_next_one_took(runtime, connection, mailbox):
+    mailbox.replies["ann@example.org"] = "550 5.1.1 no such user"
+    with a_receiver() as (place, posts):
+        made = set_one(runtime, recipients=[{"name": "Ann", "channels": ["ann@example.org", f"http://{place}/secret"]}])
+        tick(runtime, connection)
+
+    taken, refused = runtime.deadlines.notices(made)
+    assert (refused.channel, refused.message_id, "no such user" in refused.problem) == ("email", None, True)
+    assert (taken.channel, taken.problem, len(posts)) == ("webhook", None, 1)
+    assert "secret" not in taken.address
+
+
+def test_a_digest_counts_for_each_deadline_that_it_tells_of(runtime, connection, mailbox):
+    made = [set_one(runtime, number) for number in (1, 2)]
+    tick(runtime, connection)
+
+    (first,), (second,) = [runtime.deadlines.notices(one) for one in made]
+
+    (mail,) = mails(mailbox)
+    assert first.message_id == second.message_id == mail["Message-ID"]
+    assert first.subject != second.subject
+
+
+def test_a_line_that_cannot_be_written_keeps_no_mail_back_and_sends_none_twice(runtime, connection, mailbox, caplog):
+    set_one(runtime)
+    connection.execute("alter table scheduled_action_deadline_notices rename to elsewhere")
+
+    tick(runtime, connection)
+
+    assert len(mails(mailbox)) == 1
+    assert "notice.unproven error=UndefinedTable" in caplog.text
+
+
+@pytest.mark.parametrize("end", ["complete", "cancel"])
+def test_deadlines_that_ended_go_after_ten_years_with_what_proves_them(runtime, connection, end):
+    made = set_one(runtime)
+    tick(runtime, connection)
+    getattr(runtime.deadlines, end)(made.id)
+
+    set_clock(connection, NOW + 3650 * DAY)
+    runtime.maintenance.prune(limit=999)
+    kept = len(runtime.deadlines.find())
+    set_clock(connection, NOW + 3651 * DAY)
+    runtime.maintenance.prune(limit=999)
+
+    assert (kept, runtime.deadlines.find()) == (1, [])
+    assert connection.execute("select count(*) from scheduled_action_deadline_notices").fetchone() == (0,)
+
+
+def test_a_deadline_that_is_not_resolved_is_never_pruned(runtime, connection):
+    made = set_one(runtime)
+
+    for days in (60, 36500):
+        set_clock(connection, NOW + days * DAY)
+        tick(runtime, connection)
+        runtime.maintenance.prune(limit=999)
+
+    assert runtime.deadlines.get(made.id).status == "missed"
+    assert len(runtime.deadlines.notices(made)) >= 1
+
+
+def test_a_bite_is_found_by_an_index_however_many_are_kept(connection):
+    connection.execute(
+        "insert into scheduled_action_deadlines (target_type, target_id, status, due_at, closed_at)"
+        " select 'licence', n::text, 'completed', now(), now() - n * interval '1 hour' from generate_series(1, 20000) n"
+    )
+    connection.execute("analyze scheduled_action_deadlines")
+
+    plan = connection.execute(
+        "explain " + statement("prune_deadlines"), {"retention_days": 3650, "limit": 500}
+    ).fetchall()
+
+    assert "scheduled_action_deadlines_closed" in str(plan)
+    assert "Seq Scan" not in str(plan)

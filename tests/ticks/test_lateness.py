@@ -1,0 +1,113 @@
+"""How late actions start: their start less the instant that this attempt came due."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions import Delays, action
+from scheduled_actions.actions.management import Management
+from scheduled_actions.actions.search import Bounds
+from scheduled_actions.database.statements import statement
+from tests.factories import database_now, insert, move_clock, projects
+
+
+@pytest.fixture
+def a_project(database_url):
+    with projects(database_url) as make:
+        yield make
+
+
+def lateness(project, **options):
+    return Management(project.database, lambda: project.scheduler, **options)
+
+
+def ended(connection, *late, ago=60, status="completed", **columns):
+    """Put actions in the table that started so many seconds late, and ended a while ago."""
+    now = database_now(connection)
+    for seconds in late:
+        started = now - timedelta(seconds=ago)
+        times = {"started_at": started, "scheduled_at": started - timedelta(seconds=seconds), "completed_at": started}
+        insert(connection, status=status, **times | columns)
+
+
+def test_lateness_is_told_by_type_as_median_95th_percentile_and_latest(a_project, connection):
+    ended(connection, *range(101))
+    ended(connection, 3, status="failed", action_type="test:other")
+
+    other, run = sorted(lateness(a_project()).lateness(), key=lambda one: one.number)
+
+    assert run == ("test:run", 101, 50.0, 95.0, 100.0)
+    assert other == ("test:other", 1, 3.0, 3.0, 3.0)
+
+
+def test_an_attempt_that_was_retried_is_late_by_its_own_instant(a_project, connection):
+    answers = [RuntimeError("not yet"), None]
+
+    @action("test:run", retry=Delays([3600.0], jitter="none"))
+    def flaky(payload: dict):
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    project = a_project(flaky)
+    insert(connection)
+    project.processor.tick()
+    assert lateness(project).lateness() == []
+    move_clock(connection, timedelta(seconds=3607))
+    project.processor.tick()
+
+    (found,) = lateness(project).lateness()
+
+    assert 6 < found.max_seconds < 60
+
+
+def test_only_what_ended_of_late_is_measured_and_what_never_was_due_is_not(a_project, connection):
+    ended(connection, 5, ago=3700)
+    ended(connection, 5, scheduled_at="-infinity")
+    ended(connection, 5, started_at=None)
+    ended(connection, 5, status="skipped")
+
+    assert lateness(a_project()).lateness() == []
+    # A handler's clock may be read a moment before the database's.
+    ended(connection, -0.1)
+    assert lateness(a_project()).lateness()[0].max_seconds == 0
+
+
+def test_no_more_than_the_latest_of_each_end_are_measured(a_project, connection):
+    for ago in (1, 2, 3):
+        ended(connection, ago, ago=ago)
+        ended(connection, ago, ago=ago, status="failed")
+
+    (found,) = lateness(a_project(), bounds=Bounds(measured=2)).lateness()
+
+    assert (found.number, found.max_seconds) == (4, 2.0)
+
+
+def test_a_team_is_told_of_its_own_alone(a_project, connection):
+    ended(connection, 9)
+    ended(connection, 4, team_id="blue")
+    ended(connection, 4, team_id="blue", ago=3700)
+
+    (blue,) = lateness(a_project()).lateness(team_id="blue")
+
+    assert (blue.number, blue.max_seconds) == (1, 4.0)
+    assert lateness(a_project()).lateness(team_id="red") == []
+
+
+@pytest.mark.parametrize("team_id", [None, "blue"])
+def test_however_many_there_are_an_index_finds_those_to_measure(connection, team_id):
+    connection.execute(
+        "insert into scheduled_actions (action_type, status, team_id, scheduled_at, started_at, completed_at)"
+        " select 'test:run', 'completed', 'blue', now(), now(), now() - n * interval '1 second'"
+        " from generate_series(1, 20000) n"
+    )
+    connection.execute("analyze scheduled_actions")
+    parameters = {"team_id": team_id, "seconds": 3600, "most": 100}
+
+    lines = connection.execute(f"explain {statement('lateness')}", parameters).fetchall()
+
+    plan = "\n".join(line for (line,) in lines)
+    assert "Index" in plan
+    assert "Seq Scan on scheduled_actions" not in plan

@@ -1,0 +1,110 @@
+"""A listener runs what comes due at once; of two one works, and behind a pooler it looks every second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions import action
+from scheduled_actions.ticks.listener import Listener
+from tests.factories import projects, row, wait_until
+
+SECOND = timedelta(seconds=1)
+
+
+@action("test:run")
+def run(payload: dict):
+    return None
+
+
+@pytest.fixture
+def listening(database_url):
+    """Return a function that makes a project which listens; all end with the test."""
+    started = []
+    with projects(database_url) as make:
+
+        def listen(**settings):
+            project = make(run, linger_seconds=30, max_duration_seconds=70, **settings)
+            told, reports = [], []
+            listener = Listener(project.database, told.append)
+            thread = threading.Thread(
+                target=listener.process, args=[project.processor], kwargs={"on_report": reports.append}
+            )
+            thread.start()
+            started.append((project, listener, thread))
+            return project, listener, told
+
+        yield listen
+        for project, listener, thread in started:
+            listener.stop()
+            project.processor.stop()
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def scheduled(connection, delay="0"):
+    found = connection.execute(
+        "select id from schedule_action('test:run', '{}', statement_timestamp() + %s::interval)", [delay]
+    )
+    return found.fetchone()[0]
+
+
+def lateness(project, connection, action_id):
+    wait_until(lambda: row(connection, action_id)["status"] == "completed")
+    found = project.scheduler.get_action(action_id)
+    return found.started_at - found.scheduled_at
+
+
+def test_it_hears_of_new_work_at_once_and_runs_what_comes_due_at_its_instant(listening, connection):
+    project, _, told = listening()
+    wait_until(lambda: told == ["listening"])
+
+    at_once = [lateness(project, connection, scheduled(connection)) for _ in range(10)]
+    later = lateness(project, connection, scheduled(connection, "0.7 s"))
+
+    assert sorted(at_once)[5] < 0.4 * SECOND
+    assert later < 0.4 * SECOND
+
+
+def test_of_two_one_works_and_the_other_takes_over_when_it_ends(listening, connection):
+    first, listener, _ = listening()
+    lateness(first, connection, scheduled(connection))
+    second, _, told = listening()
+    wait_until(lambda: "another listener keeps the watch: standing by" in told)
+
+    listener.stop()
+    first.processor.stop()
+    lateness(second, connection, scheduled(connection))
+
+
+def test_a_ping_beside_a_listener_answers_at_once(listening, connection, database_url):
+    _, _, told = listening()
+    wait_until(lambda: told)
+    with projects(database_url) as make:
+        began = time.monotonic()
+        make(run, linger_seconds=20, max_duration_seconds=60).processor.tick()
+
+    assert time.monotonic() - began < 5
+
+
+def test_a_database_that_goes_away_is_waited_for(listening, connection):
+    project, _, told = listening()
+    wait_until(lambda: told)
+
+    connection.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid()"
+    )
+
+    lateness(project, connection, scheduled(connection))
+
+
+def test_inserts_tell_nobody_where_nobody_listens(connection):
+    connection.execute("listen scheduled_actions")
+
+    scheduled(connection)
+
+    assert list(connection.notifies(timeout=0.2)) == []

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+import time
+
+import pytest
+
+from scheduled_actions.ticks.attempts.runner import UNSTARTED, Job, Runner, State, run_coroutine
+
+#: No wait of these tests comes near it.
+PATIENCE = 10
+FAR = float("inf")
+
+
+def a_job(work=lambda _: "done", *, start_until=FAR, on_late=lambda *_: None):
+    return Job(work, start_until=start_until, on_late=on_late)
+
+
+def wait_until(is_so):
+    """Wait for another thread's doing, of which nothing tells."""
+    until = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < until, "waited in vain"
+        threading.Event().wait(0.002)
+
+
+@pytest.fixture
+def released():
+    """Give an event that lets hanging handlers go; none is left behind."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_each_outcome_comes_with_its_job():
+    runner, results = Runner(4), queue.SimpleQueue()
+    jobs = [a_job(lambda _, n=n: n) for n in range(20)]
+
+    runner.submit(jobs, results)
+
+    outcomes = dict(results.get(timeout=PATIENCE) for _ in jobs)
+    assert [outcomes[job] for job in jobs] == list(range(20))
+    assert all(job.state is State.ENDED and job.started <= job.ended for job in jobs)
+
+
+def test_as_many_run_at_once_as_there_are_threads_and_no_more():
+    runner, results, lock = Runner(3), queue.SimpleQueue(), threading.Lock()
+    together, now, most = threading.Barrier(3), 0, 0
+
+    def work(_):
+        nonlocal now, most
+        with lock:
+            now, most = now + 1, max(most, now + 1)
+        together.wait(PATIENCE)
+        with lock:
+            now -= 1
+
+    runner.submit([a_job(work) for _ in range(9)], results)
+
+    for _ in range(9):
+        results.get(timeout=PATIENCE)
+    assert most == 3
+
+
+def test_a_job_whose_time_to_start_has_passed_is_given_back_unstarted():
+    runner, results = Runner(1, monotonic=lambda: 20.0), queue.SimpleQueue()
+    job = a_job(start_until=20.0)
+
+    runner.submit([job], results)
+
+    assert results.get(timeout=PATIENCE) == (job, UNSTARTED)
+    assert job.started is None
+
+
+def test_a_job_that_was_told_to_stop_while_it_queued_is_given_back_unstarted():
+    runner, results = Runner(1), queue.SimpleQueue()
+    job = a_job()
+    job.stop()
+
+    runner.submit([job], results)
+
+    assert results.get(timeout=PATIENCE) == (job, UNSTARTED)
+
+
+def test_a_running_job_can_be_given_up_and_its_late_outcome_goes_elsewhere(released):
+    runner, results, late = Runner(2), queue.SimpleQueue(), queue.SimpleQueue()
+    started = threading.Event()
+
+    def work(job):
+        started.set()
+        released.wait(PATIENCE)
+        return job.is_stopped
+
+    job = a_job(work, on_late=lambda _, outcome: late.put(outcome))
+    runner.submit([job], results)
+    assert started.wait(PATIENCE)
+
+    assert runner.abandon(job)
+
+    assert (runner.stuck, runner.capacity) == (1, 1)
+    released.set()
+    assert late.get(timeout=PATIENCE) is True, "the handler was told to stop"
+    wait_until(lambda: runner.capacity == 2)
+    assert results.empty()
+
+
+def test_a_hanging_handler_keeps_nobody_elses_work(released):
+    runner, results = Runner(2), queue.SimpleQueue()
+
+    runner.submit([a_job(lambda _: released.wait(PATIENCE))], results)
+    runner.submit([a_job() for _ in range(20)], results)
+
+    assert [results.get(timeout=PATIENCE)[1] for _ in range(20)] == ["done"] * 20
+
+
+def test_a_queued_job_can_be_given_up_and_never_starts(released):
+    runner, results, has_run = Runner(1), queue.SimpleQueue(), []
+    runner.submit([a_job(lambda _: released.wait(PATIENCE))], results)
+    waiting = a_job(has_run.append)
+    last = a_job()
+    runner.submit([waiting, last], results)
+
+    assert runner.abandon(waiting)
+
+    assert runner.stuck == 0, "no thread hangs in it"
+    released.set()
+    assert [results.get(timeout=PATIENCE)[1], results.get(timeout=PATIENCE)[0]] == [True, last]
+    assert has_run == []
+
+
+def test_a_job_that_has_ended_cannot_be_given_up():
+    runner, results = Runner(1), queue.SimpleQueue()
+    job = a_job()
+    runner.submit([job], results)
+    results.get(timeout=PATIENCE)
+
+    assert not runner.abandon(job)
+
+    assert runner.stuck == 0
+
+
+def test_a_job_is_ended_or_given_up_but_never_both():
+    """Race the two ends of many jobs: exactly one side wins each."""
+    runner, results, late = Runner(4), queue.SimpleQueue(), queue.SimpleQueue()
+    jobs = [a_job(on_late=lambda _, outcome: late.put(outcome)) for _ in range(400)]
+
+    runner.submit(jobs, results)
+    given_up = sum(1 for job in jobs if runner.abandon(job))
+
+    wait_until(lambda: runner.stuck == 0 and all(job.state in {State.ENDED, State.ABANDONED} for job in jobs))
+    wait_until(lambda: results.qsize() == len(jobs) - given_up)
+    assert late.qsize() <= given_up
+
+
+def test_what_one_handler_sets_in_its_context_the_next_one_does_not_find():
+    runner, results = Runner(1), queue.SimpleQueue()
+    variable = contextvars.ContextVar("variable", default="nothing")
+
+    def work(_):
+        found = variable.get()
+        variable.set("something")
+        return found
+
+    runner.submit([a_job(work), a_job(work)], results)
+
+    assert [results.get(timeout=PATIENCE)[1] for _ in range(2)] == ["nothing", "nothing"]
+
+
+def test_what_one_coroutine_sets_in_its_context_the_next_one_does_not_find():
+    runner, results = Runner(1), queue.SimpleQueue()
+    variable = contextvars.ContextVar("variable", default="nothing")
+
+    async def handler():
+        found = variable.get()
+        variable.set("something")
+        return found
+
+    def work(job):
+        return run_coroutine(job, handler())
+
+    runner.submit([a_job(work), a_job(work)], results)
+
+    assert [results.get(timeout=PATIENCE)[1] for _ in range(2)] == ["nothing", "nothing"]
+
+
+def test_coroutines_of_one_thread_share_its_loop():
+    runner, results = Runner(1), queue.SimpleQueue()
+
+    async def handler():
+        await asyncio.sleep(0)
+        return asyncio.get_running_loop()
+
+    def work(job):
+        return run_coroutine(job, handler())
+
+    runner.submit([a_job(work), a_job(work)], results)
+
+    loops = [results.get(timeout=PATIENCE)[1] for _ in range(2)]
+    assert loops[0] is loops[1]
+
+
+@pytest.mark.parametrize("is_given_up_early", [True, False])
+def test_a_coroutine_that_is_given_up_is_cancelled(is_given_up_early):
+    runner, results, late = Runner(1), queue.SimpleQueue(), queue.SimpleQueue()
+    started, may_go = threading.Event(), threading.Event()
+
+    async def handler():
+        started.set()
+        await asyncio.sleep(PATIENCE)
+
+    def work(job):
+        if is_given_up_early:
+            started.set()
+            may_go.wait(PATIENCE)
+        try:
+            run_coroutine(job, handler())
+        except asyncio.CancelledError:
+            return "cancelled"
+
+    job = a_job(work, on_late=lambda _, outcome: late.put(outcome))
+    runner.submit([job], results)
+    assert started.wait(PATIENCE)
+
+    runner.abandon(job)
+    may_go.set()
+
+    assert late.get(timeout=PATIENCE / 2) == "cancelled"
+    wait_until(lambda: runner.stuck == 0)
+
+
+def test_a_thread_works_on_after_a_coroutine_that_was_cancelled():
+    runner, results, late = Runner(1), queue.SimpleQueue(), queue.SimpleQueue()
+    started = threading.Event()
+
+    async def hang():
+        started.set()
+        await asyncio.sleep(PATIENCE)
+
+    async def finish():
+        await asyncio.sleep(0)
+        return "done"
+
+    def work(job):
+        try:
+            return run_coroutine(job, hang())
+        except asyncio.CancelledError:
+            return "cancelled"
+
+    hanging = a_job(work, on_late=lambda _, outcome: late.put(outcome))
+    runner.submit([hanging], results)
+    assert started.wait(PATIENCE)
+    runner.abandon(hanging)
+
+    runner.submit([a_job(lambda job: run_coroutine(job, finish()))], results)
+
+    assert results.get(timeout=PATIENCE)[1] == "done"
+    assert late.get(timeout=PATIENCE) == "cancelled"
+
+
+def test_what_is_submitted_after_a_close_is_done_though_a_thread_of_before_still_hangs(released):
+    runner, results = Runner(1), queue.SimpleQueue()
+    hanging = a_job(lambda _: released.wait(PATIENCE))
+    runner.submit([hanging], results)
+    wait_until(lambda: hanging.state is State.RUNNING)
+    runner.close()
+
+    runner.submit([a_job(lambda _: "done")], results)
+
+    assert results.get(timeout=PATIENCE)[1] == "done"

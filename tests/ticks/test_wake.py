@@ -1,0 +1,229 @@
+"""After the commit of what is due now a tick is pinged, once for many, and never at the caller's expense."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from scheduled_actions import action
+from scheduled_actions.actions.model import NewAction
+from scheduled_actions.web.extension import ScheduledActions
+from tests.factories import CRON_SECRET, PATIENCE, projects, wait_until
+
+MINUTE = timedelta(minutes=1)
+
+
+@action("test:run")
+def run(payload: dict):
+    return None
+
+
+class Receiver:
+    """A server that counts pings, and answers each when it is let."""
+
+    def __init__(self):
+        self.headers, self.open, self.most = [], 0, 0
+        self.answer = threading.Event()
+        self.answer.set()
+        receiver = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                receiver.open += 1
+                receiver.most = max(receiver.most, receiver.open)
+                receiver.headers.append((self.path, dict(self.headers)))
+                receiver.answer.wait(PATIENCE)
+                receiver.open -= 1
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                return None
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/app"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.answer.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def receiver():
+    made = Receiver()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def a_project(database_url):
+    with projects(database_url) as make:
+        yield make
+
+
+def schedule(project, connection=None, **arguments):
+    return project.scheduler.schedule_action(
+        NewAction(action_type="test:run", payload={}, **arguments), connection=connection
+    )
+
+
+def test_an_action_that_is_due_now_pings_once_it_is_committed_signed_and_without_the_secret(a_project, receiver):
+    project = a_project(run, url=receiver.url)
+
+    schedule(project)
+    wait_until(lambda: receiver.headers)
+
+    ((path, headers),) = receiver.headers
+    assert path == "/app/cron/process"
+    assert CRON_SECRET not in str(headers)
+    assert headers["x-scheduled-actions-wake"] == "1"
+    assert headers["webhook-signature"].startswith("v1,")
+
+
+@pytest.mark.parametrize("arguments", [{"scheduled_at": MINUTE}])
+def test_what_is_due_later_pings_nobody(a_project, receiver, arguments):
+    project = a_project(run, url=receiver.url)
+
+    schedule(project, **arguments)
+    project.scheduler.schedule_actions([{"action_type": "test:run", "payload": {}, **arguments}])
+    schedule(project)
+    wait_until(lambda: receiver.headers)
+
+    assert len(receiver.headers) == 1
+
+
+def test_many_at_once_make_one_ping_in_flight_and_one_after_it(a_project, receiver):
+    project = a_project(run, url=receiver.url)
+    receiver.answer.clear()
+    schedule(project)
+    wait_until(lambda: receiver.headers)
+
+    for _ in range(20):
+        schedule(project)
+    receiver.answer.set()
+    wait_until(lambda: len(receiver.headers) == 2 and not receiver.open)
+
+    assert receiver.most == 1
+
+
+def test_in_a_callers_own_transaction_it_waits_for_the_commit(a_project, receiver, database_url):
+    project = a_project(run, url=receiver.url)
+    with psycopg.connect(database_url) as own:
+        schedule(project, connection=own)
+        time.sleep(0.3)
+        assert receiver.headers == []
+
+    wait_until(lambda: receiver.headers)
+
+
+def test_of_many_actions_in_callers_transactions_no_more_are_remembered_than_are_looked_for(a_project, receiver):
+    wake = a_project(run, url=receiver.url).wake
+
+    for _ in range(3000):
+        wake.uncommitted([uuid4()])
+
+    assert wake.looked_for == 1000
+
+
+def test_what_is_rolled_back_pings_nobody(a_project, receiver, database_url):
+    project = a_project(run, url=receiver.url)
+    with psycopg.connect(database_url) as own:
+        schedule(project, connection=own)
+        own.rollback()
+    time.sleep(0.5)
+
+    assert receiver.headers == []
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://127.0.0.1:1"])
+def test_a_receiver_that_is_not_there_fails_nobody(a_project, url):
+    assert schedule(a_project(run, url=url)).id
+
+
+def test_a_receiver_that_hangs_delays_nobody(a_project, receiver):
+    project = a_project(run, url=receiver.url)
+    receiver.answer.clear()
+    began = time.monotonic()
+
+    for _ in range(10):
+        schedule(project)
+
+    assert time.monotonic() - began < 2
+
+
+def test_without_an_address_or_a_secret_nobody_is_pinged(a_project, receiver):
+    schedule(a_project(run))
+    schedule(a_project(run, url=receiver.url, secret=""))
+    time.sleep(0.3)
+
+    assert receiver.headers == []
+
+
+def test_a_script_that_ends_at_once_has_sent_its_ping(receiver, database_url, tmp_path):
+    script = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+from pathlib import Path
+from scheduled_actions import action, config, runtime, schedule_action
+from scheduled_actions.registry import Registry
+@action("test:run")
+def run(payload: dict):
+    return None
+environ = {{"DATABASE_URL": {database_url!r}, "CRON_SECRET": {CRON_SECRET!r}}}
+environ["SCHEDULED_ACTIONS_URL"] = {receiver.url!r}
+runtime.use(runtime.Runtime(config.load(Path({str(tmp_path)!r}), environ), registry=Registry.of(run)))
+schedule_action("test:run", {{}})
+"""
+    receiver.answer.clear()
+
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+
+    assert len(receiver.headers) == 1
+
+
+def test_the_ping_of_a_whole_application_runs_the_action(a_project, database_url):
+    from flask import Flask
+    from werkzeug.serving import make_server
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    app = Flask("test")
+    ScheduledActions(app, runtime=a_project(run))
+    server = make_server("127.0.0.1", port, app, threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    project = a_project(run, url=f"http://127.0.0.1:{port}")
+
+    scheduled = schedule(project)
+    wait_until(lambda: project.scheduler.get_action(scheduled.id).status == "completed")
+    server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://x",
+        "example.com",
+        "https://user:pw@example.com",
+        "https://x/?a=1",
+        "https://x:99999",
+        "https://[1]",
+        "https://a..b",
+        f"https://{'a' * 64}.b",
+        7,
+    ],
+)
+def test_an_address_that_cannot_be_is_refused(a_project, url):
+    with pytest.raises(Exception, match="url"):
+        a_project(run, url=url)

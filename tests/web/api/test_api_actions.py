@@ -1,0 +1,772 @@
+"""`/api/v1/actions`: what each route takes, answers and refuses."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from scheduled_actions.core.action import Action, Status
+from scheduled_actions.web.api.actions import models as action_models
+from tests.factories import database_now, insert, insert_many, move_clock, row, wait_until
+
+UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
+IN_AN_HOUR = timedelta(hours=1)
+#: The columns of the contract.
+COLUMNS = {
+    "id",
+    "action_type",
+    "status",
+    "payload",
+    "team_id",
+    "priority",
+    "scheduled_at",
+    "occurrence_at",
+    "started_at",
+    "completed_at",
+    "error_message",
+    "attempts",
+    "max_attempts",
+    "result",
+    "state",
+    "metadata",
+    "history",
+    "target_type",
+    "target_id",
+    "user_id",
+    "created_by",
+    "schedule_id",
+    "deadline_id",
+    "dedup_key",
+    "lock_group",
+    "condition",
+    "lease_expires_at",
+    "created_at",
+    "updated_at",
+}
+
+
+def errors(response):
+    return {one["field"]: one["message"] for one in response.json["errors"]}
+
+
+def ids(response):
+    return [UUID(one["id"]) for one in response.json["actions"]]
+
+
+@pytest.fixture
+def later(connection):
+    """Give a pending action that is due in an hour."""
+    return insert(connection, scheduled_at=database_now(connection) + IN_AN_HOUR, priority=1)
+
+
+# -- schedule ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_action_is_scheduled_and_answered_whole(api, connection):
+    response = api(
+        "POST",
+        "/actions",
+        {
+            "action_type": "test:welcome",
+            "payload": {"name": "Ada"},
+            "scheduled_at": "2027-01-02T03:04:05+02:00",
+            "team_id": "red",
+            "priority": -7,
+            "max_attempts": 9,
+            "retry": [60, 120],
+            "lock_group": "g",
+            "lock_group_blocks": True,
+            "dedup_key": "k",
+            "dedup_window": 60.5,
+            "dedup_mode": "first",
+            "target": {"type": "invoice", "id": "42"},
+            "user_id": "u",
+            "metadata": {"note": "é"},
+            "created_by": "the shop",
+        },
+    )
+
+    assert response.status_code == 201
+    assert response.headers["Location"] == f"/api/v1/actions/{response.json['id']}"
+    assert response.json["deduplicated"] is False
+    assert set(response.json) >= COLUMNS
+    stored = row(connection, UUID(response.json["id"]))
+    wanted = {
+        "action_type": "test:welcome", "payload": {"name": "Ada"}, "team_id": "red", "priority": -7, "max_attempts": 9,
+        "lock_group": "g", "lock_group_blocks": True, "dedup_key": "k", "target_type": "invoice", "target_id": "42",
+        "user_id": "u", "metadata": {"note": "é"}, "created_by": "the shop", "status": "pending",
+    }  # fmt: skip
+    assert wanted.items() <= stored.items()
+    assert wanted.items() <= response.json.items()
+    assert stored["retry"]["seconds"] == [60, 120]
+    assert response.json["scheduled_at"] == "2027-01-02T01:04:05Z"
+
+
+def test_what_is_answered_has_every_column_that_python_sees():
+    assert set(action_models.Action.model_fields) == {field.name for field in fields(Action)} - {"claim_token"}
+
+
+def test_without_a_word_about_it_an_action_is_due_at_once_and_says_which_token_asked(api, connection):
+    scheduled = api.schedule()
+
+    assert datetime.fromisoformat(scheduled["scheduled_at"]) <= database_now(connection)
+    assert scheduled["created_by"] == "api:admin"
+
+
+def test_null_is_the_same_as_nothing(api):
+    nothing = dict.fromkeys(set(action_models.NewAction.model_fields) - {"action_type", "payload"})
+    del nothing["delay"]
+
+    assert api("POST", "/actions", {"action_type": "test:run", "payload": {}} | nothing).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("when", "at"),
+    [
+        ({"scheduled_at": "2027-06-01T12:00:00Z"}, "2027-06-01T12:00:00Z"),
+        ({"scheduled_at": "2027-06-01t12:00:00z"}, "2027-06-01T12:00:00Z"),
+        ({"scheduled_at": "2027-06-01T12:00:00.5+05:30"}, "2027-06-01T06:30:00.500000Z"),
+        ({"scheduled_at": "2027-06-01T12:00:00", "timezone": "Europe/Berlin"}, "2027-06-01T10:00:00Z"),
+        ({"scheduled_at": "2027-03-28T02:30:00", "timezone": "Europe/Berlin"}, "2027-03-28T01:30:00Z"),
+        ({"scheduled_at": "2027-06-01T12:00:00Z", "timezone": "Europe/Berlin"}, "2027-06-01T12:00:00Z"),
+    ],
+)
+def test_an_instant_has_an_offset_or_a_zone(api, when, at):
+    assert api.schedule(**when)["scheduled_at"] == at
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"), [(0, 0), (90, 90), (1.5, 1.5), ("PT5M", 300), ("P1DT2H", 93600), ("90s", 90)]
+)
+def test_a_delay_counts_from_the_databases_now(api, connection, delay, seconds):
+    move_clock(connection, timedelta(days=3))
+
+    scheduled = api.schedule(delay=delay)
+
+    apart = datetime.fromisoformat(scheduled["scheduled_at"]) - datetime.fromisoformat(scheduled["created_at"])
+    assert apart == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"scheduled_at": "2027-06-01T12:00:00"}, "scheduled_at"),
+        ({"scheduled_at": "tomorrow"}, "scheduled_at"),
+        ({"scheduled_at": 1767225600}, "scheduled_at"),
+        ({"scheduled_at": "0001-01-01T00:00:00+14:00"}, "scheduled_at"),
+        ({"scheduled_at": "2027-06-01T12:00:00Z", "delay": 5}, "delay"),
+        ({"delay": -1}, "delay"),
+        ({"delay": "P1M"}, "delay"),
+        ({"delay": 1e300}, "delay"),
+        ({"delay": True}, "delay"),
+        ({"delay": "P101000D"}, "delay"),
+        ({"timezone": "Europe/Nowhere"}, "timezone"),
+        ({"timezone": "../../etc/passwd"}, "timezone"),
+        ({"priority": 32768}, "priority"),
+        ({"priority": 1.5}, "priority"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"max_attempts": 1001}, "max_attempts"),
+        ({"retry": []}, "retry.seconds"),
+        ({"retry": {"kind": []}}, "retry.kind"),
+        ({"retry": {"kind": "linear", "base_seconds": "60"}}, "retry.base_seconds"),
+        ({"retry": 60}, "retry"),
+        ({"lock_group": "x" * 256}, "lock_group"),
+        ({"lock_group_blocks": "yes"}, "lock_group_blocks"),
+        ({"dedup_key": ""}, "dedup_key"),
+        ({"dedup_window": -1}, "dedup_window"),
+        ({"dedup_mode": "newest"}, "dedup_mode"),
+        ({"dedup_mode": "append"}, "dedup_mode"),
+        ({"target": "invoice"}, "target"),
+        ({"metadata": []}, "metadata"),
+        ({"payload": None}, "payload"),
+        ({"condition": {}}, "condition"),
+        ({"status": "completed"}, "status"),
+        ({"id": UNKNOWN}, "id"),
+    ],
+    ids=str,
+)
+def test_a_field_that_cannot_be_is_refused_by_name_and_nothing_is_scheduled(api, connection, given, field):
+    response = api("POST", "/actions", {"action_type": "test:run", "payload": {}} | given)
+
+    assert response.status_code == 400
+    assert list(errors(response)) == [field]
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+
+
+def test_a_payload_that_the_handler_refuses_is_told_field_by_field_and_not_repeated(api, connection):
+    response = api("POST", "/actions", {"action_type": "test:welcome", "payload": {"times": "a secret"}})
+
+    assert (response.status_code, response.json["code"]) == (400, "payload_invalid")
+    assert set(errors(response)) == {"payload.name", "payload.times"}
+    assert "a secret" not in response.text
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+
+
+def test_an_action_type_without_a_handler_is_not_found_and_a_near_one_named(api):
+    response = api("POST", "/actions", {"action_type": "test:welcme", "payload": {}})
+
+    assert (response.status_code, response.json["code"]) == (422, "unknown_action_type")
+    assert 'did you mean "test:welcome"?' in response.json["detail"]
+    assert list(errors(response)) == ["action_type"]
+
+
+def test_a_payload_over_its_limit_is_refused(api):
+    response = api("POST", "/actions", {"action_type": "test:run", "payload": {"text": "x" * 262144}})
+
+    assert (response.status_code, response.json["code"]) == (413, "too_large")
+    assert list(errors(response)) == ["payload"]
+
+
+def test_what_is_merged_answers_200_and_the_action_that_waits(api, connection):
+    first = api.schedule(payload={"n": 1}, dedup_key="k", delay=3600)
+
+    response = api("POST", "/actions", {"action_type": "test:run", "payload": {"n": 2}, "dedup_key": "k"})
+
+    assert response.status_code == 200
+    assert (response.json["id"], response.json["deduplicated"]) == (first["id"], True)
+    assert response.json["payload"] == {"n": 2}
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (1,)
+
+
+# -- schedule many -----------------------------------------------------------------------------------------------------
+
+
+def test_many_are_scheduled_and_answered_in_their_order(api, connection):
+    new = [{"action_type": "test:run", "payload": {"n": n}, "delay": 60, "dedup_key": f"k{n % 2}"} for n in range(3)]
+
+    response = api("POST", "/actions/batch", {"actions": new})
+
+    assert response.status_code == 201
+    answered = response.json["actions"]
+    assert [one["deduplicated"] for one in answered] == [False, False, True]
+    assert answered[2]["id"] == answered[0]["id"]
+    assert row(connection, UUID(answered[0]["id"]))["payload"] == {"n": 2}
+    assert api("POST", "/actions/batch", {"actions": new[:1]}).status_code == 200
+
+
+def test_a_thousand_at_once_are_taken_and_one_more_is_not(api, connection):
+    new = {"action_type": "test:run", "payload": {}}
+
+    assert api("POST", "/actions/batch", {"actions": [new] * 1000}).status_code == 201
+    response = api("POST", "/actions/batch", {"actions": [new] * 1001})
+
+    assert response.status_code == 400
+    assert list(errors(response)) == ["actions"]
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (1000,)
+
+
+@pytest.mark.parametrize(
+    ("others", "status", "fields_named"),
+    [
+        (
+            [{"action_type": "test:welcome", "payload": {"times": 1}}, {"action_type": "test:welcome", "payload": {}}],
+            400,
+            ["actions.1.payload.name", "actions.2.payload.name"],
+        ),
+        (
+            [{"action_type": "test:wrong", "payload": {}}, {"action_type": "test:welcome", "payload": {}}],
+            422,
+            ["actions.1.action_type", "actions.2.payload.name"],
+        ),
+        ([{"action_type": "test:run", "payload": {}, "dedup_mode": "append"}], 400, ["actions.1.dedup_mode"]),
+        ([{"action_type": "test:run", "payload": {"x": "y" * 262144}}], 400, ["actions.1.payload"]),
+        ([{"action_type": "test:run"}, {"payload": {}}, 5], 400, [
+            "actions.1.payload", "actions.2.action_type", "actions.3"]),
+        ([{"action_type": "test:run", "payload": {}, "priority": "1", "retry": {"kind": "x"}}], 400, [
+            "actions.1.priority", "actions.1.retry.kind"]),
+        ([{"action_type": "test:run", "payload": {}, "scheduled_at": "2027-01-01T00:00:00"}], 400, [
+            "actions.1.scheduled_at"]),
+    ],
+)  # fmt: skip
+def test_of_many_all_that_is_wrong_is_named_by_position_and_none_is_scheduled(
+    api, connection, others, status, fields_named
+):
+    response = api("POST", "/actions/batch", {"actions": [{"action_type": "test:run", "payload": {}}, *others]})
+
+    assert response.status_code == status
+    assert list(errors(response)) == fields_named
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("body", [{}, {"actions": []}, {"actions": {}}, {"actions": None}, []])
+def test_many_are_a_list_of_at_least_one(api, body):
+    assert api("POST", "/actions/batch", body).status_code == 400
+
+
+# -- list --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_come_first_and_the_cursor_goes_on_until_the_end(api, connection):
+    inserted = insert_many(connection, 5)
+
+    first = api("GET", "/actions?limit=2")
+    second = api("GET", f"/actions?limit=2&cursor={first.json['next_cursor']}")
+    third = api("GET", f"/actions?limit=2&cursor={second.json['next_cursor']}")
+
+    assert ids(first) + ids(second) + ids(third) == inserted[::-1]
+    assert third.json["next_cursor"] is None
+    assert set(first.json["actions"][0]) >= COLUMNS
+
+
+def test_a_page_that_is_just_full_is_the_last(api, connection):
+    insert_many(connection, 2)
+
+    assert api("GET", "/actions?limit=2").json["next_cursor"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("status=failed", [1]),
+        ("action_type=test:welcome", [2]),
+        ("team_id=red", [3]),
+        ("team_id=nobody", []),
+        ("lock_group=g", [4]),
+        ("scheduled_from=2030-01-01T00:00:00Z", [5, 6]),
+        ("scheduled_to=2020-01-01T00:00:00%2B00:00", [7]),
+        ("scheduled_from=2030-01-01T00:00:00Z&scheduled_to=2031-01-01T00:00:00Z", [5]),
+        ("q=elcom", [2]),
+        ("q=key-of", [8]),
+        ("q=needle", []),
+        ("status=pending&q=test&lock_group=g", [4]),
+        ("status=failed&lock_group=g", []),
+    ],
+)
+def test_every_filter_given_must_match(api, connection, query, found):
+    inserted = [
+        insert(connection, **columns)
+        for columns in (
+            {"payload": {"needle": "needle"}},
+            {"status": "failed", "completed_at": database_now(connection)},
+            {"action_type": "test:welcome"},
+            {"team_id": "red"},
+            {"lock_group": "g"},
+            {"scheduled_at": datetime(2030, 6, 1, tzinfo=UTC)},
+            {"scheduled_at": datetime(2031, 6, 1, tzinfo=UTC)},
+            {"scheduled_at": datetime(2019, 6, 1, tzinfo=UTC)},
+            {"dedup_key": "key-of"},
+        )
+    ]
+
+    response = api("GET", f"/actions?{query}")
+
+    assert ids(response) == [inserted[one] for one in reversed(found)]
+    assert response.json["next_cursor"] is None
+
+
+def test_an_action_is_found_by_the_beginning_of_its_id(api, connection):
+    inserted = insert_many(connection, 3)
+
+    assert ids(api("GET", f"/actions?q={inserted[1]}")) == [inserted[1]]
+
+
+# -- show --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_action_is_shown_with_its_history_and_an_etag(api, connection):
+    history = [{"attempt": 1, "outcome": "failed", "error": "no"}, {"outcome": "retried", "by": "somebody"}]
+    action_id = insert(connection, history=history, attempts=1)
+
+    response = api("GET", f"/actions/{action_id}")
+
+    assert response.status_code == 200
+    assert response.json["history"] == history
+    assert response.headers["ETag"].strip('"').isalnum()
+    assert response.headers["ETag"] == api("GET", f"/actions/{action_id}").headers["ETag"]
+
+
+@pytest.mark.parametrize("action_id", [UNKNOWN, "42", "x" * 300, "%00", "%F0%9F%98%80"])
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+def test_an_id_of_no_action_is_not_found(api, action_id, method):
+    response = api(method, f"/actions/{action_id}", {"priority": 1})
+
+    assert response.status_code == 404
+    assert response.json["code"] in {"unknown_action", "unknown_route"}
+
+
+# -- change ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_given_is_changed_and_the_rest_stays(api, connection, later):
+    before = row(connection, later)
+
+    response = api("PATCH", f"/actions/{later}", {"payload": {"n": 2}, "max_attempts": 5})
+
+    assert response.status_code == 200
+    after = row(connection, later)
+    assert (after["payload"], after["max_attempts"]) == ({"n": 2}, 5)
+    assert {name for name in after if after[name] != before[name]} == {
+        "payload", "max_attempts", "history", "updated_at"
+    }  # fmt: skip
+    (entry,) = response.json["history"]
+    assert (entry["by"], entry["changes"]) == ("api:admin", ["max_attempts", "payload"])
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "value"),
+    [
+        ({"scheduled_at": "2030-01-01T00:00:00Z"}, "scheduled_at", "2030-01-01T00:00:00Z"),
+        ({"scheduled_at": "2030-01-01T00:00:00", "timezone": "Asia/Tokyo"}, "scheduled_at", "2029-12-31T15:00:00Z"),
+        ({"priority": -3}, "priority", -3),
+        ({"metadata": {"a": 1}}, "metadata", {"a": 1}),
+    ],
+)
+def test_each_field_can_be_changed(api, later, change, column, value):
+    assert api("PATCH", f"/actions/{later}", change).json[column] == value
+
+
+def test_a_delay_and_a_retry_policy_can_be_changed(api, connection, later):
+    api("PATCH", f"/actions/{later}", {"delay": "P2D", "retry": {"kind": "linear"}})
+
+    stored = row(connection, later)
+    assert stored["retry"]["kind"] == "linear"
+    assert datetime.fromisoformat(stored["scheduled_at"]) > database_now(connection) + timedelta(days=1)
+
+
+def test_conditions_and_follow_ups_are_changed_and_null_takes_them_away(api, later):
+    condition = {"kind": "document_state", "target": {"type": "books", "id": "2026"}, "state": "closed"}
+    follow_up = {"action_type": "test:run", "payload": {}}
+    before = api("POST", "/actions", {"action_type": "test:run", "payload": {}, "delay": 3600}).json["id"]
+
+    given = api("PATCH", f"/actions/{later}", {"condition": condition, "after": [before], "on_success": follow_up}).json
+    gone = api("PATCH", f"/actions/{later}", {"condition": None, "on_success": None}).json
+    refused = api("PATCH", f"/actions/{later}", {"after": [later]})
+
+    assert given["condition"] == {"after": [before], "condition": condition}
+    assert given["on_success"] == [follow_up]
+    assert (gone["condition"], gone["on_success"]) == ({"after": [before]}, None)
+    assert (refused.status_code, list(errors(refused))) == (400, ["after"])
+
+
+@pytest.mark.parametrize("change", [{}, {"timezone": "Europe/Berlin"}, {"force": True}])
+def test_a_change_of_nothing_answers_the_action_as_it_is(api, connection, later, change):
+    before = row(connection, later)
+
+    assert api("PATCH", f"/actions/{later}", change).status_code == 200
+    assert row(connection, later) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"priority": None}, "priority"),
+        ({"payload": None}, "payload"),
+        ({"status": "completed"}, "status"),
+        ({"team_id": "blue"}, "team_id"),
+        ({"action_type": "test:run"}, "action_type"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"scheduled_at": "2030-01-01T00:00:00"}, "scheduled_at"),
+        ({"force": "yes"}, "force"),
+    ],
+    ids=str,
+)
+def test_a_change_that_cannot_be_is_refused_by_name(api, connection, later, change, field):
+    before = row(connection, later)
+
+    response = api("PATCH", f"/actions/{later}", change)
+
+    assert response.status_code == 400
+    assert list(errors(response)) == [field]
+    assert row(connection, later) == before
+
+
+def test_a_new_payload_is_checked_like_a_new_one(api, connection):
+    action_id = insert(
+        connection,
+        action_type="test:welcome",
+        scheduled_at=database_now(connection) + IN_AN_HOUR,
+        payload={"name": "A"},
+    )
+
+    response = api("PATCH", f"/actions/{action_id}", {"payload": {"name": 5}})
+
+    assert (response.status_code, response.json["code"]) == (400, "payload_invalid")
+    assert row(connection, action_id)["payload"] == {"name": "A"}
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+def test_within_two_minutes_of_its_time_an_action_is_locked_until_it_is_forced(api, connection, method):
+    action_id = insert(connection, scheduled_at=database_now(connection) + timedelta(seconds=100))
+    before = row(connection, action_id)
+
+    refused = api(method, f"/actions/{action_id}", {"priority": 5})
+
+    assert (refused.status_code, refused.json["code"]) == (409, "action_locked")
+    assert refused.json["detail"].endswith(
+        "locked: add force=true to change it all the same, unless a tick takes it first"
+    )
+    assert row(connection, action_id) == before
+    assert api(method, f"/actions/{action_id}?force=true", {"priority": 5}).status_code == 200
+
+
+def test_the_body_of_a_change_may_force_it_too(api, connection):
+    action_id = insert(connection)
+
+    assert api("PATCH", f"/actions/{action_id}", {"priority": 5, "force": True}).json["priority"] == 5
+
+
+def test_the_edit_lock_is_as_long_as_the_setting_says(a_runtime, connection):
+    from tests.web.conftest import ADMIN_TOKEN, Api, application
+
+    api = Api(application(a_runtime(SCHEDULED_ACTIONS_EDIT_LOCK_SECONDS="7200")).test_client(), ADMIN_TOKEN)
+    action_id = insert(connection, scheduled_at=database_now(connection) + IN_AN_HOUR)
+
+    assert api("PATCH", f"/actions/{action_id}", {"priority": 5}).json["code"] == "action_locked"
+
+
+def claimed(connection, **columns):
+    return insert(
+        connection,
+        status="processing",
+        claim_token=UNKNOWN,
+        lease_expires_at=database_now(connection) + IN_AN_HOUR,
+        **columns,
+    )
+
+
+def test_the_token_of_a_claim_is_shown_to_nobody(api, connection):
+    """A caller that knows it could settle the action."""
+    action_id = claimed(connection)
+
+    answers = [api("GET", path) for path in (f"/actions/{action_id}", "/actions", f"/actions/{action_id}/explain")]
+
+    assert [one.status_code for one in answers] == [200] * 3
+    assert not any(UNKNOWN in one.text for one in answers)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("PATCH", "?force=true"), ("DELETE", "?force=true"), ("DELETE", "?purge=true"), ("POST", "/retry"),
+     ("POST", "/run-now")],
+)  # fmt: skip
+def test_a_claimed_action_is_left_alone_and_its_status_told(api, connection, method, path):
+    action_id = claimed(connection)
+    before = row(connection, action_id)
+
+    response = api(method, f"/actions/{action_id}{path}", {"priority": 1})
+
+    assert (response.status_code, response.json["code"]) == (409, "wrong_status")
+    assert response.json["action_status"] == "processing"
+    assert "processing" in response.json["detail"]
+    assert row(connection, action_id) == before
+
+
+# -- only if nobody changed it -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+def test_a_change_of_what_was_seen_is_refused_once_it_is_something_else(api, connection, later, method):
+    seen = api("GET", f"/actions/{later}").headers["ETag"]
+    now = api("PATCH", f"/actions/{later}", {"priority": 9}).headers["ETag"]
+
+    refused = api(method, f"/actions/{later}", {"priority": 5}, headers={"If-Match": seen})
+
+    assert (refused.status_code, refused.json["code"]) == (412, "precondition_failed")
+    assert refused.headers["ETag"] == now != seen
+    assert row(connection, later)["priority"] == 9
+    assert api(method, f"/actions/{later}", {"priority": 5}, headers={"If-Match": now}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("if_match", "status"), [("*", 200), ('"x", {etag}', 200), ("W/{etag}", 412), ("nonsense", 412), ("", 412)]
+)
+def test_if_match_is_read_as_http_says(api, later, if_match, status):
+    etag = api("GET", f"/actions/{later}").headers["ETag"]
+
+    response = api("PATCH", f"/actions/{later}", {"priority": 2}, headers={"If-Match": if_match.format(etag=etag)})
+
+    assert response.status_code == status
+
+
+def test_an_etag_of_an_action_that_never_was_is_not_found(api):
+    assert api("PATCH", f"/actions/{UNKNOWN}", {"priority": 1}, headers={"If-Match": '"x"'}).status_code == 404
+
+
+def test_of_two_who_saw_the_same_one_changes_it(api, later, connection, database_url):
+    etag = api("GET", f"/actions/{later}").headers["ETag"]
+    answers = []
+
+    def change():
+        answers.append(
+            api("PATCH", f"/actions/{later}", {"metadata": {"by": 1}}, headers={"If-Match": etag}).status_code
+        )
+
+    with psycopg.connect(database_url) as holder:
+        holder.execute("select from scheduled_actions for update")
+        threads = [threading.Thread(target=change) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(waiting(connection)) == 4)
+        holder.rollback()
+        for thread in threads:
+            thread.join()
+
+    assert sorted(answers) == [200, 412, 412, 412]
+
+
+def waiting(connection):
+    return connection.execute(
+        "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    ).fetchall()
+
+
+# -- cancel, remove, retry, run now ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["pending", "no_action"])
+def test_a_waiting_action_is_cancelled_and_stays_to_be_seen(api, connection, status):
+    action_id = insert(connection, status=status, scheduled_at=database_now(connection) + IN_AN_HOUR)
+
+    response = api("DELETE", f"/actions/{action_id}?reason=not%20needed")
+
+    assert response.status_code == 200
+    assert (response.json["status"], response.json["error_message"]) == ("cancelled", "not needed")
+    assert (response.json["history"][-1]["by"], response.json["history"][-1]["reason"]) == ("api:admin", "not needed")
+    assert api("GET", f"/actions/{action_id}").json["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled", "skipped"])
+def test_a_finished_action_is_removed_when_that_is_asked_for(api, connection, status):
+    action_id = insert(connection, status=status, completed_at=database_now(connection))
+    refused = api("DELETE", f"/actions/{action_id}?force=true")
+
+    removed = api("DELETE", f"/actions/{action_id}?purge=true")
+
+    assert (refused.status_code, refused.json["action_status"]) == (409, status)
+    assert (removed.status_code, removed.json["status"]) == (200, status)
+    assert api("GET", f"/actions/{action_id}").status_code == 404
+    assert api("DELETE", f"/actions/{action_id}?purge=true").status_code == 404
+
+
+@pytest.mark.parametrize("status", ["pending", "no_action"])
+def test_a_waiting_action_is_not_removed(api, connection, status):
+    action_id = insert(connection, status=status)
+
+    response = api("DELETE", f"/actions/{action_id}?purge=true&force=true")
+
+    assert (response.status_code, response.json["action_status"]) == (409, status)
+    assert row(connection, action_id)["status"] == status
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "skipped"])
+def test_a_finished_action_is_pending_again(api, connection, status):
+    action_id = insert(connection, status=status, completed_at=database_now(connection), attempts=3)
+
+    response = api("POST", f"/actions/{action_id}/retry")
+
+    assert response.status_code == 200
+    assert (response.json["status"], response.json["attempts"]) == ("pending", 0)
+    assert response.json["history"][-1]["by"] == "api:admin"
+
+
+@pytest.mark.parametrize("status", ["pending", "completed", "no_action"])
+def test_what_is_not_to_be_retried_is_not(api, connection, status):
+    action_id = insert(connection, status=status)
+
+    response = api("POST", f"/actions/{action_id}/retry")
+
+    assert (response.status_code, response.json["action_status"]) == (409, status)
+
+
+def test_a_pending_action_is_made_due_even_inside_its_edit_lock(api, connection):
+    action_id = insert(connection, scheduled_at=database_now(connection) + timedelta(seconds=60))
+
+    response = api("POST", f"/actions/{action_id}/run-now")
+
+    assert response.status_code == 200
+    assert datetime.fromisoformat(response.json["scheduled_at"]) <= database_now(connection)
+    assert response.json["history"][-1]["changes"] == ["scheduled_at"]
+    assert response.json["history"][-1]["by"] == "api:admin"
+
+
+def test_one_that_is_due_already_keeps_its_place(api, connection):
+    action_id = insert(connection)
+    before = row(connection, action_id)
+
+    assert api("POST", f"/actions/{action_id}/run-now").status_code == 200
+    assert row(connection, action_id) == before
+
+
+# -- count -------------------------------------------------------------------------------------------------------------
+
+
+def test_actions_are_counted_by_status_and_type_with_what_is_due(api, connection):
+    now = database_now(connection)
+    insert_many(connection, 2, scheduled_at=now - timedelta(seconds=100))
+    insert(
+        connection, scheduled_at=now - timedelta(seconds=1000), lock_group="g", action_type="test:welcome", priority=9
+    )
+    insert(connection, scheduled_at=now + IN_AN_HOUR)
+    insert(connection, status="failed", completed_at=now)
+    insert(connection, status="no_action", action_type="gone:type")
+    claimed(connection)
+
+    counts = api("GET", "/actions/counts").json
+
+    assert {status.value: counts[status] for status in Status} == {
+        "pending": 4, "processing": 1, "completed": 0, "failed": 1, "cancelled": 0, "skipped": 0, "no_action": 1
+    }  # fmt: skip
+    assert (counts["due"], counts["overdue"], counts["capped"]) == (3, 1, [])
+    assert 1000 <= counts["oldest_due_seconds"] < 1100
+    assert counts["lateness"] == {}
+    assert counts["by_type"]["test:welcome"]["pending"] == 1
+    assert counts["by_type"]["gone:type"]["no_action"] == 1
+    assert counts["by_type"]["test:run"]["failed"] == 1
+
+
+def test_counts_tell_how_late_actions_start(api, connection):
+    now = database_now(connection)
+    insert(connection, status="failed", scheduled_at=now - timedelta(seconds=8), started_at=now, completed_at=now)
+
+    counts = api("GET", "/actions/counts").json
+
+    measured = {"measured": 1, "p50_seconds": 8.0, "p95_seconds": 8.0, "max_seconds": 8.0}
+    assert counts["lateness"] == {"test:run": measured}
+    assert api("GET", "/actions/counts?team_id=another").json["lateness"] == {}
+
+
+def test_how_long_overdue_is_can_be_said(api, connection):
+    insert(connection, scheduled_at=database_now(connection) - timedelta(seconds=50))
+
+    assert api("GET", "/actions/counts").json["overdue"] == 0
+    assert api("GET", "/actions/counts?overdue_seconds=49.5").json["overdue"] == 1
+    assert api("GET", "/actions/counts?overdue_seconds=-1").status_code == 400
+
+
+def test_of_no_actions_there_is_nothing_to_count(api):
+    counts = api("GET", "/actions/counts").json
+
+    assert (counts["pending"], counts["due"], counts["oldest_due_seconds"], counts["by_type"]) == (0, 0, None, {})
+
+
+def test_a_team_is_counted_alone(api, connection):
+    now = database_now(connection)
+    insert(connection, team_id="red", scheduled_at=now - timedelta(seconds=400))
+    insert(connection, team_id="red", scheduled_at=now + IN_AN_HOUR)
+    insert(connection, team_id="red", status="failed", completed_at=now)
+    insert(connection, team_id="blue", scheduled_at=now - timedelta(seconds=900))
+    insert(connection)
+
+    counts = api("GET", "/actions/counts?team_id=red").json
+
+    assert (counts["pending"], counts["failed"], counts["due"], counts["overdue"]) == (2, 1, 1, 1)
+    assert 400 <= counts["oldest_due_seconds"] < 500
+
+
+def test_what_an_action_scheduled_is_listed_page_by_page(api, connection):
+    parent = insert(connection)
+    children = [insert(connection, scheduled_by=parent) for _ in range(3)]
+    insert(connection)
+
+    first = api("GET", f"/actions/{parent}/scheduled?limit=2").json
+    last = api("GET", f"/actions/{parent}/scheduled?limit=2&cursor={first['next_cursor']}").json
+
+    assert [one["id"] for one in first["actions"] + last["actions"]] == [str(one) for one in reversed(children)]
+    assert last["next_cursor"] is None
+    assert {one["scheduled_by"] for one in first["actions"]} == {str(parent)}
+    assert api("GET", f"/actions/{parent}").json["scheduled_by"] is None

@@ -1,0 +1,320 @@
+"""Who may use the management API, what each role may, and how fast one may guess."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions.operations import tokens
+from scheduled_actions.operations.tokens import Role
+from scheduled_actions.web.api.auth.attempts import BURST, FailedAttempts
+from scheduled_actions.web.api.routes import ROUTES
+from tests.factories import CRON_SECRET, insert, move_clock, row
+from tests.web.conftest import ADMIN_TOKEN, Api, application
+
+UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
+
+
+def ask(client, route, token, number=0):
+    """Ask as somebody at an address of their own: how often one may guess is asked further below."""
+    address = f"10.0.{number >> 8}.{number & 255}"
+    path = re.sub(r"{\w+}", UNKNOWN, route.path)
+    return Api(client, token)(route.method, path, environ_overrides={"REMOTE_ADDR": address})
+
+
+# -- the door ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", f"{ADMIN_TOKEN}x", CRON_SECRET, f"sat_{'x' * 43}"])
+def test_without_a_token_that_is_known_every_route_is_closed(client, token):
+    for number, route in enumerate(ROUTES):
+        response = ask(client, route, token, number)
+
+        assert (response.status_code, response.json["code"]) == (401, "unauthorized"), route
+        assert response.mimetype == "application/problem+json"
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+        assert ADMIN_TOKEN not in response.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": ADMIN_TOKEN},
+        {"Authorization": f"Basic {ADMIN_TOKEN}"},
+        {"Authorization": f"Token {ADMIN_TOKEN}"},
+        {"x-cron-secret": ADMIN_TOKEN},
+        {"Cookie": f"Authorization=Bearer {ADMIN_TOKEN}"},
+        {"Authorization": "Bearer \xff\xfe"},
+    ],
+)
+def test_the_token_opens_in_one_place_only(client, headers):
+    assert client.get("/api/v1/actions", headers=headers).status_code == 401
+    assert client.get(f"/api/v1/actions?token={ADMIN_TOKEN}").status_code == 401
+
+
+@pytest.mark.parametrize("secret", ["", "short", "0123456789abcde"])
+def test_while_the_admin_token_is_unset_or_too_short_the_api_is_closed_to_everybody(a_runtime, connection, secret):
+    _, stored = tokens.create(connection, name="stored", role="admin")
+    client = application(a_runtime(ADMIN_TOKEN=secret)).test_client()
+
+    for route, token in itertools.product(ROUTES, (secret, stored, None)):
+        response = ask(client, route, token)
+        assert (response.status_code, response.json["code"]) == (503, "not_configured"), route
+        assert "ADMIN_TOKEN" in response.json["detail"]
+
+
+def test_during_rotation_the_old_and_the_new_open(a_runtime):
+    client = application(a_runtime(ADMIN_TOKEN="old-admin-token-of-tests,new-admin-token-of-tests")).test_client()
+
+    for token in ("old-admin-token-of-tests", "new-admin-token-of-tests"):
+        assert Api(client, token)("GET", "/actions").status_code == 200
+    assert Api(client, "older-admin-token-of-tests")("GET", "/actions").status_code == 401
+
+
+def test_an_admin_token_beyond_ascii_is_compared_as_the_bytes_that_were_sent(a_runtime):
+    client = application(a_runtime(ADMIN_TOKEN="schlüsselwörter-öä")).test_client()
+    sent = "schlüsselwörter-öä".encode().decode("latin-1")
+
+    response = client.get("/api/v1/actions", environ_overrides={"HTTP_AUTHORIZATION": f"Bearer {sent}"})
+
+    assert response.status_code == 200
+
+
+# -- stored tokens -----------------------------------------------------------------------------------------------------
+
+
+def test_a_stored_token_opens_until_it_is_revoked(client, connection):
+    token, secret = tokens.create(connection, name="ci", role="viewer")
+    api = Api(client, secret)
+    assert api("GET", "/actions").status_code == 200
+
+    tokens.revoke(connection, token.id)
+
+    response = api("GET", "/actions")
+    assert response.status_code == 401
+    assert "was revoked" in response.json["detail"]
+
+
+def test_a_stored_token_opens_until_it_expires_by_the_databases_clock(client, connection):
+    _, secret = tokens.create(connection, name="ci", role="viewer", expires_in=timedelta(hours=1))
+    api = Api(client, secret)
+    assert api("GET", "/actions").status_code == 200
+
+    move_clock(connection, timedelta(hours=1))
+
+    response = api("GET", "/actions")
+    assert response.status_code == 401
+    assert "has expired" in response.json["detail"]
+
+
+def test_a_stored_token_is_nowhere_to_be_found(client, connection):
+    _, secret = tokens.create(connection, name="ci", role="viewer")
+    Api(client, secret)("GET", "/actions")
+
+    (kept,) = connection.execute("select to_jsonb(t)::text from scheduled_action_tokens t").fetchone()
+
+    assert secret not in kept
+    assert secret[8:] not in kept
+    assert secret.startswith("sat_")
+    assert len(secret) == 47
+
+
+def test_the_last_use_of_a_token_is_written_once_an_hour(client, connection):
+    _, secret = tokens.create(connection, name="ci", role="viewer")
+    api = Api(client, secret)
+
+    def last_use():
+        api("GET", "/actions")
+        return connection.execute("select last_used_at, xmin::text from scheduled_action_tokens").fetchone()
+
+    first, second = last_use(), last_use()
+    move_clock(connection, timedelta(minutes=61))
+    third = last_use()
+
+    assert first[0] is not None
+    assert second == first
+    assert third[0] > first[0]
+
+
+# -- roles -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_each_role_may_what_it_may_and_no_more(client, connection, role):
+    _, secret = tokens.create(connection, name="of tests", role=role)
+
+    for route in ROUTES:
+        response = ask(client, route, secret)
+        if role.includes(route.role):
+            assert response.status_code not in {401, 403}, route
+        else:
+            assert (response.status_code, response.json["code"]) == (403, "forbidden"), route
+            assert f"this needs {route.role}" in response.json["detail"]
+
+
+def test_reading_needs_a_viewer_changing_an_operator_and_tokens_an_admin():
+    needed = {(route.method, route.path): route.role for route in ROUTES}
+
+    for (method, path), role in needed.items():
+        if path.startswith("/tokens"):
+            assert role is Role.ADMIN
+        else:
+            reads = method == "GET" or path.endswith("/preview")
+            assert role is (Role.VIEWER if reads else Role.OPERATOR), (method, path)
+
+
+def test_a_viewer_changes_nothing(client, connection, a_caller):
+    action_id = insert(connection)
+    viewer = a_caller("viewer")
+    before = row(connection, action_id)
+
+    for method, path in [
+        ("PATCH", f"/actions/{action_id}?force=true"),
+        ("DELETE", f"/actions/{action_id}?force=true"),
+        ("DELETE", f"/actions/{action_id}?purge=true"),
+        ("POST", f"/actions/{action_id}/run-now"),
+        ("POST", "/actions/cancel"),
+    ]:
+        assert viewer(method, path, {"priority": 1, "all": True, "force": True}).status_code == 403
+
+    assert row(connection, action_id) == before
+
+
+# -- guessing ----------------------------------------------------------------------------------------------------------
+
+
+def test_after_too_many_wrong_tokens_an_address_is_not_listened_to(client):
+    for number in range(BURST):
+        assert Api(client, f"wrong-{number}")("GET", "/actions").status_code == 401
+
+    response = Api(client, "wrong-too")("GET", "/actions")
+
+    assert (response.status_code, response.json["code"]) == (429, "too_many_attempts")
+    assert response.mimetype == "application/problem+json"
+    assert int(response.headers["Retry-After"]) >= 1
+
+
+def test_a_right_token_is_let_in_while_others_of_its_address_send_wrong_ones(client, api, a_caller):
+    viewer, expired = a_caller("viewer"), a_caller("viewer", expires_in=timedelta(0))
+    for number in range(BURST + 5):
+        Api(client, f"wrong-{number}")("GET", "/actions")
+        Api(client, f"{viewer.token[:8]}{number:039}")("GET", "/actions")
+
+    # No token has been seen before, and one begins as those that were wrong.
+    assert Api(client, "wrong")("GET", "/actions").status_code == 429
+    assert api("GET", "/actions").status_code == viewer("GET", "/actions").status_code == 200
+    assert expired("GET", "/actions").json["code"] == "unauthorized"
+
+
+def test_a_wrong_token_that_is_sent_over_and_over_is_answered_429(client):
+    wrong = Api(client, f"sat_{'x' * 43}")
+
+    assert {wrong("GET", "/actions").status_code for _ in range(BURST)} == {401}
+    assert wrong("GET", "/actions").status_code == 429
+
+
+def test_a_guess_is_not_looked_up(client, api, connection):
+    api("GET", "/actions")
+    connection.execute("drop table scheduled_action_tokens cascade")
+
+    assert Api(client, "wrong")("GET", "/actions").status_code == 401
+    assert Api(client, "sat_short")("GET", "/actions").status_code == 401
+    assert Api(client, f"sat_{'x' * 43}")("GET", "/actions").status_code == 503
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def attempts(clock):
+    return FailedAttempts(monotonic=clock)
+
+
+def fail(attempts, address, times, shown="wrong"):
+    """Send wrong tokens; return for how long the last must wait."""
+    return [attempts.failed(address, shown) for _ in range(times)][-1]
+
+
+def test_an_address_that_waits_is_listened_to_again(attempts, clock):
+    assert fail(attempts, "192.0.2.1", BURST) == 0
+    assert fail(attempts, "192.0.2.1", 1000) == 1
+
+    clock.now += 1
+
+    assert fail(attempts, "192.0.2.1", 1) == 0
+    assert fail(attempts, "192.0.2.1", 1) == 1
+
+
+def test_one_address_or_beginning_says_nothing_of_another(attempts):
+    fail(attempts, "192.0.2.1", BURST, f"sat_aaaa{'x' * 39}")
+
+    assert fail(attempts, "192.0.2.1", 1, f"sat_aaaa{'y' * 39}") == 1
+    assert fail(attempts, "192.0.2.1", 1, f"sat_bbbb{'x' * 39}") == 0
+    assert fail(attempts, "192.0.2.2", 1, f"sat_aaaa{'x' * 39}") == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("", "", True),
+        ("unix:", "192.0.2.1", False),
+    ],
+)
+def test_a_network_that_one_caller_may_own_counts_as_one_address(attempts, one, other, is_same):
+    fail(attempts, one, BURST)
+
+    assert (fail(attempts, other, 1) > 0) is is_same
+
+
+def test_what_is_kept_of_guesses_is_bounded(attempts):
+    for number in range(15_000):
+        attempts.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "x")
+
+    assert len(attempts) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("trusted", "forwarded", "counted"),
+    [
+        ("", "203.0.113.9", "10.0.0.1"),
+        ("10.0.0.0/8", None, "10.0.0.1"),
+        ("10.0.0.0/8", "203.0.113.9", "203.0.113.9"),
+        ("10.0.0.0/8", "198.51.100.1, 203.0.113.9", "203.0.113.9"),
+        ("10.0.0.0/8", "198.51.100.1, 203.0.113.9, 10.0.0.2", "203.0.113.9"),
+        ("10.0.0.0/8", "10.0.0.3", "10.0.0.3"),
+        ("10.0.0.0/8", "203.0.113.9, unknown", "10.0.0.1"),
+        ("10.0.0.0/8", "", "10.0.0.1"),
+        ("192.168.0.0/16", "203.0.113.9", "10.0.0.1"),
+    ],
+)
+def test_a_trusted_proxy_names_the_caller(a_runtime, caplog, trusted, forwarded, counted):
+    client = application(a_runtime(SCHEDULED_ACTIONS_TRUSTED_PROXIES=trusted)).test_client()
+    headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
+
+    Api(client, "wrong")("GET", "/actions", headers=headers, environ_overrides={"REMOTE_ADDR": "10.0.0.1"})
+
+    assert f"address={counted} " in caplog.text
+
+
+def test_a_trusted_proxy_is_known_by_its_address_as_a_socket_of_both_versions_shows_it(a_runtime, caplog):
+    client = application(a_runtime(SCHEDULED_ACTIONS_TRUSTED_PROXIES="10.0.0.0/8")).test_client()
+    where = {"headers": {"X-Forwarded-For": "203.0.113.9"}, "environ_overrides": {"REMOTE_ADDR": "::ffff:10.0.0.1"}}
+
+    Api(client, "wrong")("GET", "/actions", **where)
+
+    assert "address=203.0.113.9 " in caplog.text

@@ -1,0 +1,139 @@
+"""`/openapi.json` and `/docs`: the whole API, described."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import pytest
+from flask import Flask
+
+from scheduled_actions.core.errors import ScheduledActionsError
+from scheduled_actions.recurrence import Skips
+from scheduled_actions.web.api.requests.problems import status_of
+from scheduled_actions.web.api.routes import ROUTES
+from tests.web.conftest import ADMIN_TOKEN, application
+
+
+@pytest.fixture
+def document(client):
+    return client.get("/openapi.json").json
+
+
+def operations(document):
+    return {
+        (method.upper(), path): operation
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def test_every_route_is_described_with_its_role_and_its_problems(document):
+    described = operations(document)
+
+    for route in ROUTES:
+        operation = described.pop((route.method, f"/api/v1{route.path}"))
+        assert operation["security"] == [{"token": []}]
+        assert f"`{route.role}`" in operation["description"]
+        assert {"400", "401", "403", "429", "500", "503"} <= set(operation["responses"])
+        for kind in route.refuses:
+            assert kind.code in str(operation["responses"][str(int(status_of(kind)))])
+    assert {path for _, path in described} == {
+        "/cron/process", "/api/v1/cron/process", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"
+    }  # fmt: skip
+
+
+def test_every_rule_of_the_application_is_described(runtime, document):
+    rules = {rule.rule for rule in application(runtime).url_map.iter_rules() if rule.endpoint != "static"}
+
+    # The dashboard's pages are for people.
+    others = {rule for rule in rules if not rule.startswith("/dashboard")}
+    assert {rule for rule in others if rule != "/api/v1" and "<" not in rule} <= set(document["paths"])
+
+
+def test_every_operation_has_a_name_of_its_own(document):
+    names = [operation["operationId"] for operation in operations(document).values()]
+
+    assert len(names) == len(set(names))
+    assert "get_actions_id" in names
+
+
+def test_every_reference_points_to_something(document):
+    schemas = document["components"]["schemas"]
+    used = set(re.findall(r"'#/components/schemas/(\w+)'", str(document)))
+
+    assert used <= set(schemas)
+    assert "x-schema" not in str(document)
+
+
+def test_the_document_needs_no_token_no_database_and_no_registry(a_runtime):
+    client = application(a_runtime(ADMIN_TOKEN="", DATABASE_URL="postgresql://127.0.0.1:1/none")).test_client()
+
+    assert client.get("/openapi.json").status_code == client.get("/docs").status_code == 200
+
+
+def test_the_document_says_nothing_of_this_projects_handlers(client):
+    for path in ("/openapi.json", "/docs"):
+        text = client.get(path).text
+        assert "test:welcome" not in text
+        assert ADMIN_TOKEN not in text
+
+
+@pytest.mark.parametrize(("prefix", "server"), [(None, "/"), ("/scheduled", "/scheduled")])
+def test_the_document_says_where_the_application_has_put_the_routes(runtime, prefix, server):
+    client = application(runtime, url_prefix=prefix).test_client()
+
+    document = client.get(f"{prefix or ''}/openapi.json").json
+
+    assert document["openapi"] == "3.1.0"
+    assert document["servers"] == [{"url": server}]
+
+
+def test_the_page_shows_every_route_and_schema(client, document):
+    page = client.get("/docs")
+
+    assert page.mimetype == "text/html"
+    for method, path in operations(document):
+        assert f"<code>{method} {path}</code>" in page.text
+    for name in document["components"]["schemas"]:
+        assert f'id="schema-{name}"' in page.text
+    for target in re.findall(r'href="#([^"]+)"', page.text):
+        assert f'id="{target}"' in page.text
+
+
+def test_the_page_has_no_script_and_takes_nothing_from_elsewhere(client):
+    page = client.get("/docs")
+
+    assert "<script" not in page.text
+    assert not re.search(r"(src|href)=\"(https?:)?//", page.text)
+    policy = page.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_an_application_of_ones_own_keeps_its_own_pages(runtime):
+    app = Flask("mine")
+    app.add_url_rule("/actions", view_func=lambda: "mine")
+    from scheduled_actions import ScheduledActions
+
+    ScheduledActions(app, runtime=runtime)
+    client = app.test_client()
+
+    assert client.get("/actions").text == "mine"
+    assert client.get("/nowhere").mimetype == "text/html"
+
+
+def test_every_kind_of_error_has_a_status():
+    def family(kind):
+        return {kind}.union(*(family(child) for child in kind.__subclasses__()))
+
+    for kind in family(ScheduledActionsError):
+        assert 400 <= status_of(kind) < 600
+
+
+def test_what_a_schedule_skips_is_described_key_by_key(document):
+    for model in ("NewSchedule", "ScheduleChanges", "PreviewOf"):
+        skip = document["components"]["schemas"][model]["properties"]["skip"]["anyOf"][0]
+
+        assert skip["additionalProperties"] is False
+        assert set(skip["properties"]) == {field.name for field in fields(Skips) if field.init}

@@ -1,0 +1,178 @@
+"""The edges of requests: encodings, names that come twice, cursors of one's own making, odd headers, odd pings."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+
+import pytest
+
+from tests.factories import CRON_SECRET
+from tests.web.conftest import ADMIN_TOKEN
+
+BEARER = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+JSON = BEARER | {"Content-Type": "application/json"}
+NEW = b'{"action_type": "test:run", "payload": {"n": 1}}'
+#: Every list, and a cursor that another of them might give.
+LISTS = (
+    "/actions", "/schedules", "/deadlines", "/facts", "/tokens", "/calendar/feeds", "/webhooks/endpoints",
+    "/webhooks/deliveries", "/calendar",
+)  # fmt: skip
+
+PINGS = ("/cron/process", "/api/v1/cron/process/")
+
+
+def count(connection):
+    return connection.execute("select count(*) from scheduled_actions").fetchone()[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (gzip.compress(NEW), {"Content-Encoding": "gzip"}),
+        (gzip.compress(b" " * 50_000_000), {"Content-Encoding": "gzip"}),
+        (NEW.decode().encode("utf-16"), {}),
+        (b"--x\r\n\r\n--x--", {"Content-Type": "multipart/form-data; boundary=x"}),
+        (b"action_type=test:run", {"Content-Type": "application/x-www-form-urlencoded"}),
+        (NEW, {"Content-Type": "text/json"}),
+    ],
+    ids=["gzip", "a bomb", "utf-16", "multipart", "form", "text/json"],
+)
+def test_a_body_that_is_not_plain_json_is_refused(client, connection, body, headers):
+    answer = client.post("/api/v1/actions", data=body, headers=JSON | headers)
+
+    assert answer.status_code in {400, 415}
+    assert answer.json["code"] in {"body_unreadable", "unsupported_media_type"}
+    assert count(connection) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"action_type": "test:run", "payload": {"a": ["x", {"b": "\\u0000"}]}}', "payload.a.1.b"),
+        (b'{"action_type": "test:run\\u0000", "payload": {}}', "action_type"),
+    ],
+)
+def test_what_postgres_could_not_keep_is_named_by_its_place(client, connection, body, field):
+    answer = client.post("/api/v1/actions", data=body, headers=JSON)
+
+    assert (answer.status_code, answer.json["code"]) == (400, "body_unreadable")
+    assert [one["field"] for one in answer.json["errors"]] == [field]
+    assert count(connection) == 0
+
+
+def test_of_a_name_that_comes_twice_in_an_object_the_last_counts(client):
+    sent = b'{"action_type": "test:run", "payload": {"n": 1}, "payload": {"n": 2, "n": 3}}'
+
+    assert client.post("/api/v1/actions", data=sent, headers=JSON).json["payload"] == {"n": 3}
+
+
+@pytest.mark.parametrize("query", ["q=%ff%fe", "q=%ED%A0%80", "q=%C0%AF", "%ff=1", "q=%", "q=%zz", "&&&", "=", "q"])
+def test_an_address_that_is_no_utf_8_breaks_nothing(client, query):
+    answer = client.get(f"/api/v1/actions?{query}", headers=BEARER)
+
+    assert answer.status_code in {200, 400}
+    assert answer.mimetype in {"application/json", "application/problem+json"}
+
+
+@pytest.mark.parametrize("query", ["colour=red", "limit=1&limit=1", "cursor=1%27%20or%201=1", "limit=1e3", "cursor="])
+def test_every_list_refuses_what_it_does_not_know_by_name(api, query):
+    for path in LISTS:
+        answer = api("GET", f"{path}?{query}")
+
+        assert (answer.status_code, answer.json["code"]) == (400, "fields_invalid"), path
+        assert [one["field"] for one in answer.json["errors"]] == [query.partition("=")[0]], path
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "9999-99-99T99:99:99~0~" + "0" * 32,
+        "2026-03-04T12:00:00~9~" + "0" * 32,
+        "2026-03-04T12:00:00~0~" + "g" * 32,
+        "~~",
+    ],
+)
+def test_a_cursor_of_ones_own_making_is_refused(api, cursor):
+    answer = api("GET", f"/calendar?cursor={cursor}")
+
+    assert answer.status_code == 400
+    assert [one["field"] for one in answer.json["errors"]] == ["cursor"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/actions", {"action_type": "test:run", "payload": {}}),
+        ("/actions/batch", {"actions": [{"action_type": "test:run", "payload": {}}]}),
+        ("/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily"}),
+    ],
+)
+def test_an_idempotency_key_is_printable_ascii_wherever_it_is_taken(api, connection, path, body):
+    for key in ("", " ", "\t", "é", "a\x7f", "x" * 256, "\u2028"):
+        answer = api("POST", path, body, environ_overrides={"HTTP_IDEMPOTENCY_KEY": key.encode().decode("latin-1")})
+
+        assert (answer.status_code, answer.json["code"]) == (400, "fields_invalid"), key
+        assert [one["field"] for one in answer.json["errors"]] == ["Idempotency-Key"], key
+    assert count(connection) == 0
+
+
+#: What pings of odd callers carry beside their secret.
+LUGGAGE = [
+    ({}, b"\x00\xff" * 1000),
+    ({"Content-Type": "application/json"}, b"{"),
+    ({"Content-Encoding": "gzip"}, b"x"),
+    ({"Expect": "100-continue"}, b"{}"),
+    ({"Accept": "text/html", "Accept-Language": "\xff"}, b""),
+    ({"X-Forwarded-For": "x" * 5000, "Cookie": "a=\xff"}, b""),
+    ({"Content-Type": "multipart/form-data"}, b"--"),
+    ({"Transfer-Encoding": "chunked"}, b"zz"),
+    ({}, b" " * 2_000_000),
+    ({"webhook-id": "x"}, b""),
+]
+STRANGERS = [
+    {},
+    {"x-cron-secret": ""},
+    {"x-cron-secret": "\xff" * 30},
+    {"x-cron-secret": "x" * 100_000},
+    {"Authorization": "Bearer"},
+    {"Authorization": "Bearer  "},
+    {"Authorization": "Basic \xff"},
+    {"webhook-id": "a", "webhook-timestamp": "9" * 400, "webhook-signature": "v1,x"},
+    {"webhook-id": "a", "webhook-timestamp": "NaN", "webhook-signature": "v1,\xff"},
+    {"webhook-id": "\xff", "webhook-timestamp": "1", "webhook-signature": ","},
+    {"webhook-id": "a.b", "webhook-timestamp": "-1", "webhook-signature": "v1,AAAA v1,AAAA"},
+]
+NO_CALENDARS = [
+    "x",
+    "saf_",
+    f"saf_{'x' * 43}",
+    f"saf_{'x' * 50_000}",
+    "%00",
+    "%ED%A0%80",
+    "..%2Fetc",
+    "saf_%ff",
+    "*",
+    "%",
+]
+
+
+def test_a_ping_with_odd_luggage_is_a_ping(client):
+    for method, path, (headers, body) in itertools.product(("GET", "POST"), PINGS, LUGGAGE):
+        answer = client.open(path, method=method, headers={"x-cron-secret": CRON_SECRET, **headers}, data=body)
+        stranger = client.open(path, method=method, headers={"x-cron-secret": "x" * 20, **headers}, data=body)
+
+        assert (answer.status_code, answer.json["success"]) == (200, True), (method, path, headers)
+        assert stranger.status_code in {401, 413}, (method, path, headers)
+
+
+def test_a_ping_of_a_stranger_is_refused_in_whatever_it_comes(client):
+    for path, headers in itertools.product(PINGS, STRANGERS):
+        answer = client.post(path, headers=headers, data=b"x")
+
+        assert (answer.status_code, answer.json["code"]) == (401, "unauthorized"), headers
+
+
+def test_an_address_of_no_calendar_is_told_so(client):
+    for method, secret in itertools.product(("GET", "HEAD"), NO_CALENDARS):
+        assert client.open(f"/calendar/{secret}.ics", method=method).status_code == 404, secret

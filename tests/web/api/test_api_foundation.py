@@ -1,0 +1,461 @@
+"""The one way into the management API: paths and methods, bodies and queries, and what is never answered."""
+
+from __future__ import annotations
+
+import json
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from scheduled_actions.web.api.routes import ROUTES
+from tests.factories import insert
+from tests.web.conftest import ADMIN_TOKEN, Api, application
+
+PROBLEM = {"type", "title", "status", "detail", "code"}
+BEARER = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+JSON = BEARER | {"Content-Type": "application/json"}
+UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
+
+
+def post(client, body, **headers):
+    return client.post("/api/v1/actions", data=body, headers=JSON | headers)
+
+
+def errors(response):
+    return {one["field"]: one["message"] for one in response.json["errors"]}
+
+
+# -- paths and methods -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/",
+        "/nope",
+        "/nope/",
+        "/actions/x/y/z",
+        "/actions//retry",
+        "/tokens/1/2",
+        "//",
+        "//x",
+        "/%0A",
+        "/x%0Ay",
+        "/%2F",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_where_nothing_answers_a_problem_document_says_so(api, path, method):
+    response = api(method, path)
+
+    assert response.status_code == 404
+    assert response.mimetype == "application/problem+json"
+    assert set(response.json) == PROBLEM
+    assert response.json["code"] == "unknown_route"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("PUT", "/actions", "GET, POST, HEAD, OPTIONS"),
+        ("TRACE", "/actions", "GET, POST, HEAD, OPTIONS"),
+        ("DELETE", "/actions", "GET, POST, HEAD, OPTIONS"),
+        ("GET", "/actions/batch", "POST, OPTIONS"),
+        ("PATCH", "/actions/counts", "GET, HEAD, OPTIONS"),
+        ("POST", f"/actions/{UNKNOWN}", "GET, PATCH, DELETE, HEAD, OPTIONS"),
+        ("HEAD", f"/actions/{UNKNOWN}/retry", "POST, OPTIONS"),
+        ("QUERY", "/ticks", "GET, HEAD, OPTIONS"),
+    ],
+)
+def test_a_method_that_is_not_answered_is_told_which_are(api, method, path, allow):
+    response = api(method, path)
+
+    assert response.status_code == 405
+    assert response.headers["Allow"] == allow
+    assert response.mimetype == "application/problem+json"
+    if method != "HEAD":
+        assert response.json["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_options_lists_the_methods_and_asks_for_no_token(client, route):
+    response = client.options(f"/api/v1{route.path}")
+
+    assert response.status_code == 204
+    assert route.method in response.headers["Allow"].split(", ")
+    assert response.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/actions", "/actions/counts", "/action-types", "/ticks", "/tokens"])
+def test_a_slash_at_the_end_says_nothing_and_redirects_nobody(api, path):
+    plain, slashed, head = api("GET", path), api("GET", f"{path}/"), api("HEAD", f"{path}/")
+
+    assert plain.status_code == slashed.status_code == head.status_code == 200
+    assert slashed.data == plain.data
+    assert (head.data, head.headers["Content-Length"]) == (b"", plain.headers["Content-Length"])
+
+
+def test_the_routes_hang_where_the_application_likes(runtime):
+    api = Api(application(runtime, url_prefix="/scheduled").test_client(), ADMIN_TOKEN, prefix="/scheduled/api/v1")
+
+    response = api("POST", "/actions", {"action_type": "test:run", "payload": {}})
+
+    assert response.status_code == 201
+    assert response.headers["Location"] == f"/scheduled/api/v1/actions/{response.json['id']}"
+    assert api("GET", f"/actions/{response.json['id']}/").status_code == 200
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_no_answer_may_be_stored_on_the_way(client, api, route):
+    path = route.path.replace("{id}", UNKNOWN)
+
+    for response in (api(route.method, path), client.open(f"/api/v1{path}", method=route.method)):
+        assert response.headers["Cache-Control"] == "no-store"
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
+def test_a_body_that_is_not_said_to_be_json_is_refused(client, content_type):
+    response = client.post("/api/v1/actions", data=b"{}", headers=BEARER | {"Content-Type": content_type})
+
+    assert (response.status_code, response.json["code"]) == (415, "unsupported_media_type")
+    assert "application/json" in response.json["detail"]
+
+
+def test_json_in_another_encoding_than_utf_8_is_refused(client):
+    response = post(client, b"{}", **{"Content-Type": "application/json; charset=latin-1"})
+
+    assert (response.status_code, response.json["code"]) == (415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=UTF-8", "application/x+json"])
+def test_json_by_any_of_its_names_is_taken(client, content_type):
+    response = post(client, b'{"action_type": "test:run", "payload": {}}', **{"Content-Type": content_type})
+
+    assert response.status_code == 201
+
+
+NEW = '{"action_type": "test:run", "payload": {"n": %s}}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"{} {}",
+        b"\xff\xfe{}",
+        b"\xef\xbb\xbf{}",
+        (NEW % "NaN").encode(),
+        (NEW % "-Infinity").encode(),
+        (NEW % "1e999").encode(),
+        (NEW % '"\\u0000"').encode(),
+        (NEW % '{"\\u0000": 1}').encode(),
+        (NEW % '"\\ud800"').encode(),
+        (NEW % '"\\udc00\\ud800"').encode(),
+        (NEW % ("1" * 4301)).encode(),
+        (NEW % ("[" * 101 + "]" * 101)).encode(),
+        (NEW % ("[" * 5000 + "]" * 5000)).encode(),
+        (NEW % ('{"a":' * 200 + "1" + "}" * 200)).encode(),
+    ],
+    ids=lambda body: body[:60],
+)
+def test_a_body_that_cannot_be_read_or_kept_is_refused_and_nothing_is_scheduled(client, connection, body):
+    response = post(client, body)
+
+    assert (response.status_code, response.json["code"]) == (400, "body_unreadable")
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"1", b'"x"', b"null", b"true"])
+def test_a_body_that_is_no_object_is_refused(client, body):
+    response = post(client, body)
+
+    assert (response.status_code, response.json["code"]) == (400, "fields_invalid")
+    assert errors(response) == {"body": "should be a JSON object"}
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize(("path", "limit"), [("/actions", 1024 * 1024), ("/actions/batch", 4 * 1024 * 1024)])
+def test_a_body_over_the_limit_is_not_read(client, path, limit, chunked):
+    options = {"environ_overrides": {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}} if chunked else {}
+
+    response = client.post(f"/api/v1{path}", data=b" " * (limit + 1), headers=JSON, **options)
+
+    assert (response.status_code, response.json["code"]) == (413, "too_large")
+
+
+def test_a_body_that_comes_in_chunks_is_read(client):
+    body = b'{"action_type": "test:run", "payload": {}}'
+
+    response = client.post(
+        "/api/v1/actions",
+        data=body,
+        headers=JSON,
+        environ_overrides={"CONTENT_LENGTH": "", "wsgi.input_terminated": True},
+    )
+
+    assert response.status_code == 201
+
+
+def test_a_body_that_ends_early_is_refused(client):
+    response = client.post(
+        "/api/v1/actions", data=b'{"action_type"', headers=JSON, environ_overrides={"CONTENT_LENGTH": "500"}
+    )
+
+    assert (response.status_code, response.json["code"]) == (400, "body_unreadable")
+
+
+def test_a_body_that_the_application_has_read_before_is_not_lost(runtime):
+    from flask import request
+
+    app = application(runtime)
+    app.before_request(lambda: request.get_data() and None)
+
+    response = post(app.test_client(), b'{"action_type": "test:run", "payload": {"n": 1}}')
+
+    assert (response.status_code, response.json["payload"]) == (201, {"n": 1})
+
+
+def test_numbers_and_texts_at_the_edge_of_what_can_be_kept_are_kept(api):
+    payload = {"big": 10**4000, "small": 5e-324, "😀": "\u2028", "zero": -0.0, "deep": json.loads("[" * 90 + "]" * 90)}
+
+    scheduled = api.schedule(payload=payload)
+
+    assert scheduled["payload"] == payload
+    assert api("GET", f"/actions/{scheduled['id']}").json["payload"] == payload
+
+
+def test_every_invalid_field_is_listed_with_what_would_be_right(api):
+    response = api(
+        "POST",
+        "/actions",
+        {
+            "action_typ": "test:run",
+            "payload": [],
+            "priority": 40000,
+            "max_attempts": True,
+            "timezone": "Mars/Olympus",
+            "retry": {"kind": "exponential", "base_seconds": -1},
+            "target": {"type": 1, "name": "x"},
+            "dedup_window": "5",
+            "team_id": "",
+            "user_id": 42,
+        },
+    )
+
+    assert (response.status_code, response.json["code"]) == (400, "fields_invalid")
+    assert response.mimetype == "application/problem+json"
+    assert errors(response) == {
+        "action_type": "is required",
+        "action_typ": "is not known here; did you mean action_type?",
+        "payload": "should be a JSON object",
+        "priority": "should be less than or equal to 32767, not 40000",
+        "max_attempts": "should be a valid integer",
+        "timezone": 'should be an IANA time zone, such as "Europe/Berlin"',
+        "retry.base_seconds": "-1 is not a number of seconds between 0 and a year",
+        "target.type": "should be a valid string",
+        "target.id": "is required",
+        "target.name": "is not known here",
+        "dedup_window": "should be a valid number",
+        "team_id": "should have at least 1 character",
+        "user_id": "should be a valid string",
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/actions?limit=0", "limit: should be greater than or equal to 1, not 0"),
+        ("/actions?cursor=abc", "cursor: should be next_cursor of the page before, not 'abc'"),
+        ("/ticks?page=2", "page: is not known here; known are limit, cursor"),
+        ("/actions?teem_id=a", "teem_id: is not known here; did you mean team_id?"),
+    ],
+)
+def test_a_parameter_that_is_refused_is_told_with_its_value_and_what_would_be_right(api, path, message):
+    assert api("GET", path).json["detail"] == message
+
+
+def test_values_of_a_body_that_may_be_secret_are_not_repeated(api):
+    refused = api("POST", "/actions", {"action_type": "test:run", "payload": "hunter2", "metadata": "hunter3"})
+
+    assert refused.status_code == 400
+    assert b"hunter" not in refused.data
+
+
+def test_an_argument_is_called_as_the_field_is(api):
+    schedule = {"action_type": "test:run", "payload": {}, "recurrence": "daily", "name": "n"}
+    assert api("POST", "/schedules", schedule).status_code == 201
+
+    backwards = {"from": "2020-01-02T00:00:00Z", "to": "2020-01-01T00:00:00Z"}
+    refused = api("POST", "/schedules/n/backfill", backwards).json
+
+    assert refused["detail"] == "to: 2020-01-01 00:00:00+00:00 is not at or after the start"
+    assert [one["field"] for one in refused["errors"]] == ["to"]
+
+
+def test_a_thousand_unknown_fields_are_not_all_repeated(api):
+    response = api("POST", "/actions", {f"field_{number}": 1 for number in range(1000)})
+
+    assert response.status_code == 400
+    assert len(response.json["errors"]) == 101
+    assert len(response.data) < 16_000
+
+
+def test_an_unknown_field_with_a_hostile_name_is_named_shortly(api):
+    response = api("POST", "/actions", {"\x1b[31m" + "x" * 10_000: 1})
+
+    assert "\x1b" not in response.json["detail"]
+    assert len(response.data) < 1000
+
+
+# -- what stands behind the question mark ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("limit=ten", "limit"),
+        ("limit=1_0", "limit"),
+        ("limit=", "limit"),
+        ("limit=99999999999999999999", "limit"),
+        ("status=done", "status"),
+        ("status=", "status"),
+        ("cursor=x", "cursor"),
+        ("cursor=", "cursor"),
+        ("scheduled_from=yesterday", "scheduled_from"),
+        ("scheduled_to=2026-03-04T12:00:00", "scheduled_to"),
+        ("q=%00", "q"),
+        ("team_id=", "team_id"),
+        (f"action_type={'x' * 201}", "action_type"),
+        ("offset=10", "offset"),
+        ("limit=1&limit=2", "limit"),
+    ],
+)
+def test_a_query_that_cannot_be_is_refused_by_name(api, query, field):
+    response = api("GET", f"/actions?{query}")
+
+    assert (response.status_code, response.json["code"]) == (400, "fields_invalid")
+    assert list(errors(response)) == [field]
+
+
+def test_a_plus_that_an_address_turned_into_a_space_is_explained(api):
+    response = api("GET", "/actions?scheduled_from=2026-03-04T12:00:00+02:00")
+
+    assert response.status_code == 400
+    assert "%2B" in errors(response)["scheduled_from"]
+    assert api("GET", "/actions?scheduled_from=2026-03-04T12:00:00%2B02:00").status_code == 200
+
+
+@pytest.mark.parametrize("query", ["force=yes", "force=1", "force=", "purge=TRUE", "reason=%00"])
+def test_a_flag_is_true_or_false(api, query):
+    assert api("DELETE", f"/actions/{UNKNOWN}?{query}").status_code == 400
+
+
+# -- what is wrong here, not there -------------------------------------------------------------------------------------
+
+
+def test_a_dead_database_is_503_with_a_time_to_come_back(api, admin, database_url):
+    name = conninfo_to_dict(database_url)["dbname"]
+    assert api("GET", "/actions").status_code == 200
+    admin.execute(f'alter database "{name}" allow_connections false')
+    admin.execute("select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s", [name])
+
+    dead = api("GET", "/actions")
+
+    assert (dead.status_code, dead.json["code"]) == (503, "database_unavailable")
+    assert int(dead.headers["Retry-After"]) > 0
+    assert conninfo_to_dict(database_url)["password"] not in dead.text
+    admin.execute(f'alter database "{name}" allow_connections true')
+    assert api("GET", "/actions").status_code == 200
+
+
+def test_missing_tables_are_503_with_what_to_do(api, connection):
+    connection.execute("drop table scheduled_actions cascade")
+
+    response = api("GET", "/actions")
+
+    assert (response.status_code, response.json["code"]) == (503, "schema_outdated")
+    assert "scheduled-actions migrate" in response.json["detail"]
+
+
+def test_what_the_database_refuses_tells_no_statement(api, connection):
+    connection.execute("alter table scheduled_actions add check (user_id <> 'refused')")
+
+    response = api("POST", "/actions", {"action_type": "test:run", "payload": {}, "user_id": "refused"})
+
+    assert (response.status_code, response.json["code"]) == (400, "refused_by_database")
+    assert "Retry-After" not in response.headers
+    assert "insert" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (psycopg.errors.UniqueViolation, 409, "conflicting_change"),
+        (psycopg.errors.ForeignKeyViolation, 409, "conflicting_change"),
+        (psycopg.errors.CheckViolation, 400, "refused_by_database"),
+        (psycopg.errors.NotNullViolation, 400, "refused_by_database"),
+        (psycopg.errors.LockNotAvailable, 409, "row_locked"),
+        (psycopg.errors.DeadlockDetected, 409, "row_locked"),
+        (psycopg.errors.SerializationFailure, 409, "row_locked"),
+        (psycopg.errors.QueryCanceled, 503, "database_busy"),
+        (psycopg.errors.DiskFull, 503, "database_error"),
+    ],
+)
+def test_an_error_of_the_database_is_answered_as_what_it_is(api, connection, error, status, code):
+    """Raised inside the function that every action comes in by."""
+    connection.execute(
+        "create function refuse() returns trigger language plpgsql as"
+        f" $$ begin raise exception 'refused' using errcode = '{error.sqlstate}'; end $$;"
+        " create trigger refuse before insert on scheduled_actions for each row execute function refuse()"
+    )
+
+    response = api("POST", "/actions", {"action_type": "test:run", "payload": {}})
+
+    assert (response.status_code, response.json["code"]) == (status, code)
+    assert ("Retry-After" in response.headers) == (code not in {"conflicting_change", "refused_by_database"})
+
+
+def test_without_a_registry_one_can_still_look(tmp_path, connection, database_url):
+    from scheduled_actions.core import config
+    from scheduled_actions.runtime import Runtime
+
+    runtime = Runtime(config.load(tmp_path, {"DATABASE_URL": database_url, "ADMIN_TOKEN": ADMIN_TOKEN}))
+    api = Api(application(runtime).test_client(), ADMIN_TOKEN)
+    action_id = insert(connection)
+
+    listed, looked = api("GET", "/actions"), api("GET", f"/actions/{action_id}")
+    changed = api("DELETE", f"/actions/{action_id}?force=true")
+
+    runtime.close()
+    assert listed.status_code == looked.status_code == 200
+    assert (changed.status_code, changed.json["code"]) == (503, "registry_invalid")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"scheduled_at": "-infinity"},
+        {"scheduled_at": "infinity"},
+        {"payload": "1" * 5001},
+        *({"payload": "[" * depth + "]" * depth} for depth in (240, 250, 256, 500)),
+        {"payload": "[" * 5000 + "]" * 5000},
+        {"history": [1, "x"]},
+        {"metadata": []},
+    ],
+    ids=lambda columns: str(columns)[:40],
+)
+def test_a_row_that_other_hands_wrote_hides_no_other(api, connection, columns):
+    odd, plain = insert(connection, **columns), insert(connection)
+
+    listed, shown = api("GET", "/actions"), api("GET", f"/actions/{odd}")
+
+    assert [one["id"] for one in listed.json["actions"]] == [str(plain), str(odd)]
+    assert shown.status_code == 200

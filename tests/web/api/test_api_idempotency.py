@@ -1,0 +1,184 @@
+"""Idempotency-Key: the same request, sent again, is carried out once and answered the same."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from tests.factories import move_clock, wait_until
+from tests.web.conftest import ADMIN_TOKEN, Api, application
+
+NEW = {"action_type": "test:run", "payload": {"n": 1}}
+KEY = {"Idempotency-Key": "order-42"}
+
+
+def count(connection):
+    return connection.execute("select count(*) from scheduled_actions").fetchone()[0]
+
+
+@pytest.mark.parametrize(("path", "body"), [("/actions", NEW), ("/actions/batch", {"actions": [NEW, NEW]})])
+def test_the_same_request_again_is_answered_the_same_and_not_carried_out_again(api, connection, path, body):
+    first = api("POST", path, body, headers=KEY)
+    scheduled = count(connection)
+
+    again = api("POST", path, body, headers=KEY)
+
+    assert first.status_code == again.status_code == 201
+    assert again.data == first.data
+    assert again.headers.get("ETag") == first.headers.get("ETag")
+    assert again.headers.get("Location") == first.headers.get("Location")
+    assert (first.headers.get("Idempotent-Replayed"), again.headers.get("Idempotent-Replayed")) == (None, "true")
+    assert count(connection) == scheduled
+
+
+def test_without_a_key_the_same_request_is_another_one(api, connection):
+    api("POST", "/actions", NEW)
+    api("POST", "/actions", NEW)
+
+    assert count(connection) == 2
+
+
+def test_the_order_of_names_is_no_part_of_a_request(client, connection):
+    headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": "application/json"} | KEY
+
+    for body in (
+        '{"action_type": "test:run", "payload": {"a": 1, "b": 2}}',
+        '{"payload":{"b":2,"a":1},"action_type":"test:run"}',
+    ):
+        assert client.post("/api/v1/actions", data=body, headers=headers).status_code == 201
+
+    assert count(connection) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/actions", {**NEW, "payload": {"n": 2}}),
+        ("/actions", {**NEW, "priority": 1}),
+        ("/actions/batch", {"actions": [NEW]}),
+    ],
+)
+def test_the_key_of_another_request_is_refused(api, connection, path, body):
+    api("POST", "/actions", NEW, headers=KEY)
+
+    response = api("POST", path, body, headers=KEY)
+
+    assert (response.status_code, response.json["code"]) == (422, "idempotency_key_reused")
+    assert count(connection) == 1
+
+
+def test_a_request_that_was_refused_leaves_its_key_free(api, connection):
+    refused = api("POST", "/actions", {"action_type": "test:welcome", "payload": {}}, headers=KEY)
+
+    assert refused.status_code == 400
+    assert api("POST", "/actions", NEW, headers=KEY).status_code == 201
+    assert connection.execute("select count(*) from scheduled_action_idempotency_keys").fetchone() == (1,)
+
+
+def test_a_key_is_forgotten_after_a_day(api, connection):
+    first = api("POST", "/actions", NEW, headers=KEY)
+    move_clock(connection, timedelta(hours=23, minutes=59))
+    assert api("POST", "/actions", NEW, headers=KEY).json["id"] == first.json["id"]
+
+    move_clock(connection, timedelta(hours=24, minutes=1))
+
+    assert api("POST", "/actions", {**NEW, "payload": {}}, headers=KEY).status_code == 201
+    assert count(connection) == 2
+
+
+def test_keys_of_days_ago_are_removed_on_the_way(api, connection):
+    for number in range(15):
+        api("POST", "/actions", NEW, headers={"Idempotency-Key": f"old-{number}"})
+    move_clock(connection, timedelta(days=2))
+
+    for number in range(2):
+        api("POST", "/actions", NEW, headers={"Idempotency-Key": f"new-{number}"})
+
+    kept = connection.execute("select key from scheduled_action_idempotency_keys order by key").fetchall()
+    assert kept == [("new-0",), ("new-1",)]
+
+
+def test_teams_do_not_meet_in_a_key(api, a_caller, connection):
+    red, blue = a_caller("operator", "red"), a_caller("operator", "blue")
+
+    answers = [caller("POST", "/actions", NEW, headers=KEY) for caller in (api, red, blue)]
+
+    assert [answer.status_code for answer in answers] == [201, 201, 201]
+    assert [answer.json["team_id"] for answer in answers] == [None, "red", "blue"]
+    assert red("POST", "/actions", NEW, headers=KEY).json["id"] == answers[1].json["id"]
+
+
+@pytest.mark.parametrize("key", ["", " ", "x" * 256, "é", "a\tb"])
+def test_a_key_that_cannot_be_is_refused(client, connection, key):
+    response = client.post(
+        "/api/v1/actions",
+        json=NEW,
+        headers={"Authorization": f"Bearer {ADMIN_TOKEN}"},
+        environ_overrides={"HTTP_IDEMPOTENCY_KEY": key},
+    )
+
+    assert response.status_code == 400
+    assert response.json["errors"][0]["field"] == "Idempotency-Key"
+    assert count(connection) == 0
+
+
+def test_a_viewer_is_not_told_what_an_operator_was_answered(api, a_caller):
+    api("POST", "/actions", NEW, headers=KEY)
+
+    assert a_caller("viewer")("POST", "/actions", NEW, headers=KEY).status_code == 403
+
+
+def test_of_many_at_once_one_is_carried_out_and_all_are_answered_the_same(a_runtime, connection):
+    client = application(a_runtime(SCHEDULED_ACTIONS_HTTP_THREADS="10")).test_client()
+    barrier = threading.Barrier(8)
+    answers = []
+
+    def ask():
+        barrier.wait(20)
+        answers.append(Api(client.application.test_client(), ADMIN_TOKEN)("POST", "/actions", NEW, headers=KEY))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.data for answer in answers}) == 1
+    assert count(connection) == 1
+
+
+def test_a_second_waits_for_the_first_and_does_it_when_that_fails(client, connection, database_url):
+    answers = []
+
+    def ask():
+        answers.append(Api(client, ADMIN_TOKEN)("POST", "/actions", NEW, headers=KEY).status_code)
+
+    with psycopg.connect(database_url) as first:
+        first.execute("insert into scheduled_action_idempotency_keys (scope, key, digest) values ('', 'order-42', 'x')")
+        second = threading.Thread(target=ask)
+        second.start()
+        wait_until(lambda: is_waited_for(connection))
+        first.rollback()
+    second.join()
+
+    assert answers == [201]
+
+
+def is_waited_for(connection):
+    return connection.execute(
+        "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    ).fetchone()
+
+
+def test_a_first_that_takes_too_long_is_a_conflict_to_be_tried_again(api, connection, database_url):
+    with psycopg.connect(database_url) as first:
+        first.execute("insert into scheduled_action_idempotency_keys (scope, key, digest) values ('', 'order-42', 'x')")
+        response = api("POST", "/actions", NEW, headers=KEY)
+
+    assert (response.status_code, response.json["code"]) == (409, "idempotency_key_in_use")
+    assert int(response.headers["Retry-After"]) > 0
+    assert count(connection) == 0

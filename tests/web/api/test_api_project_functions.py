@@ -1,0 +1,62 @@
+"""Functions of the project that requests call have a time limit, and run outside the request's transaction."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions import next_occurrence
+from scheduled_actions.registry import Registry
+from tests.factories import PATIENCE
+from tests.web.conftest import ADMIN_TOKEN, Api, application, run
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def hanging():
+    """Return a rule that hangs while its `hangs` event is not set, and takes `seconds` each time."""
+
+    @next_occurrence("steps")
+    def steps(moment):
+        time.sleep(steps.seconds)
+        steps.goes_on.wait(PATIENCE)
+        return moment + HOUR
+
+    steps.goes_on, steps.seconds = threading.Event(), 0
+    yield steps
+    steps.goes_on.set()
+
+
+@pytest.fixture
+def api(a_runtime, hanging):
+    runtime = a_runtime(registry=Registry.of(run, hanging), SCHEDULED_ACTIONS_FUNCTION_TIMEOUT_SECONDS="0.2")
+    return Api(application(runtime).test_client(), ADMIN_TOKEN)
+
+
+@pytest.mark.parametrize("request_of", ["preview", "create"])
+def test_a_request_whose_function_hangs_is_told_so_in_time(api, hanging, request_of):
+    path, body = {
+        "preview": ("/schedules/preview", {"rule": "custom:steps"}),
+        "create": ("/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "custom:steps"}),
+    }[request_of]
+
+    response = api("POST", path, body)
+
+    assert response.status_code == 503
+    assert response.json["code"] == "function_timed_out"
+    assert api("GET", "/schedules").json["schedules"] == []
+
+
+def test_all_calls_of_one_request_share_four_times_the_limit(api, hanging):
+    hanging.goes_on.set()
+    hanging.seconds = 0.1
+
+    before = time.monotonic()
+    response = api("POST", "/schedules/preview", {"rule": "custom:steps", "count": 100})
+
+    assert response.json["code"] == "function_timed_out"
+    assert time.monotonic() - before < 5

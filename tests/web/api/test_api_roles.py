@@ -1,0 +1,223 @@
+"""Who may do what, written down: every address there is, and the least role that opens it."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from cryptography.fernet import Fernet
+
+from scheduled_actions.operations import tokens
+from scheduled_actions.operations.tokens import Role
+from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.dashboard.site_map import PAGES
+from tests.factories import move_clock
+from tests.web.conftest import Api, application
+from tests.web.dashboard.conftest import Person
+
+UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
+#: What the application answers to at all. What is not of the two families below decides for itself who may.
+ADDRESSES = {
+    "/static/<path:filename>": "Flask's own",
+    "/cron/process": "CRON_SECRET",
+    "/api/v1/cron/process": "CRON_SECRET",
+    "/api/v1": "a token",
+    "/api/v1/<scheduled_actions_any:path>": "a token",
+    "/calendar/<secret>.ics": "the address is the secret",
+    "/metrics": "a token without a team",
+    "/openapi.json": "open",
+    "/docs": "open",
+    "/healthz": "open",
+    "/readyz": "open",
+    "/dashboard": "a session",
+    "/dashboard/<scheduled_actions_any:path>": "a session",
+}
+API = {
+    "viewer": """
+        GET /action-types
+        GET /actions
+        GET /actions/counts
+        GET /actions/{id}
+        GET /actions/{id}/explain
+        GET /actions/{id}/scheduled
+        GET /calendar
+        GET /calendar/feeds
+        GET /deadlines
+        GET /deadlines/{id}
+        GET /deadlines/{id}/notices
+        GET /facts
+        GET /facts/{target_type}/{target_id}/{name}
+        GET /facts/{target_type}/{target_id}/{name}/history
+        GET /schedules
+        GET /schedules/{id}
+        GET /ticks
+        GET /webhooks/deliveries
+        GET /webhooks/deliveries/{id}
+        GET /webhooks/endpoints
+        GET /webhooks/endpoints/{id}
+        GET /webhooks/events
+        POST /deadlines/preview
+        POST /deadlines/{id}/preview
+        POST /schedules/preview
+    """,
+    "operator": """
+        DELETE /actions/{id}
+        DELETE /calendar/feeds/{id}
+        DELETE /facts/{target_type}/{target_id}/{name}
+        DELETE /schedules/{id}
+        DELETE /webhooks/endpoints/{id}
+        PATCH /actions/{id}
+        PATCH /deadlines/{id}
+        PATCH /schedules/{id}
+        PATCH /webhooks/endpoints/{id}
+        POST /actions
+        POST /actions/batch
+        POST /actions/cancel
+        POST /actions/retry
+        POST /actions/{id}/retry
+        POST /actions/{id}/run-now
+        POST /calendar/feeds
+        POST /deadlines
+        POST /deadlines/move
+        POST /deadlines/{id}/acknowledge
+        POST /deadlines/{id}/cancel
+        POST /deadlines/{id}/complete
+        POST /deadlines/{id}/move
+        POST /deadlines/{id}/pause
+        POST /deadlines/{id}/reassign
+        POST /deadlines/{id}/resume
+        POST /local-actions
+        POST /notifications
+        POST /schedules
+        POST /schedules/{id}/backfill
+        POST /schedules/{id}/pause
+        POST /schedules/{id}/resume
+        POST /schedules/{id}/run
+        POST /schedules/{id}/skip
+        POST /webhooks/deliveries/recover
+        POST /webhooks/deliveries/{id}/replay
+        POST /webhooks/endpoints
+        POST /webhooks/endpoints/{id}/replay-missed
+        POST /webhooks/endpoints/{id}/rotate
+        POST /webhooks/endpoints/{id}/test
+        PUT /facts/{target_type}/{target_id}/{name}
+    """,
+    "admin": """
+        DELETE /tokens/{id}
+        GET /tokens
+        POST /tokens
+    """,
+}
+#: Pages that look at something; every other page is, or leads to, a change, and is for operators.
+LOOKING = {
+    "/",
+    "/action-types",
+    "/action-types/{type}",
+    "/actions",
+    "/actions/{id}",
+    "/actions/{id}/as-text/{name}",
+    "/calendar",
+    "/deadlines",
+    "/deadlines/{id}",
+    "/schedules",
+    "/schedules/{id}",
+    "/simulate",
+    "/ticks",
+    "/webhooks",
+    "/webhooks/deliveries",
+    "/webhooks/deliveries/{id}",
+    "/webhooks/endpoints/{id}",
+    "/webhooks/events",
+}
+
+
+@pytest.fixture
+def runtime(a_runtime):
+    return a_runtime(SCHEDULED_ACTIONS_ENCRYPTION_KEY=Fernet.generate_key().decode())
+
+
+def decided(role):
+    return {tuple(line.split()) for line in API[role].splitlines() if line.strip()}
+
+
+def filled(path):
+    return re.sub(r"{\w+}", UNKNOWN, path)
+
+
+def test_nothing_answers_of_which_nobody_has_decided_who_may(runtime):
+    rules = {rule.rule for rule in application(runtime).url_map.iter_rules()}
+
+    assert rules == set(ADDRESSES)
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_the_least_role_of_each_route_is_the_one_that_was_decided(role):
+    assert {(route.method, route.path) for route in ROUTES if route.role is role} == decided(role)
+
+
+def test_the_least_role_of_each_page_is_the_one_that_was_decided():
+    for page in PAGES:
+        looks = page.method == "GET" and page.path in LOOKING
+        assert page.role is (Role.VIEWER if looks else Role.OPERATOR), page
+
+
+@pytest.mark.parametrize("team_id", [None, "red"])
+@pytest.mark.parametrize("role", list(Role))
+def test_a_token_opens_the_routes_of_its_role_and_no_others(client, connection, role, team_id):
+    _, secret = tokens.create(connection, name="of tests", role=role, team_id=team_id)
+    api = Api(client, secret)
+
+    for least in Role:
+        for method, path in sorted(decided(least)):
+            status = api(method, filled(path)).status_code
+            if not role.includes(least):
+                assert status == 403, (method, path)
+            elif (method, path) == ("GET", "/ticks"):
+                assert status == (200 if team_id is None else 403)
+            else:
+                assert status not in {401, 403, 405, 500}, (method, path)
+
+
+@pytest.mark.parametrize("why", ["expired", "revoked", "unknown", "none"])
+def test_a_token_that_opens_nothing_any_more_opens_no_route(client, connection, why):
+    token, secret = tokens.create(connection, name="gone", role="admin", expires_in=timedelta(hours=1))
+    if why == "expired":
+        move_clock(connection, timedelta(hours=2))
+    if why == "revoked":
+        tokens.revoke(connection, token.id)
+    shown = {"unknown": f"{secret[:-4]}zzzz", "none": None}.get(why, secret)
+
+    for number, (method, path) in enumerate(sorted({one for role in Role for one in decided(role)})):
+        answer = Api(client, shown)(method, filled(path), environ_overrides={"REMOTE_ADDR": f"10.0.0.{number}"})
+        assert (answer.status_code, answer.json["code"]) == (401, "unauthorized"), (method, path)
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_session_opens_the_pages_of_its_role_and_no_others(runtime, connection, role):
+    _, secret = tokens.create(connection, name="of tests", role=role, team_id="red")
+    person = Person(application(runtime).test_client())
+    assert person.signs_in(secret).status_code == 303
+    csrf = person.csrf()
+
+    for page in PAGES:
+        answer = person.client.open(f"/dashboard{filled(page.path)}", method=page.method, data={"csrf": csrf})
+        is_others = page.path.startswith("/ticks")
+        allowed = {200, 303, 400, 404} if role.includes(page.role) and not is_others else {403}
+        assert answer.status_code in allowed, (page, answer.status_code)
+
+
+@pytest.mark.parametrize("why", ["expired", "revoked"])
+def test_a_session_ends_with_its_token_on_every_page(runtime, connection, why):
+    token, secret = tokens.create(connection, name="gone", role="admin", expires_in=timedelta(hours=1))
+    person = Person(application(runtime).test_client())
+    person.signs_in(secret)
+    csrf = person.csrf()
+    if why == "expired":
+        move_clock(connection, timedelta(hours=2))
+    else:
+        tokens.revoke(connection, token.id)
+
+    for page in PAGES:
+        answer = person.client.open(f"/dashboard{filled(page.path)}", method=page.method, data={"csrf": csrf})
+        assert (answer.status_code, answer.location[:16]) == (303, "/dashboard/login"), page

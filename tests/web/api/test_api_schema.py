@@ -1,0 +1,268 @@
+"""The OpenAPI document says what the API does: requests made of it find nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import re
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+import schemathesis
+from cryptography.fernet import Fernet
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import events, from_schema
+from werkzeug.serving import make_server
+
+from handlers import deadline, notification
+from scheduled_actions import action
+from scheduled_actions.registry import Registry
+from scheduled_actions.web.api.requests import idempotency
+from tests.conftest import ROOT
+from tests.web.conftest import ADMIN_TOKEN, application
+
+if TYPE_CHECKING:
+    from schemathesis.generation.case import Case
+
+SETTINGS = {
+    "seed": 20261121,
+    "headers": {"Authorization": f"Bearer {ADMIN_TOKEN}"},
+    "generation": {"max-examples": 8, "deterministic": True, "database": "none"},
+    "checks": {
+        # In its place stands `valid_data_is_taken_or_refused_for_what_it_means`, which asks for more.
+        "positive_data_acceptance": {"enabled": False},
+        # Whether If-Match holds is looked at first.
+        "negative_data_rejection": {
+            "expected-statuses": ["400", "401", "403", "404", "405", "409", "412", "415", "422"]
+        },
+        # An action that was cancelled by DELETE stays to be seen.
+        "use_after_free": {"enabled": False},
+    },
+}
+#: Values of this installation, which no document can know: requests are made of these as often as of others.
+KNOWN: dict[str, list[Any]] = {
+    "action_type": ["test:take"],
+    "recurrence": ["daily", "0 9 * * 1-5", "FREQ=MONTHLY;BYMONTHDAY=-1"],
+    "rule": ["every 90 minutes", "30 1 * * *", "last business day of the month"],
+    "repeat": ["daily"],
+    "every": ["every 2 days"],
+    "offset": ["60 days before", "PT12H after", "when due"],
+    "recipients": [["ann@example.org"]],
+    "local_time": ["09:00"],
+    "condition": [{"kind": "document_state", "target": {"type": "order", "id": "42"}, "state": "paid"}],
+    "on_success": [{"action_type": "test:take", "payload": {}}],
+    "on_failure": [{"action_type": "test:take", "payload": {}}],
+}
+_RULE = {"recurrence_invalid": r"recurrence|skip[.].*", "never_occurs": "recurrence"}
+_PAYLOAD = {
+    "payload_invalid": "payload.*", "too_large": "payload.*|metadata", "unknown_action_type": r"(.*[.])?action_type",
+}  # fmt: skip
+#: What refuses data that a schema takes, because of what it means: by path the codes, and the fields that are named.
+MEANT: dict[str, dict[str, str]] = {
+    "POST /api/v1/actions(/batch)?|PATCH /api/v1/actions/{id}": {
+        **_PAYLOAD,
+        "fields_invalid": r"(actions[.][0-9]+[.])?scheduled_at",  # a wall time, and no zone
+        "invalid_argument": r"(actions[.][0-9]+[.])?(condition.*|scheduled_at|dedup_key|on_(success|failure).*)",
+        "follow_up_invalid": r"(actions[.][0-9]+[.])?on_(success|failure).*",
+        "refused_by_database": r"(actions[.][0-9]+[.])?(after|scheduled_at)",
+    },
+    "POST /api/v1/actions/(cancel|retry)": {"fields_invalid": "scheduled_(from|to)"},
+    "(POST /api/v1/schedules|PATCH /api/v1/schedules/{id})": {
+        **_RULE, **_PAYLOAD, "follow_up_invalid": "on_(success|failure).*",
+        "invalid_argument": r"name|recurrence|scheduled_at|until|skip[.].*|(condition|on_(success|failure)).*",
+    },
+    "POST /api/v1/schedules/preview": {
+        "recurrence_invalid": r"rule|skip[.].*", "never_occurs": "rule", "invalid_argument": r"from|until|skip[.].*",
+    },
+    "POST /api/v1/schedules/{id}/backfill": {"invalid_argument": "from|to"},
+    "POST /api/v1/deadlines(/{id}/preview)?|PATCH /api/v1/deadlines/{id}": {
+        "fields_invalid": "target",  # null: it cannot be taken back
+        **_PAYLOAD,
+        "recurrence_invalid": r"recurrence|calendar[.].*|reminders|escalation[.]every",
+        "never_occurs": r"recurrence|reminders|escalation[.]every",
+        "invalid_argument": r"due_at|name|recurrence|stage|(calendar|recipients|reminder|escalation|auto_actions).*",
+    },
+    "GET /api/v1/deadlines": {"fields_invalid": "target_id"},
+    "POST /api/v1/deadlines/({id}/)?move": {"invalid_argument": "due_at|(reminder|escalation).*"},
+    "POST /api/v1/deadlines/{id}/acknowledge": {"invalid_argument": "until"},
+    "POST /api/v1/deadlines/{id}/complete": {"invalid_argument": "at"},
+    "POST /api/v1/deadlines/{id}/reassign": {"invalid_argument": "recipients.*"},
+    "GET /api/v1/calendar": {"invalid_argument": "cursor|from|to"},
+    "POST /api/v1/notifications": {
+        "invalid_argument": "recipients.*|scheduled_at|subject|html|text", "too_large": "payload.*|html|text",
+    },
+    "POST /api/v1/local-actions": {
+        **_RULE, **_PAYLOAD, "invalid_argument": r"name|recurrence|users[.].*|timezone",
+    },
+}  # fmt: skip
+
+
+@action("test:take")
+def take(payload: dict[str, Any] | list[Any]):
+    """Take whatever the document says that a payload may be."""
+
+
+@pytest.fixture
+def address(a_runtime, caplog):
+    """Give the address of a server with the routes."""
+    caplog.set_level(logging.ERROR, "werkzeug")
+    key = Fernet.generate_key().decode()
+    registry = Registry.of(
+        take, notification.send, deadline.send_reminder, deadline.send_escalation, deadline.mark_missed,
+        deadline.make_next,
+    )  # fmt: skip
+    app = application(a_runtime(registry=registry, SCHEDULED_ACTIONS_ENCRYPTION_KEY=key))
+    numbers = itertools.count()
+
+    def from_everywhere(environ, start_response):
+        # Each request comes from another address: how often one may guess a token is not what is asked here.
+        number = next(numbers)
+        environ["REMOTE_ADDR"] = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+        # Nor what becomes of two requests with one key.
+        if re.fullmatch(idempotency.PATTERN, key := environ.get("HTTP_IDEMPOTENCY_KEY", "")):
+            environ["HTTP_IDEMPOTENCY_KEY"] = f"{key[:200]}{number}"
+        return app(environ, start_response)
+
+    server = make_server("127.0.0.1", 0, from_everywhere, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def named_in(part: Any) -> set[str]:
+    """Return the names of the schemas that a part of the document refers to."""
+    return set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(part)))
+
+
+def knowing(document: dict[str, Any], ids: dict[str, list[str]], *, only: bool) -> dict[str, Any]:
+    """Return the document in which what is asked has the values that are known here; others, too, unless `only`."""
+    schemas = document["components"]["schemas"]
+    answered, new = set(), {"Problem"}
+    while new:
+        answered |= new
+        new = named_in([schemas[name] for name in answered]) - answered
+        new |= named_in([one["responses"] for path in document["paths"].values() for one in path.values()]) - answered
+    for name in schemas.keys() - answered:
+        schemas[name] = _knowing(schemas[name], only=only)
+    for path, operations in document["paths"].items():
+        there = next((ids[part] for part in ids if path.startswith(f"/api/v1{part}/{{id}}")), None)
+        for parameter in (one for operation in operations.values() for one in operation.get("parameters", ())):
+            if there and (parameter["in"], parameter["name"]) == ("path", "id"):
+                parameter["schema"] = {"anyOf": [{"enum": there}, parameter["schema"]]}
+    return document
+
+
+def _knowing(part: Any, *, only: bool) -> Any:
+    match part:
+        case list():
+            return [_knowing(one, only=only) for one in part]
+        case {"properties": dict(properties), **others}:
+            told = {name: _knowing(schema, only=only) for name, schema in properties.items()}
+            # A filter may name what is not there.
+            for name in properties.keys() & KNOWN.keys() - ({"action_type"} if "payload" not in properties else set()):
+                kinds = [
+                    {"enum": KNOWN[name]},
+                    *(one for one in told[name].get("anyOf", ()) if one == {"type": "null"}),
+                ]
+                told[name] = {"anyOf": kinds if only else [*kinds, told[name]]}
+            return {**_knowing(others, only=only), "properties": told}
+        case dict():
+            return {name: _knowing(one, only=only) for name, one in part.items()}
+        case _:
+            return part
+
+
+@schemathesis.check
+def valid_data_is_taken_or_refused_for_what_it_means(ctx: Any, response: Any, case: Case) -> None:
+    """A refusal of what the schema takes has a code that is known to be of meaning there, and names the field."""
+    if not is_valid(case) or response.status_code not in {400, 405, 406, 413, 415, 422}:
+        return
+    told = response.json()
+    meant = next((codes for path, codes in MEANT.items() if re.fullmatch(path, case.operation.label)), {})
+    named = [one["field"] for one in told.get("errors", ())]
+    assert told["code"] in meant, f"{told['code']} is none of {sorted(meant)}"
+    assert any(re.fullmatch(meant[told["code"]], field) for field in named), f"{named} is not {meant[told['code']]}"
+
+
+def is_valid(case: Case | None) -> bool:
+    """Whether a request is as the schema wants it."""
+    return case is not None and case.meta is not None and case.meta.generation.mode.is_positive
+
+
+def test_every_refusal_for_what_is_meant_is_documented():
+    documented = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
+
+    for code in {code for codes in MEANT.values() for code in codes}:
+        assert f"| `{code}` |" in documented
+
+
+#: The paths that are asked apart from the others; and a tick does more than it is asked for.
+ELSEWHERE = "(/actions|/batch|/cron/process|/calendar|/notifications|/local-actions)$|/webhooks/|/schedules|/deadlines"
+#: What is there, so that `{id}` is as often the id of something as not.
+THERE: dict[str, dict[str, Any]] = {
+    "/actions": {"action_type": "test:take", "payload": {}, "delay": "P1D"},
+    "/schedules": {"action_type": "test:take", "payload": {}, "recurrence": "daily"},
+    "/deadlines": {"target": {"type": "a", "id": "1"}, "delay": "P90D", "reminders": ["1 day before"],
+                   "recipients": "ann@example.org"},
+    "/webhooks/endpoints": {"url": "https://receiver.example/"},
+    "/calendar/feeds": {"name": "Work"},
+    "/tokens": {"name": "ci", "role": "viewer"},
+}  # fmt: skip
+
+
+def made(address: str, path: str, body: dict[str, Any]) -> str:
+    answer = requests.post(f"{address}/api/v1{path}", json=body, headers=SETTINGS["headers"], timeout=60)
+    assert answer.ok, answer.text
+    return answer.json()["id"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
+@pytest.mark.parametrize(
+    "paths",
+    [
+        "/actions$", "/actions/batch$", "/webhooks/", "/schedules", "/deadlines(?!/preview)",
+        "/(calendar|notifications|local-actions)$", f"^(?!.*({ELSEWHERE}))",
+    ],
+    ids=["actions", "batch", "webhooks", "schedules", "deadlines", "people", "the others"],
+)  # fmt: skip
+def test_requests_made_of_the_document_find_nothing_that_it_does_not_say(address, paths):
+    ids = {path: [made(address, path, body) for _ in range(12)] for path, body in THERE.items()}
+    asked, done, found = set(), set(), []
+
+    # Each value of each field among values that are known here; then whatever the document lets through.
+    for is_first, phases in ((True, ("examples", "coverage", "stateful")), (False, ("fuzzing",))):
+        document = requests.get(f"{address}/openapi.json", timeout=60).json()
+        off = {"examples", "coverage", "stateful", "fuzzing"} - set(phases)
+        config = SchemathesisConfig.from_dict(
+            SETTINGS | {"base-url": address, "phases": {phase: {"enabled": False} for phase in off}}
+        )
+        schema = schemathesis.openapi.from_dict(knowing(document, ids, only=is_first), config=config)
+        for event in from_schema(schema.include(path_regex=paths)).execute():
+            match event:
+                case events.ScenarioFinished(recorder=recorder):
+                    labels = {one.value.operation.label for one in recorder.cases.values()}
+                    asked |= labels
+                    done |= {
+                        recorder.cases[case].value.operation.label
+                        for case, one in recorder.interactions.items()
+                        if one.response is not None and one.response.status_code < 300
+                    }
+                    found += [
+                        f"{event.label}: {check.failure_info.failure} {recorder.interactions[case].response.text}"
+                        for case, checks in recorder.checks.items()
+                        for check in checks
+                        if check.failure_info is not None
+                    ]
+                case events.NonFatalError() | events.FatalError():
+                    found.append(str(event))
+
+    assert found == []
+    # What each meets depends on what came before (all may be cancelled by then): most of them are carried out.
+    assert 2 * len(done) > len(asked) > 0

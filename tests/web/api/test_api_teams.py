@@ -1,0 +1,197 @@
+"""A team sees and touches its own alone: another team's id answers exactly as one that never was."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from scheduled_actions.core.action import Status
+from scheduled_actions.operations import tokens
+from scheduled_actions.web.api.routes import ROUTES
+from tests.factories import database_now, insert
+
+#: What makes each route with an id do something, for the id of an action that is there.
+BODIES = {"PATCH": {"priority": 5, "force": True}}
+QUERIES = ["", "?force=true", "?purge=true"]
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"]
+
+
+@pytest.fixture
+def blue_ids(connection):
+    """Give what team blue has: an action of each status, a token."""
+    now = database_now(connection)
+    ids = {}
+    for status in Status:
+        is_claimed = status is Status.PROCESSING
+        ids[status.value] = insert(
+            connection,
+            team_id="blue",
+            status=status,
+            lock_group="shared-group",
+            dedup_key=f"key-of-blue-{status}",
+            completed_at=None if status in {Status.PENDING, Status.PROCESSING, Status.NO_ACTION} else now,
+            claim_token=uuid4() if is_claimed else None,
+            lease_expires_at=now if is_claimed else None,
+        )
+    ids["token"] = tokens.create(connection, name="of blue", role="viewer", team_id="blue")[0].id
+    return ids
+
+
+def everything(connection):
+    """Return all that a request could have changed."""
+    tables = ("scheduled_actions", "scheduled_action_tokens", "scheduled_action_idempotency_keys")
+    return [
+        connection.execute(f"select to_jsonb(t) - 'last_used_at' from {table} t order by 1").fetchall()
+        for table in tables
+    ]
+
+
+def answer(caller, method, path, wanted):
+    """Return all of an answer but the id in it."""
+    response = caller(method, path.replace("{id}", str(wanted)), BODIES.get(method))
+    headers = {name: value for name, value in response.headers.items() if name != "Content-Length"}
+    return response.status_code, headers, response.text.replace(str(wanted), "<id>")
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "admin"])
+@pytest.mark.parametrize("path", sorted({route.path for route in ROUTES if "{id}" in route.path}))
+def test_another_teams_id_answers_as_one_that_never_was_on_every_route_and_verb(
+    a_caller, connection, blue_ids, path, role
+):
+    red = a_caller(role, "red")
+    before = everything(connection)
+
+    for method in METHODS:
+        for query in QUERIES:
+            never_was = answer(red, method, path + query, uuid4())
+            for what, blue_id in blue_ids.items():
+                assert answer(red, method, path + query, blue_id) == never_was, (method, query, what)
+
+    assert everything(connection) == before
+
+
+@pytest.mark.parametrize("headers", [{"If-Match": "*"}, {"If-Match": '"x"'}])
+def test_a_precondition_tells_nothing_of_another_teams_action(a_caller, blue_ids, headers):
+    red = a_caller("operator", "red")
+
+    for method in ("PATCH", "DELETE"):
+        for wanted in (blue_ids["pending"], uuid4()):
+            response = red(method, f"/actions/{wanted}?force=true", {"priority": 1}, headers=headers)
+            assert (response.status_code, response.json["code"]) == (404, "unknown_action")
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "?team_id=blue", "?team_id=nobody", "?status=failed", "?lock_group=shared-group", "?q=key-of-blue", "?q=test"],
+)
+def test_lists_and_counts_hold_nothing_of_another_team(a_caller, connection, blue_ids, query):
+    red = a_caller("viewer", "red")
+    insert(connection)
+
+    assert red("GET", f"/actions{query}").json == {"actions": [], "next_cursor": None}
+    if "team_id" in query or not query:
+        counts = red("GET", f"/actions/counts{query}").json
+        assert counts["by_type"] == {}
+        assert {value for value in counts.values() if isinstance(value, int)} == {0}
+
+
+def test_the_id_of_another_teams_action_is_no_cursor_into_it(a_caller, blue_ids, connection):
+    red = a_caller("viewer", "red")
+    mine = insert(connection, team_id="red")
+
+    page = red("GET", f"/actions?cursor={mine}").json
+
+    assert page == {"actions": [], "next_cursor": None}
+    assert red("GET", "/actions").json["actions"][0]["id"] == str(mine)
+
+
+@pytest.mark.parametrize("filters", [{"all": True}, {"team_id": "blue"}, {"team_id": "nobody"}, {"q": "key-of-blue"}])
+@pytest.mark.parametrize(
+    "options", [{"path": "retry"}, {"path": "cancel", "force": True}, {"path": "retry", "dry_run": True}]
+)
+def test_a_change_of_many_finds_nothing_of_another_team(a_caller, connection, blue_ids, filters, options):
+    red = a_caller("operator", "red")
+    before = everything(connection)
+    path, others = options["path"], {name: value for name, value in options.items() if name != "path"}
+
+    response = red("POST", f"/actions/{path}", filters | others)
+
+    assert (response.json["matched"], response.json["changed"], response.json["more"]) == (0, 0, False)
+    assert everything(connection) == before
+
+
+@pytest.mark.parametrize("team_id", ["blue", "nobody"])
+def test_a_change_of_many_in_another_team_touches_ones_own_no_more_than_theirs(a_caller, connection, blue_ids, team_id):
+    red = a_caller("operator", "red")
+    insert(connection, team_id="red")
+    insert(connection, team_id="red", status="failed", completed_at=database_now(connection))
+    before = everything(connection)
+
+    for path, options in (("retry", {}), ("cancel", {"force": True}), ("retry", {"dry_run": True})):
+        response = red("POST", f"/actions/{path}", {"team_id": team_id} | options)
+        assert (response.json["matched"], response.json["changed"]) == (0, 0)
+
+    assert everything(connection) == before
+
+
+def test_a_change_of_many_reaches_all_of_its_own_team(a_caller, connection, blue_ids):
+    blue = a_caller("operator", "blue")
+
+    assert blue("POST", "/actions/retry", {"all": True}).json["changed"] == 1
+    assert blue("POST", "/actions/cancel", {"all": True, "force": True}).json["changed"] == 3
+
+
+def test_a_team_sees_and_touches_its_own(a_caller, blue_ids):
+    blue = a_caller("operator", "blue")
+
+    assert len(blue("GET", "/actions?team_id=blue").json["actions"]) == len(Status)
+    assert blue("GET", "/actions/counts").json["failed"] == 1
+    assert blue("PATCH", f"/actions/{blue_ids['pending']}?force=true", {"priority": 3}).json["priority"] == 3
+    assert blue("POST", f"/actions/{blue_ids['failed']}/retry").json["status"] == "pending"
+    assert blue("DELETE", f"/actions/{blue_ids['completed']}?purge=true").status_code == 200
+
+
+@pytest.mark.parametrize("team_id", ["blue", "nobody"])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_team_creates_only_in_itself(a_caller, connection, team_id, many):
+    red = a_caller("operator", "red")
+    own = {"action_type": "test:run", "payload": {}}
+    other = own | {"team_id": team_id}
+
+    refused = red("POST", "/actions/batch", {"actions": [own, other]}) if many else red("POST", "/actions", other)
+
+    assert (refused.status_code, refused.json["code"]) == (403, "forbidden")
+    assert team_id not in refused.text
+    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+    assert red.schedule()["team_id"] == red.schedule(team_id="red")["team_id"] == "red"
+    red("POST", "/actions/batch", {"actions": [own]})
+    assert connection.execute("select distinct team_id from scheduled_actions").fetchall() == [("red",)]
+
+
+def test_a_key_of_another_teams_action_merges_nothing(a_caller, connection, blue_ids):
+    red = a_caller("operator", "red")
+    connection.execute("update scheduled_actions set dedup_open = true where id = %s", [blue_ids["pending"]])
+
+    scheduled = red.schedule(dedup_key="key-of-blue-pending", dedup_window=3600)
+
+    assert scheduled["deduplicated"] is False
+    assert scheduled["team_id"] == "red"
+
+
+def test_ticks_belong_to_no_team(a_caller):
+    response = a_caller("admin", "red")("GET", "/ticks")
+
+    assert (response.status_code, response.json["code"]) == (403, "forbidden")
+
+
+def test_what_an_action_scheduled_for_another_team_is_not_listed(a_caller, connection):
+    parent = insert(connection, team_id="red")
+    mine = insert(connection, team_id="red", scheduled_by=parent)
+    insert(connection, team_id="blue", scheduled_by=parent)
+
+    assert [one["id"] for one in a_caller("viewer", "red")("GET", f"/actions/{parent}/scheduled").json["actions"]] == [
+        str(mine)
+    ]
+    assert a_caller("viewer", "blue")("GET", f"/actions/{parent}/scheduled").status_code == 404
+    assert len(a_caller("viewer", None)("GET", f"/actions/{parent}/scheduled").json["actions"]) == 2

@@ -1,0 +1,145 @@
+"""Requests that meet a row locked by another session, or a process without a free thread, are answered soon."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from handlers import deadline as own
+from scheduled_actions.registry import Registry
+from scheduled_actions.web.request_threads import RequestThreads, threads_of_gunicorn
+from tests.factories import CRON_SECRET, database_now
+from tests.web.conftest import ADMIN_TOKEN, Api, application, run
+
+#: What a caller is promised, in seconds.
+SOON = 2.0
+DEADLINE = {"target": {"type": "licence", "id": "42"}, "name": "renewal", "recipients": ["ann@example.org"]}
+
+
+@pytest.fixture
+def runtime(a_runtime):
+    handlers = (run, own.send_reminder, own.send_escalation, own.mark_missed, own.make_next)
+    return a_runtime(registry=Registry.of(*handlers), SCHEDULED_ACTIONS_HTTP_THREADS="20")
+
+
+@pytest.fixture
+def locked(api, connection, database_url):
+    """Give the ids of an action, a failed one, a schedule and a deadline whose rows another session has locked."""
+    due_at = database_now(connection) + timedelta(days=9)
+    ids = {
+        "action": api.schedule(delay="P1D")["id"],
+        "failed": api.schedule(delay="P1D", payload={"n": 2})["id"],
+        "schedule": api("POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily"}).json[
+            "id"
+        ],
+        "deadline": api("POST", "/deadlines", {**DEADLINE, "due_at": due_at.isoformat()}).json["id"],
+    }
+    connection.execute(
+        "update scheduled_actions set status = 'failed', completed_at = now() where id = %s", [ids["failed"]]
+    )
+    with psycopg.connect(database_url) as holder:
+        holder.execute("select from scheduled_actions for update")
+        holder.execute("select from scheduled_action_schedules for update")
+        holder.execute("select from scheduled_action_deadlines for update")
+        yield ids
+
+
+CHANGES = [
+    ("POST", "/actions/{action}/run-now", None),
+    ("PATCH", "/actions/{action}", {"priority": 3}),
+    ("DELETE", "/actions/{action}", None),
+    ("POST", "/actions/{failed}/retry", None),
+    ("POST", "/schedules/{schedule}/pause", {}),
+    ("PATCH", "/schedules/{schedule}", {"recurrence": "hourly"}),
+    ("DELETE", "/schedules/{schedule}", None),
+    ("POST", "/deadlines/{deadline}/complete", {}),
+    ("PATCH", "/deadlines/{deadline}", {"reminders": ["1 day before"]}),
+]
+
+
+def test_changes_of_locked_rows_are_conflicts_with_their_reason_soon(api, locked):
+    def change(one):
+        method, path, body = one
+        began = time.monotonic()
+        return api(method, path.format(**locked), body), time.monotonic() - began
+
+    with ThreadPoolExecutor(len(CHANGES)) as pool:
+        answers = list(pool.map(change, CHANGES))
+
+    assert {(response.status_code, response.json["code"]) for response, _ in answers} == {(409, "row_locked")}
+    assert all("another session" in response.json["detail"] for response, _ in answers)
+    assert all(int(response.headers["Retry-After"]) > 0 for response, _ in answers)
+    assert max(seconds for _, seconds in answers) < SOON
+
+
+def test_explain_names_the_holder_of_a_lock_and_its_age(api, connection, database_url):
+    action_id = api.schedule()["id"]
+    connection.execute(
+        "insert into scheduled_action_ticks (id, started_at, lease_expires_at)"
+        " values (gen_random_uuid(), now(), now() + interval '1 minute')"
+    )
+    with psycopg.connect(database_url) as holder:
+        holder.execute("select from scheduled_actions for update")
+        found = api("GET", f"/actions/{action_id}/explain").json
+
+        assert found["code"] == "row_locked"
+        assert found["details"]["locked_by"] == holder.info.backend_pid
+        assert f"process {holder.info.backend_pid}) has locked its row for 0 seconds" in found["sentence"]
+        assert str(holder.info.backend_pid) in found["remedy"]
+    assert api("GET", f"/actions/{action_id}/explain").json["code"] != "row_locked"
+
+
+def test_an_action_that_is_not_due_says_who_has_locked_its_row_too(api, locked):
+    found = api("GET", f"/actions/{locked['action']}/explain").json
+
+    assert found["code"] == "not_due"
+    assert found["details"]["locked_by"] > 0
+    assert found["details"]["locked_since"] is not None
+
+
+def test_a_bulk_change_leaves_locked_rows_out_and_is_answered_soon(api, connection, database_url):
+    ids = [api.schedule(delay="P1D", payload={"n": n})["id"] for n in range(12)]
+    with psycopg.connect(database_url) as holder:
+        holder.execute("select from scheduled_actions where id <> %s for update", [ids[5]])
+        began = time.monotonic()
+        response = api("POST", "/actions/cancel", {"action_type": "test:run"})
+
+    assert time.monotonic() - began < SOON
+    assert response.json["changed"] == 1, response.text
+
+
+def test_requests_beyond_the_threads_of_the_api_are_refused_at_once_and_health_and_cron_are_answered(a_runtime):
+    runtime = a_runtime(SCHEDULED_ACTIONS_HTTP_THREADS="4")
+    client = application(runtime).test_client()
+    api = Api(client, ADMIN_TOKEN)
+    address = api("POST", "/calendar/feeds", {"name": "Work"}).json["path"]
+    threads = runtime.request_threads
+    with threads.one(), threads.one():
+        refused = [
+            api("GET", "/actions"),
+            client.get("/dashboard/login"),
+            client.get("/metrics", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"}),
+            client.get(address),
+        ]
+        health = client.get("/healthz")
+        cron = client.post("/cron/process", headers={"x-cron-secret": CRON_SECRET})
+
+    assert [one.status_code for one in refused] == [503, 503, 503, 503]
+    assert all(int(one.headers["Retry-After"]) > 0 for one in refused)
+    assert refused[0].json["code"] == "too_busy"
+    assert (health.status_code, cron.status_code) == (200, 200)
+    assert api("GET", "/actions").status_code == 200
+
+
+@pytest.mark.parametrize(("http_threads", "limit"), [(1, 1), (2, 1), (3, 1), (4, 2), (8, 6), (64, 62)])
+def test_two_threads_are_left_to_health_and_cron(http_threads, limit):
+    assert RequestThreads(http_threads).limit == limit
+
+
+def test_without_gunicorn_the_setting_counts(a_runtime):
+    assert threads_of_gunicorn() is None
+    assert a_runtime().request_threads.limit == 6

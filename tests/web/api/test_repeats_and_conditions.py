@@ -1,0 +1,164 @@
+"""Requests that are sent twice, and changes of what has changed since: derived from the OpenAPI document."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from scheduled_actions.web.api.openapi import document as openapi
+from tests.factories import insert
+from tests.web.conftest import ADMIN_TOKEN, Api, application
+
+DOCUMENT = openapi.document("")["paths"]
+OPERATIONS = {
+    f"{method.upper()} {path.removeprefix('/api/v1')}": operation
+    for path, methods in DOCUMENT.items()
+    for method, operation in methods.items()
+    if path.startswith("/api/v1/") and "cron" not in path
+}
+#: A change that names no single object, and the end of a secret, which nothing may hold up.
+WITHOUT_IF_MATCH = {
+    "DELETE /tokens/{id}": "revoking must always succeed",
+    "DELETE /calendar/feeds/{id}": "revoking must always succeed",
+}
+#: POST that neither creates nor runs anything, or that does so in batches that each say where to go on.
+WITHOUT_KEY = {
+    "POST /actions/cancel": "changes, in batches",
+    "POST /actions/retry": "in batches: what was retried no longer matches",
+    "POST /webhooks/deliveries/recover": "in batches: what was recovered no longer matches",
+    "POST /webhooks/endpoints/{id}/replay-missed": "in batches: nothing goes twice",
+    "POST /deadlines/move": "changes many",
+    "POST /deadlines/preview": "reads",
+    "POST /deadlines/{id}/preview": "reads",
+    "POST /schedules/preview": "reads",
+}
+#: Changes of one object that are no creation: If-Match is what guards them, and a skip names the occurrence.
+CHANGES = {
+    f"POST /deadlines/{{id}}/{what}"
+    for what in ("complete", "cancel", "move", "pause", "resume", "acknowledge", "reassign")
+} | {f"POST /schedules/{{id}}/{what}" for what in ("pause", "resume", "skip")}
+RUNS = {
+    "POST /schedules/{id}/run",
+    "POST /schedules/{id}/backfill",
+    "POST /webhooks/endpoints/{id}/test",
+    "POST /webhooks/deliveries/{id}/replay",
+}
+MAKING = {
+    "/tokens": ({"name": "ci", "role": "viewer"}, "token"),
+    "/calendar/feeds": ({"name": "Work"}, "path"),
+    "/webhooks/endpoints": ({"url": "https://hooks.example.com/", "patterns": ["a:*"]}, "secret"),
+}
+
+
+def takes(operation, header):
+    return header in {one["name"] for one in operation["parameters"] if one["in"] == "header"}
+
+
+@pytest.fixture
+def api(a_runtime):
+    key = base64.b64encode(bytes(range(32))).decode()
+    return Api(application(a_runtime(SCHEDULED_ACTIONS_ENCRYPTION_KEY=key)).test_client(), ADMIN_TOKEN)
+
+
+def test_every_change_of_a_stored_object_takes_if_match():
+    lacking = {
+        name
+        for name, operation in OPERATIONS.items()
+        if "{" in name
+        and not name.startswith("GET ")
+        and name not in {*WITHOUT_IF_MATCH, *WITHOUT_KEY, *RUNS}
+        and not takes(operation, "If-Match")
+    }
+
+    assert lacking == set()
+
+
+def test_every_post_that_creates_or_runs_takes_an_idempotency_key():
+    lacking = {
+        name
+        for name, operation in OPERATIONS.items()
+        if name.startswith("POST ") and name not in {*WITHOUT_KEY, *CHANGES} and not takes(operation, "Idempotency-Key")
+    }
+
+    assert lacking == set()
+    assert {*WITHOUT_KEY, *CHANGES, *RUNS, *WITHOUT_IF_MATCH} <= OPERATIONS.keys()
+
+
+@pytest.mark.parametrize("path", MAKING)
+def test_what_has_a_secret_is_made_once_and_its_secret_is_not_kept_for_the_repeat(api, connection, path):
+    body, secret = MAKING[path]
+
+    first = api("POST", path, body, headers={"Idempotency-Key": "k-1"})
+    second = api("POST", path, body, headers={"Idempotency-Key": "k-1"})
+
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert second.headers["Idempotent-Replayed"] == "true"
+    assert second.json == first.json | {secret: None}
+    kept = connection.execute("select answer::text from scheduled_action_idempotency_keys").fetchone()[0]
+    assert first.json[secret] not in kept
+
+
+def test_a_schedule_is_run_and_backfilled_once_for_one_key(api, connection):
+    schedule = api("POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily"}).json["id"]
+    past = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-03T00:00:00Z"}
+
+    for what, body in (("run", None), ("backfill", past)):
+        answers = [
+            api("POST", f"/schedules/{schedule}/{what}", body, headers={"Idempotency-Key": what}) for _ in range(2)
+        ]
+        assert answers[0].json == answers[1].json
+        assert len(answers[0].json["ids"]) >= 1
+    ran = connection.execute("select count(*) from scheduled_actions where occurrence_at is null").fetchone()[0]
+    assert ran == 1
+
+
+@pytest.mark.parametrize(("what", "status"), [("retry", "failed"), ("run-now", "pending")])
+def test_an_action_is_retried_or_run_only_as_it_was_seen_and_once_for_one_key(api, connection, what, status):
+    ended = {} if status == "pending" else {"completed_at": "2026-01-01T00:00:00Z"}
+    action_id = insert(connection, status=status, scheduled_at="2090-01-01T00:00:00Z", **ended)
+    etag = api("GET", f"/actions/{action_id}").headers["ETag"]
+
+    stale = api("POST", f"/actions/{action_id}/{what}", headers={"If-Match": '"x"'})
+    both = [
+        api("POST", f"/actions/{action_id}/{what}", headers={"If-Match": etag, "Idempotency-Key": "k"})
+        for _ in range(2)
+    ]
+
+    assert stale.status_code == 412
+    assert [one.status_code for one in both] == [200, 200]
+    assert both[0].json == both[1].json
+
+
+def test_a_fact_is_changed_only_as_it_was_seen(api):
+    path = "/facts/invoice/17/state"
+    etag = api("PUT", path, {"value": "open"}).headers["ETag"]
+    assert api("PUT", path, {"value": "open"}).headers["ETag"] == etag
+    assert api("GET", path).headers["ETag"] == etag
+
+    changed = api("PUT", path, {"value": "paid"}, headers={"If-Match": etag})
+    stale = [
+        api(method, path, body, headers={"If-Match": etag})
+        for method, body in (("PUT", {"value": "x"}), ("DELETE", None))
+    ]
+
+    assert changed.status_code == 200
+    assert [one.status_code for one in stale] == [412, 412]
+    assert api("GET", path).json["value"] == "paid"
+    assert api("DELETE", path, headers={"If-Match": changed.headers["ETag"]}).status_code == 200
+
+
+def test_an_endpoint_is_changed_only_as_it_was_set(api, connection):
+    body, _ = MAKING["/webhooks/endpoints"]
+    path = f"/webhooks/endpoints/{api('POST', '/webhooks/endpoints', body).json['id']}"
+    etag = api("GET", path).headers["ETag"]
+    changed = api("PATCH", path, {"description": "x"}, headers={"If-Match": etag})
+
+    stale = [
+        api(method, f"{path}{more}", sent, headers={"If-Match": etag})
+        for method, more, sent in (("PATCH", "", {"description": "y"}), ("POST", "/rotate", {}), ("DELETE", "", None))
+    ]
+
+    assert changed.status_code == 200
+    assert [one.status_code for one in stale] == [412, 412, 412]
+    assert api("DELETE", path, headers={"If-Match": changed.headers["ETag"]}).status_code == 200

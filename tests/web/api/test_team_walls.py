@@ -1,0 +1,397 @@
+"""Between teams: on every route and every page another team's things answer as what never was, and cast no shadow."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+from uuid import uuid4
+
+import psycopg
+import pytest
+from cryptography.fernet import Fernet
+
+from handlers import deadline, notification, webhook
+from scheduled_actions.operations import tokens
+from scheduled_actions.registry import Registry
+from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.dashboard.site_map import PAGES
+from tests.belongings import FACT, GROUP, KEY, TARGET, URL, USER, belongings
+from tests.factories import CRON_SECRET, NOW, a_tick, set_clock
+from tests.web.conftest import Api, application, run
+from tests.web.dashboard.conftest import Person
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY")
+#: What makes each change do something, were the id its caller's own.
+BODIES = {
+    ("PATCH", "/actions/{id}"): {"priority": 5, "force": True},
+    ("PATCH", "/schedules/{id}"): {"priority": 5},
+    ("POST", "/schedules/{id}/backfill"): {"from": "2026-03-01T00:00:00Z", "to": "2026-03-03T00:00:00Z"},
+    ("POST", "/deadlines/{id}/move"): {"delay": "P100D"},
+    ("POST", "/deadlines/{id}/acknowledge"): {"until": "2026-03-05T00:00:00Z"},
+    ("POST", "/deadlines/{id}/reassign"): {"recipients": "bob@example.org"},
+    ("PATCH", "/webhooks/endpoints/{id}"): {"enabled": False},
+    ("POST", "/webhooks/endpoints/{id}/replay-missed"): {"since": "2026-03-01T00:00:00Z"},
+}
+QUERIES = {("PATCH", "/actions/{id}"): "?force=true", ("DELETE", "/actions/{id}"): "?force=true&purge=true"}
+FORMS = {
+    "/deadlines/{id}/move": {"due_at": "2026-09-01T12:00"},
+    "/deadlines/{id}/reassign": {"recipients": "bob@example.org"},
+    "/schedules/{id}/edit": {"recurrence": "hourly"},
+    "/webhooks/endpoints/{id}/edit": {"url": URL},
+    "/actions/{id}/edit": {"priority": "5"},
+}
+#: What blue calls its own, by where that is a name.
+NAMES = {"schedules": "report", "deadlines": "renewal"}
+#: Ids that stand elsewhere than in a path.
+ELSEWHERE = {
+    "cursor of actions": ("GET", "/actions?cursor={id}", None),
+    "search": ("GET", "/actions?q={id}", None),
+    "cursor of schedules": ("GET", "/schedules?cursor={id}", None),
+    "cursor of deadlines": ("GET", "/deadlines?cursor={id}", None),
+    "series": ("GET", "/deadlines?series_id={id}", None),
+    "cursor of facts": ("GET", "/facts?cursor={id}", None),
+    "cursor of tokens": ("GET", "/tokens?cursor={id}", None),
+    "cursor of feeds": ("GET", "/calendar/feeds?cursor={id}", None),
+    "cursor of endpoints": ("GET", "/webhooks/endpoints?cursor={id}", None),
+    "cursor of deliveries": ("GET", "/webhooks/deliveries?cursor={id}", None),
+    "deliveries of an endpoint": ("GET", "/webhooks/deliveries?endpoint={id}", None),
+    "recovery of an endpoint": (
+        "POST", "/webhooks/deliveries/recover", {"since": "2026-03-01T00:00:00Z", "endpoint": "{id}"},
+    ),
+    "moves": ("POST", "/deadlines/move", {"moves": {"{id}": "2026-09-01T00:00:00Z"}}),
+    "bulk": ("POST", "/actions/cancel", {"q": "{id}", "force": True}),
+    "cursor of bulk": ("POST", "/actions/cancel", {"cursor": "{id}", "all": True, "force": True}),
+    "after": ("POST", "/actions", {"action_type": "test:run", "payload": {}, "after": ["{id}"]}),
+    "condition": (
+        "POST", "/actions",
+        {"action_type": "test:run", "payload": {},
+         "condition": {"kind": "action_status", "action_id": "{id}", "status": "completed"}},
+    ),
+    "endpoint of an event": (
+        "POST", "/actions",
+        {"action_type": "webhook:send",
+         "payload": {"event": "a:b", "entity_id": "1", "data": {}, "endpoint": "{id}"}},
+    ),
+    "deadline of a reminder": (
+        "POST", "/actions",
+        {"action_type": "reminder:send", "payload": {"deadline_id": "{id}", "stage": "reminder:60 days before"}},
+    ),
+}  # fmt: skip
+#: Values of a team's own, by the filters that look for them.
+VALUES = {
+    "team_id": "blue", "action_type": "test:run", "lock_group": GROUP, "q": KEY, "user": USER, "target_type": "licence",
+    "target_id": "42", "name": "renewal", "event": "licence:*", "status": "failed",
+}  # fmt: skip
+
+
+#: What differs from one world to the next: secrets, what is made of them, and what the machine's own clock says.
+DRAWN = re.compile(
+    r"(whsec|sat|saf)_[\w+/=-]+|calendar/[\w-]{20,}|(csrf\W+value|X-CSRF-Token|(?i:hint|etag|DTSTAMP))\W+[\w.-]+"
+    r'|"Content-Length": "[0-9]+"'
+)
+
+
+@dataclass(frozen=True)
+class World:
+    """An application with a database of its own, at rest at one instant."""
+
+    app: Flask
+    connection: psycopg.Connection[Any]
+    url: str
+
+    def caller(self, team_id: str, role: str = "admin") -> Api:
+        """Return the API as a new token of a team sees it."""
+        _, secret = tokens.create(self.connection, name=f"{role} of a team", role=role, team_id=team_id)
+        return Api(self.app.test_client(), secret)
+
+    def person(self, api: Api) -> Person:
+        """Return somebody who has signed in with that token."""
+        person = Person(self.app.test_client())
+        assert person.signs_in(api.token).status_code == 303
+        return person
+
+    def rows(self, team_id: str | None = None) -> dict[str, list[Any]]:
+        """Return every row of every table, or of every table that has teams those of one."""
+        tables = self.connection.execute(
+            "select table_name, bool_or(column_name = 'team_id') from information_schema.columns c"
+            " join information_schema.tables t using (table_schema, table_name)"
+            " where table_schema = 'public' and table_type = 'BASE TABLE' group by 1 order by 1"
+        ).fetchall()
+        return {
+            table: self.connection.execute(
+                f"select to_jsonb(t) - 'last_used_at' from {table} t"
+                + (" where team_id = %(team_id)s" if team_id else "") + " order by 1",
+                {"team_id": team_id},
+            ).fetchall()
+            for table, has_teams in tables
+            if has_teams or team_id is None
+        }  # fmt: skip
+
+
+@pytest.fixture
+def a_world(a_runtime, databases):
+    """Return a function that makes a world."""
+    key = Fernet.generate_key().decode()
+    registry = Registry.of(
+        run, notification.send, webhook.send, deadline.send_reminder, deadline.send_escalation, deadline.mark_missed,
+        deadline.make_next,
+    )  # fmt: skip
+    with ExitStack() as stack:
+
+        def make() -> World:
+            url = stack.enter_context(databases.fresh())
+            connection = stack.enter_context(psycopg.connect(url, autocommit=True))
+            set_clock(connection, NOW)
+            runtime = a_runtime(registry=registry, DATABASE_URL=url, SCHEDULED_ACTIONS_ENCRYPTION_KEY=key)
+            stack.callback(runtime.close)
+            return World(application(runtime), connection, url)
+
+        yield make
+
+
+@pytest.fixture
+def world(a_world):
+    """Give one world."""
+    return a_world()
+
+
+def plain(value: Any) -> str:
+    """Return an answer with each id by the place at which it comes first, and every secret as one."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    text = DRAWN.sub("<drawn>", text)
+    seen: dict[str, str] = {}
+    return re.sub(
+        r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+        lambda found: seen.setdefault(found[0], f"<{len(seen)}>"),
+        text,
+    )
+
+
+def told(response: Any, *ids: str) -> tuple[int, dict[str, str], str]:
+    """Return all of an answer, less the ids that were asked for."""
+    headers = {name: value for name, value in response.headers.items() if name not in {"Content-Length", "Set-Cookie"}}
+    text = json.dumps([headers, response.text])
+    for wanted in ids:
+        text = text.replace(wanted, "<id>")
+    return response.status_code, text
+
+
+def filled(template: Any, wanted: str) -> Any:
+    """Return a path or a body with an id in its place."""
+    return json.loads(json.dumps(template).replace("{id}", wanted))
+
+
+def no_one() -> str:
+    """Return an id that never was, older than all that are: lists that go on after it are empty, as after theirs."""
+    return f"0195{str(uuid4())[4:]}"
+
+
+def near(ids: dict[str, str], path: str) -> list[tuple[str, str]]:
+    """Return the ids that a path could mean, and one of another kind."""
+    apart = {"schedules": "schedule", "deadlines": "deadline", "tokens": "token", "calendar": "feed"}
+    family = path.split("/")[1]
+    if family in apart:
+        return [(what, ids[what]) for what in (apart[family], "later")]
+    kinds = ("endpoint", "delivery") if family == "webhooks" else ids.keys() - apart.values() - {"merged"}
+    return [(what, ids[what]) for what in kinds]
+
+
+ONE = sorted({(route.method, route.path) for route in ROUTES if "{id}" in route.path})
+
+
+def test_another_teams_id_answers_as_one_that_never_was_on_every_route(world):
+    ids, _ = belongings(world.caller("blue"), world.connection, team_id="blue")
+    red = world.caller("red")
+    before = world.rows()
+
+    for route in (route for route in ROUTES if "{id}" in route.path):
+        path = route.path + QUERIES.get((route.method, route.path), "")
+        body = BODIES.get((route.method, route.path), {} if route.body else None)
+        never = told(red(route.method, filled(path, unknown := no_one()), body), unknown)
+        assert never[0] == 404, (route, never)
+        for what, wanted in near(ids, path):
+            assert told(red(route.method, filled(path, wanted), body), wanted) == never, (route, what)
+        name = NAMES.get(path.split("/")[1], "the-key")
+        assert told(red(route.method, filled(path, name), body), name)[0] == 404, (route, name)
+
+    assert world.rows() == before
+
+
+def test_a_locked_row_of_another_team_is_neither_waited_for_nor_told(world):
+    ids, _ = belongings(world.caller("blue"), world.connection, team_id="blue")
+    red = world.caller("red")
+    seen = {"headers": {"If-Match": '"x"'}}
+
+    with psycopg.connect(world.url) as holder:
+        for table, rows in world.rows("blue").items():
+            assert not rows or holder.execute(f"select from {table} where team_id = 'blue' for update").rowcount
+        for route in (route for route in ROUTES if "{id}" in route.path and route.method != "GET"):
+            path = route.path + QUERIES.get((route.method, route.path), "")
+            body = BODIES.get((route.method, route.path), {} if route.body else None)
+            for options in ({}, seen) if route.takes_if_match else ({},):
+                never = told(red(route.method, filled(path, unknown := no_one()), body, **options), unknown)
+                assert never[0] == 404, (route, never)
+                for what, wanted in near(ids, path):
+                    answer = told(red(route.method, filled(path, wanted), body, **options), wanted)
+                    assert answer == never, (route, what)
+
+
+def test_a_method_that_is_no_route_tells_nothing_of_an_id(world):
+    ids, _ = belongings(world.caller("blue"), world.connection, team_id="blue")
+    red = world.caller("red")
+
+    for method, path in itertools.product(METHODS, sorted({path for _, path in ONE})):
+        if (method, path) not in ONE and (method, "GET", path) != ("HEAD", "GET", path):
+            never = told(red(method, filled(path, unknown := no_one())), unknown)
+            for what in ("later", "schedule", "deadline", "endpoint", "token"):
+                assert told(red(method, filled(path, ids[what])), ids[what]) == never, (method, path, what)
+
+
+def test_another_teams_id_answers_as_one_that_never_was_wherever_it_stands(world):
+    ids, _ = belongings(world.caller("blue"), world.connection, team_id="blue")
+    red = world.caller("red")
+    before = world.rows("blue")
+
+    for where, (method, path, body) in ELSEWHERE.items():
+        unknown = no_one()
+        never = plain(told(red(method, filled(path, unknown), filled(body, unknown)), unknown))
+        for what, wanted in ids.items():
+            answer = told(red(method, filled(path, wanted), filled(body, wanted)), wanted)
+            assert plain(answer) == never, (where, what)
+
+    assert world.rows("blue") == before
+
+
+def test_another_teams_id_answers_as_one_that_never_was_on_every_page(world):
+    ids, _ = belongings(world.caller("blue"), world.connection, team_id="blue")
+    person = world.person(world.caller("red"))
+    csrf = person.csrf("/schedules/new")
+    before = world.rows()
+
+    def visited(page, wanted):
+        path = f"/dashboard{page.path}".replace("{id}", wanted).replace("{name}", "payload")
+        if page.method == "GET":
+            return told(person.client.get(path), wanted)
+        return told(person.client.post(path, data={"csrf": csrf, **FORMS.get(page.path, {})}), wanted)
+
+    for page in (page for page in PAGES if "{id}" in page.path):
+        never = visited(page, no_one())
+        assert never[0] == 404, page
+        for what, wanted in near(ids, page.path):
+            assert visited(page, wanted) == never, (page, what)
+
+    assert world.rows() == before
+
+
+def everything(world: World, api: Api, feed: str) -> dict[str, Any]:
+    """Return all that a team's admin can read: every list by every filter, every page, every calendar."""
+    seen = {}
+    for route in (route for route in ROUTES if route.method == "GET" and "{" not in route.path):
+        filters = {name: VALUES[name] for name in route.query.model_fields if name in VALUES}
+        pairs = [{}, *({name: value} for name, value in filters.items())]
+        for query in pairs:
+            both = {"target_type": "licence", "target_id": "42"} if {"target_id", "target_type"} & set(query) else query
+            answer = api("GET", f"{route.path}?{urlencode(both)}")
+            seen[route.path, str(query)] = plain([answer.status_code, answer.json])
+    person = world.person(api)
+    for page in (page for page in PAGES if page.method == "GET" and "{" not in page.path):
+        answer = person.opens(page.path)
+        seen["page", page.path] = plain([answer.status_code, answer.text])
+    seen["calendar"] = plain(api.client.get(feed).text)
+    for one in api("GET", "/actions").json["actions"]:
+        seen["explained", one["action_type"], one["created_at"]] = plain(
+            api("GET", f"/actions/{one['id']}/explain").json
+        )
+    for one in ("/schedules/report", "/deadlines/renewal", FACT, f"{FACT}/history"):
+        seen[one] = plain(api("GET", one).json)
+    return seen
+
+
+def test_a_team_lives_in_the_same_world_whether_or_not_another_is_there(a_world):
+    alone, shared = a_world(), a_world()
+    set_clock(shared.connection, NOW - timedelta(hours=1))
+    belongings(shared.caller("blue"), shared.connection, team_id="blue")
+    set_clock(shared.connection, NOW)
+
+    def life(world):
+        red = world.caller("red")
+        ids, answers = belongings(red, world.connection, team_id="red")
+        feed = red("POST", "/calendar/feeds", {"name": "all"}).json["path"]
+        # What is due has been so for a while, and a tick has been: why it has not run is to be told.
+        set_clock(world.connection, NOW + timedelta(minutes=10))
+        tick = a_tick(world.connection)
+        world.connection.execute(
+            "update scheduled_action_ticks set finished_at = scheduled_actions_now(), counts = jsonb_build_object("
+            "'remaining', (select count(*) from scheduled_actions where status = 'pending')) where id = %s",
+            [tick.id],
+        )
+        return [plain(one) for one in answers], everything(world, red, feed), plain(sorted(ids))
+
+    quiet, busy = life(alone), life(shared)
+
+    assert busy[0] == quiet[0]
+    assert {where: (quiet[1][where], seen) for where, seen in busy[1].items() if seen != quiet[1][where]} == {}
+
+
+def test_what_another_team_does_with_its_own_changes_nothing_of_ours(world):
+    red, blue = world.caller("red"), world.caller("blue")
+    belongings(red, world.connection, team_id="red")
+    belongings(blue, world.connection, team_id="blue")
+    before = world.rows("red")
+
+    for method, path, body in [
+        ("PUT", FACT, {"value": "expired"}),
+        ("DELETE", FACT, None),
+        ("POST", "/actions", {"action_type": "test:run", "payload": {"entity_id": "42", "new": 1}, "dedup_key": KEY}),
+        ("PATCH", "/schedules/report", {"recurrence": "hourly"}),
+        ("POST", "/schedules/report/pause", {}),
+        ("DELETE", "/schedules/report", None),
+        ("POST", "/deadlines/renewal/complete", {}),
+        ("POST", "/actions/cancel", {"lock_group": GROUP, "force": True}),
+        ("POST", "/actions/retry", {"all": True}),
+        ("POST", "/webhooks/deliveries/recover", {"since": "2026-01-01T00:00:00Z"}),
+    ]:
+        assert blue(method, path, body).status_code in {200, 201}, path
+
+    assert world.rows("red") == before
+
+
+@pytest.mark.parametrize("action_type", ["reminder:send", "escalation:send", "deadline:miss", "deadline:renew"])
+def test_an_action_of_ours_that_names_another_teams_deadline_finds_none(world, action_type):
+    red, blue = world.caller("red"), world.caller("blue")
+    due = {"target": TARGET, "due_at": (NOW + timedelta(minutes=1)).isoformat(), "recurrence": "daily"}
+    told = {"reminders": ["1 hour before"], "recipients": ["ann@example.org"]}
+    theirs = blue(
+        "POST", "/deadlines", due | told | {"escalation": [{"offset": "1 day", "to": ["cfo@example.org"]}]}
+    ).json
+    world.connection.execute("delete from scheduled_actions")
+    set_clock(world.connection, NOW + timedelta(hours=1))
+    before = world.rows("blue")
+    stage = {"reminder:send": "reminder:1 hour before", "escalation:send": "escalation:1"}.get(action_type, "due")
+
+    # No token may schedule them; SQL with a team of its own may.
+    ours = [
+        world.connection.execute(
+            "select id from schedule_action(%s, %s, team_id => 'red')",
+            [action_type, json.dumps({"deadline_id": one, "stage": stage})],
+        ).fetchone()[0]
+        for one in (theirs["id"], no_one())
+    ]
+    ticked = red.client.post("/cron/process", headers={"x-cron-secret": CRON_SECRET})
+    found = [red("GET", f"/actions/{one}").json for one in ours]
+
+    assert ticked.json["processed"] == 2
+    assert world.rows("blue") == before
+    assert (
+        len({(one["status"], str(one["result"]), re.sub(r"[0-9a-f-]{36}", "", one["error_message"])) for one in found})
+        == 1
+    )

@@ -1,0 +1,378 @@
+"""Actions as pages: found, looked at, mended; and what is refused to whom."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html import unescape
+from uuid import UUID, uuid4
+
+import pytest
+
+from scheduled_actions.web.dashboard.times import ZONE_COOKIE
+from tests.factories import database_now, insert, row, statuses
+
+#: What an attacker may have put where pages show it.
+HOSTILE = (
+    "<script>document.title='got in'</script>",
+    '"><img src=x onerror=alert(1)>',
+    "'-alert(1)-'",
+    "javascript:alert(1)",
+    "{{ 7*7 }}{% raw %}",
+    "</textarea><svg onload=alert(1)>",
+    "\u202eevil\u0007",
+)
+
+
+def finished(connection, status="failed", **columns):
+    return insert(connection, status=status, completed_at=database_now(connection), **columns)
+
+
+def later(connection, **columns):
+    return insert(connection, scheduled_at=database_now(connection) + timedelta(hours=1), **columns)
+
+
+def shown_ids(text):
+    return [UUID(found) for found in re.findall(r'id="a-([0-9a-f-]{36})"', text)]
+
+
+# -- the list ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_shows_what_the_filters_want(admin_person, connection):
+    failed = finished(connection, action_type="email:send", team_id="red", error_message="550 no such user")
+    waiting = later(connection, lock_group="reports", dedup_key="key-17")
+
+    assert shown_ids(admin_person.opens("/actions").text) == [waiting, failed]
+    for query, wanted in (
+        ("status=failed", [failed]),
+        ("action_type=email:send", [failed]),
+        ("team_id=red", [failed]),
+        ("lock_group=reports", [waiting]),
+        ("q=key-1", [waiting]),
+        ("status=completed", []),
+    ):
+        page = admin_person.opens(f"/actions?{query}", follow_redirects=True)
+        assert shown_ids(page.text) == wanted, query
+    assert "550 no such user" in admin_person.opens("/actions?status=failed").text
+
+
+def test_an_address_means_the_same_to_every_viewer(admin_person):
+    admin_person.client.set_cookie(ZONE_COOKIE, "America/New_York")
+
+    led = admin_person.opens("/actions?status=&q=+&scheduled_from=2026-03-04T12:00&zone=x")
+
+    assert led.status_code == 303
+    assert led.location == "/dashboard/actions?scheduled_from=2026-03-04T17%3A00%3A00Z"
+    assert 'value="2026-03-04T12:00:00"' in admin_person.client.get(led.location).text
+
+
+@pytest.mark.parametrize("query", ["status=nonsense", "scheduled_from=soon", "cursor=here", "q=%00"])
+def test_a_filter_that_cannot_be_says_so_and_keeps_the_form(admin_person, query):
+    page = admin_person.opens(f"/actions?{query}", follow_redirects=True)
+
+    assert page.status_code == 400
+    assert 'role="alert"' in page.text
+    assert 'role="search"' in page.text
+
+
+def test_pages_follow_one_another_without_a_gap(admin_person, connection):
+    ids = [later(connection) for _ in range(53)][::-1]
+
+    first = admin_person.opens("/actions").text
+    older = re.search(r'href="([^"]+)" rel="next"', first)[1]
+    second = admin_person.client.get(unescape(older)).text
+
+    assert shown_ids(first) + shown_ids(second) == ids
+    assert 'rel="next"' not in second
+
+
+def test_what_comes_meanwhile_is_told_of_and_moves_nothing(admin_person, connection):
+    ids = [later(connection) for _ in range(3)][::-1]
+    kept = unescape(re.search(r'hx-get="([^"]+)"', admin_person.opens("/actions").text)[1])
+    later(connection)
+    later(connection)
+
+    refreshed = admin_person.client.get(kept, headers={"HX-Request": "true"}).text
+
+    assert shown_ids(refreshed) == ids
+    assert "2 newer" in refreshed
+
+
+def test_a_team_sees_its_own_alone(a_person, connection):
+    red, blue = later(connection, team_id="red"), later(connection, team_id="blue")
+    person = a_person("viewer", "red")
+
+    assert shown_ids(person.opens("/actions").text) == [red]
+    assert shown_ids(person.opens("/actions?team_id=blue").text) == []
+    assert person.opens(f"/actions/{red}").status_code == 200
+    other, never = person.opens(f"/actions/{blue}"), person.opens(f"/actions/{(unknown := uuid4())}")
+    assert other.status_code == 404
+    assert other.text.replace(str(blue), "") == never.text.replace(str(unknown), "")
+
+
+# -- one action --------------------------------------------------------------------------------------------------------
+
+
+def test_an_action_tells_why_it_has_not_run_and_what_happened_to_it(admin_person, connection):
+    entry = {"attempt": 1, "outcome": "failed", "started_at": "2026-03-04T12:00:00+00:00", "error": "no answer"}
+    action_id = later(
+        connection, payload={"to": ["ada"]}, attempts=1, max_attempts=3, error_message="no answer", history=[entry],
+        started_at="2026-03-04T12:00:00+00:00",
+    )  # fmt: skip
+
+    page = admin_person.opens(f"/actions/{action_id}").text
+
+    assert "Attempt 1 of 3 failed (no answer)" in page
+    assert "Attempt 1 failed" in page
+    assert "Attempt 2 is due" in page
+    assert '<span class="text">&#34;ada&#34;</span>' in page
+    assert admin_person.opens(f"/actions/{action_id}/as-text/payload").json is None
+    assert admin_person.opens(f"/actions/{action_id}/as-text/payload").text == '{\n  "to": [\n    "ada"\n  ]\n}\n'
+    assert admin_person.opens(f"/actions/{action_id}/as-text/claim_token").status_code == 404
+
+
+@pytest.mark.parametrize("status", ["pending", "completed", "failed", "cancelled", "skipped", "no_action"])
+def test_an_action_of_every_status_offers_what_can_be_done(a_person, connection, status):
+    ends = {} if status in {"pending", "no_action"} else {"completed_at": database_now(connection)}
+    action_id = insert(connection, status=status, **ends)
+
+    seen = a_person("viewer").opens(f"/actions/{action_id}").text
+    mended = a_person("operator").opens(f"/actions/{action_id}").text
+
+    offers = {
+        "run-now": status == "pending",
+        "cancel": status in {"pending", "no_action"},
+        "retry": status in {"failed", "cancelled", "skipped"},
+        "remove": status in {"completed", "failed", "cancelled", "skipped"},
+    }
+    for what, is_offered in offers.items():
+        assert (f"/actions/{action_id}/{what}" in mended) == is_offered, what
+        assert f"/actions/{action_id}/{what}" not in seen, what
+
+
+MENDS = [
+    ("run-now", {}, "pending", "pending"),
+    ("cancel", {"reason": "not needed"}, "pending", "cancelled"),
+    ("retry", {}, "failed", "pending"),
+    ("remove", {}, "completed", None),
+    ("edit", {"as": "json", "payload": '{"n": 2}', "priority": "4"}, "pending", "pending"),
+]
+
+
+@pytest.mark.parametrize("mend", MENDS, ids=[mend[0] for mend in MENDS])
+def test_an_operator_mends_and_nobody_less_nor_of_another_team(a_person, connection, mend):
+    what, fields, before, after = mend
+    make = later if before == "pending" else finished
+    action_id = make(connection, status=before, team_id="red", payload={"n": 1})
+    was = row(connection, action_id)
+
+    for person, status in ((a_person("viewer", "red"), 403), (a_person("operator", "blue"), 404)):
+        assert person.sends(f"/actions/{action_id}/{what}", **fields).status_code == status
+        assert row(connection, action_id) == was
+
+    done = a_person("operator", "red").sends(f"/actions/{action_id}/{what}", **fields)
+
+    assert done.status_code == 303
+    assert statuses(connection).get(action_id) == after
+    if after is not None:
+        assert row(connection, action_id) != was
+        assert "operator of tests" in str(row(connection, action_id)["history"])
+
+
+def test_what_was_done_is_told_once(a_person, connection):
+    person = a_person("operator")
+    action_id = finished(connection)
+
+    done = person.sends(f"/actions/{action_id}/retry")
+
+    assert "its attempts back to zero" in person.client.get(done.location).text
+    assert "its attempts back to zero" not in person.client.get(done.location).text
+
+
+def test_what_is_due_very_soon_is_locked_until_one_insists(a_person, connection):
+    person = a_person("operator")
+    action_id = insert(connection, scheduled_at=database_now(connection) + timedelta(seconds=30))
+
+    refused = person.sends(f"/actions/{action_id}/cancel")
+    form = person.sends(f"/actions/{action_id}/edit", priority="3")
+
+    assert (refused.status_code, form.status_code) == (409, 409)
+    assert "action_locked" in refused.text
+    assert 'name="force"' in form.text
+    assert statuses(connection)[action_id] == "pending"
+    assert person.sends(f"/actions/{action_id}/edit", priority="3", force="on").status_code == 303
+    assert row(connection, action_id)["priority"] == 3
+    assert 'name="force"' in person.opens(f"/actions/{action_id}").text
+    assert person.sends(f"/actions/{action_id}/cancel", force="on").status_code == 303
+    assert statuses(connection)[action_id] == "cancelled"
+
+
+def test_an_edit_changes_what_is_different_and_nothing_that_somebody_else_changed_meanwhile(a_person, connection):
+    person = a_person("operator")
+    action_id = later(connection, payload={"n": 1}, metadata={"by": "hand"})
+    page = person.opens(f"/actions/{action_id}/edit").text
+    sent = {
+        name: unescape(re.search(rf'name="{name}"[^>]* value="([^"]*)"', page)[1])
+        for name in ("etag", "at", "priority")
+    } | {"as": "json", "payload": '{"n": 1}', "metadata": '{"by": "hand"}'}
+
+    person.sends(f"/actions/{action_id}/edit", **sent)
+    assert row(connection, action_id)["history"] == []
+    connection.execute("update scheduled_actions set priority = 9 where id = %s", [action_id])
+    refused = person.sends(f"/actions/{action_id}/edit", **sent | {"payload": '{"n": 2}'})
+
+    assert refused.status_code == 412
+    assert "It has changed since this form was opened" in refused.text
+    assert f'/dashboard/actions/{action_id}/edit">begin again' in refused.text
+    assert "ETag" not in refused.text
+    assert "&#34;n&#34;: 2" in refused.text
+    assert row(connection, action_id)["payload"] == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"as": "json", "payload": "{"}, "JSON"),
+        ({"as": "json", "payload": "[1]"}, "object"),
+        ({"priority": "high"}, "integer"),
+        ({"at": "soon"}, "ISO 8601"),
+        ({"metadata": "nonsense"}, "JSON"),
+    ],
+)
+def test_an_edit_that_cannot_be_shows_the_form_again(a_person, connection, fields, said):
+    action_id = later(connection, payload={"n": 1})
+    was = row(connection, action_id)
+
+    refused = a_person("operator").sends(f"/actions/{action_id}/edit", **fields)
+
+    assert refused.status_code == 400
+    assert said in refused.text
+    assert row(connection, action_id) == was
+
+
+# -- many at once ------------------------------------------------------------------------------------------------------
+
+
+def test_many_are_counted_first_then_changed_in_bites_that_show_how_far_they_are(a_person, connection):
+    connection.execute(
+        "insert into scheduled_actions (action_type, status, scheduled_at, completed_at, team_id)"
+        " select 'test:run', 'failed', now(), now(), case when n <= 510 then 'red' end from generate_series(1, 513) n"
+    )
+    person = a_person("operator")
+
+    counted = person.opens("/actions/retry?status=failed&team_id=red").text
+    first = person.sends("/actions/retry", status="failed", team_id="red", total="510").text
+    fields = {name: unescape(value) for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', first)}
+    last = person.sends("/actions/retry", **{name: fields[name] for name in fields if name not in {"next", "theme"}})
+
+    assert "510 failed actions" in counted
+    assert "500 of 510 retried" in first
+    assert 'hx-trigger="load' in first
+    assert "510 of 510 retried" in last.text
+    assert "Done." in last.text
+    assert sorted(statuses(connection).values()) == ["failed"] * 3 + ["pending"] * 510
+
+
+def test_many_are_cancelled_with_a_reason_and_what_is_locked_is_left(a_person, connection):
+    far, near = later(connection, lock_group="g"), insert(connection, lock_group="g")
+    person = a_person("operator")
+
+    assert "1 pending action" in person.opens("/actions/cancel?status=pending&lock_group=g").text
+    person.sends("/actions/cancel", status="pending", lock_group="g", reason="the campaign is off")
+    assert statuses(connection) == {far: "cancelled", near: "pending"}
+    assert row(connection, far)["error_message"] == "the campaign is off"
+    person.sends("/actions/cancel", status="pending", lock_group="g", force="on")
+    assert statuses(connection)[near] == "cancelled"
+
+
+@pytest.mark.parametrize("change", ["retry", "cancel"])
+def test_many_are_changed_by_operators_alone_and_in_their_own_team_alone(a_person, connection, change):
+    blue = finished(connection, team_id="blue") if change == "retry" else later(connection, team_id="blue")
+    was = row(connection, blue)
+
+    assert a_person("viewer").opens(f"/actions/{change}").status_code == 403
+    assert a_person("viewer").sends(f"/actions/{change}", team_id="blue").status_code == 403
+    for fields in ({}, {"team_id": "blue"}):
+        assert "0 of 0" in a_person("operator", "red").sends(f"/actions/{change}", **fields).text
+    assert row(connection, blue) == was
+
+
+# -- what is not to be trusted -----------------------------------------------------------------------------------------
+
+
+def test_what_was_put_into_payloads_names_and_errors_is_shown_and_does_nothing(admin_person, connection):
+    ids = []
+    for text in HOSTILE:
+        columns = dict.fromkeys(("error_message", "team_id", "lock_group", "target_id", "user_id", "created_by"), text)
+        entry = {"attempt": 1, "outcome": text, "by": text, "error": text, "reason": text, "changes": [text]}
+        ids.append(
+            finished(
+                connection,
+                action_type=text,
+                payload={text: [text]},
+                metadata={text: text},
+                history=[entry],
+                target_type=text,
+                dedup_key=text,
+                **columns,
+            )
+        )
+
+    pages = ["/actions", "", *(f"/actions/{action_id}" for action_id in ids)]
+    for path in pages:
+        page = admin_person.opens(path)
+        assert page.status_code == 200, path
+        for text in HOSTILE:
+            if re.search("[<\"']", text):
+                assert text not in page.text, path
+        for address in re.findall(r'(?:href|action|hx-get)="([^"]*)"', page.text):
+            assert address.startswith(("/dashboard", "/docs", "#")), address
+
+
+def test_a_row_that_nobody_can_read_hides_no_other(admin_person, connection):
+    odd = insert(connection, scheduled_at="-infinity")
+    deep = insert(connection, payload="[" * 3000 + "]" * 3000)
+
+    assert shown_ids(admin_person.opens("/actions").text) == [deep, odd]
+    assert "since ever" in admin_person.opens(f"/actions/{odd}").text
+    assert admin_person.opens(f"/actions/{deep}").status_code == 200
+
+
+def test_a_payload_as_large_as_may_be_leaves_its_page_small(admin_person, connection):
+    action_id = insert(connection, payload={"rows": [{"n": n, "text": "x" * 100} for n in range(2000)]})
+
+    page = admin_person.opens(f"/actions/{action_id}")
+
+    assert len(page.data) < 100_000
+    assert "1,9" in page.text
+    assert len(admin_person.opens(f"/actions/{action_id}/as-text/payload").data) > 200_000
+
+
+# -- what it scheduled -------------------------------------------------------------------------------------------------
+
+
+def test_an_action_leads_to_what_it_scheduled_and_back(admin_person, connection):
+    parent = finished(connection, "completed", action_type="order:submit")
+    children = [later(connection, action_type=f"step:{number}", scheduled_by=parent) for number in range(21)]
+
+    text = admin_person.opens(f"/actions/{parent}").text
+
+    assert "What it scheduled" in text
+    assert str(children[20]) in text
+    assert str(children[0]) not in text
+    older = re.search(r'href="(/dashboard/actions/[^"]+scheduled=[^"#]+)', text)[1]
+    assert str(children[0]) in admin_person.opens(older.removeprefix("/dashboard")).text
+    assert f'/dashboard/actions/{parent}">order:submit' in admin_person.opens(f"/actions/{children[0]}").text
+    assert "What it scheduled" not in admin_person.opens(f"/actions/{children[0]}").text
+
+
+def test_another_teams_parent_and_one_that_is_gone_are_no_links(a_person, connection):
+    blue = finished(connection, "completed", team_id="blue", action_type="blue:secret")
+    person = a_person("viewer", "red")
+
+    for parent in (blue, uuid4()):
+        text = person.opens(f"/actions/{later(connection, team_id='red', scheduled_by=parent)}").text
+        assert f'href="/dashboard/actions/{parent}"' not in text
+        assert "no longer there" in text
+        assert "blue" not in text

@@ -1,0 +1,192 @@
+"""A clone of an action: all that the other has, unless the form says otherwise."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from pydantic import BaseModel
+
+from scheduled_actions import action
+from scheduled_actions.registry import Registry
+from scheduled_actions.web.api.actions.models import NewAction
+from tests.factories import database_now, insert, row, statuses
+from tests.web.conftest import ADMIN_TOKEN, Api, application
+from tests.web.dashboard.conftest import Person
+from tests.web.dashboard.filled_form import submitted
+
+
+class Payout(BaseModel):
+    amount: int
+    note: str = "none"
+    at: datetime | None = None
+
+
+@action("payout:send")
+def send_payout(payload: Payout): ...
+
+
+@action("any:thing")
+def anything(payload: dict): ...
+
+
+#: What a clone does not copy: its time is asked for, its key would merge it, and its author is the one who clones.
+NOT_TAKEN = {"scheduled_at", "delay", "timezone", "dedup_key", "dedup_window", "dedup_mode", "created_by"}
+FOLLOW_UPS = [
+    {
+        "action_type": "any:thing",
+        "payload": {"x": [1, None]},
+        "delay": "PT5M",
+        "target": {"type": "a", "id": "b/c"},
+        "retry": [1, 2],
+        "on_failure": {"action_type": "payout:send", "payload": {"amount": 1}, "priority": 3},
+    }
+]
+CONDITION = {
+    "wait": {"kind": "document_state", "target": {"type": "payout", "id": "17"}, "state": "approved"},
+    "check_interval": 60,
+    "timeout": "P30D",
+    "on_timeout": [{"action_type": "any:thing", "payload": {"late": True}}],
+}
+
+
+@pytest.fixture
+def app(a_runtime):
+    return application(a_runtime(registry=Registry.of(send_payout, anything)))
+
+
+@pytest.fixture
+def person(app):
+    person = Person(app.test_client())
+    person.signs_in(ADMIN_TOKEN)
+    return person
+
+
+@pytest.fixture
+def api(app):
+    return Api(app.test_client(), ADMIN_TOKEN)
+
+
+@pytest.fixture
+def whole(api):
+    """Every argument of an action."""
+    first = api.schedule(action_type="any:thing")["id"]
+    return {
+        "action_type": "payout:send",
+        "payload": {"amount": 17, "at": "2030-03-05T08:30:00.123456Z"},
+        "scheduled_at": "2031-01-01T00:00:00Z",
+        "team_id": "red",
+        "priority": 7,
+        "max_attempts": 2,
+        "retry": {"kind": "linear", "base_seconds": 5.0, "cap_seconds": 50.0, "jitter": "full"},
+        "lock_group": "bank",
+        "lock_group_blocks": True,
+        "dedup_key": "key-17",
+        "dedup_window": 3600,
+        "dedup_mode": "first",
+        "target": {"type": "invoice", "id": "2026/17"},
+        "user_id": "ann",
+        "metadata": {"note": "line one\nline two", "n": 1.5},
+        "created_by": "the shop",
+        "condition": CONDITION,
+        "after": [first],
+        "on_success": FOLLOW_UPS,
+        "on_failure": FOLLOW_UPS,
+    }
+
+
+def in_rows(connection, action_id):
+    values = row(connection, action_id)
+    names = (
+        "action_type payload team_id priority max_attempts retry lock_group lock_group_blocks target_type target_id"
+        " user_id metadata condition on_success on_failure scheduled_at"
+    )
+    return {name: values[name] for name in names.split()}
+
+
+def test_a_clone_left_as_the_form_stood_keeps_every_argument(person, api, connection, whole):
+    assert whole.keys() | {"delay", "timezone"} == NewAction.model_fields.keys()
+    whole["team_id"] = None
+    made = api.schedule(**{name: value for name, value in whole.items() if value is not None})
+    page = person.opens(f"/action-types/payout:send?from={made['id']}").text
+
+    done = person.sends("/action-types/payout:send", **submitted(page, "/action-types/payout:send"))
+
+    assert done.status_code == 303, done.text
+    clone = done.location.rpartition("/")[2]
+    assert clone != made["id"]
+    assert in_rows(connection, clone) == in_rows(connection, made["id"])
+    assert row(connection, clone)["dedup_key"] is None
+
+
+def test_a_clone_of_what_waits_for_an_approval_waits_too(person, api, connection):
+    made = api.schedule(action_type="any:thing", condition=CONDITION)
+    page = person.opens(f"/action-types/any:thing?from={made['id']}").text
+
+    done = person.sends("/action-types/any:thing", **submitted(page, "/action-types/any:thing"))
+    person.sends("/ticks/run")
+
+    clone = row(connection, done.location.rpartition("/")[2])
+    assert (clone["status"], clone["waiting"]["checks"]) == ("pending", 1)
+
+
+def test_what_a_form_does_not_show_is_kept(person, api, connection, whole):
+    whole["team_id"] = None
+    made = api.schedule(**{name: value for name, value in whole.items() if value is not None})
+
+    done = person.sends("/action-types/payout:send", **{"from": made["id"], "payload.amount": "17", "priority": "8"})
+
+    kept, clone = in_rows(connection, made["id"]), in_rows(connection, done.location.rpartition("/")[2])
+    assert {**clone, "scheduled_at": None} == {
+        **kept,
+        "payload": {"amount": 17},
+        "priority": 8,
+        "scheduled_at": None,
+    }
+
+
+def test_what_is_emptied_or_changed_in_the_form_is_not_kept(person, api, connection, whole):
+    whole["team_id"] = None
+    made = api.schedule(**{name: value for name, value in whole.items() if value is not None})
+    form = submitted(person.opens(f"/action-types/payout:send?from={made['id']}").text, "/action-types/payout:send")
+    emptied = dict.fromkeys(
+        ("condition", "after", "on_success", "on_failure", "retry", "lock_group", "lock_group_blocks", "metadata"), ""
+    )
+
+    done = person.sends(
+        "/action-types/payout:send", **form | emptied | {"target_type": "", "target_id": "", "payload.amount": "18"}
+    )
+
+    clone = in_rows(connection, done.location.rpartition("/")[2])
+    assert [clone[name] for name in (*emptied.keys() - {"after", "lock_group_blocks"}, "target_id")] == [None] * 7
+    assert clone["lock_group_blocks"] is False
+    assert clone["payload"] == {"amount": 18, "at": "2030-03-05T08:30:00.123456Z"}
+
+
+def test_a_clone_stays_one_where_its_payload_is_shown_as_json(person, api):
+    made = api.schedule(action_type="payout:send", payload={"amount": 1})
+
+    assert f"as=json&amp;from={made['id']}" in person.opens(f"/action-types/payout:send?from={made['id']}").text
+    as_json = person.opens(f"/action-types/payout:send?as=json&from={made['id']}").text
+    assert "&#34;amount&#34;: 1" in as_json
+    assert submitted(as_json, "/action-types/payout:send")["from"] == made["id"]
+
+
+def test_a_clone_of_an_action_that_is_gone_is_refused_and_nothing_is_lost(person, api, connection):
+    made = api.schedule(action_type="payout:send", payload={"amount": 1}, condition=CONDITION)
+    form = submitted(person.opens(f"/action-types/payout:send?from={made['id']}").text, "/action-types/payout:send")
+    connection.execute("delete from scheduled_actions")
+
+    refused = person.sends("/action-types/payout:send", **form | {"payload.note": "typed"})
+
+    assert refused.status_code == 404
+    assert 'value="typed"' in refused.text
+    assert statuses(connection) == {}
+
+
+def test_a_clone_of_a_due_action_is_due_at_once(person, connection):
+    model = insert(
+        connection, action_type="any:thing", payload={}, scheduled_at=database_now(connection) - timedelta(1)
+    )
+
+    assert 'name="when" value="now" checked' in person.opens(f"/action-types/any:thing?from={model}").text

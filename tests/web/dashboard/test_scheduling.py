@@ -1,0 +1,397 @@
+"""Ticks, action types, and scheduling with a form that the payload's own schema makes."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+from html import unescape
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from handlers.email import send_email
+from scheduled_actions import action
+from scheduled_actions.registry import Registry
+from scheduled_actions.web.dashboard import times
+from scheduled_actions.web.dashboard.actions import schema_forms
+from tests.factories import NOW, database_now, insert, row, statuses
+from tests.web.conftest import ADMIN_TOKEN, application
+from tests.web.dashboard.conftest import Person
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+class Street(BaseModel):
+    name: str
+    number: int | None = None
+
+
+class Parcel(BaseModel):
+    """All that a form has inputs for."""
+
+    label: str = Field(description="As it is printed.", max_length=80)
+    story: str = Field("", max_length=2000)
+    weight: float
+    pieces: int = 1
+    insured: bool = False
+    speed: Literal["slow", "fast", 3] = "slow"
+    day: date | None = None
+    at: datetime | None = None
+    to: Street
+    tags: list[str] = []
+    sizes: list[int] = []
+    extra: dict[str, int] = {}
+
+
+@action("parcel:send", description="Send a parcel.")
+def send_parcel(payload: Parcel): ...
+
+
+@action("any:thing")
+def anything(payload: dict): ...
+
+
+@pytest.fixture
+def person(a_runtime):
+    """Give an administrator of a project that sends parcels."""
+    person = Person(application(a_runtime(registry=Registry.of(send_parcel, anything))).test_client())
+    person.signs_in(ADMIN_TOKEN)
+    return person
+
+
+WHOLE = {
+    "payload.label": "box",
+    "payload.weight": "1.5",
+    "payload.speed": "3",
+    "payload.insured": "on",
+    "payload.day": "2026-03-05",
+    "payload.at": "2026-03-05T08:30",
+    "payload.to.name": "Main Street",
+    "payload.tags": "a\nb c\n",
+    "payload.sizes": "1\n2",
+    "payload.extra": '{"x": 1}',
+}
+
+
+# -- action types ------------------------------------------------------------------------------------------------------
+
+
+def test_the_types_of_this_build_are_shown_and_each_has_a_form(person):
+    page = person.opens("/action-types").text
+
+    assert "parcel:send" in page
+    assert "Send a parcel." in page
+    form = person.opens("/action-types/parcel:send").text
+    assert 'name="payload.to.name"' in form
+    assert "As it is printed." in form
+    assert person.opens("/action-types/parcel:sent").status_code == 404
+    assert "did you mean &#34;parcel:send&#34;?" in person.opens("/action-types/parcel:sent").text
+
+
+def test_a_form_schedules_what_its_schema_wants(person, connection):
+    person.client.set_cookie(times.ZONE_COOKIE, "Europe/Berlin")
+
+    done = person.sends("/action-types/parcel:send", **WHOLE, when="delay", delay="2", unit="hours", priority="-5")
+
+    assert done.status_code == 303
+    made = row(connection, done.location.rpartition("/")[2])
+    assert made["payload"] == {
+        "label": "box", "weight": 1.5, "insured": True, "speed": 3, "day": "2026-03-05", "at": "2026-03-05T07:30:00Z",
+        "to": {"name": "Main Street"}, "tags": ["a", "b c"], "sizes": [1, 2], "extra": {"x": 1},
+    }  # fmt: skip
+    assert (made["priority"], made["created_by"]) == (-5, "api:admin")
+    away = datetime.fromisoformat(made["scheduled_at"]) - database_now(connection)
+    assert timedelta(minutes=119) < away <= timedelta(hours=2)
+
+
+def test_what_is_wrong_stands_beside_each_input_and_nothing_that_was_typed_is_lost(person, connection):
+    wrong = WHOLE | {"payload.weight": "heavy", "payload.to.name": "", "payload.sizes": "1\nx", "payload.pieces": "1.5"}
+
+    refused = person.sends("/action-types/parcel:send", **wrong, when="at", at="2026-03-05T08:30")
+
+    assert refused.status_code == 400
+    assert statuses(connection) == {}
+    for name in ("payload.weight", "payload.sizes", "payload.pieces"):
+        assert re.search(rf'name="{name}"[^>]*aria-invalid', refused.text), name
+    assert 'value="heavy"' in refused.text
+    assert "b c" in refused.text
+    assert 'value="at" checked' in refused.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"payload.extra": "{"}, "payload.extra"),
+        ({"when": "delay", "delay": "soon"}, "PT5M"),
+        ({"when": "at", "at": ""}, "ISO 8601"),
+        ({"metadata": "[]"}, "object"),
+        ({"team_id": "x" * 300}, "255"),
+    ],
+)
+def test_a_form_that_cannot_be_is_shown_again_with_the_reason(person, connection, fields, said):
+    refused = person.sends("/action-types/parcel:send", **WHOLE | fields)
+
+    assert refused.status_code == 400
+    assert said in refused.text
+    assert statuses(connection) == {}
+
+
+def test_json_does_where_no_form_can_and_where_one_prefers_it(person, connection):
+    for action_type in ("any:thing", "parcel:send?as=json"):
+        assert 'name="payload"' in person.opens(f"/action-types/{action_type}").text
+    payload = '{"label": "b", "weight": 1, "to": {"name": "x"}}'
+
+    assert person.sends("/action-types/any:thing", payload='{"deep": [1, {"x": null}]}').status_code == 303
+    done = person.sends("/action-types/parcel:send", payload=payload, **{"as": "json"})
+    refused = person.sends("/action-types/any:thing", payload='{"n": NaN}')
+
+    assert row(connection, done.location.rpartition("/")[2])["payload"]["weight"] == 1
+    assert refused.status_code == 400
+    assert len(statuses(connection)) == 2
+
+
+def test_a_clone_begins_with_what_the_other_has(person, connection):
+    payload = {"label": "box", "weight": 2, "to": {"name": "x"}, "tags": ["a"], "insured": True}
+    model = insert(connection, action_type="parcel:send", payload=payload, priority=7, dedup_key="key-17")
+
+    page = person.opens(f"/action-types/parcel:send?from={model}").text
+
+    assert 'name="payload.label" type="text" value="box"' in page
+    assert 'name="payload.insured" value="on" checked' in page
+    assert 'value="7"' in page
+    assert "key-17" not in page
+
+
+def test_an_edit_that_leaves_the_form_as_it_was_changes_no_payload(person, connection):
+    payload = {"label": "box", "weight": 2, "to": {"name": "x"}, "at": "2030-03-05T08:30:00.123456Z"}
+    at = database_now(connection) + timedelta(hours=1)
+    action_id = insert(connection, action_type="parcel:send", payload=payload, scheduled_at=at)
+    page = person.opens(f"/actions/{action_id}/edit").text
+    shown = {
+        unescape(name): unescape(value)
+        for name, value in re.findall(r'name="(payload[^"]+)"[^>]* value="([^"]*)"', page)
+    } | {"payload.speed": "slow", "payload.extra": "{}"}
+    del shown["payload.insured"]
+
+    assert person.sends(f"/actions/{action_id}/edit", **shown).status_code == 303
+    assert row(connection, action_id)["history"] == []
+    person.sends(f"/actions/{action_id}/edit", **shown | {"payload.weight": "3"})
+
+    assert row(connection, action_id)["payload"]["weight"] == 3
+
+
+def test_what_a_form_has_no_input_for_is_cloned_as_json(person, connection):
+    model = insert(connection, action_type="parcel:send", payload={"label": "box", "older": True})
+
+    page = person.opens(f"/action-types/parcel:send?from={model}").text
+
+    assert "&#34;older&#34;: true" in page
+
+
+def test_the_form_of_an_email_takes_an_address_as_people_write_it(a_runtime, connection):
+    person = Person(application(a_runtime(registry=Registry.of(send_email))).test_client())
+    person.signs_in(ADMIN_TOKEN)
+    page = person.opens("/action-types/email:send").text
+    fields = {"payload.to": "ann@example.org\r\nBen <ben@example.org>", "payload.subject": "Hello"}
+
+    made = person.sends("/action-types/email:send", **fields, **{"payload.text": "Dear all,\r\nhello."})
+
+    areas = set(re.findall(r'<textarea id="[^"]+" name="payload\.(\w+)"', page))
+    assert areas == {"to", "text", "html", "cc", "bcc", "headers"}
+    assert made.status_code == 303, made.text
+    payload = row(connection, made.location.rpartition("/")[2])["payload"]
+    assert payload["to"] == ["ann@example.org", "Ben <ben@example.org>"]
+    assert payload["text"] == "Dear all,\nhello."
+
+
+@pytest.mark.parametrize("tag", ["", " x", "a\nb"])
+def test_what_lines_would_change_is_cloned_as_json(person, connection, tag):
+    payload = {"label": "box", "weight": 2, "to": {"name": "x"}, "tags": ["kept", tag]}
+    model = insert(connection, action_type="parcel:send", payload=payload)
+
+    assert 'name="as" value="json"' in person.opens(f"/action-types/parcel:send?from={model}").text
+
+
+def test_a_viewer_sees_the_schema_and_schedules_nothing(a_person, connection):
+    viewer = a_person("viewer")
+
+    assert "JSON Schema" in viewer.opens("/action-types/test:welcome").text
+    assert "<textarea" not in viewer.opens("/action-types/test:welcome").text
+    assert viewer.sends("/action-types/test:run", payload="{}").status_code == 403
+    assert statuses(connection) == {}
+
+
+def test_a_team_schedules_in_itself(a_person, connection):
+    operator = a_person("operator", "red")
+
+    done = operator.sends("/action-types/test:run", payload="{}")
+    refused = operator.sends("/action-types/test:run", payload="{}", team_id="blue")
+
+    assert row(connection, done.location.rpartition("/")[2])["team_id"] == "red"
+    assert refused.status_code == 403
+
+
+# -- ticks -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_tick_by_hand_runs_what_is_due_and_is_seen(a_person, connection):
+    due = insert(connection)
+    operator = a_person("operator")
+    assert "Nobody has pinged yet" in operator.opens("/ticks").text
+
+    done = operator.sends("/ticks/run", **{"from": "ticks"})
+
+    assert statuses(connection) == {due: "completed"}
+    page = operator.client.get(done.location).text
+    assert "1 action settled, 0 of them failed" in page
+    assert "dashboard token:operator of tests" in page
+    assert operator.sends("/ticks/run").location == "/dashboard"
+
+
+def test_ticks_are_run_by_operators_of_no_team_alone(a_person, connection):
+    due = insert(connection, team_id="red")
+
+    assert a_person("viewer").sends("/ticks/run").status_code == 403
+    assert a_person("operator", "red").sends("/ticks/run").status_code == 403
+    assert a_person("operator", "red").opens("/ticks").status_code == 403
+    assert 'href="/dashboard/ticks"' not in a_person("operator", "red").opens("").text
+    assert statuses(connection) == {due: "pending"}
+
+
+# -- the overview ------------------------------------------------------------------------------------------------------
+
+
+def test_the_overview_says_what_is_wrong_and_what_waits(a_person, connection):
+    insert(connection)
+    insert(
+        connection, status="failed", action_type="email:send", error_message="550 no such user",
+        completed_at=database_now(connection), team_id="red",
+    )  # fmt: skip
+
+    page = a_person("operator").opens("?window=day").text
+
+    assert "there was none yet" in page
+    assert "Run a tick now" in page
+    assert "550 no such user" in page
+    assert "Nothing failed" not in page
+    team = a_person("viewer", "blue").opens("").text
+    assert "550 no such user" not in team
+    assert "Trigger" not in team
+    assert "550 no such user" in a_person("viewer", "red").opens("").text
+
+
+def test_the_overview_tells_of_deadlines_that_are_near_to_those_who_may_know(a_person, connection):
+    for name, team, away in (("renewal", "red", "2 days"), ("audit", "blue", "-1 hour"), ("far", "red", "30 days")):
+        connection.execute(
+            "insert into scheduled_action_deadlines (name, team_id, target_type, target_id, status, due_at, timezone,"
+            " anchor_at) values (%s, %s, 'contract', '17', 'open', now() + %s::interval, 'UTC', now())",
+            [name, team, away],
+        )
+
+    everything, red = a_person("viewer").opens("").text, a_person("viewer", "red").opens("").text
+
+    assert [name in everything for name in ("renewal", "audit", ">far<")] == [True, True, False]
+    assert [name in red for name in ("renewal", "audit")] == [True, False]
+    assert everything.index("audit") < everything.index("renewal")
+
+
+# -- forms from schemas, and times -------------------------------------------------------------------------------------
+
+parcels = st.builds(
+    dict,
+    label=st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=80).filter(
+        str.strip
+    ),
+    weight=st.floats(0.001, 1e9) | st.integers(1, 10**9),
+    pieces=st.integers(-(10**12), 10**12),
+    insured=st.booleans(),
+    speed=st.sampled_from(["slow", "fast", 3]),
+    day=st.dates().map(date.isoformat),
+    to=st.fixed_dictionaries({"name": st.just("x")}, optional={"number": st.integers(0, 99)}),
+    tags=st.lists(st.text("abcdef", min_size=1), min_size=1),
+    sizes=st.lists(st.integers(), min_size=1),
+    extra=st.dictionaries(st.text("abc", min_size=1), st.integers()),
+)
+
+
+@settings(max_examples=40)
+@given(payload=parcels)
+def test_what_a_form_shows_is_what_it_sends(payload):
+    schema = Parcel.model_json_schema()
+
+    fields = schema_forms.form_of(schema, payload, zone=BERLIN)
+    sent = {one.name: one.value for one in schema_forms.every(fields) if one.kind != "group" and one.value}
+
+    assert Parcel.model_validate(schema_forms.payload_of(fields, sent, BERLIN)) == Parcel.model_validate(payload)
+
+
+@pytest.mark.parametrize(
+    "schema", [None, {}, {"type": "array"}, {"type": "object"}, {"properties": {}}, {"properties": []}, {"$ref": "#/x"}]
+)
+def test_a_schema_without_named_parts_makes_no_form(schema):
+    assert schema_forms.form_of(schema, zone=BERLIN) is None
+
+
+def test_a_schema_that_goes_in_a_circle_ends_in_json():
+    class Node(BaseModel):
+        name: str
+        child: Node | None = None
+
+    Node.model_rebuild(_types_namespace={"Node": Node})
+    schema = Node.model_json_schema()
+    root = schema["$defs"]["Node"] | {"$defs": schema["$defs"]}
+
+    kinds = [one.kind for one in schema_forms.every(schema_forms.form_of(root, zone=BERLIN))]
+
+    assert kinds.count("json") == 1
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (None, "—"), (0, "0 s"), (0.0123, "12 ms"), (1.26, "1.3 s"), (4, "4 s"), (59.6, "1 min"), (61, "1 min 1 s"),
+        (3600, "1 h"), (7261, "2 h 1 min"), (90061, "1 d 1 h"), (86400, "1 d"), (-5, "-5 s"),
+        (timedelta(minutes=2), "2 min"),
+    ],
+)  # fmt: skip
+def test_lengths_of_time_in_words(length, words):
+    assert times.seconds(length) == words
+
+
+@pytest.mark.parametrize(
+    ("apart", "words"), [(0, "now"), (30, "30 s ago"), (-90, "in 90 s"), (1200, "20 min ago"), (-90000, "in 25 h")]
+)
+def test_how_far_an_instant_is_from_now(apart, words):
+    assert f">{words}<" in times.ago(NOW - timedelta(seconds=apart), BERLIN, now=NOW)
+
+
+def test_an_instant_is_shown_where_the_viewer_is_and_tells_its_utc():
+    shown = times.instant(NOW, BERLIN, now=NOW)
+
+    assert ">4 Mar 13:00:00<" in shown
+    assert 'title="Wed 2026-03-04 13:00:00 CET · 2026-03-04 12:00:00 UTC"' in shown
+    assert ">2025-03-04 13:00:00<" in times.instant(NOW.replace(year=2025), BERLIN, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2026-03-04T13:00", "2026-03-04T12:00:00Z"),
+        ("2026-03-04T13:00:00+05:00", "2026-03-04T08:00:00Z"),
+        ("2026-03-29T02:30", "2026-03-29T01:30:00Z"),
+        ("0001-01-01T00:00", "0001-01-01T00:00"),
+        ("soon", "soon"),
+    ],
+)
+def test_a_local_time_becomes_an_instant(text, instant):
+    assert times.from_input(text, BERLIN) == instant
+
+
+def test_an_unknown_zone_is_utc():
+    for name in ("Mars/Base", "../../etc/passwd", "", "\x00"):
+        assert times.zone_of({times.ZONE_COOKIE: name}).key == "UTC"
+    assert unescape(times.zone_of({times.ZONE_COOKIE: "Asia/Tokyo"}).key) == "Asia/Tokyo"

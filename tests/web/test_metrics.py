@@ -1,0 +1,303 @@
+"""`/metrics`, as Prometheus reads it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus_text
+
+from scheduled_actions import Fail, Snooze, action
+from scheduled_actions.actions import claims
+from scheduled_actions.registry import Registry
+from scheduled_actions.ticks.rules.metrics_buffer import Tally
+from tests.factories import a_tick, insert, insert_many, move_clock, together
+from tests.web.conftest import ADMIN_TOKEN, application
+
+OPEN_METRICS = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
+
+
+@action("test:run")
+def run(payload: dict):
+    match payload.get("does"):
+        case "fail":
+            raise Fail("no luck")
+        case "raise":
+            raise RuntimeError("once more")
+        case "snooze":
+            return Snooze(timedelta(hours=1))
+    return None
+
+
+@action("webhook:send", max_attempts=2)
+def send(payload: dict):
+    if payload.get("does") == "fail":
+        raise Fail("410")
+
+
+@pytest.fixture
+def project(a_runtime):
+    return a_runtime(registry=Registry.of(run, send))
+
+
+@pytest.fixture
+def scrape(project):
+    """Return a function that scrapes, and gives the samples by name and labels."""
+    client = application(project).test_client()
+
+    def scraped(token=ADMIN_TOKEN, accept=None, path="/metrics"):
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        if accept is not None:
+            headers["Accept"] = accept
+        return client.get(path, headers=headers)
+
+    return scraped
+
+
+def samples(response, parse=prometheus_text):
+    assert response.status_code == 200, response.text
+    return {
+        (one.name.removeprefix("scheduled_actions_"), *sorted(one.labels.values())): one.value
+        for family in parse(response.text)
+        for one in family.samples
+    }
+
+
+def test_settlements_are_told_by_type_and_outcome(project, connection, scrape):
+    for does in ("nothing", "nothing", "fail", "raise", "snooze"):
+        insert(connection, payload={"does": does})
+    insert(connection, action_type="nobody:home")
+
+    project.processor.tick()
+
+    told = samples(scrape())
+    assert told["settled_total", "completed", "test:run"] == 2
+    assert [told["settled_total", outcome, "test:run"] for outcome in ("failed", "retried", "snoozed")] == [1, 1, 1]
+    assert told["settled_total", "(other)", "no_action"] == 1
+
+
+def test_handler_seconds_lateness_and_tick_seconds_are_histograms(project, connection, scrape):
+    insert_many(connection, 3)
+
+    project.processor.tick()
+
+    told = samples(scrape())
+    assert told["handler_duration_seconds_count", "test:run"] == 3
+    assert told["handler_duration_seconds_bucket", "+Inf", "test:run"] == 3
+    # They had been due for a minute.
+    assert told["start_lateness_seconds_bucket", "30", "test:run"] == 0
+    assert told["start_lateness_seconds_bucket", "120", "test:run"] == 3
+    assert 180 <= told["start_lateness_seconds_sum", "test:run"] < 360
+    assert told["tick_duration_seconds_count",] == 1
+
+
+def test_counters_survive_pruning_and_other_processes(project, a_runtime, connection, scrape):
+    insert_many(connection, 2)
+    project.processor.tick()
+    insert(connection)
+    a_runtime(registry=Registry.of(run)).processor.tick()
+
+    move_clock(connection, timedelta(days=400))
+    project.processor.tick()
+
+    told = samples(scrape())
+    assert told["settled_total", "completed", "test:run"] == 3
+    assert not any(key[0] == "actions" for key in told)
+
+
+def test_deliveries_are_told_by_endpoint_and_outcome(project, connection, scrape):
+    event = {"event": "task:created", "endpoint": "0197a000-0000-7000-8000-000000000001"}
+    insert(connection, action_type="webhook:send", payload=event)
+    insert(connection, action_type="webhook:send", payload=event | {"does": "fail"})
+    insert(connection, action_type="webhook:send", payload={"event": "task:created"})
+
+    project.processor.tick()
+
+    told = samples(scrape())
+    assert told["webhook_deliveries_total", "(database)", "completed"] == 1
+    assert told["webhook_deliveries_total", "(database)", "failed"] == 1
+    assert told["settled_total", "completed", "webhook:send"] == 2
+
+
+def test_what_stands_in_the_table_is_told_without_any_tick(connection, scrape):
+    insert_many(connection, 3)
+    insert(connection, action_type="nobody:home")
+    insert(connection, status="failed", completed_at="2026-01-01T00:00:00Z")
+
+    told = samples(scrape())
+
+    assert told["actions", "pending", "test:run"] == 3
+    assert told["actions", "(other)", "pending"] == 1
+    assert told["actions", "failed", "test:run"] == 1
+    assert told["actions_capped", "pending"] == 0
+    assert (told["due_actions",], told["overdue_actions",]) == (4, 0)
+    assert 60 <= told["oldest_due_age_seconds",] < 240
+    assert told["recent_ticks", "finished"] == 0
+    assert ("last_tick_timestamp_seconds",) not in told
+
+
+def test_idle_ticks_are_among_the_recent_ones(project, connection, scrape):
+    project.processor.tick()
+    project.processor.tick()
+    connection.execute(
+        "insert into scheduled_action_ticks (id, started_at, lease_expires_at) select gen_random_uuid(),"
+        " statement_timestamp() - interval '5 minutes', statement_timestamp() - interval '4 minutes'"
+    )
+
+    told = samples(scrape())
+
+    assert (told["recent_ticks", "finished"], told["recent_ticks", "lost"]) == (2, 1)
+    assert told["last_tick_timestamp_seconds",] > 1.7e9
+    assert told["last_tick_duration_seconds",] >= 0
+
+
+# -- the form -----
+
+
+def test_the_form_is_the_one_that_is_asked_for(project, connection, scrape):
+    insert(connection, payload={"does": "fail"})
+    project.processor.tick()
+
+    text, opened = scrape(), scrape(accept=OPEN_METRICS)
+
+    assert text.content_type.startswith("text/plain")
+    assert opened.content_type.startswith("application/openmetrics-text")
+    assert opened.text.endswith("# EOF\n")
+    assert samples(opened, open_metrics) == samples(text)
+    assert text.headers["Cache-Control"] == "no-store"
+
+
+def test_every_metric_is_documented(project, connection, scrape):
+    insert(connection)
+    project.processor.tick()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "observe.md").read_text(encoding="utf-8")
+
+    for family in open_metrics(scrape(accept=OPEN_METRICS).text):
+        assert f"| `{family.name}" in page, f"docs/how-to/observe.md says nothing of {family.name}"
+
+
+# -- who may scrape -----
+
+
+def test_any_token_without_a_team_may_scrape(a_caller, scrape):
+    assert scrape(a_caller("viewer").token).status_code == 200
+
+
+@pytest.mark.parametrize("token", [None, "wrong"])
+def test_nobody_else_may(scrape, token):
+    refused = scrape(token)
+
+    assert refused.status_code == 401
+    assert refused.json["code"] == "unauthorized"
+    assert refused.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_a_teams_token_is_refused_metrics_of_all_teams(a_caller, scrape):
+    refused = scrape(a_caller("admin", "red").token)
+
+    assert refused.status_code == 403
+    assert "metrics are of all teams" in refused.json["detail"]
+
+
+def test_without_a_database_prometheus_is_told_to_come_again(a_runtime):
+    runtime = a_runtime(DATABASE_URL="postgresql://127.0.0.1:1/none", registry=Registry.of(run))
+
+    refused = application(runtime).test_client().get("/metrics", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
+
+    assert (refused.status_code, refused.json["code"]) == (503, "database_unavailable")
+    assert refused.headers["Retry-After"]
+
+
+def test_without_the_extra_it_says_what_to_install_and_ticks_count_nothing(database_url, tmp_path):
+    """In a process of its own, where the library cannot be found."""
+    (tmp_path / "handlers").mkdir()
+    (tmp_path / "handlers" / "_registry.py").write_text("HANDLERS = {}\nOPTIONS = {}\nFUNCTIONS = {}\n")
+    ask = (
+        "import sys, importlib.util as u\n"
+        "find = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'prometheus_client' else find(name, *a)\n"
+        "sys.modules['prometheus_client'] = None\n"
+        "from scheduled_actions.wsgi import app\n"
+        "from scheduled_actions import runtime\n"
+        "r = app.test_client().get('/metrics', headers={'Authorization': 'Bearer an-admin-token-of-tests'})\n"
+        "print(r.status_code, r.json['code'], r.json['detail'], runtime.current().processor.process.tally)\n"
+    )
+
+    told = subprocess.run(
+        [sys.executable, "-c", ask],
+        cwd=tmp_path,
+        env={"DATABASE_URL": database_url, "ADMIN_TOKEN": ADMIN_TOKEN, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert told.stdout.startswith("503 extra_missing prometheus_client is not installed"), told.stdout + told.stderr
+    assert "scheduled-actions[metrics]" in told.stdout
+    assert told.stdout.rstrip().endswith("None")
+
+
+# -- counting once -----
+
+
+def tallied(count):
+    tally = Tally({"a:b", "c:d"}, {})
+    for _ in range(count):
+        tally.settled("a:b", "completed", payload_text="{}")
+        tally.settled("c:d", "failed", payload_text="{}")
+    return tally
+
+
+def values(connection):
+    return dict(connection.execute("select subject, value from scheduled_action_metrics where metric = 'settled'"))
+
+
+def test_a_finish_that_is_repeated_after_a_lost_connection_counts_once(connection):
+    tick = a_tick(connection)
+
+    tally = tallied(3)
+
+    for _ in range(2):
+        claims.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 3}, tally=tally)
+    tally.clear()
+    tally.settled("a:b", "completed", payload_text="{}")
+    claims.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 4}, tally=tally)
+
+    assert values(connection) == {"a:b": 4, "c:d": 3}
+    assert connection.execute("select outcome, counts from scheduled_action_ticks").fetchone() == (
+        "finished",
+        {"succeeded": 4, "tally": 2},
+    )
+
+
+def test_ticks_that_end_together_lose_no_count(database_url, connection):
+    def work(own, number):
+        for _ in range(10):
+            claims.finish_tick(own, a_tick(own), outcome="finished", counts={"succeeded": 1}, tally=tallied(1))
+
+    together(database_url, 6, work)
+
+    assert values(connection) == {"a:b": 60, "c:d": 60}
+
+
+def test_what_a_scrape_reads_is_bounded_by_indexes(project, connection, scrape):
+    connection.execute(
+        "insert into scheduled_action_ticks (id, started_at, finished_at, lease_expires_at, outcome)"
+        " select gen_random_uuid(), statement_timestamp() - n * interval '1 minute', statement_timestamp(),"
+        " statement_timestamp(), 'finished' from generate_series(1, 20000) n"
+    )
+    connection.execute("analyze scheduled_action_ticks")
+    from scheduled_actions.database.statements import statement
+
+    plan = connection.execute(
+        f"explain {statement('recent_ticks')}", {"seconds": 900, "limit": 2000}
+    ).fetchall()  # fmt: skip
+
+    text = "\n".join(line for (line,) in plan)
+    assert "Seq Scan" not in text
+    assert "scheduled_action_ticks_started" in text
+    assert samples(scrape())["recent_ticks", "finished"] == 14

@@ -1,0 +1,881 @@
+"""What becomes of deliveries: order, limits, failures, and endpoints that are disabled for them."""
+
+from __future__ import annotations
+
+import json
+import socket
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from scheduled_actions.core.errors import InvalidArgument, UnknownDelivery, UnknownEndpoint, WrongStatus
+from scheduled_actions.outbound.gate import Gate
+from scheduled_actions.registry.handler import action
+from scheduled_actions.testing import clock
+from scheduled_actions.webhooks.endpoints.store import Lane
+from scheduled_actions.webhooks.rules.health import APART, DISABLED_AFTER
+from tests.factories import database_now, move_clock, together
+from tests.webhooks.test_endpoints import emit
+from tests.webhooks.webhook_project import URL, bodies, webhook_project
+from tests.webhooks.wire import a_wire
+
+MAILS = []
+
+
+@action("email:send")
+def send_email(payload: dict) -> None:
+    MAILS.append(payload)
+
+
+@pytest.fixture
+def project(tmp_path, database_url):
+    MAILS.clear()
+    toml = """
+    [webhooks]
+    alert_email = "ops@example.org"
+    [webhooks.endpoints.crm]
+    env_var = "CRM_URL"
+    patterns = ["crm:*"]
+    ordering = "fifo"
+    """
+    with webhook_project(tmp_path, database_url, send_email, toml=toml, CRM_URL="https://crm.example/") as project:
+        yield project
+
+
+@pytest.fixture
+def wire(monkeypatch, tmp_path):
+    with a_wire(monkeypatch, tmp_path) as wire:
+        yield wire
+
+
+class Later:
+    """The same project, later: the clock of the database is moved, and with it all that waits."""
+
+    def __init__(self, project, connection):
+        self.project, self.connection, self.at = project, connection, timedelta(0)
+
+    def __call__(self, **units):
+        self.at += timedelta(**units)
+        move_clock(self.connection, self.at)
+        self.project.endpoint_book.forget()
+        return self.project.processor.tick()
+
+
+@pytest.fixture
+def later(project, connection):
+    return Later(project, connection)
+
+
+def delivery_of(connection):
+    """Return the one delivery, as the view shows it."""
+    (found,) = connection.execute("select to_jsonb(d) from webhook_deliveries d").fetchall()
+    return found[0]
+
+
+def deliveries(connection):
+    rows = connection.execute("select status, count(*) from webhook_deliveries group by 1").fetchall()
+    return dict(rows)
+
+
+# -- the view
+
+
+def test_the_view_shows_a_delivery_that_arrived(project, wire, connection):
+    wire.post(URL, status=201, body="thank you")
+    made, _ = project.endpoints.create(url=URL, team_id="blue")
+
+    event_id = emit(project, team_id="blue", entity_id="7")
+    project.processor.tick()
+
+    shown = delivery_of(connection)
+    assert (shown["status"], shown["endpoint"], shown["team_id"]) == ("completed", made.id, "blue")
+    assert (shown["event"], shown["entity_type"], shown["entity_id"]) == ("task:created", "task", "7")
+    assert (shown["attempts"], shown["response_status"], shown["error"]) == (1, 201, None)
+    assert (shown["event_action_id"], shown["next_attempt_at"]) == (str(event_id), None)
+    (attempt,) = shown["attempt_log"]
+    assert (attempt["attempt"], attempt["status"], attempt["answer"]) == (1, 201, "thank you")
+    assert attempt["duration_ms"] >= 0
+    assert attempt["error"] is None
+
+
+def test_the_view_shows_every_attempt_of_one_that_did_not(project, wire, later, connection):
+    project.endpoints.create(url=URL)
+    wire.post(URL, status=500, body="no: such\nluck")
+    wire.post(URL, status=None)
+    wire.post(URL, status=302, headers={"Location": "https://elsewhere.example/"})
+    wire.post(URL, status=429, headers={"Retry-After": "1"}, body="busy")
+    wire.post(URL, status=410, body="gone")
+
+    emit(project)
+    for _ in range(5):
+        later(hours=11)
+    assert len(wire.calls) == 5
+
+    shown = delivery_of(connection)
+    assert (shown["status"], shown["attempts"], shown["response_status"]) == ("failed", 5, 410)
+    log = [(one["attempt"], one["status"], one["answer"]) for one in shown["attempt_log"]]
+    assert log == [(1, 500, "no: such\nluck"), (2, None, None), (3, 302, None), (4, 429, "busy"), (5, 410, "gone")]
+    assert all(one["duration_ms"] >= 0 and one["at"] and one["error"] for one in shown["attempt_log"])
+    assert "got nothing: receiver.example:443" in shown["attempt_log"][1]["error"]
+
+
+def test_the_view_says_when_the_next_attempt_is(project, wire, connection):
+    wire.post(URL, status=503, headers={"Retry-After": "3600"})
+    project.endpoints.create(url=URL)
+
+    emit(project)
+    project.processor.tick()
+
+    shown = connection.execute(
+        "select status, next_attempt_at - scheduled_actions_now() from webhook_deliveries"
+    ).fetchone()
+    assert shown[0] == "pending"
+    assert timedelta(minutes=59) < shown[1] <= timedelta(hours=1)
+
+
+def test_an_event_itself_is_no_delivery(project, connection):
+    emit(project)
+
+    assert deliveries(connection) == {}
+
+
+def test_one_delivery_that_cannot_be_read_does_not_hide_the_others(project, connection):
+    project.endpoints.create(url=URL)
+    lose(connection, 2, endpoint="crm")
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at) values"
+        " ('webhook:send', '{\"endpoint\": \"crm\"}', '-infinity')"
+    )
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, status, scheduled_at, result) values"
+        " ('webhook:send', '{\"endpoint\": \"crm\"}', 'completed', 'infinity', '{\"status\": \"fine\"}')"
+    )
+
+    found = project.deliveries.find()
+
+    assert len(found) == 4
+    assert (found[0].response_status, found[0].event) == (None, "")
+    assert found[1].next_attempt_at.year == 1
+    assert {one.created_at.utcoffset() for one in found} == {timedelta(0)}
+
+
+# -- safety
+
+
+def test_a_name_that_leads_inside_is_a_failed_attempt_and_says_no_more(project, connection, monkeypatch):
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.1.2.3", 443))]
+    )
+    project.endpoints.create(url=URL)
+
+    emit(project)
+    project.processor.tick()
+
+    error = delivery_of(connection)["error"]
+    assert error.endswith("got nothing: receiver.example:443 leads to an address that webhooks do not reach")
+    assert "10.1.2.3" not in error
+
+
+# -- order
+
+
+def orders(connection):
+    rows = connection.execute("select lock_group, lock_group_blocks from scheduled_actions order by 1").fetchall()
+    return set(rows)
+
+
+def test_without_fifo_no_action_has_a_lock_group(project, wire, connection):
+    wire.post(URL)
+    project.endpoints.create(url=URL)
+
+    emit(project)
+    project.processor.tick()
+
+    assert orders(connection) == {(None, False)}
+
+
+def test_fifo_is_a_lock_group_of_endpoint_and_entity_that_blocks(project, wire, connection):
+    wire.post(URL)
+    made, _ = project.endpoints.create(url=URL, ordering="fifo")
+
+    emit(project, entity_id="7")
+    project.processor.tick()
+
+    assert orders(connection) == {("webhook::task:7", True), (f"webhook:{made.id}:task:7", True)}
+
+
+def test_the_files_fifo_is_the_same_and_known_from_the_first_tick_on(project, wire, connection):
+    wire.post("https://crm.example/")
+    project.processor.tick()
+
+    emit(project, "crm:made", entity_id="7")
+    emit(project, "crm:made", entity_id="8", endpoint="crm")
+    project.processor.tick()
+
+    assert orders(connection) == {
+        ("webhook::crm:7", True), ("webhook:crm:crm:7", True), ("webhook:crm:crm:8", True)
+    }  # fmt: skip
+
+
+def test_an_endpoint_of_another_team_orders_nothing(project, connection):
+    project.endpoints.create(url=URL, ordering="fifo", team_id="red")
+
+    emit(project, team_id="blue")
+
+    assert orders(connection) == {(None, False)}
+
+
+def test_the_group_of_a_long_id_is_its_digest(project, connection):
+    project.endpoints.create(url=URL, ordering="fifo")
+
+    emit(project, entity_id="x" * 400)
+
+    ((group, _),) = orders(connection)
+    assert group.startswith("webhook-md5:")
+
+
+def test_with_fifo_events_of_an_entity_arrive_in_order_however_often_one_fails(project, wire, later):
+    project.endpoints.create(url=URL, ordering="fifo")
+    answers = [500, 200, 500, 500] + [200] * 50
+    wire.call(URL, lambda _: answers.pop(0))
+
+    for step in range(6):
+        emit(project, "task:updated", entity_id="7", data={"step": step})
+    for _ in range(6):
+        later(hours=3)
+
+    arrived = [body["data"]["step"] for body in bodies(wire)]
+    # Each is repeated until it arrives, before the next one is tried.
+    assert list(dict.fromkeys(arrived)) == [0, 1, 2, 3, 4, 5]
+    assert arrived == sorted(arrived)
+    assert len(arrived) == 9
+
+
+def test_with_fifo_one_entity_does_not_wait_for_another(project, wire, connection):
+    project.endpoints.create(url=URL, ordering="fifo")
+
+    wire.call(URL, lambda call: 500 if b'"entity_id":"bad"' in call.body else 200)
+    for entity in ("bad", "good", "bad", "good"):
+        emit(project, "task:updated", entity_id=entity)
+    project.processor.tick()
+
+    assert deliveries(connection) == {"completed": 2, "pending": 2}
+    assert [body["entity_id"] for body in bodies(wire)].count("bad") == 1
+
+
+# -- lanes
+
+
+def on_its_way(connection, endpoint, *, status="pending", due="0 s", put_off=None, team_id=None, outcome="snoozed"):
+    """Put a delivery in the table as a tick leaves it."""
+    history = json.dumps([{"outcome": outcome}] if put_off else [])
+    connection.execute(
+        "insert into scheduled_actions"
+        " (action_type, payload, status, scheduled_at, team_id, state, history, claim_token, lease_expires_at)"
+        " values ('webhook:send', jsonb_build_object('endpoint', %s::text), %s, scheduled_actions_now() + %s::interval,"
+        "  %s, %s, %s, %s, %s)",
+        [
+            endpoint, status, due, team_id, json.dumps({"put_off": put_off}) if put_off else None, history,
+            uuid4() if status == "processing" else None, datetime.now(UTC) if status == "processing" else None,
+        ],
+    )  # fmt: skip
+
+
+def test_an_endpoint_without_deliveries_has_an_empty_lane(project):
+    made, _ = project.endpoints.create(url=URL)
+
+    assert made.lane == Lane(
+        in_flight=0, in_flight_limit=2, waiting=0, next_attempt_at=None, put_off=0, put_off_until=None,
+        put_off_reason=None, is_complete=True,
+    )  # fmt: skip
+
+
+def test_a_lane_tells_what_is_in_flight_what_waits_and_what_is_put_off_until_when_and_why(project, connection):
+    now = database_now(connection)
+    clock.stop(connection, now)
+    made, _ = project.endpoints.create(url=URL)
+    on_its_way(connection, made.id, status="processing")
+    on_its_way(connection, made.id, due="-1 s", put_off="hung")  # due again: put off no longer
+    on_its_way(connection, made.id, due="90 s", put_off="slow")
+    on_its_way(connection, made.id, due="30 s", put_off="hung")
+    on_its_way(connection, made.id, due="10 s", put_off="hung", outcome="failed")  # it was tried since
+    on_its_way(connection, made.id, status="completed")
+    on_its_way(connection, "crm", due="5 s", put_off="rate_limit")
+
+    shown = {one.id: one.lane for one in project.endpoints.find()}
+
+    assert project.endpoints.get(made.id).lane == shown[made.id]
+    assert shown[made.id] == Lane(
+        in_flight=1, in_flight_limit=1, waiting=4, next_attempt_at=now - timedelta(seconds=1), put_off=2,
+        put_off_until=now + timedelta(seconds=30), put_off_reason="hung", is_complete=True,
+    )  # fmt: skip
+    assert (shown["crm"].waiting, shown["crm"].put_off_reason, shown["crm"].in_flight_limit) == (1, "rate_limit", 2)
+
+
+def test_a_lane_is_told_of_what_is_due_next_where_very_much_waits(project, connection, monkeypatch):
+    made, _ = project.endpoints.create(url=URL)
+    monkeypatch.setattr("scheduled_actions.webhooks.endpoints.store.LOOKED_AT", 3)
+    for number in range(5):
+        on_its_way(connection, made.id, due=f"{number} s")
+
+    lane = project.endpoints.get(made.id).lane
+
+    assert (lane.waiting, lane.is_complete) == (3, False)
+
+
+def test_the_lane_of_a_teams_endpoint_holds_that_teams_deliveries_alone(project, connection):
+    made, _ = project.endpoints.create(url=URL, team_id="blue")
+    on_its_way(connection, made.id, team_id="blue")
+    on_its_way(connection, made.id, team_id="red")
+
+    assert project.endpoints.get(made.id, team_id="blue").lane.waiting == 1
+
+
+def test_what_a_rate_limit_puts_off_is_seen_in_the_lane(project, wire):
+    wire.post(URL)
+    made, _ = project.endpoints.create(url=URL, rate_limit=0.01)
+
+    for number in range(4):
+        emit(project, entity_id=str(number))
+    project.processor.tick()
+
+    lane = project.endpoints.get(made.id).lane
+    assert (lane.waiting, lane.put_off, lane.put_off_reason) == (3, 3, "rate_limit")
+    assert lane.put_off_until == lane.next_attempt_at
+
+
+def hang(project, endpoint):
+    """Let the gate have seen one that took longer than anybody waits: as far as it knows, hours have passed."""
+    hours = iter([0, 0])
+    project.endpoint_book.gate = Gate(2, monotonic=lambda: next(hours, 3600))
+    with project.endpoint_book.gate.through(endpoint, patience=0):
+        pass
+
+
+def test_what_is_put_off_behind_one_that_hung_is_seen_in_the_lane(project, wire):
+    wire.post(URL)
+    made, _ = project.endpoints.create(url=URL)
+    hang(project, made.id)
+
+    emit(project)
+    project.processor.tick()
+
+    lane = project.endpoints.get(made.id).lane
+    assert (lane.put_off, lane.put_off_reason, lane.in_flight_limit) == (1, "hung", 1)
+
+
+def test_an_endpoint_that_fails_for_long_says_from_when_a_failure_disables_it(project, wire, later):
+    wire.call(URL, lambda _: 500)
+    made, _ = project.endpoints.create(url=URL)
+    emit(project)
+    project.processor.tick()
+    assert project.endpoints.get(made.id).disabled_by is None
+
+    for _ in range(8):
+        later(hours=5)
+
+    shown = project.endpoints.get(made.id)
+    assert APART <= shown.disabled_by - DISABLED_AFTER - shown.failing_since < APART + timedelta(hours=10)
+
+
+# -- limits
+
+
+def test_a_rate_limit_lets_a_seconds_worth_go_and_puts_the_rest_off(project, wire, connection):
+    wire.post(URL)
+    project.endpoints.create(url=URL, rate_limit=0.5)
+
+    for number in range(4):
+        emit(project, entity_id=str(number))
+    project.processor.tick()
+
+    assert deliveries(connection)["completed"] in {1, 2}
+    waits = connection.execute(
+        "select extract(epoch from next_attempt_at - scheduled_actions_now()) from webhook_deliveries"
+        " where status = 'pending' order by 1"
+    ).fetchall()
+    assert all(wait > 0 for (wait,) in waits)
+    charged = connection.execute("select sum(attempts) from webhook_deliveries where status = 'pending'").fetchone()
+    assert charged == (0,)
+
+
+def test_what_waits_for_an_endpoint_that_hung_takes_no_place_under_its_rate_limit(project, wire, connection):
+    wire.post(URL)
+    made, _ = project.endpoints.create(url=URL, rate_limit=1)
+    hang(project, made.id)
+
+    emit(project)
+    project.processor.tick()
+
+    assert project.endpoints.get(made.id).lane.put_off_reason == "hung"
+    assert connection.execute("select count(*) from webhook_endpoint_states").fetchone() == (0,)
+
+
+def test_places_under_a_rate_limit_are_handed_out_one_by_one(connection):
+    def take(rate, patience):
+        return connection.execute("select * from webhook_take_place('x', %s, %s)", [rate, patience]).fetchone()
+
+    at_once = [take(4, 0) for _ in range(8)]
+
+    # A second's worth, then no more at once; and whoever is put off is told a later time than the one before.
+    assert [is_taken for is_taken, _ in at_once] == [True] * 4 + [False] * 4
+    waits = [wait for is_taken, wait in at_once if not is_taken]
+    assert waits == sorted(waits)
+    assert 0.3 < waits[0] <= 0.51
+    is_taken, wait = take(4, 5)
+    assert is_taken
+    assert 0 < wait <= 0.25
+
+
+def test_places_are_handed_out_once_each_however_many_ask(connection, database_url):
+    before = connection.execute("select clock_timestamp()").fetchone()[0]
+
+    def take(other, _):
+        for _ in range(50):
+            assert other.execute("select is_taken from webhook_take_place('x', 10, 1000)").fetchone() == (True,)
+
+    together(database_url, 8, take)
+
+    (next_at,) = connection.execute("select rate_next_at from webhook_endpoint_states").fetchone()
+    # 400 places, a tenth of a second each; a second's worth was free from the beginning.
+    assert next_at - before >= timedelta(seconds=39)
+
+
+# -- what receivers want
+
+
+@pytest.mark.parametrize(
+    ("answered", "ends", "is_enabled"),
+    [
+        ((410, None), "failed", False),
+        ((500, "abort"), "failed", True),
+        ((500, " Disable "), "failed", False),
+        ((200, "disable"), "completed", False),
+        ((200, "abort"), "completed", True),
+        ((500, "dance"), "pending", True),
+        ((500, None), "pending", True),
+    ],
+)
+def test_a_receiver_may_say_that_it_wants_no_more(project, wire, answered, ends, is_enabled):
+    status, wish = answered
+    wire.post(URL, status=status, headers={"webhook-delivery": wish} if wish else {})
+    made, _ = project.endpoints.create(url=URL, patterns=["task:*"])
+
+    emit(project)
+    project.processor.tick()
+
+    assert [one.status for one in project.deliveries.find()] == [ends]
+    assert project.endpoints.get(made.id).enabled is is_enabled
+
+
+def test_a_disabled_endpoint_gets_nothing_until_it_is_enabled(project, wire, connection):
+    wire.post(URL, status=410, body="we moved out")
+    wire.post(URL, status=200)
+    made, _ = project.endpoints.create(url=URL, patterns=["task:*"])
+    emit(project)
+    project.processor.tick()
+
+    emit(project)
+    project.processor.tick()
+    shown = project.endpoints.get(made.id)
+    project.endpoints.update(made.id, enabled=True)
+    emit(project)
+    project.processor.tick()
+
+    assert (shown.disabled_reason, shown.disabled_at is not None) == ("answered 410: we moved out", True)
+    assert deliveries(connection) == {"failed": 1, "skipped": 1, "completed": 1}
+    assert len(wire.calls) == 2
+
+
+def test_an_endpoint_of_the_file_is_disabled_and_enabled_likewise(project, wire, connection):
+    wire.post("https://crm.example/", status=410)
+    emit(project, "crm:made")
+    project.processor.tick()
+
+    assert project.endpoints.get("crm").enabled is False
+    emit(project, "crm:made")
+    project.processor.tick()
+    assert deliveries(connection) == {"failed": 1, "skipped": 1}
+    assert project.endpoints.update("crm", enabled=True).enabled is True
+
+
+# -- failing for days
+
+
+def test_after_five_days_of_nothing_but_failures_an_endpoint_is_disabled(project, wire, later, connection):
+    wire.post(URL, status=500, body="broken")
+    made, _ = project.endpoints.create(url=URL, patterns=["task:*"])
+    watcher, _ = project.endpoints.create(url="https://ops.example/", patterns=["webhook:*"])
+    wire.post("https://ops.example/")
+
+    emit(project)
+    later(hours=0)
+    assert project.endpoints.get(made.id).failing_since is not None
+    emit(project)
+    later(hours=APART.total_seconds() / 3600)
+    for _ in range(5):
+        assert project.endpoints.get(made.id).enabled
+        emit(project)
+        later(days=1)
+
+    shown = project.endpoints.get(made.id)
+    assert shown.enabled is False
+    assert shown.disabled_reason == "nothing but failures for days, the last one: answered 500: broken"
+    told = bodies(wire, "https://ops.example/")
+    assert [body["event"] for body in told] == ["webhook:endpoint-failing"] * 5 + ["webhook:endpoint-disabled"]
+    assert all(body["entity_id"] == made.id for body in told)
+    assert told[0]["data"]["disabled_by"] > told[0]["data"]["failing_since"]
+    assert [mail["to"] for mail in MAILS] == ["ops@example.org"] * 6
+    assert MAILS[-1]["subject"] == f"Webhook endpoint {made.id} is disabled"
+    assert project.endpoints.get(watcher.id).enabled
+
+
+def test_one_success_stops_the_clock(project, wire, later):
+    made, _ = project.endpoints.create(url=URL, patterns=["task:*"])
+    for status in (500, 500, 200, 500):
+        wire.post(URL, status=status)
+
+    for hours in (0, 13, 1, 24 * 6):
+        emit(project)
+        later(hours=hours)
+
+    shown = project.endpoints.get(made.id)
+    assert shown.enabled
+    assert shown.failing_since > shown.created_at + timedelta(hours=14)
+
+
+def test_an_endpoint_is_not_told_of_its_own_trouble(project, wire, connection):
+    wire.post(URL, status=410)
+    project.endpoints.create(url=URL)
+
+    emit(project)
+    project.processor.tick()
+
+    assert [body["event"] for body in bodies(wire)] == ["task:created"]
+    assert deliveries(connection) == {"failed": 1}
+
+
+def test_what_a_teams_endpoint_suffers_is_an_event_of_the_team(project, wire, connection):
+    wire.post(URL, status=410)
+    project.endpoints.create(url=URL, team_id="blue", patterns=["task:*"])
+
+    emit(project, team_id="blue")
+    project.processor.tick()
+
+    events = connection.execute(
+        "select team_id from scheduled_actions where payload ->> 'event' = 'webhook:endpoint-disabled'"
+    ).fetchall()
+    assert events == [("blue",)]
+
+
+def test_the_clock_and_its_end_are_those_that_are_documented():
+    assert (timedelta(hours=12), timedelta(days=5)) == (APART, DISABLED_AFTER)
+
+
+def test_two_ticks_at_once_disable_an_endpoint_once(project, wire, connection):
+    wire.post(URL, status=410)
+    project.endpoints.create(url=URL, patterns=["task:*"])
+    for number in range(6):
+        emit(project, entity_id=str(number))
+
+    project.processor.tick()
+
+    events = connection.execute(
+        "select count(*) from scheduled_actions where payload ->> 'event' = 'webhook:endpoint-disabled'"
+    ).fetchone()
+    assert events == (1,)
+
+
+# -- again
+
+
+def test_a_failed_delivery_is_replayed_as_the_same_message(project, wire, connection):
+    wire.post(URL, status=500, headers={"webhook-delivery": "abort"})
+    wire.post(URL, status=200)
+    project.endpoints.create(url=URL)
+    emit(project)
+    project.processor.tick()
+    (lost,) = project.deliveries.find()
+
+    again = project.deliveries.replay(lost.id, by="ann")
+    project.processor.tick()
+
+    assert again.id == lost.id
+    assert project.deliveries.get(lost.id).status == "completed"
+    assert [one["status"] for one in project.deliveries.get(lost.id).attempt_log] == [500, 200]
+    assert [call.headers["webhook-id"] for call in wire.calls] == [str(lost.id)] * 2
+
+
+def test_a_delivery_that_arrived_is_replayed_as_a_new_action_with_the_old_id(project, wire):
+    wire.post(URL)
+    project.endpoints.create(url=URL)
+    emit(project, data={"n": 1})
+    project.processor.tick()
+    (arrived,) = project.deliveries.find()
+
+    for _ in range(2):
+        again = project.deliveries.replay(project.deliveries.find()[0].id, by="ann")
+        project.processor.tick()
+
+    assert again.id != arrived.id
+    assert {call.headers["webhook-id"] for call in wire.calls} == {str(arrived.id)}
+    first, second, third = bodies(wire)
+    assert first == second == third
+
+
+def test_what_is_replayed_has_the_delays_of_its_endpoint(project, wire, connection):
+    wire.post(URL)
+    project.endpoints.create(url=URL, retry=[7, 70])
+    emit(project)
+    project.processor.tick()
+    (arrived,) = project.deliveries.find()
+
+    again = project.deliveries.replay(arrived.id)
+
+    found = connection.execute("select retry, max_attempts from scheduled_actions where id = %s", [again.id]).fetchone()
+    assert (found[0]["seconds"], found[1]) == ([7, 70], 3)
+
+
+def test_what_waits_is_not_replayed_and_another_teams_is_unknown(project, wire):
+    wire.post(URL, status=500)
+    project.endpoints.create(url=URL)
+    event_id = emit(project, team_id="blue")
+    project.processor.tick()
+    (waiting,) = project.deliveries.find()
+
+    with pytest.raises(WrongStatus, match=r"is pending; this takes only completed, .* ones: it goes .* run-now"):
+        project.deliveries.replay(waiting.id)
+    for delivery_id, team_id in ((waiting.id, "red"), ("nothing", None), (event_id, None)):
+        with pytest.raises(UnknownDelivery, match=f"no webhook delivery has the id {delivery_id}"):
+            project.deliveries.replay(delivery_id, team_id=team_id)
+        with pytest.raises(UnknownDelivery):
+            project.deliveries.get(delivery_id, team_id=team_id)
+    assert project.deliveries.find(team_id="red") == []
+    assert [one.id for one in project.deliveries.find(team_id="blue")] == [waiting.id]
+
+
+def lose(connection, count, *, endpoint, status="failed", team_id=None):
+    """Put deliveries in the table that were lost just now."""
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, status, scheduled_at, completed_at, attempts, team_id)"
+        " select 'webhook:send', jsonb_build_object('event', 'task:made', 'entity_type', 'task', 'entity_id', n::text,"
+        "  'data', '{}'::jsonb, 'endpoint', %s::text), %s, scheduled_actions_now(), scheduled_actions_now(), 10, %s"
+        " from generate_series(1, %s) n",
+        [endpoint, status, team_id, count],
+    )
+
+
+def all_of(step, *arguments, **options):
+    """Return how many each batch of a recovery moved."""
+    counts, after = [], None
+    while after is None or not after.is_done:
+        after = step(*arguments, after=after, **options)
+        counts.append(after.count)
+    return counts
+
+
+def test_what_was_lost_since_an_instant_is_recovered_in_batches(project, connection):
+    made, _ = project.endpoints.create(url=URL)
+    lose(connection, 5, endpoint=made.id)
+    later = Later(project, connection)
+    later.at = timedelta(hours=1)
+    move_clock(connection, later.at)
+    since = database_now(connection)
+    lose(connection, 12, endpoint=made.id)
+    lose(connection, 3, endpoint=made.id, status="skipped")
+    lose(connection, 4, endpoint="crm")
+
+    assert project.deliveries.count_lost(since, endpoint=made.id) == 15
+    counts = all_of(project.deliveries.recover, since, endpoint=made.id, by="ann", limit=5)
+
+    assert sum(counts) == 15
+    assert max(counts) == 5
+    assert deliveries(connection) == {"failed": 9, "pending": 15}
+    found = connection.execute(
+        "select attempts, history from scheduled_actions where status = 'pending' limit 1"
+    ).fetchone()
+    assert found[0] == 0
+    assert (found[1][0]["outcome"], found[1][0]["by"]) == ("recovered", "ann")
+
+
+def test_a_recovery_begins_with_what_was_lost_first(project, connection):
+    since = database_now(connection) - timedelta(hours=1)
+    lose(connection, 6, endpoint="crm")
+    # The last ones in the table were the first to be lost.
+    connection.execute(
+        "update scheduled_actions"
+        " set completed_at = completed_at - make_interval(mins => (payload ->> 'entity_id')::integer)"
+    )
+
+    step, recovered = None, []
+    while step is None or step.count:
+        step = project.deliveries.recover(since, after=step, limit=2)
+        recovered.append({one.entity_id for one in project.deliveries.find(status="pending")})
+
+    assert recovered[:3] == [{"6", "5"}, {"6", "5", "4", "3"}, {"6", "5", "4", "3", "2", "1"}]
+
+
+def test_an_interrupted_recovery_goes_on_where_it_was(project, connection):
+    made, _ = project.endpoints.create(url=URL)
+    since = database_now(connection)
+    lose(connection, 10, endpoint=made.id)
+
+    step = project.deliveries.recover(since, limit=4)
+    assert (step.count, step.is_done) == (4, False)
+    again = all_of(project.deliveries.recover, since, limit=4)
+
+    assert sum(again) == 6
+    assert deliveries(connection) == {"pending": 10}
+
+
+def test_what_is_lost_again_meanwhile_is_not_recovered_for_ever(project, connection):
+    made, _ = project.endpoints.create(url=URL, enabled=False)
+    since = database_now(connection)
+    lose(connection, 6, endpoint=made.id, status="skipped")
+
+    after, rounds = None, 0
+    while after is None or not after.is_done:
+        after = project.deliveries.recover(since, limit=2, after=after)
+        project.processor.tick()
+        rounds += 1
+        assert rounds < 10
+
+    assert deliveries(connection) == {"skipped": 6}
+
+
+def test_a_team_recovers_its_own_alone(project, connection):
+    since = database_now(connection)
+    lose(connection, 2, endpoint="crm", team_id="blue")
+    lose(connection, 3, endpoint="crm", team_id="red")
+
+    assert project.deliveries.count_lost(since, team_id="blue") == 2
+    assert sum(all_of(project.deliveries.recover, since, team_id="blue")) == 2
+    assert project.deliveries.count_lost(since) == 3
+
+
+def test_recovered_deliveries_keep_the_order_of_their_events(project, wire, later, connection):
+    answers = [410]
+    wire.call(URL, lambda _: answers.pop() if answers else 200)
+    made, _ = project.endpoints.create(url=URL, ordering="fifo", patterns=["task:*"])
+    since = database_now(connection)
+    for step in range(5):
+        emit(project, "task:updated", entity_id="7", data={"step": step})
+    project.processor.tick()
+    assert deliveries(connection) == {"failed": 1, "skipped": 4}
+
+    project.endpoints.update(made.id, enabled=True)
+    all_of(project.deliveries.recover, since, limit=2)
+    later(minutes=1)
+
+    assert [body["data"]["step"] for body in bodies(wire)] == [0, 0, 1, 2, 3, 4]
+
+
+def test_recovered_in_whatever_batches_what_was_skipped_before_what_failed_arrives_first(
+    project, wire, later, connection
+):
+    wire.call(URL, lambda _: 410 if len(wire.calls) == 1 else 200)
+    made, _ = project.endpoints.create(url=URL, ordering="fifo", patterns=["task:*"], enabled=False)
+    since = database_now(connection)
+    for step in range(3):
+        emit(project, "task:updated", entity_id="7", data={"step": step})
+        if step == 1:
+            project.processor.tick()
+            project.endpoints.update(made.id, enabled=True)
+    project.processor.tick()
+    assert deliveries(connection) == {"failed": 1, "skipped": 2}
+
+    project.endpoints.update(made.id, enabled=True)
+    all_of(project.deliveries.recover, since, limit=1)
+    later(minutes=1)
+
+    assert [body["data"]["step"] for body in bodies(wire)] == [2, 0, 1, 2]
+
+
+def test_what_an_endpoint_missed_before_it_was_there_is_replayed_once(project, wire, connection):
+    wire.post(URL)
+    since = database_now(connection)
+    for number in range(5):
+        emit(project, "task:made", entity_id=str(number), team_id="blue")
+    emit(project, "note:made", team_id="blue")
+    emit(project, "task:made", team_id="red")
+    project.processor.tick()
+    made, _ = project.endpoints.create(url=URL, patterns=["task:*"], team_id="blue", retry=[7])
+    emit(project, "task:made", entity_id="after", team_id="blue")
+    project.processor.tick()
+
+    counts = all_of(project.deliveries.replay_missed, made.id, since, by="ann", limit=2)
+    again = all_of(project.deliveries.replay_missed, made.id, since)
+    project.processor.tick()
+
+    assert (sum(counts), sum(again)) == (5, 0)
+    got = bodies(wire)
+    assert sorted(body["entity_id"] for body in got) == ["0", "1", "2", "3", "4", "after"]
+    events = dict(
+        connection.execute(
+            "select id::text, created_at from scheduled_actions where not payload ? 'endpoint'"
+        ).fetchall()
+    )
+    assert all(body["action_id"] in events for body in got)
+    found = connection.execute(
+        "select max_attempts, created_by from scheduled_actions where created_by = 'ann' limit 1"
+    ).fetchone()
+    assert found == (2, "ann")
+
+
+def test_two_replays_at_once_send_nothing_twice(project, wire, connection, database_url):
+    since = database_now(connection)
+    for number in range(20):
+        emit(project, "task:made", entity_id=str(number))
+    project.processor.tick()
+    made, _ = project.endpoints.create(url=URL)
+
+    counts = together(
+        database_url, 4, lambda *_: sum(all_of(project.deliveries.replay_missed, made.id, since, limit=3))
+    )
+
+    assert sum(counts) == 20
+    assert deliveries(connection) == {"pending": 20}
+
+
+def test_missed_events_of_another_teams_endpoint_are_nobodys(project, connection):
+    made, _ = project.endpoints.create(url=URL, team_id="blue")
+    nobodys, _ = project.endpoints.create(url=URL)
+    since = database_now(connection)
+
+    for endpoint in (made.id, nobodys.id, "crm", "nothing"):
+        with pytest.raises(UnknownEndpoint):
+            project.deliveries.replay_missed(endpoint, since, team_id="red")
+    with pytest.raises(InvalidArgument, match="since"):
+        project.deliveries.replay_missed(made.id, since.replace(tzinfo=None))
+    with pytest.raises(InvalidArgument, match="limit: 1001 is not between 1 and 1000"):
+        project.deliveries.recover(since, limit=1001)
+
+
+def test_a_recovery_for_an_endpoint_that_is_not_there_is_refused_and_a_team_learns_nothing(project, connection):
+    made, _ = project.endpoints.create(url=URL, team_id="blue")
+    since = database_now(connection)
+
+    for refused in (project.deliveries.count_lost, project.deliveries.recover):
+        with pytest.raises(UnknownEndpoint, match="no webhook endpoint is called nothing"):
+            refused(since, endpoint="nothing")
+    for name in ("nothing", made.id):
+        assert project.deliveries.recover(since, endpoint=name, team_id="red").count == 0
+
+
+def test_an_outage_of_an_hour_loses_nothing(project, wire, later, connection):
+    """Every tick of an hour finds the endpoint down; when it returns, everything arrives, once each."""
+    state = {"is_down": True}
+    wire.call(URL, lambda _: 503 if state["is_down"] else 204)
+    project.endpoints.create(url=URL)
+
+    for minute in range(12):
+        emit(project, entity_id=str(minute))
+        later(minutes=5)
+    state["is_down"] = False
+    for _ in range(4):
+        later(hours=5)
+
+    assert deliveries(connection) == {"completed": 12}
+    shown = connection.execute("select endpoint, response_status from webhook_deliveries").fetchall()
+    assert {status for _, status in shown} == {204}

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduled_actions.core.errors import BudgetExceeded, InvalidArgument
+from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.webhooks.rules.filters import check, fits
+
+BODY = {
+    "event": "task:updated",
+    "team_id": "blue",
+    "data": {
+        "record": {"state": "done", "amount": 120, "tags": ["a", "b"], "is_open": True, "note": None},
+        "changed": ["state"],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_wanted"),
+    [
+        (None, True),
+        ({"event": "task:updated"}, True),
+        ({"event": "task:created"}, False),
+        ({"event": ["task:created", "task:updated"]}, True),
+        ({"data.record.state": "done", "team_id": "blue"}, True),
+        ({"data.record.state": "done", "team_id": "red"}, False),
+        ({"data.record.amount": {"$gte": 100, "$lt": 200}}, True),
+        ({"data.record.amount": {"$gt": 120}}, False),
+        ({"data.record.amount": {"$lte": 120}}, True),
+        ({"data.record.amount": {"$gt": "100"}}, False),
+        ({"data.record.state": {"$gt": "a"}}, True),
+        ({"data.record.is_open": 1}, False),
+        ({"data.record.is_open": True}, True),
+        ({"data.record.is_open": {"$gt": 0}}, False),
+        ({"data.record.amount": 120.0}, True),
+        ({"data.record.note": None}, True),
+        ({"data.record.nothing": None}, False),
+        ({"data.record.nothing": {"$exists": False}}, True),
+        ({"data.record.note": {"$exists": True}}, True),
+        ({"data.record.nothing": {"$ne": 5}}, True),
+        ({"data.record.state": {"$in": ["open", "done"]}}, True),
+        ({"data.record.state": {"$nin": ["open", "done"]}}, False),
+        ({"data.changed": {"$contains": "state"}}, True),
+        ({"data.changed": {"$contains": "title"}}, False),
+        ({"data.changed.0": "state"}, True),
+        ({"data.changed.7": "state"}, False),
+        ({"data.changed.99999999999999999999": "state"}, False),
+        ({"data.record.state": {"$contains": "on"}}, True),
+        ({"data.record.state": {"$starts_with": "do"}}, True),
+        ({"data.record.state": {"$ends_with": "do"}}, False),
+        ({"data.record.amount": {"$starts_with": "1"}}, False),
+        ({"$or": [{"team_id": "red"}, {"data.record.amount": 120}]}, True),
+        ({"$or": [{"team_id": "red"}, {"data.record.amount": 1}]}, False),
+        ({"$and": [{"team_id": "blue"}, {"data.record.amount": 120}]}, True),
+        ({"$not": {"team_id": "blue"}}, False),
+        ({"event.deeper": "x"}, False),
+    ],
+)
+def test_a_filter_wants_what_it_names(wanted, is_wanted):
+    assert fits(BODY, check(wanted)) is is_wanted
+
+
+def nested(depth):
+    return {"a": 1} if depth == 0 else {"$not": nested(depth - 1)}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("data.x = 1", "filter: 'no object' is not a JSON object"),
+        ([], "is not a JSON object"),
+        ({"$where": "1"}, "filter: '$where' is not a path such as data.record.state"),
+        ({"": 1}, "is not a path"),
+        ({5: 1}, "is not a path"),
+        ({"a": {"$regex": ".*"}}, "filter.a: '$regex' is not one of $eq, $ne"),
+        ({"a": {"b": 1}}, "a path goes deeper with dots"),
+        ({"a": {"$in": "x"}}, "filter.a.$in: 'what is given' is not a list of texts"),
+        ({"a": {"$nin": [{}]}}, "filter.a.$nin: 'what is given' is not a list of texts"),
+        ({"a": [["x"]]}, "filter.a: 'what is given' is not a list of texts"),
+        ({"a": {"$eq": {}}}, "filter.a.$eq: 'what is given' is not a text, a number"),
+        ({"a": {"$exists": 1}}, "is not true or false"),
+        ({"a": {"$starts_with": 1}}, "is not a text"),
+        ({"a": {"$nin": [1] * 101}}, "filter.a.$nin: '101 values' is not at most 100"),
+        ({"a": [1] * 101}, "filter.a: '101 values' is not at most 100"),
+        ({"$or": []}, "filter.$or: 'what is given' is not a list of 1 to 20 filters"),
+        ({"$or": [1]}, "is not a list of 1 to 20 filters"),
+        ({"$or": [{}] * 21}, "is not a list of 1 to 20 filters"),
+        ({"$not": []}, "is not a filter"),
+        ({"a": float("nan")}, "filter: 'no JSON'"),
+        ({"a": {1, 2}}, "filter: 'no JSON'"),
+        ({"a": "x" * 5000}, "at most 4,096 characters"),
+        ({f"a{n}": 1 for n in range(51)}, "filter: '51 names' is not at most 50 names"),
+        (nested(5), "more than 5 filters inside one another"),
+    ],
+)
+def test_what_is_no_filter_is_refused_with_its_place(given, message):
+    with pytest.raises(InvalidArgument) as caught:
+        check(given)
+
+    assert message in str(caught.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON, st.dictionaries(st.text(max_size=5), JSON, max_size=4))
+def test_whatever_was_taken_for_a_filter_answers_for_any_body(given, body):
+    try:
+        wanted = check(given)
+    except InvalidArgument:
+        return
+
+    assert fits(json.loads(json.dumps(body)), wanted) in {True, False}
+
+
+def test_a_filter_that_goes_through_a_long_list_many_times_takes_too_many_steps():
+    body = {"data": {"items": [1] * 100_000}}
+    wanted = check({"$or": [{"data.items": {"$contains": 0}}] * 20})
+
+    with pytest.raises(BudgetExceeded, match="the filter needs more than 20,000 steps"):
+        fits(body, wanted)
+
+
+def test_a_usual_filter_takes_a_step_for_each_comparison():
+    budget = EvaluationBudget("the filter")
+
+    assert fits({"data": {"state": "done", "amount": 7}}, {"data.state": "done", "data.amount": {"$gte": 5}}, budget)
+    assert budget.steps_left == STEPS - 2

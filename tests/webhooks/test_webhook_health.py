@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from scheduled_actions.webhooks.rules.health import Health, after_failure, disabled_by
+from tests.factories import NOW
+
+
+def verdicts(*hours):
+    """Return what follows from failures so many hours after the first."""
+    health, found = Health(), []
+    for hour in hours:
+        health, verdict = after_failure(health, NOW + timedelta(hours=hour))
+        found.append(verdict)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("hours", "expected"),
+    [
+        ((0,), ["none"]),
+        ((0, 11.9), ["none", "none"]),
+        ((0, 12), ["none", "warn"]),
+        ((0, 12, 13, 35, 36), ["none", "warn", "none", "none", "warn"]),
+        ((0, 12, 12 + 119), ["none", "warn", "warn"]),
+        ((0, 12, 12 + 120), ["none", "warn", "disable"]),
+        # A lonely failure starts nothing, however long ago it was.
+        ((0, 24 * 10), ["none", "warn"]),
+        ((0, 24 * 10, 24 * 15), ["none", "warn", "disable"]),
+    ],
+)
+def test_five_days_after_the_clock_has_started_a_failure_disables(hours, expected):
+    assert verdicts(*hours) == expected
+
+
+def test_two_failures_twelve_hours_apart_start_the_clock():
+    health, _ = after_failure(Health(), NOW)
+    assert disabled_by(health) is None
+
+    health, _ = after_failure(health, NOW + timedelta(hours=14))
+
+    assert health.failing_since == NOW
+    assert health.clock_started_at == NOW + timedelta(hours=14)
+    assert disabled_by(health) == NOW + timedelta(hours=14, days=5)
