@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from scheduled_actions.core.errors import RegistryInvalid
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 
 
 def main() -> int:
@@ -30,10 +30,10 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         if arguments.check:
-            registry_source.check(arguments.project)
+            registry_build.check(arguments.project)
             summary = "handlers/_registry.py is up to date"
         else:
-            summary = registry_source.write(arguments.project).summary
+            summary = registry_build.write(arguments.project).summary
     except RegistryInvalid as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -21,8 +21,8 @@ from benchmarks.harness import FULL, Bench, WrongResultError
 from benchmarks.receiver import Receiver, receiver
 from benchmarks.serving import gunicorn, make_project
 from scheduled_actions.core.config import Settings
+from scheduled_actions.operations import registry_build
 from scheduled_actions.outbound.rules.throttle import SLOW_SECONDS
-from scheduled_actions.registry import source as registry_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ def _project(bench: Bench, there: Receiver) -> Path:
     project = make_project(bench.project.parent / "deliveries")
     handler = Path(__file__).parents[1] / "handlers" / "webhook.py"
     (project / "handlers" / "webhook.py").write_text(handler.read_text(encoding="utf-8"), encoding="utf-8")
-    registry_source.write(project)
+    registry_build.write(project)
     names = ["fast", "slow", *_names("good"), *_names("hang")]
     (project / "scheduled_actions.toml").write_text(
         "".join(

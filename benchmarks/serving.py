@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import noop
 from benchmarks.harness import WrongResultError
 from scheduled_actions.core import config
+from scheduled_actions.operations import registry_build
 from scheduled_actions.registry import Registry
-from scheduled_actions.registry import source as registry_source
 from scheduled_actions.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def make_project(directory: Path) -> Path:
     (project / "handlers").mkdir(parents=True)
     (project / "handlers" / "__init__.py").touch()
     (project / "handlers" / "noop.py").write_text(inspect.getsource(noop), encoding="utf-8")
-    registry_source.write(project)
+    registry_build.write(project)
     shutil.copy(Path(__file__).with_name(f"{SELECT_ONE}.py"), project)
     return project
 

@@ -15,7 +15,7 @@ from scheduled_actions.deadlines.handlers import StagePayload, escalate, miss, r
 @action("reminder:send", transactional=True, max_attempts=10, description="Remind people of a deadline")
 def send_reminder(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
     """Tell the recipients of a stage; the result is `{"told": […]}`."""
-    return remind(payload, context, runtime.current())
+    return remind(payload, context, runtime.current().notifications)
 
 
 @action(
@@ -23,7 +23,8 @@ def send_reminder(payload: StagePayload, context: Context) -> Skip | dict[str, A
 )
 def send_escalation(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
     """Tell the people of a level; the result is `{"told": […], "passed_over": […]}`."""
-    return escalate(payload, context, runtime.current())
+    current = runtime.current()
+    return escalate(payload, context, current.notifications, emits_events=current.emits_events)
 
 
 @action(
@@ -31,7 +32,7 @@ def send_escalation(payload: StagePayload, context: Context) -> Skip | dict[str,
 )
 def mark_missed(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
     """Mark it missed, unless it was resolved or moved; the result is `{"missed_at"}`."""
-    return miss(payload, context, runtime.current())
+    return miss(payload, context, emits_events=runtime.current().emits_events)
 
 
 @action(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.core import errors
+from scheduled_actions.conditions.project_functions import ConditionCheck, condition
+from scheduled_actions.core import errors, version
 from scheduled_actions.core.action import Action, Scheduled, Status
 from scheduled_actions.core.retry import Delays, Exponential, Linear
+from scheduled_actions.notifications.project_functions import resolve_recipients
 from scheduled_actions.registry.handler import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
-from scheduled_actions.registry.project_functions.condition import ConditionCheck, condition
-from scheduled_actions.registry.project_functions.occurrence import next_occurrence, skip_occurrence
-from scheduled_actions.registry.project_functions.recipient import resolve_recipients
+from scheduled_actions.schedules.project_functions import next_occurrence, skip_occurrence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,7 +135,8 @@ __all__ = [
     "update_schedule",
 ]
 
-__version__ = "0.1.0"
+
+__version__ = version.VERSION
 
 # Handlers import this package for `action` alone: the database and Flask come with the first name that needs them.
 _LATER = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from functools import cached_property
@@ -12,16 +13,17 @@ from scheduled_actions.core import config as configuration
 from scheduled_actions.core.errors import NotConfigured
 from scheduled_actions.database.bounded import Limits
 from scheduled_actions.database.connection import Database
+from scheduled_actions.operations.request_threads import RequestThreads, threads_of_gunicorn
 from scheduled_actions.registry import Registry
 from scheduled_actions.registry.function_calls import all_within
 from scheduled_actions.schedules.occurrences import PLANNING_CALLS, Occurrences
 from scheduled_actions.ticks import Processor
 from scheduled_actions.ticks.maintenance import Maintenance
-from scheduled_actions.web.request_threads import RequestThreads, threads_of_gunicorn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from scheduled_actions.actions.access import PayloadAccess
     from scheduled_actions.actions.for_each import ForEach
     from scheduled_actions.actions.service import Scheduler
     from scheduled_actions.actions.validation import Preparation
@@ -41,9 +43,9 @@ if TYPE_CHECKING:
     from scheduled_actions.operations.heartbeat import Heartbeat
     from scheduled_actions.operations.rejected_pings import Refusals
     from scheduled_actions.operations.simulation.service import Simulator
-    from scheduled_actions.registry.payload_access import PayloadAccess
     from scheduled_actions.schedules.service import Schedules
     from scheduled_actions.ticks.wake import Wake
+    from scheduled_actions.ticks.worker_state import Process as WorkerState
     from scheduled_actions.webhooks.deliveries import Deliveries
     from scheduled_actions.webhooks.endpoints.registry import EndpointBook
     from scheduled_actions.webhooks.endpoints.service import Endpoints
@@ -99,6 +101,11 @@ class Runtime:
             limits=Limits(statement_seconds=self.config.settings.statement_timeout_seconds),
         )
 
+    @property
+    def emits_events(self) -> bool:
+        """Whether events of the package's own reach anybody: this build has a handler of `webhook:send`."""
+        return "webhook:send" in self.registry.types
+
     @_part
     def request_threads(self) -> RequestThreads:
         """Limits the requests of the API and the dashboard at once."""
@@ -115,12 +122,28 @@ class Runtime:
     @_part
     def payload_access(self) -> PayloadAccess:
         """Validates types and payloads."""
-        from scheduled_actions.registry.payload_access import PayloadAccess  # noqa: PLC0415 - as above
+        from scheduled_actions.actions.access import PayloadAccess  # noqa: PLC0415 - as above
 
-        def check_follow_ups(given: Mapping[str, Any], requester: Requester) -> object:
+        return PayloadAccess(self.registry, {"webhook:send": self._check_event, "for_each:run": self._check_for_each})
+
+    def _check_event(self, payload: dict[str, Any], requester: Requester) -> dict[str, Any]:
+        from scheduled_actions.webhooks.access import check_event  # noqa: PLC0415 - asked over HTTP alone
+
+        return check_event(self.database, payload, requester)
+
+    def _check_for_each(self, payload: dict[str, Any], requester: Requester) -> dict[str, Any]:
+        from scheduled_actions.actions.for_each import check_payload  # noqa: PLC0415 - as above
+
+        def check_follow_ups(given: Mapping[str, Any]) -> object:
             return self.preparation.extras(given, requester=requester, team_id=requester.team_id)
 
-        return PayloadAccess(self.registry, self.database, self.config.settings, check_follow_ups)
+        return check_payload(
+            payload,
+            requester,
+            access=self.payload_access,
+            settings=self.config.settings,
+            check_follow_ups=check_follow_ups,
+        )
 
     @_part
     def preparation(self) -> Preparation:
@@ -136,9 +159,16 @@ class Runtime:
 
         return Wake(self.config.settings.url, self.config.cron_secret, self.database, self._ask_here)
 
+    @property
+    def worker_state(self) -> WorkerState | None:
+        """What the ticks of this process share; None before the first tick."""
+        processor: Processor | None = self.__dict__.get("processor")
+        return None if processor is None else processor.process
+
     def _ask_here(self, *, has_changed: bool) -> bool:
         """Tell the tick at work in this process that something is due; whether there is one."""
-        return "processor" in self.__dict__ and self.processor.process.turn.ask(has_changed=has_changed)
+        state = self.worker_state
+        return state is not None and state.turn.ask(has_changed=has_changed)
 
     @_part
     def occurrences(self) -> Occurrences:
@@ -299,7 +329,7 @@ class Runtime:
         """Tells somebody outside of each good tick."""
         # With the first beat come HTTP and what else it needs.
         from scheduled_actions.operations.heartbeat import Heartbeat  # noqa: PLC0415
-        from scheduled_actions.webhooks.endpoints.registry import reach_of  # noqa: PLC0415
+        from scheduled_actions.outbound.reach import reach_of  # noqa: PLC0415
 
         environ = self.config.environ
         return Heartbeat(
@@ -390,7 +420,7 @@ def current() -> Runtime:
     global _current  # noqa: PLW0603 - one runtime a process
     with _current_lock:
         if _current is None:
-            _current = Runtime(configuration.load())
+            _current = Runtime(configuration.load(None, os.environ))
         return _current
 
 

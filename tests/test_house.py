@@ -8,7 +8,6 @@ import pkgutil
 import re
 import subprocess
 import sys
-import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -20,12 +19,12 @@ from scheduled_actions.database import migrate
 from scheduled_actions.database.connection import LATEST_KNOWN
 
 ROOT = Path(__file__).parents[1]
-STORE = ROOT / "scheduled_actions" / "store"
+PACKAGE = ROOT / "scheduled_actions"
 #: They do something when they are imported.
 NOT_TO_BE_IMPORTED = {"scheduled_actions.wsgi", "scheduled_actions.cli.__main__"}
 
 
-def test_every_file_imports_only_from_its_own_floor_and_those_below(monkeypatch, capsys):
+def test_every_folder_imports_only_from_those_below_and_rules_are_pure(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     # It sets logging up for itself and silences every logger there is: tests that come after it read logs.
     monkeypatch.setattr(logging.config, "dictConfig", lambda _config: None)
@@ -37,14 +36,11 @@ def test_every_file_imports_only_from_its_own_floor_and_those_below(monkeypatch,
 
 def test_the_rules_take_the_present_moment_as_an_argument():
     """What the contracts cannot see: `datetime` itself has a clock."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-    (rules,) = (one["source_modules"] for one in settings["contracts"] if one["id"] == "pure-rules")
+    rules = [*PACKAGE.rglob("model.py"), *PACKAGE.rglob("rules.py"), *PACKAGE.rglob("rules/**/*.py")]
+    rules += (PACKAGE / "recurrence").rglob("*.py")
 
-    for module in rules:
-        path = ROOT / module.replace(".", "/")
-        for file in sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]:
-            text = file.read_text(encoding="utf-8")
-            assert not re.search(r"\b(now|utcnow|today|uuid[1-8])\(", text), file
+    for file in rules:
+        assert not re.search(r"\b(now|utcnow|today|uuid[1-8])\(", file.read_text(encoding="utf-8")), file
 
 
 def test_the_registry_of_this_repositorys_handlers_is_fresh():
@@ -60,22 +56,24 @@ def test_this_code_knows_its_newest_migration():
 
 
 def test_no_two_migrations_have_the_same_number():
-    numbers = [int(path.name[:4]) for path in (STORE / "migrations").iterdir()]
+    numbers = [int(path.name[:4]) for path in (PACKAGE / "database" / "migrations").iterdir()]
 
     assert len(numbers) == len(set(numbers))
 
 
-def test_every_statement_is_used_and_every_statement_used_is_there():
-    used = set()
-    for path in STORE.glob("*.py"):
-        used |= set(re.findall(r"[\"']([a-z_]+)[\"']", path.read_text(encoding="utf-8")))
-    there = {path.stem for path in (STORE / "queries").glob("*.sql")}
+def test_every_statement_is_used_and_their_names_are_unique():
+    names = [path.stem for path in PACKAGE.rglob("sql/*.sql")]
+    for folder in {path.parent for path in PACKAGE.rglob("sql/*.sql")}:
+        used = set()
+        for path in folder.parent.glob("*.py"):
+            used |= set(re.findall(r"[\"']([a-z_]+)[\"']", path.read_text(encoding="utf-8")))
 
-    assert there <= used, "a statement that nobody runs"
+        assert {path.stem for path in folder.glob("*.sql")} <= used, "a statement that nobody runs"
+    assert len(names) == len(set(names))
 
 
 def test_every_statement_says_what_is_true_afterwards_and_in_words_that_psycopg_can_read():
-    for path in (STORE / "queries").glob("*.sql"):
+    for path in PACKAGE.rglob("sql/*.sql"):
         first, *_ = lines = path.read_text(encoding="utf-8").splitlines()
         comments = [line for line in lines if line.strip().startswith("--")]
 

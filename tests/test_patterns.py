@@ -24,8 +24,16 @@ FUNCTIONS = {"match", "fullmatch", "search", "sub", "split", "findall", "findite
 #: Below this a measurement says nothing, in seconds.
 FLOOR = 0.004
 #: Written by the owner of the installation, or read once: no request brings what they match.
-OWNED = {"environment", "local_secrets", "project_template", "config.checks", "config.sections", "registry.generated"}
-OWNED |= {"local_postgres.programs", "store.concurrent_indexes"}
+OWNED = {
+    "core.config.checks",
+    "core.config.sections",
+    "database.concurrent_indexes",
+    "database.embedded.programs",
+    "local.environment",
+    "local.project_template",
+    "local.secrets",
+    "registry.generated",
+}
 
 
 def _patterns() -> dict[str, tuple[re.Pattern, set[str]]]:

@@ -23,8 +23,8 @@ from gunicorn.config import KNOWN_SETTINGS
 from scheduled_actions.core import config
 from scheduled_actions.core.config import Settings
 from scheduled_actions.local import environment
+from scheduled_actions.operations import registry_build
 from scheduled_actions.registry import Registry
-from scheduled_actions.registry import source as registry_source
 from scheduled_actions.runtime import Runtime
 from scheduled_actions.web.extension import ScheduledActions
 from tests.faults.serving import CRON_SECRET, Service, has_ended, wait_until
@@ -221,7 +221,7 @@ def served(tmp_path, database_url):
     (project / "handlers" / "__init__.py").touch()
     (project / "handlers" / "proofs.py").write_text(HANDLERS)
     shutil.copy(ROOT / "gunicorn.conf.py", project)
-    registry_source.write(project)
+    registry_build.write(project)
     started = []
 
     def start(*, workers, **settings):

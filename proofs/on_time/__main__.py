@@ -21,7 +21,7 @@ from benchmarks.serving import App, gunicorn, make_project
 from benchmarks.setting import load
 from proofs.on_time.plot import plot
 from scheduled_actions.local.cron import seconds_to_next_minute
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,7 +116,7 @@ def _project(directory: Path) -> Path:
     project = make_project(directory)
     shutil.copy(Path(__file__).with_name("handler.py"), project / "handlers" / "proof.py")
     shutil.copy(_ROOT / "gunicorn.conf.py", project)
-    registry_source.write(project)
+    registry_build.write(project)
     return project
 
 

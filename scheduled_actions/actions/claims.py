@@ -14,6 +14,7 @@ from scheduled_actions.actions.store import elements_text
 from scheduled_actions.core.action import Claimed, Status
 from scheduled_actions.database.arrays import numbers, uuids
 from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.transactions import PATIENCE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 sql = Statements(__file__)
 
 log = logging.getLogger("scheduled_actions")
-
-#: How long a settlement waits for a row that another transaction has locked.
-PATIENCE_MS = "250"
 
 
 @dataclass(frozen=True, slots=True)

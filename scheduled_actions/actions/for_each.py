@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions.actions import rows_store as store
 from scheduled_actions.actions.model import ARGUMENTS
 from scheduled_actions.conditions import queries
-from scheduled_actions.core.errors import BudgetExceeded, InvalidArgument, RequestError
+from scheduled_actions.core.errors import BudgetExceeded, InvalidArgument, RequestError, TypeNotOpen
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.core.json_text import Unquoted
 from scheduled_actions.core.requester import Requester
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import psycopg
 
+    from scheduled_actions.actions.access import PayloadAccess
     from scheduled_actions.actions.service import Scheduler
     from scheduled_actions.core.config import Settings
     from scheduled_actions.core.requester import AddressReach
     from scheduled_actions.database.connection import Database
 
+TYPE = "for_each:run"
 #: Steps of one run, some five seconds of a handler's thread; and what a row takes of them.
 STEPS_MOST = 10 * STEPS
 _ROW_STEPS = 20
@@ -44,6 +46,45 @@ def check_options(options: object, *, name: str = "options") -> None:
 
 
 _OPTIONS = ARGUMENTS - {"action_type", "payload", "team_id"}
+
+
+def check_payload(
+    payload: dict[str, Any],
+    requester: Requester,
+    *,
+    access: PayloadAccess,
+    settings: Settings,
+    check_follow_ups: Callable[[Mapping[str, Any]], object],
+) -> dict[str, Any]:
+    """Return the payload of `for_each:run` as a requester may give it: it says how far the actions of its rows reach.
+
+    Their own payloads are rows that are not known yet.
+
+    Args:
+        payload: Of `for_each:run`.
+        requester: The token that asks over HTTP.
+        access: Says which types the requester may schedule.
+        settings: The named queries.
+        check_follow_ups: Validates a condition and follow-ups for the requester, and raises what is wrong with them.
+
+    Raises:
+        TypeNotOpen: The requester may not schedule the type of the actions, their follow-ups, or use the query.
+        InvalidArgument: The options are none.
+    """
+    inner = str(payload.get("action_type"))
+    access.handler(inner, requester=requester, where="payload.action_type")
+    if inner == TYPE:
+        raise TypeNotOpen(inner, "cannot be scheduled for each row over HTTP", where="payload.action_type")
+    options = payload.get("options") or {}
+    check_options(options, name="payload.options")
+    try:
+        check_follow_ups(options)
+    except TypeNotOpen as error:
+        raise error.inside("payload.options") from None
+    query = settings.queries.get(str(payload.get("query")))
+    if query is not None:
+        queries.check_team(query, requester.team_id, name="payload.query")
+    return {**payload, "reach": requester.reach}
 
 
 class ForEach:

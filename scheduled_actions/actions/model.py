@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduled_actions.core.errors import InvalidArgument
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from uuid import UUID
 
-    from scheduled_actions.registry.handler import RetryPolicy
+    from scheduled_actions.core.action import DedupMode
+    from scheduled_actions.core.retry import RetryPolicy
 
 
 class Kept(Enum):
@@ -25,8 +26,6 @@ class Kept(Enum):
 
 #: As it was.
 KEPT: Final = Kept.KEPT
-
-DedupMode = Literal["latest", "first", "append"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

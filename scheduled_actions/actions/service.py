@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from scheduled_actions.actions.access import PayloadAccess
     from scheduled_actions.actions.model import NewAction
     from scheduled_actions.actions.validation import Preparation
     from scheduled_actions.core.requester import Requester
+    from scheduled_actions.core.retry import RetryPolicy
+    from scheduled_actions.core.wake import Wake
     from scheduled_actions.database.connection import Connection, Database
-    from scheduled_actions.registry.handler import RetryPolicy
-    from scheduled_actions.registry.payload_access import PayloadAccess
     from scheduled_actions.schedules.occurrences import Occurrences
-    from scheduled_actions.ticks.wake import Wake
 
 #: Code that asks for a list wants all of it; a person at a page would rather see what there is.
 _PATIENT = Bounds(page_seconds=10.0)

@@ -12,8 +12,8 @@ import psycopg
 from scheduled_actions.core.action import Action, Scheduled, Status
 from scheduled_actions.core.errors import RefusedByDatabase
 from scheduled_actions.database.borrowing import running_action
-from scheduled_actions.database.savepoints import refused, savepoint
 from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.transactions import refused, savepoint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -13,13 +13,13 @@ from scheduled_actions.core import tracing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scheduled_actions.actions.access import PayloadAccess
     from scheduled_actions.actions.model import NewAction
     from scheduled_actions.conditions.rules import Outside
     from scheduled_actions.core.config import Settings
     from scheduled_actions.core.requester import Requester
     from scheduled_actions.database.connection import Database
     from scheduled_actions.registry import Registry
-    from scheduled_actions.registry.payload_access import PayloadAccess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from scheduled_actions.actions.claims import PATIENCE_MS
 from scheduled_actions.conditions.rules import PREFIXED_MOST, ActionState, DeadlineState, Fact, FactKey, Needs, Progress
 from scheduled_actions.core.action import Status
 from scheduled_actions.database.arrays import instants, numbers, texts, uuids
 from scheduled_actions.database.connection import PASSING
 from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.transactions import PATIENCE_MS, wait_shortly
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -218,7 +218,7 @@ def wake_each(connection: Connection, *, most: int) -> int:
     while woken < most and refused < _REFUSED_MOST:
         try:
             with connection.transaction():
-                sql.run(connection, "patient", {"patience_ms": _HARDLY_MS})
+                wait_shortly(connection, _HARDLY_MS)
                 if not wake(connection, most=1):
                     break
             woken += 1

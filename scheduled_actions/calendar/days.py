@@ -14,8 +14,8 @@ from scheduled_actions.calendar.service import SCHEDULES_MOST
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import BudgetExceeded
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.database.clock import now
 from scheduled_actions.schedules import forecast
-from scheduled_actions.schedules.store import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from scheduled_actions.calendar import store
 from scheduled_actions.calendar.rules import entries as calendar_entries
 from scheduled_actions.calendar.rules.ics import Entry
-from scheduled_actions.schedules.store import now
+from scheduled_actions.database.clock import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from uuid import UUID
 
-    from scheduled_actions.calendar.feeds import Feed
+    from scheduled_actions.calendar.model import Feed
     from scheduled_actions.database.connection import Connection
 
 #: How far ahead, and how many of each.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from scheduled_actions.calendar import feed_entries
 from scheduled_actions.calendar import feeds_store as store
+from scheduled_actions.calendar.model import Feed
 from scheduled_actions.calendar.rules.ics import Entry, calendar_text
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import BudgetExceeded, ScheduledActionsError, UnknownFeed
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.core.token_generation import Minting, digest_of
+from scheduled_actions.database import clock
 from scheduled_actions.database.borrowing import borrowed_connection
 from scheduled_actions.schedules import forecast
 from scheduled_actions.schedules import store as schedule_store
@@ -39,26 +41,6 @@ _EVENTS_MOST = 1500
 #: Schedules named among those that are left out.
 _NAMED_MOST = 20
 _MOMENT = timedelta(microseconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """One feed, as far as it is known here; the secret in its address is not."""
-
-    id: UUID
-    #: What calendar programs call it.
-    name: str
-    #: The first characters of its secret.
-    hint: str
-    #: Only what belongs to this team, this user, this type; None: of all.
-    team_id: str | None
-    user_id: str | None
-    action_type: str | None
-    created_by: str | None
-    created_at: datetime
-    #: To within an hour; None before the first reading.
-    last_used_at: datetime | None
-    revoked_at: datetime | None
 
 
 class Feeds:
@@ -146,7 +128,7 @@ class Feeds:
             if row is None:
                 return None
             feed = _feed(row)
-            now = schedule_store.now(connection)
+            now = clock.now(connection)
             schedules = list(_schedules(connection, feed))
             to_come = list(feed_entries.to_come(connection, feed))
         reading = _Reading(self._occurrences, now, most=_EVENTS_MOST - len(to_come))

@@ -12,8 +12,8 @@ from scheduled_actions.calendar.rules.entries import LONGEST, Entry, Place
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import BudgetExceeded, InvalidArgument
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.database.clock import now
 from scheduled_actions.schedules import forecast
-from scheduled_actions.schedules.store import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from scheduled_actions import __version__
 from scheduled_actions.cli.group import LazyGroup
 from scheduled_actions.cli.project import Project
+from scheduled_actions.core.version import VERSION
 
 __all__ = ["flask_group", "main"]
 
@@ -79,7 +79,7 @@ COMMANDS = {
     envvar=PROJECT,
     help="The project directory. [default: $SCHEDULED_ACTIONS_PROJECT, or the working directory]",
 )
-@click.version_option(__version__, prog_name="scheduled-actions", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="scheduled-actions", message="%(prog)s %(version)s")
 @click.pass_context
 def main(context: click.Context, project: Path | None) -> None:
     """Run code at a time, durably: schedule actions, process them, see what became of them.

@@ -8,7 +8,7 @@ from scheduled_actions.cli.group import Failure
 from scheduled_actions.cli.output import counted, print_json
 from scheduled_actions.cli.parameters import as_json_option
 from scheduled_actions.cli.project import Project, pass_project
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 
 
 @click.group()
@@ -20,7 +20,7 @@ def registry() -> None:
 @pass_project
 def build(project: Project) -> None:
     """Write the registry where it changed; run it after any change of an @action line."""
-    click.echo(registry_source.write(project.directory).summary)
+    click.echo(registry_build.write(project.directory).summary)
 
 
 @registry.command()
@@ -28,7 +28,7 @@ def build(project: Project) -> None:
 @pass_project
 def check(project: Project, *, as_json: bool) -> None:
     """Write nothing; exit 1 when the registry is missing or stale."""
-    found = registry_source.build(project.directory)
+    found = registry_build.build(project.directory)
     if as_json:
         print_json({"is_fresh": found.is_fresh, "action_types": sorted(found.handlers)})
     if not found.is_fresh:

@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.actions.model import DedupMode
     from scheduled_actions.actions.search import Listed
     from scheduled_actions.conditions.fact import Fact, FactChange, Reported
-    from scheduled_actions.core.action import Action, Scheduled
+    from scheduled_actions.core.action import Action, DedupMode, Scheduled
+    from scheduled_actions.core.retry import RetryPolicy
     from scheduled_actions.operations.explain.rules import Explanation
-    from scheduled_actions.registry.handler import RetryPolicy
 
 
 def schedule_action(

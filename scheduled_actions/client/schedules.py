@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from scheduled_actions.core.action import Scheduled
-    from scheduled_actions.registry.handler import RetryPolicy
+    from scheduled_actions.core.retry import RetryPolicy
     from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, Schedule
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from scheduled_actions.conditions.project_functions import ConditionCheck
 from scheduled_actions.conditions.queries import check_team, first_row, parameters_of
 from scheduled_actions.conditions.rules import PUBLIC, Checked
 from scheduled_actions.conditions.rules.kinds import compares
@@ -19,8 +20,7 @@ from scheduled_actions.core import json_text
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.core.errors.families import short
 from scheduled_actions.outbound import bounded_http, delivery, network
-from scheduled_actions.registry.project_functions.condition import ConditionCheck
-from scheduled_actions.webhooks.endpoints.registry import reach_of
+from scheduled_actions.outbound.reach import reach_of
 
 if TYPE_CHECKING:
     from scheduled_actions.conditions.rules import Outside

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import psycopg
 
     from scheduled_actions.conditions.fact import Fact, FactChange, Reported
+    from scheduled_actions.core.wake import Wake
     from scheduled_actions.database.connection import Connection, Database
-    from scheduled_actions.ticks.wake import Wake
 
 #: In bytes of its JSON.
 VALUE_LIMIT = 16 * 1024

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from scheduled_actions.conditions.fact import Fact, FactChange, Reported
-from scheduled_actions.database.savepoints import refused, savepoint
 from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.transactions import refused, savepoint
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +18,10 @@ PAYLOAD_LIMIT = 256 * 1024
 RESULT_LIMIT = 64 * 1024
 #: The longest error kept, in characters.
 ERROR_LIMIT = 4 * 1024
+#: The column is an integer, and nobody means more.
+MAX_ATTEMPTS_LIMIT = 1000
+
+DedupMode = Literal["latest", "first", "append"]
 
 
 class Status(StrEnum):

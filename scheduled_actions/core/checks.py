@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, get_args
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from scheduled_actions.actions.model import DedupMode
 from scheduled_actions.core import json_text, retry
-from scheduled_actions.core.action import RESULT_LIMIT, Status
+from scheduled_actions.core.action import RESULT_LIMIT, DedupMode, Status
 from scheduled_actions.core.errors import InvalidArgument, UnknownAction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduled_actions.registry.handler import RetryPolicy
+    from scheduled_actions.core.retry import RetryPolicy
 
 _LONGEST_DELAY = timedelta(days=36525)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, assert_never, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, assert_never, cast, get_args
 
 from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.core.json_text import decode
@@ -12,12 +12,21 @@ from scheduled_actions.core.json_text import decode
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scheduled_actions.registry.handler import RetryPolicy
 
 Jitter = Literal["none", "full", "equal"]
 
 #: No wait is longer than this, whatever a policy computes.
 LONGEST_WAIT_SECONDS = 365 * 86400.0
+
+
+class RetryPolicy(Protocol):
+    """How long to wait after a failed attempt."""
+
+    def delay(self, attempt: int, *, draw: float) -> timedelta:
+        """Return the wait after failed attempt number `attempt` (from 1); `draw` is uniform in [0, 1)."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the policy as it is stored with an action."""
 
 
 @dataclass(frozen=True, slots=True)

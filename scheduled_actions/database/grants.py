@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from scheduled_actions.core.errors import DeploymentError
-from scheduled_actions.database.savepoints import refused
 from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.transactions import refused
 
 if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection

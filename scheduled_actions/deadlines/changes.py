@@ -11,7 +11,6 @@ from scheduled_actions.core import json_text
 from scheduled_actions.core.errors import InvalidArgument, TypeNotOpen
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.requester import narrower, reach_of
-from scheduled_actions.core.stored_rows import asked_stages
 from scheduled_actions.database.borrowing import borrowed_connection
 from scheduled_actions.database.connection import whole
 from scheduled_actions.deadlines import shared as book
@@ -20,6 +19,7 @@ from scheduled_actions.deadlines.moves import counted, refuse_closed
 from scheduled_actions.deadlines.operations import DeadlineOperations
 from scheduled_actions.deadlines.rules import planning
 from scheduled_actions.deadlines.rules.definition import ARGUMENT_OF, HOW_TO_BEGIN, HOW_TO_END, changed_deadline
+from scheduled_actions.deadlines.rules.rows import asked_stages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 import psycopg
 
 from scheduled_actions.actions.rules import settlement
+from scheduled_actions.database.transactions import wait_shortly
 from scheduled_actions.deadlines import shared as book
 from scheduled_actions.deadlines import store
 from scheduled_actions.deadlines.rules import planning
@@ -48,7 +49,7 @@ def begin(database: Database, claimed: Claimed) -> Guard | Outcome | None:
     """
     try:
         with database.connection() as connection, connection.transaction():
-            store.be_patient(connection)
+            wait_shortly(connection, store.PATIENCE_MS)
             return _begin(connection, claimed)
     except psycopg.errors.LockNotAvailable:
         return settlement.Unstarted("its deadline is being changed")

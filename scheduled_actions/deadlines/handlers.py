@@ -14,8 +14,8 @@ from scheduled_actions.deadlines.rules import planning
 from scheduled_actions.registry.handler import Skip
 
 if TYPE_CHECKING:
+    from scheduled_actions.notifications.planning import Notifications
     from scheduled_actions.registry.handler import Context
-    from scheduled_actions.runtime import Runtime
 
 #: What is emitted at the due instant of a deadline that was not completed.
 MISSED_EVENT = "deadline:missed"
@@ -37,7 +37,7 @@ class StagePayload(BaseModel):
         return planning.occurrence_name(self.stage, self.occurrence)
 
 
-def remind(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | dict[str, Any]:
+def remind(payload: StagePayload, context: Context, notifications: Notifications) -> Skip | dict[str, Any]:
     """Tell the recipients of a reminder; return whom."""
     deadline, now = _locked_one(payload, context)
     if (refused := planning.not_holding(deadline)) is not None:
@@ -45,7 +45,7 @@ def remind(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | 
     stage = deadline.stage(payload.stage)
     if stage is None or not (to := deadline.recipients if stage.to is None else stage.to):
         return Skip("nobody is to be told: the deadline has no recipients")
-    told, away = notices.tell(context, runtime.notifications, notices.Telling(deadline, stage, payload.name, to, now))
+    told, away = notices.tell(context, notifications, notices.Telling(deadline, stage, payload.name, to, now))
     entry = book.entry(
         "reminded", now, stage=stage.key, occurrence=payload.occurrence, to=told, passed_over=away or None
     )
@@ -53,7 +53,9 @@ def remind(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | 
     return {"told": told}
 
 
-def escalate(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | dict[str, Any]:
+def escalate(
+    payload: StagePayload, context: Context, notifications: Notifications, *, emits_events: bool
+) -> Skip | dict[str, Any]:
     """Tell the people of a level, and let somebody else take the deadline over; return whom."""
     deadline, now = _locked_one(payload, context)
     if (refused := planning.not_holding(deadline)) is not None:
@@ -62,18 +64,19 @@ def escalate(payload: StagePayload, context: Context, runtime: Runtime) -> Skip 
     if stage is None or not stage.to:
         return Skip("the level has nobody to tell")
     told, passed_over = notices.climb(
-        context, runtime.notifications, notices.Telling(deadline, stage, payload.name, stage.to, now)
+        context, notifications, notices.Telling(deadline, stage, payload.name, stage.to, now)
     )
     facts = {"stage": stage.key, "occurrence": payload.occurrence, "to": told, "passed_over": passed_over or None}
     changes: dict[str, Any] = {"entry": book.entry("escalated", now, **facts, assigned=stage.assign)}
     if stage.assign:
         changes["recipients"] = list(stage.assign)
     store.write(context.connection, {deadline.id: changes})
-    _emit(ESCALATED_EVENT, deadline.id, facts, context, runtime, team_id=deadline.team_id)
+    if emits_events:
+        _emit(ESCALATED_EVENT, deadline.id, facts, context, team_id=deadline.team_id)
     return {"told": told} | ({"passed_over": passed_over} if passed_over else {})
 
 
-def miss(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | dict[str, Any]:
+def miss(payload: StagePayload, context: Context, *, emits_events: bool) -> Skip | dict[str, Any]:
     """Mark a deadline missed, once, and make the next of its series."""
     rows = _locked(payload, context)
     if not rows:
@@ -89,7 +92,8 @@ def miss(payload: StagePayload, context: Context, runtime: Runtime) -> Skip | di
         "target": {"type": deadline.target_type, "id": deadline.target_id},
         "due_at": deadline.due_at.isoformat(),
     }
-    _emit(MISSED_EVENT, deadline.id, facts, context, runtime, team_id=deadline.team_id)
+    if emits_events:
+        _emit(MISSED_EVENT, deadline.id, facts, context, team_id=deadline.team_id)
     return {"missed_at": now.isoformat()}
 
 
@@ -120,12 +124,7 @@ def _is_of_its_team(found: store.Found, context: Context) -> bool:
     return found.deadline.team_id == context.action.team_id
 
 
-def _emit(
-    event: str, deadline_id: UUID, data: dict[str, Any], context: Context, runtime: Runtime, *, team_id: str | None
-) -> None:
-    """Emit an event, where the project delivers events at all."""
-    if "webhook:send" not in runtime.registry.types:
-        return
+def _emit(event: str, deadline_id: UUID, data: dict[str, Any], context: Context, *, team_id: str | None) -> None:
     from scheduled_actions.webhooks.sending import event_payload  # noqa: PLC0415 - with the first event
 
     context.schedule("webhook:send", event_payload(event, entity_id=deadline_id, data=data), team_id=team_id)

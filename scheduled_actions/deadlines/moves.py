@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from scheduled_actions.actions.access import PayloadAccess
     from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.deadlines.model import Deadline, Stage
     from scheduled_actions.notifications.planning import Notifications
-    from scheduled_actions.registry.payload_access import PayloadAccess
 
 
 NOT_ACKNOWLEDGED: dict[str, Any] = dict.fromkeys(("acknowledged_at", "acknowledged_by", "acknowledged_until"))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.core.stored_rows import asked_stages
+from scheduled_actions.database.clock import now as database_now
 from scheduled_actions.deadlines import shared as book
 from scheduled_actions.deadlines.changes import redefined
 from scheduled_actions.deadlines.moves import counted, refuse_closed
 from scheduled_actions.deadlines.rules import planning
 from scheduled_actions.deadlines.rules.definition import changed_deadline
+from scheduled_actions.deadlines.rules.rows import asked_stages
 from scheduled_actions.deadlines.service import Deadlines, due_of
-from scheduled_actions.schedules.store import now as database_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from scheduled_actions.core.stored_rows import deadline_of
 from scheduled_actions.database.statements import Statements
 from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
+from scheduled_actions.deadlines.rules.rows import deadline_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -237,11 +237,6 @@ def find_occurrence(connection: Connection, series_id: UUID, occurrence_at: date
     """Return the deadline of one occurrence of a series."""
     row = sql.run(connection, "find_occurrence", {"series_id": series_id, "occurrence_at": occurrence_at}).fetchone()
     return None if row is None else row[0]
-
-
-def be_patient(connection: Connection) -> None:
-    """Wait for no lock longer than `PATIENCE_MS`, until the transaction ends."""
-    sql.run(connection, "patient", {"patience_ms": PATIENCE_MS})
 
 
 def _found(row: Sequence[Any]) -> Found:

@@ -15,7 +15,7 @@ from scheduled_actions.local import cron as local_cron
 from scheduled_actions.local import environment, project_template
 from scheduled_actions.local import secrets as local_secrets
 from scheduled_actions.local import server as local_server
-from scheduled_actions.registry import Registry
+from scheduled_actions.operations import registry_build
 from scheduled_actions.registry.importing import HANDLERS
 from scheduled_actions.runtime import Runtime
 
@@ -69,7 +69,7 @@ class LocalProject:
         _check_cron_secret(configuration)
         if configuration.database_url.reveal() != self.config.database_url.reveal():
             raise ConfigInvalid("DATABASE_URL", None, "has changed: stop this and start it again", environment.ENV_NAME)
-        registry = Registry.load_or_build(project)
+        registry = registry_build.load(project)
         self.config = configuration
         self.server.reload()
         return len(registry.types)
@@ -110,7 +110,7 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
         if generated:
             configuration = config.load(project, environment.load(project, environ))
         _check_cron_secret(configuration)
-        runtime = Runtime(configuration, registry=Registry.load_or_build(project))
+        runtime = Runtime(configuration, registry=registry_build.load(project))
         stack.callback(runtime.close)
         with runtime.database.connection(UNLIMITED) as connection:
             migrate(connection)

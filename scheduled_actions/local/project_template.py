@@ -9,11 +9,11 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from scheduled_actions import __version__
 from scheduled_actions.core.errors import DirectoryNotEmpty, ProjectUnusable
+from scheduled_actions.core.version import VERSION
 from scheduled_actions.local import secrets as local_secrets
+from scheduled_actions.operations import registry_build
 from scheduled_actions.registry import generated
-from scheduled_actions.registry import source as registry_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,7 @@ def write(directory: Path, *, into_what_is_there: bool = False) -> Written:
         raise ProjectUnusable(directory, f"cannot be written: {error.strerror}") from error
     if local_secrets.ensure(directory, {}):
         new.append(".env")
-    if not registry_source.write(directory).is_fresh:
+    if not registry_build.write(directory).is_fresh:
         new.append("handlers/_registry.py")
     return Written(directory=directory, new=tuple(new), kept=tuple(kept))
 
@@ -100,7 +100,7 @@ def _files(directory: Path) -> Iterator[tuple[str, bytes]]:
                 if path.name == "vercel.json":
                     content = content.replace(_OUR_ENTRY, _ITS_ENTRY)
                 yield path.relative_to(source).as_posix(), content
-    values = {"name": _project_name(directory), "version": __version__}
+    values = {"name": _project_name(directory), "version": VERSION}
     for name, target in _STARTER_NAMES.items():
         text = Template((_STARTER / name).read_text(encoding="utf-8")).substitute(values)
         yield target, text.encode()

@@ -10,6 +10,7 @@ from scheduled_actions.core.checks import check_text
 from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.database.borrowing import borrowed_connection
+from scheduled_actions.database.clock import now as database_now
 from scheduled_actions.database.connection import whole
 from scheduled_actions.notifications.rules import local_times
 from scheduled_actions.notifications.rules.local_times import User, next_local, zones_of
@@ -104,7 +105,7 @@ class LocalScheduling:
         if name is not None and recurrence is None:
             raise InvalidArgument("name", name, "left out: only a series has a name")
         with borrowed_connection(self._database, connection) as borrowed, whole(borrowed):
-            now = store.now(borrowed)
+            now = database_now(borrowed)
             firsts = {key: next_local(clock, zone, now) for key, zone in zones_of(people).items()}
             shared = {"team_id": team_id, "requester": requester, "connection": borrowed}
             wanted = _Wanted(action_type, payload, clock, options | shared)

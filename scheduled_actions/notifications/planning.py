@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument, PayloadInvalid
 from scheduled_actions.core.requester import AddressReach
+from scheduled_actions.database import clock
 from scheduled_actions.database.borrowing import borrowed_connection
 from scheduled_actions.notifications.channels import templates
 from scheduled_actions.notifications.recipients import KEPT, REFERENCE, Recipients
@@ -22,7 +23,6 @@ from scheduled_actions.notifications.rules.people import Person, parse_person
 from scheduled_actions.notifications.rules.quiet_hours import QuietHours
 from scheduled_actions.notifications.rules.severity import SEVERITIES, Severity, Steps
 from scheduled_actions.registry.payloads import problems_of
-from scheduled_actions.schedules import store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -299,7 +299,7 @@ class Notifications:
             )
         moment, delay = arguments.check_when(at, None)
         with borrowed_connection(self._database, connection) as borrowed:
-            now = store.now(borrowed)
+            now = clock.now(borrowed)
             when = moment if delay is None else now + delay
             planned = self.planned(recipients, Message(line, text, html), options, now=now, at=when)
             return self._scheduler.schedule_actions([one for _, one in planned], connection=connection)

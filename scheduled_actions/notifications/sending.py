@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.database import clock
 from scheduled_actions.notifications.channels import sending as channels
 from scheduled_actions.notifications.channels import templates
 from scheduled_actions.notifications.rules.message import Message
 from scheduled_actions.notifications.rules.progress import Failure, Progress
 from scheduled_actions.notifications.rules.severity import SEVERITIES, most_urgent
+from scheduled_actions.outbound.reach import reach_of
 from scheduled_actions.registry.handler import Fail, Skip, Snooze
-from scheduled_actions.schedules import store
-from scheduled_actions.webhooks.endpoints.registry import reach_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -89,7 +89,7 @@ class Sender:
         """
         notices = given if isinstance(given, list) else [given]
         with self._database.connection() as connection:
-            now = store.now(connection)
+            now = clock.now(connection)
         self._check_reach(notices[0], context)
         person = self._notifications.recipients.person_of(
             notices[0].to, notices[0].person, team_id=context.action.team_id, now=now

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from scheduled_actions.database import clock
 from scheduled_actions.operations import recent_activity_store as store
-from scheduled_actions.schedules import store as schedules
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -67,7 +67,7 @@ def pulse(database: Database, *, window: str, team_id: str | None) -> Pulse:
     length, count = WINDOWS[window]
     step = length / count
     with database.connection() as connection:
-        now = schedules.now(connection)
+        now = clock.now(connection)
         since = now - length
         steps = [Step(since + number * step) for number in range(count)]
         if team_id is None:
@@ -86,7 +86,7 @@ def minutes(database: Database) -> list[int]:
     length, count = WINDOWS["hour"]
     counted = [0] * count
     with database.connection() as connection:
-        since = schedules.now(connection) - length
+        since = clock.now(connection) - length
         for number, ticks, *_ in store.of_ticks(connection, since=since, step_seconds=length.total_seconds() / count):
             if 0 <= number < count:
                 counted[number] = ticks

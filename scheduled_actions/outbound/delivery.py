@@ -12,13 +12,13 @@ import ssl
 import time
 import unicodedata
 import zlib
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scheduled_actions.core.errors import UrlInvalid
 from scheduled_actions.outbound import bounded_http, network
+from scheduled_actions.outbound.answer import Answer
 from scheduled_actions.outbound.reach import AddressForbidden, ProxyRefused, Reach
 from scheduled_actions.outbound.rules.addresses import may_reach
 
@@ -41,25 +41,6 @@ RETRY_AFTER_LIMIT = timedelta(hours=24)
 
 #: The longest URL that a tenant may give.
 URL_LIMIT = 2048
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What became of a post."""
-
-    #: The HTTP status; None when there was no complete answer.
-    status: int | None
-    #: The beginning of the body, for people.
-    excerpt: str
-    duration_seconds: float
-    #: How long the receiver asks to be left alone, between nothing and 24 hours; None when it does not ask.
-    retry_after: timedelta | None = None
-    #: Why there was no complete answer, naming the host and never the path; None when there was one.
-    error: str | None = None
-    #: What the receiver wants of its deliveries, in lower case; None when it does not say.
-    wish: str | None = None
-    #: Whether the host is one that webhooks do not reach: then nothing was sent.
-    is_forbidden: bool = False
 
 
 def post(

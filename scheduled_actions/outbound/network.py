@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from email.message import EmailMessage
 
-    from scheduled_actions.outbound.delivery import Answer
+    from scheduled_actions.outbound.answer import Answer
 
 
 class Substitute(Protocol):

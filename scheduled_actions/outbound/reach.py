@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduled_actions.outbound.rules.addresses import LOOPBACK
+from scheduled_actions.outbound.rules.addresses import LOOPBACK, networks_of
 
 if TYPE_CHECKING:
+    from scheduled_actions.core.config import Webhooks
     from scheduled_actions.outbound.rules.addresses import Network
 
 
@@ -35,3 +37,26 @@ class ProxyRefused(OSError):
 
     def __init__(self, answer: str) -> None:
         super().__init__(f"was refused by the proxy: {answer}")
+
+
+def reach_of(settings: Webhooks, *, is_tenants: bool = True, networks: tuple[str, ...] = ()) -> Reach:
+    """Return how far an exchange may go: a tenant's to the public internet alone, as public authorities vouch for.
+
+    Args:
+        settings: The proxy and the rest.
+        is_tenants: Whether its address is of a tenant's choosing.
+        networks: Those beside the public internet that a tenant's may be in all the same.
+    """
+    if is_tenants:
+        return _reach(networks, settings.egress_proxy, None)
+    return _reach(settings.private_networks, settings.egress_proxy, settings.ca_file)
+
+
+@functools.cache
+def _reach(networks: tuple[str, ...], proxy: str | None, ca_file: str | None) -> Reach:
+    host, _, port = (proxy or "").removeprefix("http://").rpartition(":")
+    return Reach(
+        networks=networks_of(networks),
+        proxy=None if proxy is None else (host.strip("[]"), int(port)),
+        ca_file=ca_file,
+    )

@@ -23,7 +23,7 @@ _PARTS = {
     "Kind": "model",
     "Occurrence": "model",
     "Recurrence": "compiling",
-    "Skips": "skips",
+    "Skips": "skips.model",
     "compile_recurrence": "compiling",
     "jittered": "jitter",
     "outline": "compiling",

@@ -69,21 +69,6 @@ class Registry:
         return cls(project, found.handlers, found.options, found.functions, monotonic=monotonic)
 
     @classmethod
-    def load_or_build(cls, project: Path, *, monotonic: Callable[[], float] = time.monotonic) -> Registry:
-        """Return the registry of the handlers as they are now, written first where it is missing or stale.
-
-        For the local server and its commands. A deployment uses `load`: a build that skipped the registry
-        should fail, not run whatever it finds.
-
-        Raises:
-            RegistryInvalid: The handlers' text holds a mistake, or the file cannot be written.
-        """
-        from scheduled_actions.registry import source  # noqa: PLC0415 - a deployed process never builds
-
-        built = source.write(project)
-        return cls(project, built.handlers, built.options, built.functions, monotonic=monotonic)
-
-    @classmethod
     def of(cls, *functions: Callable[..., Any]) -> Registry:
         """Return a registry of these functions, declared with this package's decorators wherever they stand: for tests.
 

@@ -46,14 +46,14 @@ ACTION = Decorator(
 )
 NEXT_OCCURRENCE = Decorator(
     name="next_occurrence",
-    home="scheduled_actions.registry.project_functions.occurrence",
+    home="scheduled_actions.schedules.project_functions",
     parameter="name",
     called="the name",
     example='@next_occurrence("payday")',
 )
 SKIP_OCCURRENCE = Decorator(
     name="skip_occurrence",
-    home="scheduled_actions.registry.project_functions.occurrence",
+    home="scheduled_actions.schedules.project_functions",
     parameter="name",
     called="the name",
     example='@skip_occurrence("school-holidays")',
@@ -61,7 +61,7 @@ SKIP_OCCURRENCE = Decorator(
 
 RESOLVE_RECIPIENTS = Decorator(
     name="resolve_recipients",
-    home="scheduled_actions.registry.project_functions.recipient",
+    home="scheduled_actions.notifications.project_functions",
     parameter="name",
     called="the name",
     example='@resolve_recipients("role")',
@@ -69,7 +69,7 @@ RESOLVE_RECIPIENTS = Decorator(
 
 CONDITION = Decorator(
     name="condition",
-    home="scheduled_actions.registry.project_functions.condition",
+    home="scheduled_actions.conditions.project_functions",
     parameter="name",
     called="the name",
     example='@condition("stock-is-there")',
@@ -84,7 +84,10 @@ OF_FUNCTIONS: Mapping[FunctionKind, Decorator] = {
 }
 _DECORATORS = (ACTION, *OF_FUNCTIONS.values())
 _BY_DOTTED_NAME = {dotted: decorator for decorator in _DECORATORS for dotted in decorator.dotted_names}
-_HOMES = frozenset({_PACKAGE, *(decorator.home for decorator in _DECORATORS)})
+#: The modules that define them, and the packages of those.
+_HOMES = frozenset({
+    _PACKAGE, *(part for one in _DECORATORS for part in (one.home, one.home.rpartition(".")[0])),
+})  # fmt: skip
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, str]]:

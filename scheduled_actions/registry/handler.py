@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.registry import recurrence_option
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from scheduled_actions.core.action import Action
+    from scheduled_actions.core.retry import RetryPolicy
 
 #: Where `@action` leaves its options on the function.
 OPTIONS_ATTRIBUTE = "__scheduled_action__"
@@ -31,16 +33,6 @@ INTERNAL_TYPES = frozenset({
 })  # fmt: skip
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
-
-
-class RetryPolicy(Protocol):
-    """How long to wait after a failed attempt."""
-
-    def delay(self, attempt: int, *, draw: float) -> timedelta:
-        """Return the wait after failed attempt number `attempt` (from 1); `draw` is uniform in [0, 1)."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the policy as it is stored with an action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +123,6 @@ def action(
         return function
 
     return declare
-
-
-#: The column is an integer, and nobody means more.
-MAX_ATTEMPTS_LIMIT = 1000
 
 
 def _as_timedelta(delay: timedelta | float) -> timedelta:

@@ -19,6 +19,7 @@ from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import BudgetExceeded, FunctionTimedOut, ScheduledActionsError
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.database.boundary import CONTAINED, LATER, concerns_all, contain, reason_of
+from scheduled_actions.database.transactions import wait_shortly
 from scheduled_actions.registry.function_calls import all_within
 from scheduled_actions.schedules import store
 from scheduled_actions.schedules.model import functions_named, is_planned_alike, project_functions
@@ -473,7 +474,7 @@ class Occurrences:
         """
         with connection.transaction():
             if patience_ms is not None:
-                store.wait_shortly(connection, patience_ms)
+                wait_shortly(connection, patience_ms)
             watching = store.lock_those_that_watch(connection, set(schedule_ids.values()), schedule_ids)
             self._conclude(connection, watching, schedule_ids, statuses)
 
@@ -656,7 +657,7 @@ class Occurrences:
     def _read_patiently(self, schedule_id: UUID) -> store.Found | None:
         """Read a schedule as the last transaction left it: one that commits at this moment is waited for."""
         with self._database.connection() as connection, connection.transaction():
-            store.wait_shortly(connection)
+            wait_shortly(connection)
             return next(iter(store.lock(connection, [schedule_id])), None)
 
     def _found_outside(
@@ -681,7 +682,7 @@ class Occurrences:
             psycopg.errors.LockNotAvailable: Another transaction keeps it locked.
         """
         with self._database.connection() as connection, connection.transaction() as transaction:
-            store.wait_shortly(connection)
+            wait_shortly(connection)
             found = next(iter(store.lock(connection, [schedule.id])), None)
             if found is None or not is_planned_alike(found.schedule, schedule):
                 return True

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from scheduled_actions.actions.access import PayloadAccess
     from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.registry import Registry
-    from scheduled_actions.registry.payload_access import PayloadAccess
     from scheduled_actions.schedules.model import Schedule
     from scheduled_actions.schedules.occurrences import Occurrences
 

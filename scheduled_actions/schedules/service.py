@@ -14,7 +14,7 @@ from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid, ScheduledActionsError, UnknownSchedule
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.pages import READ_MOST
-from scheduled_actions.database import shared_settings
+from scheduled_actions.database import clock, shared_settings
 from scheduled_actions.database.borrowing import is_own
 from scheduled_actions.database.connection import whole
 from scheduled_actions.schedules import store
@@ -122,7 +122,7 @@ class Schedules(ScheduleOperations):
         named = {**definition, "action_type": action_type, "payload": _fingerprint(payload)}
         found = None if name is None else store.get(connection, name=name, name_team_id=team_id, locked=True)
         if found is None:
-            now = store.now(connection)
+            now = clock.now(connection)
             anchor = _anchor(definition.get("scheduled_at"), now)
             values = self._values(named, payload, anchor, is_declared=is_declared)
             schedule_id = store.create(connection, {**values, "action_type": action_type, "created_by": created_by})
@@ -265,7 +265,7 @@ class Schedules(ScheduleOperations):
         values = new_schedule.values_of(definition)
         until = values["until"]
         with self._borrowed(None) as borrowed:
-            now = store.now(borrowed)
+            now = clock.now(borrowed)
         anchor = _anchor(definition.get("scheduled_at"), now)
         rule = self._occurrences.rule(
             definition["recurrence"],

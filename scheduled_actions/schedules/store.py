@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from scheduled_actions.actions.claims import PATIENCE_MS
-from scheduled_actions.core.stored_rows import schedule_of
 from scheduled_actions.database.arrays import uuids
 from scheduled_actions.database.statements import Statements
 from scheduled_actions.schedules.model import Course, Schedule, instant
+from scheduled_actions.schedules.rules.rows import schedule_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -135,11 +134,6 @@ def find(
 def lock(connection: Connection, ids: Collection[UUID]) -> list[Found]:
     """Return schedules by id, locked for the rest of the transaction."""
     return [found(row) for row in sql.run_leniently(connection, "lock_schedules", {"ids": list(ids)})]
-
-
-def wait_shortly(connection: Connection, patience_ms: str = PATIENCE_MS) -> None:
-    """Let no lock be waited for longer than so, by default as a settlement waits, until the transaction ends."""
-    sql.run(connection, "patient", {"patience_ms": patience_ms})
 
 
 def lock_those_that_watch(connection: Connection, ids: Collection[UUID], action_ids: Collection[UUID]) -> list[Found]:
@@ -280,14 +274,6 @@ def insert_occurrences(
 def is_due_for_a_sweep(connection: Connection, *, every_seconds: float) -> bool:
     """Whether the sweep is this caller's: nobody swept within the time."""
     return sql.run(connection, "due_for_a_sweep", {"every_seconds": every_seconds}).fetchone() is not None
-
-
-def now(connection: Connection) -> datetime:
-    """Return the database's time, in UTC."""
-    row = sql.run(connection, "now").fetchone()
-    assert row is not None  # noqa: S101 - a select of one row
-    moment: datetime = row[0]
-    return moment.astimezone(UTC)
 
 
 class Declared(NamedTuple):

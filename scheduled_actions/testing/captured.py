@@ -15,7 +15,8 @@ from psycopg.rows import tuple_row
 
 from scheduled_actions.core import config, signing
 from scheduled_actions.core.errors import ScheduledActionsError, SignatureInvalid
-from scheduled_actions.outbound.delivery import WISH_HEADER, Answer, retry_after
+from scheduled_actions.outbound.answer import Answer
+from scheduled_actions.outbound.delivery import WISH_HEADER, retry_after
 from scheduled_actions.webhooks.endpoints.service import new_secret
 
 if TYPE_CHECKING:

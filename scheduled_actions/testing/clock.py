@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.schedules import store as schedules
+from scheduled_actions.database import clock
 
 if TYPE_CHECKING:
     import psycopg
@@ -35,7 +35,7 @@ class Clock:
     def now(self) -> datetime:
         """Return what the database takes for the present, in UTC."""
         with self._database.connection() as connection:
-            return schedules.now(connection).astimezone(UTC)
+            return clock.now(connection).astimezone(UTC)
 
     def set(self, at: datetime) -> datetime:
         """Stop the clock at an instant, and return it.

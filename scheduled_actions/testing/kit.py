@@ -221,7 +221,7 @@ def kit(
 @cache
 def _registry(project: Path) -> Registry:
     """Return the handlers as their text is now, once for all tests; the generated file is neither read nor written."""
-    from scheduled_actions.registry import source  # noqa: PLC0415 - tests with handlers of their own need no source
+    from scheduled_actions.operations import registry_build  # noqa: PLC0415 - tests with handlers of their own need no source
 
-    built = source.build(project)
+    built = registry_build.build(project)
     return Registry(project, built.handlers, built.options, built.functions)

@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.outbound.delivery import Answer
+from scheduled_actions.outbound.answer import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

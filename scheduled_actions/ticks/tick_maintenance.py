@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from scheduled_actions.actions import claims
+from scheduled_actions.conditions.rules.plan import in_a_circle
 from scheduled_actions.database.boundary import contain, reason_of
-from scheduled_actions.operations.doctor.rules.work import in_a_circle
 from scheduled_actions.schedules.occurrences import SWEEP_SECONDS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flask import Blueprint
 
 from scheduled_actions.runtime import current
-from scheduled_actions.web import api
+from scheduled_actions.web.blueprint import blueprint
 from scheduled_actions.web.server_logs import mask_secrets
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ScheduledActions:
         mask_secrets()
         runtime = self._runtime or current()
         prefix = url_prefix or self._url_prefix
-        app.register_blueprint(api.blueprint(runtime), url_prefix=prefix)
+        app.register_blueprint(blueprint(runtime), url_prefix=prefix)
         app.register_blueprint(_dashboard(runtime), url_prefix=prefix)
         app.extensions["scheduled_actions"] = runtime
 

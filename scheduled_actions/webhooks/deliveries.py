@@ -19,6 +19,7 @@ from scheduled_actions.core.errors import (
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.json_text import encode
 from scheduled_actions.core.pages import READ_MOST
+from scheduled_actions.database import clock
 from scheduled_actions.database.borrowing import borrowed_connection
 from scheduled_actions.webhooks import deliveries_store as store
 from scheduled_actions.webhooks.rules import filters, routing
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.core.action import Action
+    from scheduled_actions.core.retry import RetryPolicy
     from scheduled_actions.database.connection import Connection, Database
-    from scheduled_actions.registry.handler import RetryPolicy
     from scheduled_actions.webhooks.deliveries_store import Delivery, Event, Selection
     from scheduled_actions.webhooks.endpoints.model import Endpoint
     from scheduled_actions.webhooks.endpoints.registry import EndpointBook
@@ -273,7 +274,7 @@ class Deliveries:
         connection: Connection, since: datetime, after: Step | None, endpoint: str | None, team_id: str | None
     ) -> Selection:
         arguments.check_aware("since", since)
-        until = store.now(connection) if after is None else after.until
+        until = clock.now(connection) if after is None else after.until
         return store.Selection(
             since=since,
             until=until,

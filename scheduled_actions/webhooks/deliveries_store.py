@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduled_actions.core.action import Status
@@ -121,14 +120,6 @@ def get(connection: Connection, delivery_id: UUID, *, team_id: str | None = None
     """Return one delivery; None when there is none of that id (in that team)."""
     row = sql.run_leniently(connection, "get_delivery", {"id": delivery_id, "team_id": team_id}).fetchone()
     return None if row is None else Delivery(*row)
-
-
-def now(connection: Connection) -> datetime:
-    """Return the instant that the statements go by."""
-    row = sql.run(connection, "now").fetchone()
-    assert row is not None  # noqa: S101 - a select of one row
-    moment: datetime = row[0]
-    return moment.astimezone(UTC)
 
 
 def count_lost(connection: Connection, selection: Selection) -> int:

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduled_actions.core.config import Config
+    from scheduled_actions.core.retry import RetryPolicy
+    from scheduled_actions.outbound.answer import Answer
     from scheduled_actions.outbound.rules.throttle import PutOffReason
-    from scheduled_actions.registry.handler import Context, RetryPolicy
+    from scheduled_actions.registry.handler import Context
     from scheduled_actions.webhooks.endpoints.model import Endpoint
     from scheduled_actions.webhooks.endpoints.registry import Target
 
@@ -333,7 +335,7 @@ def _is_id(value: object) -> bool:
         return False
 
 
-def _post(target: Target, request: _Request, context: Context) -> delivery.Answer:
+def _post(target: Target, request: _Request, context: Context) -> Answer:
     time_left = max(0.0, context.seconds_left - SETTLE_SECONDS)
     return delivery.post(
         target.url,
@@ -344,7 +346,7 @@ def _post(target: Target, request: _Request, context: Context) -> delivery.Answe
     )
 
 
-def _judge(answer: delivery.Answer, endpoint: Endpoint, attempt: int, book: EndpointBook) -> dict[str, Any]:
+def _judge(answer: Answer, endpoint: Endpoint, attempt: int, book: EndpointBook) -> dict[str, Any]:
     """Return the result of a success, or raise what the failure is; and remember which of the two it was."""
     fact = _failure(answer)
     is_over = answer.wish == "disable" or (fact is not None and answer.status == _GONE)
@@ -369,7 +371,7 @@ def _judge(answer: delivery.Answer, endpoint: Endpoint, attempt: int, book: Endp
     raise DeliveryFailed(endpoint.name, fact)
 
 
-def _failure(answer: delivery.Answer) -> str | None:
+def _failure(answer: Answer) -> str | None:
     """Return what went wrong; None for a success."""
     status = answer.status
     if status is None:

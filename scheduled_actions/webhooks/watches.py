@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from scheduled_actions.core.errors import TableBusy, UnknownTable
-from scheduled_actions.database.savepoints import refused
 from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.transactions import refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -212,7 +212,7 @@ def test_an_argument_that_cannot_be_is_named(project, arguments, name):
 
 
 def plan_of(connection, name, parameters):
-    from scheduled_actions.database.statements import statement
+    from tests.statements import statement
 
     rows = connection.execute(f"explain {statement(name)}", parameters).fetchall()
     return "\n".join(row[0] for row in rows)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from scheduled_actions.cli import main
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,7 +69,7 @@ def project(tmp_path: Path) -> Iterator[Path]:
         del sys.modules[name]
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "greeting.py").write_text(HANDLERS, encoding="utf-8")
-    registry_source.write(tmp_path)
+    registry_build.write(tmp_path)
 
     yield tmp_path
 

@@ -15,7 +15,7 @@ from flask import Flask
 
 from scheduled_actions import ScheduledActions, runtime
 from scheduled_actions.core import config
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 from scheduled_actions.runtime import Runtime
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
 from tests.factories import set_clock
@@ -57,7 +57,7 @@ def follow(project, run, database_url, connection):
     for block in filter(is_a_handler, shown_on("deadlines.md") + shown_on("wait-for-conditions.md")):
         path = project / re.match(r"# (\S+)", block.text)[1]
         path.write_text(block.text, encoding="utf-8")
-    registry_source.write(project)
+    registry_build.write(project)
     set_clock(connection, TODAY)
     environ = {"DATABASE_URL": database_url, "CRON_SECRET": CRON_SECRET, "ADMIN_TOKEN": ADMIN_TOKEN}
     made = Runtime(config.load(project, environ))

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from scheduled_actions.deadlines import store
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 from tests.factories import NOW, set_clock
 
 DAY = timedelta(days=1)
@@ -26,7 +26,7 @@ def with_handlers(project, connection):
     """Give the project the handlers that deadlines need."""
     set_clock(connection, NOW)
     shutil.copy(HANDLERS / "deadline.py", project / "handlers" / "deadline.py")
-    registry_source.write(project)
+    registry_build.write(project)
 
 
 @pytest.fixture

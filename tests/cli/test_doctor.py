@@ -12,8 +12,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.json import Jsonb
 
 from scheduled_actions.database.connection import Database
+from scheduled_actions.operations import registry_build
 from scheduled_actions.operations.doctor import store as diagnosis
-from scheduled_actions.registry import source as registry_source
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
 from tests.cli.transaction_pooler import pooling
 from tests.factories import a_tick, database_now, insert
@@ -363,7 +363,7 @@ def test_functions_that_cannot_be_loaded_are_named_like_handlers(project, check)
         "from scheduled_actions import next_occurrence\n\n@next_occurrence('payday')\ndef payday(moment):\n    ...\n",
         encoding="utf-8",
     )
-    registry_source.write(project)
+    registry_build.write(project)
 
     whole, _ = check("handlers")
     calendar.write_text(f"import no_such_module\n{calendar.read_text()}", encoding="utf-8")

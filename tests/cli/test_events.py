@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 from tests.conftest import ROOT
 
 
@@ -13,7 +13,7 @@ def project(project):
     """Give the project the handler of webhooks."""
     text = (ROOT / "handlers/webhook.py").read_text(encoding="utf-8")
     (project / "handlers" / "webhook.py").write_text(text, encoding="utf-8")
-    registry_source.write(project)
+    registry_build.write(project)
     return project
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from scheduled_actions import explain_action, runtime
 from scheduled_actions.core import config
-from scheduled_actions.database.statements import statement
 from scheduled_actions.operations.explain.rules import Code
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
 from tests.explanations import TOML, cases, due, held, later, ticked
 from tests.factories import database_now, insert
+from tests.statements import statement
 from tests.test_docs import DOCS
 from tests.web.conftest import Api, application
 

@@ -17,7 +17,7 @@ from scheduled_actions.cli import COMMANDS, main
 from scheduled_actions.core import config
 from scheduled_actions.core.config import Settings
 from scheduled_actions.local import environment, project_template
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 
 ROOT = Path(__file__).parents[2]
 SHARED = ["registry_build.py", "scheduled_actions.toml", "gunicorn.conf.py", ".env.example"]
@@ -45,7 +45,7 @@ def test_a_new_project_is_the_one_of_this_repository(written):
 
 
 def test_every_pattern_of_the_list_finds_something():
-    patterns = (ROOT / "scheduled_actions" / "project_files.txt").read_text().split()
+    patterns = (ROOT / "scheduled_actions" / "local" / "project_files.txt").read_text().split()
 
     assert [pattern for pattern in patterns if not list(ROOT.glob(pattern))] == []
 
@@ -66,7 +66,7 @@ def test_a_new_project_has_secrets_of_its_own_for_its_owner_alone(written, tmp_p
 
 def test_a_new_project_can_be_used_as_it_is(written):
     assert config.load(written, {}).settings == Settings()
-    assert "webhook:send" in registry_source.check(written).handlers
+    assert "webhook:send" in registry_build.check(written).handlers
     project = tomllib.loads((written / "pyproject.toml").read_text())
     assert project["project"]["name"] == "new-project"
 

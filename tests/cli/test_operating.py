@@ -17,7 +17,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from scheduled_actions.database import migrate
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 from tests.factories import PATIENCE, insert, row, statuses, wait_until
 
 TICK = {
@@ -217,7 +217,7 @@ def test_migrate_copies_which_types_the_database_roles_of_a_team_may_schedule(ru
         '\n\n@action("greeting:post", open_to_teams=True)\ndef post(payload: Greeting): ...\n'
     )
     (project / "handlers" / "greeting.py").write_text(opened, encoding="utf-8")
-    registry_source.write(project)
+    registry_build.write(project)
 
     ran = run("migrate")
 

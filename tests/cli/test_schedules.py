@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 from tests.factories import NOW, row, set_clock
 
 ANN = ("--payload", '{"name": "Ann"}')
@@ -65,7 +65,7 @@ def declare(project):
             file.unlink()
         else:
             file.write_text(DECLARED.replace("RULE", repr(rule)), encoding="utf-8")
-        registry_source.write(project)
+        registry_build.write(project)
 
     return deploy
 
@@ -532,7 +532,7 @@ def test_sync_prints_nothing_of_what_handlers_print_and_exits_1_where_one_was_re
         ),
         encoding="utf-8",
     )  # fmt: skip
-    registry_source.write(project)
+    registry_build.write(project)
 
     ran = run("schedules", "sync", "--json")
 

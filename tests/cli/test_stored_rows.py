@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 from tests.hostile_values import without_checks
 
 HANDLERS = Path(__file__).parents[2] / "handlers"
@@ -24,7 +24,7 @@ BROKEN = {
 @pytest.mark.parametrize("column", BROKEN)
 def test_lists_of_deadlines_show_a_broken_row(project, run, connection, column):
     shutil.copy(HANDLERS / "deadline.py", project / "handlers" / "deadline.py")
-    registry_source.write(project)
+    registry_build.write(project)
     without_checks(connection, TABLE)
     made = run("deadlines", "set", "licence", "42", "--in", "P9D", "--name", "renewal", "--json")
     connection.execute(f"update {TABLE} set {column} = {BROKEN[column]}")

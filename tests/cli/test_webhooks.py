@@ -16,7 +16,7 @@ import pytest
 from cryptography.fernet import Fernet
 from standardwebhooks.webhooks import Webhook
 
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 from tests.conftest import ROOT
 from tests.faults.serving import wait_until
 
@@ -30,7 +30,7 @@ def project(project):
     """Give the project the handler of webhooks, and an endpoint in its file."""
     text = (ROOT / "handlers/webhook.py").read_text(encoding="utf-8")
     (project / "handlers" / "webhook.py").write_text(text, encoding="utf-8")
-    registry_source.write(project)
+    registry_build.write(project)
     toml = '[webhooks.endpoints.crm]\nenv_var = "CRM_URL"\nsecret_env_var = "CRM_SECRET"\npatterns = ["crm:*"]\n'
     (project / "scheduled_actions.toml").write_text(toml, encoding="utf-8")
     return project

@@ -9,8 +9,8 @@ import pytest
 from scheduled_actions import action
 from scheduled_actions.actions import claims, waits
 from scheduled_actions.actions.model import NewAction
+from scheduled_actions.conditions.project_functions import condition
 from scheduled_actions.core.evaluation_budget import BYTES
-from scheduled_actions.registry.project_functions.condition import condition
 from scheduled_actions.ticks.claiming import evaluation as conditional
 from tests.factories import a_tick, projects, row, statuses
 

@@ -36,7 +36,7 @@ ORDINARY = pwd.getpwnam("nobody").pw_uid
 HOLDER = """
 import os, sys
 from pathlib import Path
-from scheduled_actions.local_postgres import attach
+from scheduled_actions.database.embedded import attach
 
 if len(sys.argv) > 2:
     os.setgroups([])
@@ -51,7 +51,7 @@ with attach(Path(sys.argv[1])) as server:
 FORKING_HOLDER = """
 import os, sys
 from pathlib import Path
-from scheduled_actions.local_postgres import attach
+from scheduled_actions.database.embedded import attach
 
 server = attach(Path(sys.argv[1]))
 child = os.fork()
@@ -67,7 +67,7 @@ sys.stdin.read()
 CLOSED_WITH_A_CHILD = """
 import os, sys
 from pathlib import Path
-from scheduled_actions.local_postgres import attach
+from scheduled_actions.database.embedded import attach
 
 server = attach(Path(sys.argv[1]))
 if os.fork() == 0:
@@ -83,7 +83,7 @@ os.wait()
 KILLED_WITH_A_CHILD = """
 import os, signal, sys
 from pathlib import Path
-from scheduled_actions.local_postgres import attach
+from scheduled_actions.database.embedded import attach
 
 server = attach(Path(sys.argv[1]))
 if os.fork() == 0:

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from scheduled_actions.core.action import Status
-from scheduled_actions.database.statements import statement
 from scheduled_actions.webhooks import deliveries_store as deliveries
 from tests.factories import insert
+from tests.statements import statement
 
 _ALL = [status.value for status in Status]
 _AN_ID = UUID("0197a000-0000-7000-8000-000000000001")

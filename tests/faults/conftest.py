@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from scheduled_actions.registry import source as registry_source
+from scheduled_actions.operations import registry_build
 from tests.faults.actions import Actions
 from tests.faults.ledger import Ledger
 from tests.faults.serving import CRON_SECRET, Service
@@ -63,7 +63,7 @@ def project(tmp_path: Path) -> Path:
     for source in (ROOT / "handlers").glob("[!_]*.py"):
         shutil.copy(source, directory / "handlers")
     shutil.copy(ROOT / "gunicorn.conf.py", directory)
-    registry_source.write(directory)
+    registry_build.write(directory)
     return directory
 
 

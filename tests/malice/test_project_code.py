@@ -19,8 +19,8 @@ from psycopg import sql
 from pydantic import BaseModel, field_validator
 
 from scheduled_actions import Cancel, Context, Fail, RetryAfter, Skip, Snooze, action
-from scheduled_actions.registry.project_functions.condition import condition
-from scheduled_actions.registry.project_functions.occurrence import next_occurrence, skip_occurrence
+from scheduled_actions.conditions.project_functions import condition
+from scheduled_actions.schedules.project_functions import next_occurrence, skip_occurrence
 from tests.factories import database_now
 from tests.malice.measuring import GROWTH_BYTES_MOST, Lateness, resident_bytes, run_round
 from tests.malice.world import Reader, world

@@ -13,7 +13,7 @@ from scheduled_actions.core.errors import NeverOccurs, RecurrenceInvalid
 from scheduled_actions.recurrence.business import parse_business_day
 from scheduled_actions.recurrence.skips.model import Skips
 
-FEDERAL = json.loads((Path(__file__).parents[2] / "vectors/recurrence/us_federal_holidays.json").read_text())
+FEDERAL = json.loads((Path(__file__).parents[1] / "vectors/recurrence/us_federal_holidays.json").read_text())
 NEW_YORK = ZoneInfo("America/New_York")
 #: 09:00 in New York.
 ANCHOR = datetime(2026, 10, 30, 13, tzinfo=UTC)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scheduled_actions.core.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid, RequestError
 from scheduled_actions.recurrence import Functions, Skips, compile_recurrence, jittered
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 REFERENCE = (ROOT / "docs/reference/recurrence.md").read_text(encoding="utf-8")
 NEW_YORK = "America/New_York"
 #: A Friday, 09:00 in New York.

@@ -17,7 +17,7 @@ from scheduled_actions.recurrence.cron.fields import Fields, read_fields
 from scheduled_actions.recurrence.cron.rule import parse_cron
 from scheduled_actions.recurrence.cron.times import wall_times
 
-DEBIAN = json.loads((Path(__file__).parents[2] / "vectors/recurrence/debian_cron_dst.json").read_text())
+DEBIAN = json.loads((Path(__file__).parents[1] / "vectors/recurrence/debian_cron_dst.json").read_text())
 NEW_YORK = "America/New_York"
 ANCHOR = datetime(2026, 9, 1, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ import pytest
 
 from scheduled_actions.recurrence import Skips, compile_recurrence
 
-ZONES = json.loads((Path(__file__).parents[2] / "vectors/recurrence/odd_zones.json").read_text())
+ZONES = json.loads((Path(__file__).parents[1] / "vectors/recurrence/odd_zones.json").read_text())
 
 
 @pytest.mark.parametrize("case", ZONES["cases"], ids=lambda case: f"{case['rule']} in {case['zone']}: {case['change']}")

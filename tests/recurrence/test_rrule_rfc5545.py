@@ -12,7 +12,7 @@ import pytest
 
 from scheduled_actions.recurrence.rrule.rule import parse_rrule
 
-VECTORS = json.loads((Path(__file__).parents[2] / "vectors/recurrence/rfc5545_examples.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors/recurrence/rfc5545_examples.json").read_text())
 CASES = [
     pytest.param(example, rule, id=f"{example['title']}: {rule}")
     for example in VECTORS["examples"]

@@ -11,8 +11,8 @@ import pytest
 
 from scheduled_actions import action, next_occurrence, skip_occurrence
 from scheduled_actions.core.errors import HandlerBroken, InvalidArgument, RegistryInvalid
+from scheduled_actions.operations import registry_build
 from scheduled_actions.registry import Registry, generated
-from scheduled_actions.registry import source as registry_source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def write_handlers(project: Path, **modules: str) -> Path:
 
 def problem_of(project: Path) -> str:
     with pytest.raises(RegistryInvalid) as refusal:
-        registry_source.write(project)
+        registry_build.write(project)
     assert not (project / "handlers" / "_registry.py").exists()
     return str(refusal.value)
 
@@ -46,7 +46,7 @@ def problem_of(project: Path) -> str:
 def test_functions_are_written_and_read_beside_the_handlers(tmp_path):
     write_handlers(tmp_path, calendar=CALENDAR)
 
-    built = registry_source.write(tmp_path)
+    built = registry_build.write(tmp_path)
 
     functions = {
         "next:payday": "handlers.calendar:payday",
@@ -75,7 +75,7 @@ def test_a_file_generated_before_there_were_functions_still_reads(project):
 
 def test_functions_are_imported_when_first_called(project):
     write_handlers(project, calendar=CALENDAR, other="@next_occurrence('x')\ndef x(moment): ...\n")
-    functions = Registry.load_or_build(project).functions
+    functions = registry_build.load(project).functions
     assert not [name for name in sys.modules if name.startswith("handlers")]
 
     assert functions.next["payday"](MOMENT) == MOMENT + timedelta(days=7)
@@ -91,7 +91,7 @@ def test_a_function_and_a_handler_of_one_name_are_two_things(project):
         email="@action('next:payday')\ndef one(payload): return 'handled'\n"
         "@next_occurrence('payday')\ndef two(moment): return None\n",
     )
-    registry = Registry.load_or_build(project)
+    registry = registry_build.load(project)
 
     assert registry.functions.next["payday"](MOMENT) is None
     assert registry.resolve("next:payday").function({}) == "handled"
@@ -99,7 +99,7 @@ def test_a_function_and_a_handler_of_one_name_are_two_things(project):
 
 def test_a_broken_module_breaks_its_functions_and_says_why(project):
     write_handlers(project, calendar=f"import no_such_module\n{CALENDAR}")
-    functions = Registry.load_or_build(project).functions
+    functions = registry_build.load(project).functions
 
     for function in (functions.next["payday"], functions.skip["payday"], functions.next["payday"]):
         with pytest.raises(HandlerBroken, match="No module named 'no_such_module'"):
@@ -131,7 +131,7 @@ def test_what_a_function_raises_is_its_own(project):
     write_handlers(project, calendar="@next_occurrence('payday')\ndef payday(moment): return {}['key']\n")
 
     with pytest.raises(KeyError, match="key"):
-        Registry.load_or_build(project).functions.next["payday"](MOMENT)
+        registry_build.load(project).functions.next["payday"](MOMENT)
 
 
 def test_functions_can_be_given_where_they_stand():
@@ -164,7 +164,7 @@ def test_another_function_gives_another_digest(project):
     digests = set()
     for name in ("payday", "holiday"):
         write_handlers(project, calendar=f"@next_occurrence('{name}')\ndef one(moment): ...\n")
-        digests.add(Registry.load_or_build(project).digest)
+        digests.add(registry_build.load(project).digest)
 
     assert len(digests) == 2
 
@@ -174,13 +174,13 @@ def test_another_function_gives_another_digest(project):
     [
         "from scheduled_actions import next_occurrence as after\n@after('payday')\ndef payday(moment): ...",
         (
-            "from scheduled_actions.registry.project_functions.occurrence import *\n"
+            "from scheduled_actions.schedules.project_functions import *\n"
             "@next_occurrence('payday')\ndef payday(moment): ..."
         ),
         "from scheduled_actions import *\n@next_occurrence(name='payday')\ndef payday(moment): ...",
         "import scheduled_actions as sa\n@sa.next_occurrence('payday')\ndef payday(moment): ...",
         (
-            "import scheduled_actions.registry.project_functions.occurrence as f\n"
+            "import scheduled_actions.schedules.project_functions as f\n"
             "@f.next_occurrence('payday')\ndef payday(moment): ..."
         ),
     ],
@@ -189,7 +189,7 @@ def test_every_way_to_import_the_decorator_is_found(tmp_path, text):
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "calendar.py").write_text(text)
 
-    assert registry_source.build(tmp_path).functions == {"next:payday": "handlers.calendar:payday"}
+    assert registry_build.build(tmp_path).functions == {"next:payday": "handlers.calendar:payday"}
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from scheduled_actions import action
-from scheduled_actions.database.statements import statement
 from tests.factories import NOW, PATIENCE, a_claimed, insert_many, projects, row, set_clock, wait_until
+from tests.statements import statement
 
 MINUTE = timedelta(minutes=1)
 #: What a tick asks for the sake of series.

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from scheduled_actions.database.statements import statement
 from tests.deadlines.deadline_project import OWN
 from tests.factories import NOW, database_now, set_clock
 from tests.mail_server import Mailbox
 from tests.notifications.notice_project import a_receiver, mails, notice_project
+from tests.statements import statement
 
 DAY = timedelta(days=1)
 DUE = NOW + 60 * DAY

@@ -9,8 +9,8 @@ import pytest
 from scheduled_actions import Delays, action
 from scheduled_actions.actions.management import Management
 from scheduled_actions.actions.search import Bounds
-from scheduled_actions.database.statements import statement
 from tests.factories import database_now, insert, move_clock, projects
+from tests.statements import statement
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ def test_a_failure_is_retried_as_the_policy_says_and_told(a_project, connection)
     found = row(connection, action_id)
     assert counts(report) == {"processed": 1, "retried": 1}
     assert report.errors == [{"action_id": str(action_id), "action_type": "test:run", "error": found["error_message"]}]
-    assert found["error_message"].startswith("ValueError: no (test_processor.py:")
+    assert found["error_message"].startswith("ValueError: no (test_ticks.py:")
     assert (found["status"], found["attempts"]) == ("pending", 1)
     assert delay(connection, action_id) == 90 * SECOND
     (entry,) = found["history"]

@@ -175,7 +175,8 @@ def test_a_script_that_ends_at_once_has_sent_its_ping(receiver, database_url, tm
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
 from pathlib import Path
-from scheduled_actions import action, config, runtime, schedule_action
+from scheduled_actions import action, runtime, schedule_action
+from scheduled_actions.core import config
 from scheduled_actions.registry import Registry
 @action("test:run")
 def run(payload: dict):

@@ -291,7 +291,7 @@ def test_what_a_scrape_reads_is_bounded_by_indexes(project, connection, scrape):
         " statement_timestamp(), 'finished' from generate_series(1, 20000) n"
     )
     connection.execute("analyze scheduled_action_ticks")
-    from scheduled_actions.database.statements import statement
+    from tests.statements import statement
 
     plan = connection.execute(
         f"explain {statement('recent_ticks')}", {"seconds": 900, "limit": 2000}

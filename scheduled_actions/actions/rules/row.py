@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scheduled_actions.core import checks as arguments
-from scheduled_actions.registry.handler import MAX_ATTEMPTS_LIMIT
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.core.action import Claimed
-    from scheduled_actions.registry.handler import RetryPolicy
+    from scheduled_actions.core.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

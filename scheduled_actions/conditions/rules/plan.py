@@ -15,7 +15,7 @@ from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.json_text import Unquoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scheduled_actions.conditions.rules.model import Condition
 
@@ -129,3 +129,8 @@ def _follow_ups(given: Any) -> tuple[Mapping[str, Any], ...]:  # noqa: ANN401 - 
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise InvalidArgument("condition.on_timeout", Unquoted("this"), "an action to schedule, or a list of them")
     return tuple(listed)
+
+
+def in_a_circle(cycle: Sequence[UUID]) -> str:
+    """Return the ids of a cycle, its first one again at the end."""
+    return " -> ".join(str(one) for one in (*cycle, cycle[0]))

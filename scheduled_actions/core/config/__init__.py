@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -259,17 +258,16 @@ def _signing_key(value: str, name: str, expected: str) -> bytes:
     return key
 
 
-def load(project: Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
+def load(project: Path | None, environ: Mapping[str, str]) -> Config:
     """Return the configuration of a project directory.
 
     Args:
         project: The directory; None: `SCHEDULED_ACTIONS_PROJECT`, or the working directory.
-        environ: Where secrets and overrides come from; None: the process's environment.
+        environ: Where secrets and overrides come from: the process's environment, say.
 
     Raises:
         ConfigInvalid: A key is unknown or a value cannot be used.
     """
-    environ = os.environ if environ is None else environ
     if project is None:
         project = Path(environ.get(f"{PREFIX}PROJECT") or ".")
     project = project.resolve()

@@ -16,6 +16,7 @@ from scheduled_actions.core.errors import (
     UrlInvalid,
 )
 from scheduled_actions.operations import pings_store as pings
+from scheduled_actions.operations import registry_build
 from scheduled_actions.operations.doctor import store as diagnosis
 from scheduled_actions.operations.doctor.rules import (
     EndpointFound,
@@ -28,7 +29,6 @@ from scheduled_actions.operations.doctor.rules import (
 from scheduled_actions.operations.doctor.rules.database import DatabaseFound, MigrationsFound, StoredSecretsFound
 from scheduled_actions.operations.doctor.rules.ticks import TicksFound
 from scheduled_actions.operations.doctor.rules.work import WaitingCyclesFound
-from scheduled_actions.registry import source as registry_source
 from scheduled_actions.ticks.rules.plan import Budget, tick_seconds
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection
     from scheduled_actions.operations.doctor.rules import Fact
     from scheduled_actions.operations.doctor.rules.heartbeat import HeartbeatFound
-    from scheduled_actions.runtime import Runtime
-    from scheduled_actions.ticks import Processor
+    from scheduled_actions.operations.installation import Installation
 
 #: How long a doctor waits for the database's answers: longer means that they will not come.
 PATIENCE_SECONDS = 10.0
@@ -49,32 +48,30 @@ PATIENCE_SECONDS = 10.0
 _CYCLES_MOST = 20
 
 
-def readiness(runtime: Runtime, *, patience_seconds: float = PATIENCE_SECONDS) -> list[Fact]:
+def readiness(parts: Installation, *, patience_seconds: float = PATIENCE_SECONDS) -> list[Fact]:
     """Return what decides whether a ping would be processed; quick enough to be asked every few seconds.
 
     Args:
-        runtime: The installation's parts.
+        parts: The installation's parts.
         patience_seconds: How long the database may take for all its answers.
     """
     return [
-        SettingsFound(None, is_enabled=runtime.config.settings.enabled),
-        _cron_secret(runtime.config),
-        _loaded_registry(runtime),
-        threads(runtime),
-        *_of_database(
-            runtime, lambda connection: _ready_database(runtime, connection), patience_seconds=patience_seconds
-        ),
+        SettingsFound(None, is_enabled=parts.config.settings.enabled),
+        _cron_secret(parts.config),
+        _loaded_registry(parts),
+        threads(parts),
+        *_of_database(parts, lambda connection: _ready_database(parts, connection), patience_seconds=patience_seconds),
     ]
 
 
-def installation(runtime: Runtime, *, patience_seconds: float = PATIENCE_SECONDS) -> list[Fact]:
+def installation(parts: Installation, *, patience_seconds: float = PATIENCE_SECONDS) -> list[Fact]:
     """Return all that can be found out about an installation; every handler is imported for it.
 
     Args:
-        runtime: The installation's parts.
+        parts: The installation's parts.
         patience_seconds: How long the database may take for all its answers.
     """
-    config = runtime.config
+    config = parts.config
     return [
         SettingsFound(None, is_enabled=config.settings.enabled),
         _cron_secret(config),
@@ -85,30 +82,27 @@ def installation(runtime: Runtime, *, patience_seconds: float = PATIENCE_SECONDS
             if endpoint.enabled
         ),
         registry(config.project),
-        *_handlers(runtime),
-        *_of_database(
-            runtime, lambda connection: _all_of_database(runtime, connection), patience_seconds=patience_seconds
-        ),
+        *_handlers(parts),
+        *_of_database(parts, lambda connection: _all_of_database(parts, connection), patience_seconds=patience_seconds),
     ]
 
 
 def registry(project: Path) -> RegistryFound:
     """Return whether the generated registry is what the text of `handlers/` asks for; nothing is imported."""
     try:
-        built = registry_source.build(project)
+        built = registry_build.build(project)
     except RegistryInvalid as error:
         return RegistryFound(problem=str(error))
     return RegistryFound(types=len(built.handlers), is_fresh=built.is_fresh)
 
 
-def threads(runtime: Runtime) -> ThreadsFound:
+def threads(parts: Installation) -> ThreadsFound:
     """Return how the threads are that run this process's handlers; none has been started before the first tick."""
-    concurrency = runtime.config.settings.concurrency
-    processor: Processor | None = runtime.__dict__.get("processor")
-    if processor is None:
+    concurrency = parts.config.settings.concurrency
+    state = parts.worker_state
+    if state is None:
         return ThreadsFound(stuck=0, concurrency=concurrency)
-    process = processor.process
-    return ThreadsFound(stuck=process.runner.stuck, concurrency=concurrency, is_stopping=process.is_stopping.is_set())
+    return ThreadsFound(stuck=state.runner.stuck, concurrency=concurrency, is_stopping=state.is_stopping.is_set())
 
 
 def _cron_secret(config: Config) -> SecretFound:
@@ -154,20 +148,20 @@ def _problem_of_keys(config: Config, endpoint: Endpoint) -> str | None:
     return None
 
 
-def _loaded_registry(runtime: Runtime) -> RegistryFound:
+def _loaded_registry(parts: Installation) -> RegistryFound:
     try:
-        return RegistryFound(types=len(runtime.registry.types))
+        return RegistryFound(types=len(parts.registry.types))
     except RegistryInvalid as error:
         return RegistryFound(problem=str(error))
 
 
-def _handlers(runtime: Runtime) -> Iterator[HandlersFound]:
+def _handlers(parts: Installation) -> Iterator[HandlersFound]:
     """Give what importing every handler and function shows; nothing where the registry cannot be read."""
     try:
-        types = sorted(runtime.registry.types)
+        types = sorted(parts.registry.types)
     except RegistryInvalid:
         return
-    settings = runtime.config.settings
+    settings = parts.config.settings
     budget = Budget.by_settings(
         settings, started=0, duration_seconds=tick_seconds(settings, host_seconds=None), lingers=False
     )
@@ -175,20 +169,20 @@ def _handlers(runtime: Runtime) -> Iterator[HandlersFound]:
     too_long: dict[str, float] = {}
     for action_type in types:
         try:
-            options = runtime.registry.resolve(action_type).options
+            options = parts.registry.resolve(action_type).options
         except HandlerBroken as error:
             broken.append(str(error))
             continue
         timeout = options.timeout_seconds or settings.default_timeout_seconds
         if not budget.could_ever_fit(timeout):
             too_long[action_type] = timeout
-    functions = runtime.registry.project_functions
+    functions = parts.registry.project_functions
     broken += [str(error) for error in functions.load_all()]
     yield HandlersFound(count=len(types), functions=len(functions), broken=tuple(broken), too_long=too_long)
 
 
 def _of_database(
-    runtime: Runtime, ask: Callable[[Connection], Iterator[Fact]], *, patience_seconds: float
+    parts: Installation, ask: Callable[[Connection], Iterator[Fact]], *, patience_seconds: float
 ) -> list[Fact]:
     """Return whether the database answers, and what it answered up to where it failed."""
     answers: list[Fact] = []
@@ -196,7 +190,7 @@ def _of_database(
     is_over = threading.Event()
     try:
         with (
-            runtime.database.connection() as connection,
+            parts.database.connection() as connection,
             diagnosis.ended_after(patience_seconds, [connection]) as is_over,
         ):
             answers.extend(ask(connection))
@@ -209,7 +203,7 @@ def _of_database(
     return [DatabaseFound(problem), *answers]
 
 
-def _all_of_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]:
+def _all_of_database(parts: Installation, connection: Connection) -> Iterator[Fact]:
     yield diagnosis.server(connection)
     yield diagnosis.defaults(connection)
     migrations: MigrationsFound = diagnosis.migrations(connection)
@@ -218,18 +212,18 @@ def _all_of_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]
     yield diagnosis.transactions(connection)
     if migrations.found:
         yield diagnosis.schema(connection)
-        of_ticks = list(_ticks(runtime, connection))
+        of_ticks = list(_ticks(parts, connection))
         yield from of_ticks
-        yield _heartbeat(runtime, connection)
+        yield _heartbeat(parts, connection)
         if migrations.found >= migrations.wanted:
             is_missing = any(fact.is_missing for fact in of_ticks if isinstance(fact, TicksFound))
             yield from diagnosis.work(connection, is_missing=is_missing)
             yield _waiting_cycles(connection)
             yield diagnosis.indexes(connection)
     if migrations.found == migrations.wanted:
-        yield from _stored_secrets(runtime, connection)
+        yield from _stored_secrets(parts, connection)
     # Last, because it wants connections that the server may not have to spare.
-    yield diagnosis.line(runtime.database.connect, is_declared_direct=runtime.config.settings.database_direct)
+    yield diagnosis.line(parts.database.connect, is_declared_direct=parts.config.settings.database_direct)
 
 
 def _waiting_cycles(connection: Connection) -> WaitingCyclesFound:
@@ -238,26 +232,26 @@ def _waiting_cycles(connection: Connection) -> WaitingCyclesFound:
     return WaitingCyclesFound(tuple(map(tuple, cycles_among_waiting(connection, most=_CYCLES_MOST))))
 
 
-def _heartbeat(runtime: Runtime, connection: Connection) -> HeartbeatFound:
+def _heartbeat(parts: Installation, connection: Connection) -> HeartbeatFound:
     from scheduled_actions.outbound import delivery  # noqa: PLC0415 - HTTP's modules, which readiness does without
 
     problem = None
-    if runtime.has_heartbeat:
+    if parts.has_heartbeat:
         try:
-            delivery.check_url(runtime.heartbeat_url)
+            delivery.check_url(parts.heartbeat_url)
         except UrlInvalid as error:
             problem = str(error)
-    return pings.heartbeat(connection, is_set=runtime.has_heartbeat, problem=problem)
+    return pings.heartbeat(connection, is_set=parts.has_heartbeat, problem=problem)
 
 
-def _stored_secrets(runtime: Runtime, connection: Connection) -> Iterator[StoredSecretsFound]:
+def _stored_secrets(parts: Installation, connection: Connection) -> Iterator[StoredSecretsFound]:
     """Give whether the endpoints of the database can sign; nothing where there are none."""
     from scheduled_actions.core.encryption import SecretBox  # noqa: PLC0415 - readiness does without
 
     endpoints, sealed = diagnosis.sealed_secrets(connection)
     if not endpoints:
         return
-    box, problem = SecretBox(runtime.config.encryption_keys), None
+    box, problem = SecretBox(parts.config.encryption_keys), None
     try:
         for one in sealed:
             box.open(one, what="a secret of theirs")
@@ -266,16 +260,16 @@ def _stored_secrets(runtime: Runtime, connection: Connection) -> Iterator[Stored
     yield StoredSecretsFound(endpoints=endpoints, problem=problem)
 
 
-def _ready_database(runtime: Runtime, connection: Connection) -> Iterator[Fact]:
+def _ready_database(parts: Installation, connection: Connection) -> Iterator[Fact]:
     migrations = diagnosis.migrations(connection)
     yield migrations
     if migrations.found >= migrations.wanted:
         # Anybody may ask for readiness: who pings is not told.
-        yield from _ticks(runtime, connection, names_callers=False)
+        yield from _ticks(parts, connection, names_callers=False)
 
 
-def _ticks(runtime: Runtime, connection: Connection, *, names_callers: bool = True) -> Iterator[Fact]:
-    settings = runtime.config.settings
+def _ticks(parts: Installation, connection: Connection, *, names_callers: bool = True) -> Iterator[Fact]:
+    settings = parts.config.settings
     return pings.ticks(
         connection,
         max_run_seconds=settings.max_run_seconds,

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from scheduled_actions.core.action import Action
     from scheduled_actions.database.connection import Connection
     from scheduled_actions.operations.explain.rules import Explanation
-    from scheduled_actions.runtime import Runtime
+    from scheduled_actions.operations.installation import Installation
 
 
-def explain(runtime: Runtime, action_id: UUID | str, *, team_id: str | None = None) -> Explanation:
+def explain(parts: Installation, action_id: UUID | str, *, team_id: str | None = None) -> Explanation:
     """Return why an action has not run, or how it ended.
 
     Args:
-        runtime: The installation's parts: what a tick of this build would do is judged by its settings and registry.
+        parts: The installation's parts: what a tick of this build would do is judged by its settings and registry.
         action_id: Which.
         team_id: Only if it belongs to this team; then nothing is said of how many of others' go first.
 
@@ -35,7 +35,7 @@ def explain(runtime: Runtime, action_id: UUID | str, *, team_id: str | None = No
     """
     wanted = arguments.check_id(action_id)
     arguments.check_text("team_id", team_id)
-    with runtime.database.connection() as connection:
+    with parts.database.connection() as connection:
         found = store.surroundings(connection, wanted, team_id=team_id)
         if found is None:
             raise UnknownAction(action_id)
@@ -43,7 +43,7 @@ def explain(runtime: Runtime, action_id: UUID | str, *, team_id: str | None = No
         facts = Facts(
             action=found.action,
             now=found.now,
-            here=_here(runtime, found.action, host_seconds),
+            here=_here(parts, found.action, host_seconds),
             last_tick=found.last_tick,
             claimed_by=found.claimed_by,
             is_started=found.is_started,
@@ -77,11 +77,11 @@ def _of_its_line(connection: Connection, found: store.Surroundings, *, is_team_b
     }
 
 
-def _here(runtime: Runtime, action: Action, host_seconds: float | None) -> Here:
-    settings = runtime.config.settings
+def _here(parts: Installation, action: Action, host_seconds: float | None) -> Here:
+    settings = parts.config.settings
     types, problem, options = None, None, HandlerOptions(action_type=action.action_type)
     try:
-        types, options = runtime.registry.types, runtime.registry.options(action.action_type)
+        types, options = parts.registry.types, parts.registry.options(action.action_type)
     except RegistryInvalid as error:
         problem = str(error)
     timeout = options.timeout_seconds or settings.default_timeout_seconds
@@ -93,25 +93,26 @@ def _here(runtime: Runtime, action: Action, host_seconds: float | None) -> Here:
         registry_problem=problem,
         max_attempts=action.max_attempts or options.max_attempts or settings.max_attempts,
         timeout_seconds=timeout,
-        expected_seconds=expected_seconds(candidate, _pace(runtime)),
+        expected_seconds=expected_seconds(candidate, _pace(parts)),
         budget=Budget.by_settings(settings, started=0.0, duration_seconds=duration, lingers=False),
         tick_seconds=duration,
-        endpoint_rate=_endpoint_rate(runtime, action),
+        endpoint_rate=_endpoint_rate(parts, action),
     )
 
 
-def _pace(runtime: Runtime) -> Pace:
+def _pace(parts: Installation) -> Pace:
     """Return what the ticks of this process have measured; nothing where there was none."""
-    return runtime.processor.process.pace if "processor" in runtime.__dict__ else Pace()
+    state = parts.worker_state
+    return Pace() if state is None else state.pace
 
 
-def _endpoint_rate(runtime: Runtime, action: Action) -> float | None:
+def _endpoint_rate(parts: Installation, action: Action) -> float | None:
     payload = action.payload
     if action.action_type != "webhook:send" or not isinstance(payload, dict):
         return None
     name = payload.get("endpoint")
     try:
-        endpoint = runtime.endpoint_book.find(name, team_id=action.team_id) if isinstance(name, str) else None
+        endpoint = parts.endpoint_book.find(name, team_id=action.team_id) if isinstance(name, str) else None
     except RequestError:
         # Its stored row cannot be used: the delivery says so when it is tried.
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.database import clock
 from scheduled_actions.operations.simulation import store
 from scheduled_actions.operations.simulation.rules import Capacity, Remark, Simulation, simulate
 from scheduled_actions.schedules import store as schedule_store
@@ -60,7 +61,7 @@ class Simulator:
         """
         concurrency = arguments.check_integer("concurrency", concurrency, least=1, most=10_000)
         with self._database.connection() as connection:
-            start = schedule_store.now(connection) if start is None else _aware("start", start)
+            start = clock.now(connection) if start is None else _aware("start", start)
             end = _aware("end", end)
             if not timedelta(0) < end - start <= LONGEST:
                 raise InvalidArgument(

@@ -31,6 +31,7 @@ from scheduled_actions.recurrence.rrule import words as rrule_words
 from scheduled_actions.recurrence.rrule.dates import FIRST_YEAR, LAST_YEAR, Malformed
 from scheduled_actions.recurrence.rrule.days import completed
 from scheduled_actions.recurrence.rrule.exact import ExactTimes
+from scheduled_actions.recurrence.rrule.model import Start
 from scheduled_actions.recurrence.rrule.text import read_text
 from scheduled_actions.recurrence.rrule.wall import WallTimes
 from scheduled_actions.recurrence.zones import resolve
@@ -82,20 +83,6 @@ def parse_rrule(text: str, *, zone: ZoneInfo, anchor: datetime, budget: Evaluati
         )
     except Malformed as problem:
         raise RecurrenceInvalid(text, str(problem)) from None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Start:
-    """Where a rule begins."""
-
-    #: Naive, in whole seconds.
-    wall: datetime
-    #: The instant of it, in UTC.
-    at: datetime
-    #: Nothing before it is counted; the schedule's own start may be a fraction of a second after `at`.
-    opens_at: datetime
-    #: Whether the text names it, rather than the schedule.
-    is_written: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)

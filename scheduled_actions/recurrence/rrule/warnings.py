@@ -14,8 +14,8 @@ from scheduled_actions.recurrence.rrule.parts import DAYS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scheduled_actions.recurrence.rrule.model import Described
     from scheduled_actions.recurrence.rrule.parts import Parts
-    from scheduled_actions.recurrence.rrule.rule import RRule
 
 #: Spent at most on finding what a warning would say.
 STEPS = 2_000
@@ -33,7 +33,7 @@ _ONE_DAY = timedelta(days=1)
 _ONE_MICROSECOND = timedelta(microseconds=1)
 
 
-def warnings(rule: RRule) -> Iterator[str]:
+def warnings(rule: Described) -> Iterator[str]:
     """Yield what people often get wrong with a rule like this one, each a sentence."""
     yield from _about_start(rule)
     yield from _about_time(rule)
@@ -44,7 +44,7 @@ def warnings(rule: RRule) -> Iterator[str]:
     yield from _about_gaps(rule)
 
 
-def _about_start(rule: RRule) -> Iterator[str]:
+def _about_start(rule: Described) -> Iterator[str]:
     if not rule.start.is_written:
         return
     if rule.schedule_zone.key not in {"UTC", rule.zone.key}:
@@ -58,7 +58,7 @@ def _about_start(rule: RRule) -> Iterator[str]:
         yield f"DTSTART {rule.start.wall:%Y-%m-%d %H:%M} does not match the rule: the first occurrence is {told}"
 
 
-def _about_time(rule: RRule) -> Iterator[str]:
+def _about_time(rule: Described) -> Iterator[str]:
     """Yield of minutes and seconds that nobody named."""
     parts, start = rule.parts, rule.start
     missing = [name for name, given in (("BYMINUTE", parts.by_minute), ("BYSECOND", parts.by_second)) if not given]
@@ -101,7 +101,7 @@ def _about_missing_weekdays(parts: Parts) -> Iterator[str]:
             yield f"BYDAY={day.text}: {span} with {has} are left out; BYDAY=-1{DAYS[day.weekday]} is the last one"
 
 
-def _about_until(rule: RRule) -> Iterator[str]:
+def _about_until(rule: Described) -> Iterator[str]:
     until = rule.written.parts.until
     start = rule.written.start
     if until is None or until.zone is not None or rule.zone.key == "UTC":
@@ -112,7 +112,7 @@ def _about_until(rule: RRule) -> Iterator[str]:
         yield f"UNTIL={until.value} has no Z: it is the local time of {rule.zone.key}, not UTC"
 
 
-def _about_real_time(rule: RRule) -> Iterator[str]:
+def _about_real_time(rule: Described) -> Iterator[str]:
     hours = {"HOURLY": 1, "MINUTELY": 60, "SECONDLY": 3600}.get(rule.parts.frequency)
     if hours is None or rule.zone.key == "UTC" or rule.parts.interval % (24 * hours):
         return
@@ -123,7 +123,7 @@ def _about_real_time(rule: RRule) -> Iterator[str]:
     )
 
 
-def _about_gaps(rule: RRule) -> Iterator[str]:
+def _about_gaps(rule: Described) -> Iterator[str]:
     """Yield of the first occurrence within a year that a clock change moves."""
     if rule.parts.is_exact:
         return
@@ -141,7 +141,7 @@ def _about_gaps(rule: RRule) -> Iterator[str]:
         day, offset = following, offset_after
 
 
-def _moved_on(rule: RRule, day: datetime, following: datetime) -> str | None:
+def _moved_on(rule: Described, day: datetime, following: datetime) -> str | None:
     """Return what a clock change does to the first occurrence of a day that it moves; None when it moves none."""
     end = following.replace(tzinfo=rule.zone).astimezone(UTC)
     since = day.replace(tzinfo=rule.zone).astimezone(UTC) - _ONE_MICROSECOND

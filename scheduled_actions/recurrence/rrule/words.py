@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from scheduled_actions.recurrence.rrule.dates import Stamp
+    from scheduled_actions.recurrence.rrule.model import Described
     from scheduled_actions.recurrence.rrule.parts import Parts
-    from scheduled_actions.recurrence.rrule.rule import RRule
 
 _UNITS = {
     "YEARLY": "year",
@@ -39,7 +39,7 @@ _TIMES_LISTED_MOST = 6
 _DATES_LISTED_MOST = 2
 
 
-def description(rule: RRule) -> str:
+def description(rule: Described) -> str:
     """Return the rule in words up to its ending, one sentence without a full stop."""
     parts = rule.parts
     unit = _UNITS[parts.frequency]
@@ -57,7 +57,7 @@ def description(rule: RRule) -> str:
     return " ".join(told)
 
 
-def ending(rule: RRule) -> str:
+def ending(rule: Described) -> str:
     """Return when the rule ends, what is added and what is left out, as goes on behind the words before."""
     return "".join(_endings(rule))
 
@@ -143,7 +143,7 @@ def _named_weekdays(weekdays: Sequence[int]) -> str:
     return "every day" if tuple(weekdays) == _WHOLE_WEEK else _listed_runs(weekdays, lambda day: WEEKDAYS[day])
 
 
-def _times_of_day(rule: RRule) -> Iterator[str]:
+def _times_of_day(rule: Described) -> Iterator[str]:
     """Yield at which times; nothing where the time of day is only that of the schedule's start."""
     parts, start = rule.parts, rule.start.wall
     if rule.start.is_written or parts.by_hour or parts.by_minute or parts.by_second:
@@ -189,7 +189,7 @@ def _picked(parts: Parts) -> str:
     return f"(only the {nths} of these each {_UNITS[parts.frequency]})"
 
 
-def _endings(rule: RRule) -> Iterator[str]:
+def _endings(rule: Described) -> Iterator[str]:
     parts, written, zone = rule.parts, rule.written, rule.zone
     weeks_matter = parts.by_week_number or (
         parts.frequency == "WEEKLY" and ((parts.interval > 1 and len(parts.by_day) > 1) or parts.by_set_position)

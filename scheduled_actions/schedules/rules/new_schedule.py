@@ -8,9 +8,8 @@ from uuid import UUID
 
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core import json_text
-from scheduled_actions.core.action import RESULT_LIMIT
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, RESULT_LIMIT
 from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.registry.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from scheduled_actions.database.boundary import LATER, concerns_all, describe
 from scheduled_actions.database.bounded import UNLIMITED
 from scheduled_actions.database.connection import Loan
 from scheduled_actions.database.lending import Lent, TransactionEnded
-from scheduled_actions.schedules.store import wait_shortly
+from scheduled_actions.database.transactions import wait_shortly
 from scheduled_actions.ticks.attempts.result import Ended, call
 
 if TYPE_CHECKING:

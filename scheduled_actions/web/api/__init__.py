@@ -1,7 +1,1 @@
-"""What answers over HTTP."""
-
-from __future__ import annotations
-
-from scheduled_actions.web.blueprint import blueprint
-
-__all__ = ["blueprint"]
+"""The management API, and its description for programs and for people."""

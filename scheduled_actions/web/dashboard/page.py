@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
 from scheduled_actions.core import json_text
+from scheduled_actions.database.clock import now as database_now
 from scheduled_actions.operations.tokens import Role
-from scheduled_actions.schedules.store import now as database_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -169,3 +169,16 @@ def address(path: str, query: Mapping[str, object]) -> str:
 def _quoted(text: str) -> str:
     """Return a text as it stands in an address; the same few stand in all the addresses of a page."""
     return quote_plus(text)
+
+
+@dataclass(slots=True)
+class Frame:
+    """What stands around a page."""
+
+    #: Stands in each of its forms; empty where there is nobody who could send one.
+    csrf: str = ""
+    theme: str = "auto"
+    #: What the last change did, told once.
+    said: str | None = None
+    #: The pages of the navigation that the caller may open, each with whether it is the present one.
+    pages: list[tuple[Page, bool]] = field(default_factory=list)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from jinja2.runtime import Context
 
-    from scheduled_actions.web.dashboard.page import View, Visit
-    from scheduled_actions.web.dashboard.site import Frame
+    from scheduled_actions.web.dashboard.page import Frame, View, Visit
 
 _FOLDER = Path(__file__).parent / "templates"
 

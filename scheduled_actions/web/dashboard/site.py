@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -23,7 +22,7 @@ from scheduled_actions.web.dashboard import rendering
 from scheduled_actions.web.dashboard.assets import assets
 from scheduled_actions.web.dashboard.auth import sessions
 from scheduled_actions.web.dashboard.auth import sign_in as door
-from scheduled_actions.web.dashboard.page import Moved, Page, Raw, View, Visit
+from scheduled_actions.web.dashboard.page import Frame, Moved, Page, Raw, View, Visit
 from scheduled_actions.web.dashboard.site_map import PAGES
 from scheduled_actions.web.dashboard.times import zone_of
 
@@ -51,19 +50,6 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-
-
-@dataclass(slots=True)
-class Frame:
-    """What stands around a page."""
-
-    #: Stands in each of its forms; empty where there is nobody who could send one.
-    csrf: str = ""
-    theme: str = "auto"
-    #: What the last change did, told once.
-    said: str | None = None
-    #: The pages of the navigation that the caller may open, each with whether it is the present one.
-    pages: list[tuple[Page, bool]] = field(default_factory=list)
 
 
 class Dashboard:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from scheduled_actions.registry.handler import RetryPolicy
+    from scheduled_actions.core.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ than delivering.
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from dataclasses import dataclass
@@ -30,8 +29,7 @@ from scheduled_actions.core.json_text import decode
 from scheduled_actions.database.boundary import contain, reason_of
 from scheduled_actions.outbound import delivery
 from scheduled_actions.outbound.gate import Gate
-from scheduled_actions.outbound.reach import Reach
-from scheduled_actions.outbound.rules.addresses import networks_of
+from scheduled_actions.outbound.reach import reach_of
 from scheduled_actions.webhooks.endpoints import store
 from scheduled_actions.webhooks.endpoints.health import write_failure
 from scheduled_actions.webhooks.endpoints.model import Endpoint
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.core.config import Config, Webhooks
     from scheduled_actions.database.connection import Connection, Database
+    from scheduled_actions.outbound.reach import Reach
     from scheduled_actions.webhooks.endpoints.store import EndpointRow, State
 
 Read = TypeVar("Read")
@@ -380,26 +379,3 @@ def of_row(row: EndpointRow) -> Endpoint:
 def _pattern(stored: str) -> str | None:
     routing.split_pattern(stored)
     return stored
-
-
-@functools.cache
-def _reach(networks: tuple[str, ...], proxy: str | None, ca_file: str | None) -> Reach:
-    host, _, port = (proxy or "").removeprefix("http://").rpartition(":")
-    return Reach(
-        networks=networks_of(networks),
-        proxy=None if proxy is None else (host.strip("[]"), int(port)),
-        ca_file=ca_file,
-    )
-
-
-def reach_of(settings: Webhooks, *, is_tenants: bool = True, networks: tuple[str, ...] = ()) -> Reach:
-    """Return how far an exchange may go: a tenant's to the public internet alone, as public authorities vouch for.
-
-    Args:
-        settings: The proxy and the rest.
-        is_tenants: Whether its address is of a tenant's choosing.
-        networks: Those beside the public internet that a tenant's may be in all the same.
-    """
-    if is_tenants:
-        return _reach(networks, settings.egress_proxy, None)
-    return _reach(settings.private_networks, settings.egress_proxy, settings.ca_file)

@@ -285,7 +285,7 @@ def test_a_calendar_that_breaks_answers_a_problem_and_its_address_stands_in_no_l
 @pytest.mark.parametrize("logger", ["gunicorn.error", "gunicorn.access", "werkzeug"])
 def test_servers_log_the_paths_of_feeds_without_their_secrets(client, caplog, logger):
     secret = "saf_" + "aB3_-" * 8 + "xyz"
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger=logger)
 
     logging.getLogger(logger).debug("%s %s", "GET", f"/calendar/{secret}.ics")
     logging.getLogger(logger).error("Error handling request /calendar/%(path)s", {"path": f"{secret}.ics?x=1"})

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from handlers import deadline as own
+from scheduled_actions.operations.request_threads import RequestThreads, threads_of_gunicorn
 from scheduled_actions.registry import Registry
-from scheduled_actions.web.request_threads import RequestThreads, threads_of_gunicorn
 from tests.factories import CRON_SECRET, database_now
 from tests.web.conftest import ADMIN_TOKEN, Api, application, run
 

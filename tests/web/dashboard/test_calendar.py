@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from scheduled_actions import set_deadline
-from scheduled_actions.database.statements import statement
 from scheduled_actions.web.dashboard.calendar.page import bounds_of
 from tests.deadlines.deadline_project import deadline_project
 from tests.factories import insert, insert_many, set_clock
+from tests.statements import statement
 from tests.web.conftest import ADMIN_TOKEN, Api
 
 NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 
 from scheduled_actions.core.evaluation_budget import STEPS
 from scheduled_actions.registry import Registry
-from scheduled_actions.registry.project_functions.occurrence import skip_occurrence
+from scheduled_actions.schedules.project_functions import skip_occurrence
 from tests.factories import steps_spent
 from tests.web.conftest import ADMIN_TOKEN, Api, run
 

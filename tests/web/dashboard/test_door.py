@@ -380,7 +380,7 @@ def test_a_cold_tick_loads_nothing_of_it(tmp_path):
         "import sys, scheduled_actions.wsgi;"
         "print(*sorted(name for name in sys.modules if name.startswith('scheduled_actions.web.dashboard')))"
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
 
     told = subprocess.run(
         [sys.executable, "-c", ask],

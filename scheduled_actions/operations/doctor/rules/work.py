@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from scheduled_actions.conditions.rules.plan import in_a_circle
 from scheduled_actions.operations.doctor.rules import Check, Level
 from scheduled_actions.operations.doctor.rules.database import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from uuid import UUID
 
 #: What has been due for longer waits for more than the next ping.
@@ -128,11 +128,6 @@ class WaitingCyclesFound:
 BREAK_CYCLE = (
     "give one of them another `after`, or none: `scheduled-actions update ID --after OTHER`, `update ID --reset after`"
 )
-
-
-def in_a_circle(cycle: Sequence[UUID]) -> str:
-    """Return the ids of a cycle, its first one again at the end."""
-    return " -> ".join(str(one) for one in (*cycle, cycle[0]))
 
 
 def _named(names: tuple[str, ...]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scheduled_actions.conditions.rules.plan import in_a_circle
 from scheduled_actions.operations.doctor.rules.database import in_words
-from scheduled_actions.operations.doctor.rules.work import BREAK_CYCLE, in_a_circle
+from scheduled_actions.operations.doctor.rules.work import BREAK_CYCLE
 from scheduled_actions.operations.explain.rules.facts import Code, Explanation, Facts, at, iso
 
 if TYPE_CHECKING:

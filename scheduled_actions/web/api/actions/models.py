@@ -11,10 +11,9 @@ from pydantic_core import PydanticSerializationError
 
 from scheduled_actions.actions.management import BULK_MOST
 from scheduled_actions.actions.search import Filters
-from scheduled_actions.core.action import Status
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Status
 from scheduled_actions.core.pages import PAGE_MOST
 from scheduled_actions.operations.explain.rules import Code
-from scheduled_actions.registry.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.web.api.models import (
     ActionTypeName,
     DedupKey,

@@ -19,7 +19,7 @@ from scheduled_actions.web.api.routing import Answer, Call, Route
 from scheduled_actions.web.api.tokens.secrets import KeptSecret, Newest
 
 if TYPE_CHECKING:
-    from scheduled_actions.calendar import feeds
+    from scheduled_actions.calendar import model
     from scheduled_actions.runtime import Runtime
 
 #: For how long a calendar program may keep what it read, in seconds.
@@ -79,7 +79,7 @@ def make(call: Call) -> Answer:
 def list_feeds(call: Call) -> Answer:
     """Answer the newest feeds, of the caller's team where it has one."""
 
-    def newest(limit: int) -> list[feeds.Feed]:
+    def newest(limit: int) -> list[model.Feed]:
         return call.runtime.feeds.newest(team_id=call.caller.team_id, before=call.query.cursor, limit=limit)
 
     shown, next_cursor = page_of(newest, call.query.limit)
@@ -91,7 +91,7 @@ def revoke(call: Call) -> Answer:
     return Answer(_shown(call.runtime.feeds.revoke(call.path["id"], team_id=call.caller.team_id)))
 
 
-def _shown(feed: feeds.Feed) -> Feed:
+def _shown(feed: model.Feed) -> Feed:
     return Feed.model_validate(feed)
 
 

@@ -8,12 +8,12 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.core.pages import PAGE_MOST
 from scheduled_actions.deadlines.model import DeadlineStatus, StageKind, StageState
 from scheduled_actions.deadlines.rules.stages import RECIPIENTS_MOST, ROUNDS_MOST, STAGES_MOST
 from scheduled_actions.deadlines.service import SHOWN_MOST
 from scheduled_actions.notifications.rules.severity import Severity
-from scheduled_actions.registry.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.web.api.models import (
     UUID_SHAPE,
     ActionTypeName,

@@ -11,11 +11,11 @@ from uuid import UUID
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from scheduled_actions.actions.access import refusal_of
 from scheduled_actions.core.errors import HandlerBroken, RegistryInvalid
 from scheduled_actions.core.pages import PAGE_MOST, page_by
 from scheduled_actions.core.retry import shown_policy
 from scheduled_actions.operations.tokens import Role
-from scheduled_actions.registry.payload_access import refusal_of
 from scheduled_actions.web.api.actions.models import Document
 from scheduled_actions.web.api.models import Given, Limit, Shown
 from scheduled_actions.web.api.routing import Answer, Call, Route

@@ -11,7 +11,6 @@ from zoneinfo import available_timezones
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from scheduled_actions import __version__
 from scheduled_actions.core.errors import (
     ConflictingChange,
     DatabaseBusy,
@@ -23,6 +22,7 @@ from scheduled_actions.core.errors import (
     TooBusy,
     TooLarge,
 )
+from scheduled_actions.core.version import VERSION
 from scheduled_actions.web.api.auth.credentials import NotAuthorised
 from scheduled_actions.web.api.models import InvalidProblem, Nothing, Problem, StateProblem, without_null
 from scheduled_actions.web.api.openapi.other_routes import OTHER_PATHS, OTHER_SCHEMAS
@@ -93,7 +93,7 @@ def document(server: str) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Scheduled Actions",
-            "version": __version__,
+            "version": VERSION,
             "description": "Durable scheduled work in Postgres: schedule actions, watch them, mend them.",
         },
         "servers": [{"url": server or "/"}],

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
 
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.notifications.planning import TEXT_MOST
 from scheduled_actions.notifications.recipients import PEOPLE_MOST
 from scheduled_actions.notifications.rules.local_times import USERS_MOST
 from scheduled_actions.notifications.rules.severity import Severity
-from scheduled_actions.registry.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.web.api.models import (
     WITHOUT_NUL,
     ActionTypeName,

@@ -42,7 +42,7 @@ from scheduled_actions.core.errors import (
     WrongStatus,
 )
 from scheduled_actions.database.connection import refusal_of_the_moment
-from scheduled_actions.database.savepoints import refused
+from scheduled_actions.database.transactions import refused
 from scheduled_actions.web.api.auth.credentials import NotAuthorised
 from scheduled_actions.web.api.requests import refusals
 

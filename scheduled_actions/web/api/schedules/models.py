@@ -8,9 +8,9 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, model_validator
 
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.core.pages import PAGE_MOST
 from scheduled_actions.recurrence.preview import COUNT_MOST
-from scheduled_actions.registry.handler import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, ScheduleStatus
 from scheduled_actions.web.api.models import (
     ActionTypeName,

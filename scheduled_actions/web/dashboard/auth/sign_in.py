@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
     from scheduled_actions.web.api.auth.attempts import FailedAttempts
     from scheduled_actions.web.dashboard.auth.sessions import Session, Sessions
-    from scheduled_actions.web.dashboard.site import Frame
+    from scheduled_actions.web.dashboard.page import Frame
 
 #: A path below the dashboard and its query. No repetition holds another one: matching takes linear time.
 _INSIDE = re.compile(r"/[A-Za-z0-9_~:./-]*(?:\?[^\s#\\]*)?")

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from scheduled_actions.actions.for_each import check_options
-from scheduled_actions.conditions.queries import check_team
 from scheduled_actions.core import json_text
 from scheduled_actions.core.action import PAYLOAD_LIMIT
 from scheduled_actions.core.errors import TypeNotOpen
 from scheduled_actions.registry.handler import INTERNAL_TYPES
-from scheduled_actions.webhooks.endpoints import store as endpoints
-from scheduled_actions.webhooks.endpoints.health import DISABLED_EVENT, FAILING_EVENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from scheduled_actions.core.config import Settings
     from scheduled_actions.core.requester import Requester
-    from scheduled_actions.database.connection import Database
     from scheduled_actions.registry import Registry
     from scheduled_actions.registry.handler import HandlerOptions
     from scheduled_actions.registry.resolution import Handler
 
-_EVENT, _FOR_EACH = "webhook:send", "for_each:run"
 _INTERNAL = "is internal: it cannot be scheduled over HTTP"
 _CLOSED = (
     "is not open to tokens of a team: declare it with @action(…, open_to_teams=True), or use a token without a team"
 )
-_NOT_OWN = "is open to tokens of a team only without an endpoint, or with the id of an endpoint of that team"
-#: Events that cause a mail to the operator.
-_OWN_EVENTS = frozenset({DISABLED_EVENT, FAILING_EVENT})
-_OWN_EVENT = "does not take this event over HTTP: it is emitted when an endpoint fails"
-_NESTED = "cannot be scheduled for each row over HTTP"
+
+#: Returns a payload as a requester may give it, the same object where nothing is to be changed.
+#: Raises TypeNotOpen where the requester may not schedule its type with it.
+PayloadCheck: TypeAlias = "Callable[[dict[str, Any], Requester], dict[str, Any]]"
 
 
 def refusal_of(action_type: str, options: HandlerOptions, requester: Requester | None) -> str | None:
@@ -60,22 +51,12 @@ class PayloadAccess:
 
     Args:
         registry: The handlers.
-        database: The endpoints.
-        settings: The named queries.
-        check_follow_ups: Validates a condition and follow-ups for a requester, and raises what is wrong with them.
+        checks: By action type, what checks the payloads of requesters over HTTP.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        database: Database,
-        settings: Settings,
-        check_follow_ups: Callable[[Mapping[str, Any], Requester], object],
-    ) -> None:
+    def __init__(self, registry: Registry, checks: Mapping[str, PayloadCheck]) -> None:
         self._registry = registry
-        self._database = database
-        self._settings = settings
-        self._check_follow_ups = check_follow_ups
+        self._checks = checks
 
     def prepare(
         self,
@@ -116,43 +97,10 @@ class PayloadAccess:
         return handler
 
     def _checked(self, action_type: str, text: str, requester: Requester) -> str:
-        """Return a payload as a requester may give it: what makes actions later says how far they reach."""
-        payload = json_text.decode(text) if action_type in {_EVENT, _FOR_EACH} else None
-        if not isinstance(payload, dict):
+        """Return a payload as a requester may give it."""
+        check = self._checks.get(action_type)
+        payload = None if check is None else json_text.decode(text)
+        if check is None or not isinstance(payload, dict):
             return text
-        if action_type == _FOR_EACH:
-            self._check_rows(payload, requester)
-            return json_text.encode("payload", {**payload, "reach": requester.reach}, limit=PAYLOAD_LIMIT)
-        if payload.get("event") in _OWN_EVENTS:
-            raise TypeNotOpen(_EVENT, _OWN_EVENT, where="payload.event")
-        if requester.team_id is not None and payload.get("endpoint") is not None:
-            self._check_endpoint(payload["endpoint"], requester.team_id)
-        return text
-
-    def _check_endpoint(self, name: object, team_id: str) -> None:
-        """Refuse a delivery to an endpoint of the settings, of another team, or of none: all in the same words."""
-        refused = TypeNotOpen(_EVENT, _NOT_OWN, where="payload.endpoint")
-        try:
-            endpoint_id = UUID(str(name))
-        except ValueError:
-            raise refused from None
-        with self._database.connection() as connection:
-            found = endpoints.get(connection, endpoint_id, team_id=team_id)
-        if found is None:
-            raise refused
-
-    def _check_rows(self, payload: Mapping[str, Any], requester: Requester) -> None:
-        """Check the actions that `for_each:run` will schedule; their payloads are rows that are not known yet."""
-        inner = str(payload.get("action_type"))
-        self.handler(inner, requester=requester, where="payload.action_type")
-        if inner == _FOR_EACH:
-            raise TypeNotOpen(inner, _NESTED, where="payload.action_type")
-        options = payload.get("options") or {}
-        check_options(options, name="payload.options")
-        try:
-            self._check_follow_ups(options, requester)
-        except TypeNotOpen as error:
-            raise error.inside("payload.options") from None
-        query = self._settings.queries.get(str(payload.get("query")))
-        if query is not None:
-            check_team(query, requester.team_id, name="payload.query")
+        checked = check(payload, requester)
+        return text if checked is payload else json_text.encode("payload", checked, limit=PAYLOAD_LIMIT)
