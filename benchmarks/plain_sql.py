@@ -9,7 +9,8 @@ import psycopg
 
 from benchmarks.harness import WrongResultError
 from benchmarks.noop import ACTION_TYPE
-from scheduled_actions.actions import claims
+from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.rules.plan import LARGEST
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def drain(connection: Connection) -> int:
 
 def begin(connection: Connection) -> claims.TickRow:
     """Return the row of a tick whose leases outlive the benchmark."""
-    return claims.begin_tick(connection, uuid4(), lease_seconds=3600, caller="benchmark", budget={})
+    return tick_store.begin_tick(connection, uuid4(), lease_seconds=3600, caller="benchmark", budget={})
 
 
 def complete(
@@ -107,10 +108,10 @@ def complete(
     """Settle actions as completed and announce the next, in the package's one statement; return how many it settled."""
     running = [one.id for one in announced or ()]
     if not ended:
-        claims.settle(connection, tick, [], running=running)
+        outcome_store.settle(connection, tick, [], running=running)
         return 0
-    completions = [claims.Completion(one.id, one.token, started=0, ended=0, max_attempts=3) for one in ended]
-    return len(ended) - len(claims.complete(connection, tick, completions, running=running).lost)
+    completions = [outcome_store.Completion(one.id, one.token, started=0, ended=0, max_attempts=3) for one in ended]
+    return len(ended) - len(outcome_store.complete(connection, tick, completions, running=running).lost)
 
 
 def bare_drain(connection: Connection) -> int:

@@ -9,22 +9,32 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scheduled_actions.actions.settling import Settler
 from scheduled_actions.core import config as configuration
 from scheduled_actions.core.errors import NotConfigured
+from scheduled_actions.database import shared_settings
 from scheduled_actions.database.bounded import Limits
 from scheduled_actions.database.connection import Database
 from scheduled_actions.operations.request_threads import RequestThreads, threads_of_gunicorn
 from scheduled_actions.registry import Registry
 from scheduled_actions.registry.function_calls import all_within
-from scheduled_actions.schedules.occurrences import PLANNING_CALLS, Occurrences
+from scheduled_actions.schedules.deferred import PLANNING_CALLS, DeferredPlanning
+from scheduled_actions.schedules.planner import Planner, UnplannedSchedules
+from scheduled_actions.schedules.planning_threads import PlanningThreads
+from scheduled_actions.schedules.rule_lookup import ScheduleRules
+from scheduled_actions.schedules.series import Series
 from scheduled_actions.ticks import Processor
+from scheduled_actions.ticks.hooks import Hooks, NamedStep
 from scheduled_actions.ticks.maintenance import Maintenance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from uuid import UUID
 
     from scheduled_actions.actions.access import PayloadAccess
+    from scheduled_actions.actions.evaluation import Asking, Do
     from scheduled_actions.actions.for_each import ForEach
+    from scheduled_actions.actions.rules.settlement import Held, Outcome
     from scheduled_actions.actions.service import Scheduler
     from scheduled_actions.actions.validation import Preparation
     from scheduled_actions.calendar.days import CalendarDays
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
     from scheduled_actions.calendar.service import Calendar
     from scheduled_actions.conditions.external_checks import Asker
     from scheduled_actions.conditions.facts import Facts
+    from scheduled_actions.core.action import Claimed
     from scheduled_actions.core.config import Config
     from scheduled_actions.core.requester import Requester
     from scheduled_actions.database.connection import Connection
@@ -44,6 +55,7 @@ if TYPE_CHECKING:
     from scheduled_actions.operations.rejected_pings import Refusals
     from scheduled_actions.operations.simulation.service import Simulator
     from scheduled_actions.schedules.service import Schedules
+    from scheduled_actions.ticks.hooks import Guard
     from scheduled_actions.ticks.wake import Wake
     from scheduled_actions.ticks.worker_state import Process as WorkerState
     from scheduled_actions.webhooks.deliveries import Deliveries
@@ -81,6 +93,7 @@ class Runtime:
         self._given_registry = registry
         self._local: LocalPostgres | None = None
         self._lock = threading.Lock()
+        self._unplanned = UnplannedSchedules()
         #: Held while a part is made, which may need others.
         self.making = threading.RLock()
 
@@ -117,7 +130,7 @@ class Runtime:
         # Loaded with the first that is scheduled: a tick that finds nothing due does without.
         from scheduled_actions.actions.service import Scheduler  # noqa: PLC0415
 
-        return Scheduler(self.database, self.payload_access, self.preparation, self.occurrences, self.wake)
+        return Scheduler(self.database, self.payload_access, self.preparation, self.settler, self.wake)
 
     @_part
     def payload_access(self) -> PayloadAccess:
@@ -171,16 +184,28 @@ class Runtime:
         return state is not None and state.turn.ask(has_changed=has_changed)
 
     @_part
-    def occurrences(self) -> Occurrences:
+    def schedule_rules(self) -> ScheduleRules:
+        """The rules of schedules."""
+        return ScheduleRules(self.database, self.registry)
+
+    @_part
+    def series(self) -> Series:
         """Plans what recurs."""
-        return Occurrences(self.database, self.registry)
+        planner = Planner(self.schedule_rules, self._unplanned)
+        self._deferred = DeferredPlanning(self.database, self.registry, planner, self._unplanned)
+        return Series(planner, self._deferred, self._unplanned)
+
+    @_part
+    def settler(self) -> Settler:
+        """Settles actions, with what features add to that."""
+        return Settler((self.series,))
 
     @_part
     def schedules(self) -> Schedules:
         """Makes, reads and changes schedules."""
         from scheduled_actions.schedules.service import Schedules  # noqa: PLC0415 - as above
 
-        return Schedules(self.database, self.registry, self.occurrences, self._extras, self.payload_access)
+        return Schedules(self.database, self.registry, self.series, self._extras, self.payload_access)
 
     def _prepare(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         """Return a follow-up, validated; what that takes is loaded with the first."""
@@ -222,12 +247,8 @@ class Runtime:
     @_part
     def maintenance(self) -> Maintenance:
         """Rescues and prunes."""
-        settings = self.config.settings
-        return Maintenance(self.database, self.registry, settings, self.occurrences, self._sync_schedules)
-
-    def _sync_schedules(self, connection: Connection) -> None:
-        """Bring the declared schedules up to date; what that takes is loaded when they have changed."""
-        self.schedules.sync(connection)
+        prunes = (self._prune_waits, self._prune_rows, self._prune_deadlines)
+        return Maintenance(self.database, self.registry, self.config.settings, self.settler, prunes)
 
     @_part
     def endpoint_book(self) -> EndpointBook:
@@ -256,14 +277,14 @@ class Runtime:
         """What calendar programs read."""
         from scheduled_actions.calendar.feeds import Feeds  # noqa: PLC0415 - only for those who ask
 
-        return Feeds(self.database, self.occurrences)
+        return Feeds(self.database, self.schedule_rules)
 
     @_part
     def simulator(self) -> Simulator:
         """Looks ahead."""
         from scheduled_actions.operations.simulation.service import Simulator  # noqa: PLC0415 - only for those who ask
 
-        return Simulator(self.database, self.occurrences, self.config.settings)
+        return Simulator(self.database, self.schedule_rules, self.config.settings)
 
     @_part
     def notifications(self) -> Notifications:
@@ -292,7 +313,7 @@ class Runtime:
         """Shows what is to come."""
         from scheduled_actions.calendar.service import Calendar  # noqa: PLC0415 - only for those who ask
 
-        return Calendar(self.database, self.occurrences)
+        return Calendar(self.database, self.schedule_rules)
 
     @_part
     def local_scheduling(self) -> LocalScheduling:
@@ -300,14 +321,14 @@ class Runtime:
         from scheduled_actions.notifications.local_scheduling import LocalScheduling  # noqa: PLC0415 - only for those who ask
 
         usual_zone = self.config.settings.notifications.timezone
-        return LocalScheduling(self.database, self.scheduler, self.schedules, self.occurrences, usual_zone)
+        return LocalScheduling(self.database, self.scheduler, self.schedules, self.schedule_rules, usual_zone)
 
     @_part
     def calendar_days(self) -> CalendarDays:
         """Counts what the days of a calendar hold."""
         from scheduled_actions.calendar.days import CalendarDays  # noqa: PLC0415 - only for those who ask
 
-        return CalendarDays(self.database, self.occurrences)
+        return CalendarDays(self.database, self.schedule_rules)
 
     @_part
     def processor(self) -> Processor:
@@ -317,12 +338,67 @@ class Runtime:
             registry=self.registry,
             settings=self.config.settings,
             maintenance=self.maintenance,
-            occurrences=self.occurrences,
+            settler=self.settler,
+            hooks=self._hooks(),
             prepare=self._prepare,
-            ask=lambda outside, claimed: self.asker.ask(outside, claimed),  # noqa: PLW0108 - made when it is asked
             beat=self._beat if self.has_heartbeat else None,
             heartbeat_outcome=self._heartbeat_outcome if self.has_heartbeat else None,
         )
+
+    # -- hooks of the tick: what they need is loaded with the first action that needs it ----------------------------
+
+    def _hooks(self) -> Hooks:
+        series = self.series
+        return Hooks(
+            prepare=(
+                NamedStep("webhooks", self._share_fifo_endpoints),
+                NamedStep("schedules", self._sync_schedules),
+            ),
+            sweep=(NamedStep("sweep", series.sweep),),
+            after_claim=(series,),
+            evaluate=self._evaluate,
+            check_external=self._check_external,
+            around_attempt=(_DeadlineGuards(self.database),),
+            background=lambda on_finished: PlanningThreads(self._deferred, self._unplanned, on_finished),
+            next_occurrence=self.schedule_rules.next_of,
+        )
+
+    def _share_fifo_endpoints(self, connection: Connection) -> None:
+        """Let the database know which of the file's endpoints keep order."""
+        declared = self.config.settings.webhooks.endpoints
+        shared_settings.share_fifo(connection, [name for name, one in declared.items() if one.ordering == "fifo"])
+
+    def _sync_schedules(self, connection: Connection) -> None:
+        """Bring the declared schedules up to date where they have changed."""
+        if shared_settings.synced(connection) != self.registry.recurrences_digest:
+            self.schedules.sync(connection)
+
+    def _evaluate(self, claimed: Sequence[Claimed], do: Do) -> Mapping[UUID, Held | Asking]:
+        from scheduled_actions.actions import evaluation  # noqa: PLC0415 - most projects have no conditions
+
+        return evaluation.judge(claimed, do)
+
+    def _check_external(self, asking: Asking, claimed: Claimed, do: Do) -> Held | None:
+        from scheduled_actions.actions import evaluation  # noqa: PLC0415 - as above
+
+        return evaluation.ask(asking, claimed, self.asker.ask, do)
+
+    @staticmethod
+    def _prune_waits(connection: Connection, limit: int) -> int:
+        from scheduled_actions.actions import waits  # noqa: PLC0415 - as above
+
+        return waits.prune(connection, limit=limit)
+
+    @staticmethod
+    def _prune_rows(connection: Connection, limit: int) -> int:
+        from scheduled_actions.actions import rows_store  # noqa: PLC0415 - as above
+
+        return rows_store.prune(connection, limit=limit)
+
+    def _prune_deadlines(self, connection: Connection, limit: int) -> int:
+        from scheduled_actions.deadlines import store  # noqa: PLC0415 - as above
+
+        return store.prune(connection, retention_days=self.config.settings.retention_deadlines_days, limit=limit)
 
     @_part
     def heartbeat(self) -> Heartbeat:
@@ -363,8 +439,8 @@ class Runtime:
         """Bound the calls of project functions that one request needs; plan what its transactions left unplanned."""
         with all_within(PLANNING_CALLS * self.config.settings.function_timeout_seconds):
             yield
-            if "occurrences" in self.__dict__:
-                self.occurrences.plan_left()
+            if "settler" in self.__dict__:
+                self.settler.finish_left()
 
     def find_dsn(self) -> str:
         """Return the data source name: `DATABASE_URL`, or the embedded Postgres, started when it does not run.
@@ -405,6 +481,23 @@ class Runtime:
             local, self._local = self._local, None
         if local is not None:
             local.close()
+
+
+class _DeadlineGuards:
+    """Looks at the deadline of an action once more before its handler is called."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def concerns(self, claimed: Claimed) -> bool:
+        """Whether a deadline has planned the action."""
+        return claimed.deadline_id is not None
+
+    def before_attempt(self, claimed: Claimed) -> Guard | Outcome | None:
+        """Note that the action begins; return what guards it, or what becomes of it instead."""
+        from scheduled_actions.deadlines import guard  # noqa: PLC0415 - loaded with the first action of a deadline
+
+        return guard.begin(self._database, claimed)
 
 
 _current: Runtime | None = None

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from scheduled_actions.actions import claims
+from scheduled_actions.actions import claims, outcome_store
 from scheduled_actions.actions.rules.settlement import Settlement
 from scheduled_actions.core import config
 from scheduled_actions.core.action import Action, Claimed, Status
@@ -24,6 +24,7 @@ from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
 from scheduled_actions.schedules.model import Schedule
 from scheduled_actions.testing import clock
+from scheduled_actions.ticks import store as tick_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -168,14 +169,14 @@ move_clock, set_clock = clock.shift, clock.stop
 
 def a_tick(connection: psycopg.Connection[Any], *, lease_seconds: float = 70) -> claims.TickRow:
     """Return the row of a new tick."""
-    return claims.begin_tick(connection, uuid4(), lease_seconds=lease_seconds, caller="tests", budget={})
+    return tick_store.begin_tick(connection, uuid4(), lease_seconds=lease_seconds, caller="tests", budget={})
 
 
-def an_outcome(claimed: Claimed, **changes: Any) -> claims.Outcome:
+def an_outcome(claimed: Claimed, **changes: Any) -> outcome_store.Outcome:
     """Return a completed attempt of what was claimed; `changes` are those of the settlement, or of the outcome."""
     of_outcome = {name: changes.pop(name) for name in ("token", "entry", "follow_ups", "started_at") if name in changes}
     values = {"status": Status.COMPLETED, "entry": None, "charge": 1} | changes
-    return claims.Outcome(
+    return outcome_store.Outcome(
         **{"action_id": claimed.id, "token": claimed.token, "settlement": Settlement(**values)} | of_outcome
     )
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from scheduled_actions.database.connection import Connection
+
 
 sql = Statements(__file__)
 
@@ -36,3 +38,8 @@ def note(
         return set()
     parameters = {"team_id": team_id or "", "name": name, "keys": list(keys), "seconds": again_after_seconds}
     return {row[0] for row in sql.run(connection, "note_rows", parameters)}
+
+
+def prune(connection: Connection, *, limit: int) -> int:
+    """Forget rows of queries that may become actions again, at most `limit`; return how many."""
+    return sql.run(connection, "prune_rows", {"limit": limit}).rowcount

@@ -18,7 +18,6 @@ from scheduled_actions.core.action import RESULT_LIMIT, Action, Scheduled, Statu
 from scheduled_actions.core.errors import ActionLocked, UnknownAction, WrongStatus
 from scheduled_actions.database.borrowing import borrowed_connection, is_own
 from scheduled_actions.database.connection import whole
-from scheduled_actions.schedules import store as schedules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
 
     from scheduled_actions.actions.access import PayloadAccess
     from scheduled_actions.actions.model import NewAction
+    from scheduled_actions.actions.settling import Settler
     from scheduled_actions.actions.validation import Preparation
     from scheduled_actions.core.requester import Requester
     from scheduled_actions.core.retry import RetryPolicy
     from scheduled_actions.core.wake import Wake
     from scheduled_actions.database.connection import Connection, Database
-    from scheduled_actions.schedules.occurrences import Occurrences
 
 #: Code that asks for a list wants all of it; a person at a page would rather see what there is.
 _PATIENT = Bounds(page_seconds=10.0)
@@ -48,7 +47,7 @@ class Scheduler:
         database: Where the tables are.
         payloads: Validates new payloads of actions that are there.
         preparation: Checks what is asked for.
-        occurrences: Plans the next when a planned one is cancelled.
+        settler: Cancels, and what features add to that.
         wake: Has a tick look at once for what is due now; None leaves it to the cron.
     """
 
@@ -57,11 +56,11 @@ class Scheduler:
         database: Database,
         payloads: PayloadAccess,
         preparation: Preparation,
-        occurrences: Occurrences,
+        settler: Settler,
         wake: Wake | None = None,
     ) -> None:
         self._wake = wake
-        self._occurrences = occurrences
+        self._settler = settler
         self._database = database
         self._payloads = payloads
         self._preparation = preparation
@@ -313,9 +312,8 @@ class Scheduler:
             ActionLocked: It is due within `edit_lock_seconds`.
         """
         wanted = arguments.check_id(action_id)
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            schedule_id = schedules.lock_schedule_of(borrowed, wanted)
-            cancelled = store.cancel(
+        with self._borrowed(connection) as borrowed:
+            cancelled = self._settler.cancel(
                 borrowed,
                 wanted,
                 by=arguments.check_text("by", by),
@@ -326,10 +324,8 @@ class Scheduler:
             )
             if cancelled is None:
                 return self._refuse(borrowed, wanted, team_id, edit_lock_seconds, wanted_status="pending or no_action")
-            if schedule_id is not None:
-                self._occurrences.conclude(borrowed, {wanted: schedule_id}, {wanted: cancelled.status})
         if is_own(connection):
-            self._occurrences.plan_left()
+            self._settler.finish_left()
         return cancelled
 
     def retry_action(

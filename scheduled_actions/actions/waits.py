@@ -60,6 +60,8 @@ class Unmet:
     reason: str
     #: `keep` where its lock group waits with it.
     hold: str = "free"
+    #: The series that it belongs to.
+    schedule_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +228,8 @@ def wake_each(connection: Connection, *, most: int) -> int:
             refused += 1
             sql.run(connection, "postpone_wake")
     return woken
+
+
+def prune(connection: Connection, *, limit: int) -> int:
+    """Forget what actions waited for that have ended without it, at most `limit`; return how many rows."""
+    return sql.run(connection, "prune_waits", {"limit": limit}).rowcount

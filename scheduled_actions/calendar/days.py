@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Database
     from scheduled_actions.schedules.model import Schedule
-    from scheduled_actions.schedules.occurrences import Occurrences
+    from scheduled_actions.schedules.rule_lookup import ScheduleRules
 
 LineKind: TypeAlias = Literal["deadline", "reminder", "escalation", "action", "ended", "forecast"]
 #: Counted of each day in each status, where nothing else is said; of one user, looked through.
@@ -87,12 +87,12 @@ class CalendarDays:
 
     Args:
         database: Where the tables are.
-        occurrences: Has the rules of schedules.
+        rules: Has the rules of schedules.
     """
 
-    def __init__(self, database: Database, occurrences: Occurrences) -> None:
+    def __init__(self, database: Database, rules: ScheduleRules) -> None:
         self._database = database
-        self._occurrences = occurrences
+        self._rules = rules
 
     def look(
         self,
@@ -136,7 +136,7 @@ class CalendarDays:
             found[bisect_right(bounds, entry.at) - 1].append(_deadline(entry))
         budget = EvaluationBudget("the calendar")
         frequent = [
-            one for one in schedules if forecast.is_frequent(self._occurrences, one, budget.part(of=2 * len(schedules)))
+            one for one in schedules if forecast.is_frequent(self._rules, one, budget.part(of=2 * len(schedules)))
         ]
         often = {one.id for one in frequent}
         rest = [one for one in schedules[:SCHEDULES_MOST] if one.id not in often]
@@ -170,9 +170,7 @@ class CalendarDays:
                 return True
             instants: list[datetime] = []
             try:
-                instants.extend(
-                    forecast.instants(self._occurrences, schedule, start, bounds[-1], most=left, budget=part)
-                )
+                instants.extend(forecast.instants(self._rules, schedule, start, bounds[-1], most=left, budget=part))
             except BudgetExceeded:
                 is_cut = True
             for number, line in _foreseen(schedule, instants[:left], bounds):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.recurrence import Recurrence
     from scheduled_actions.schedules.model import Schedule
-    from scheduled_actions.schedules.occurrences import Occurrences
+    from scheduled_actions.schedules.rule_lookup import ScheduleRules
 
 _MINTING = Minting("saf_")
 NAME_LENGTH = 100
@@ -48,12 +48,12 @@ class Feeds:
 
     Args:
         database: Where the tables are.
-        occurrences: Knows the rules of schedules.
+        rules: Knows the rules of schedules.
     """
 
-    def __init__(self, database: Database, occurrences: Occurrences) -> None:
+    def __init__(self, database: Database, rules: ScheduleRules) -> None:
         self._database = database
-        self._occurrences = occurrences
+        self._rules = rules
 
     def create(
         self,
@@ -131,7 +131,7 @@ class Feeds:
             now = clock.now(connection)
             schedules = list(_schedules(connection, feed))
             to_come = list(feed_entries.to_come(connection, feed))
-        reading = _Reading(self._occurrences, now, most=_EVENTS_MOST - len(to_come))
+        reading = _Reading(self._rules, now, most=_EVENTS_MOST - len(to_come))
         entries = [*reading.of_schedules(schedules), *to_come]
         return calendar_text(feed.name, reading.description, entries, now=now)
 
@@ -144,13 +144,13 @@ class _Reading:
     """The events of a feed's schedules, within one budget.
 
     Args:
-        occurrences: Knows the rules of schedules.
+        rules: Knows the rules of schedules.
         now: The database's.
         most: How many events there may be.
     """
 
-    def __init__(self, occurrences: Occurrences, now: datetime, *, most: int) -> None:
-        self._occurrences = occurrences
+    def __init__(self, rules: ScheduleRules, now: datetime, *, most: int) -> None:
+        self._rules = rules
         self._now = now
         self._most = most
         self._budget = EvaluationBudget("the feed", steps=STEPS // 2)
@@ -171,7 +171,7 @@ class _Reading:
 
     def _of_schedule(self, schedule: Schedule, budget: EvaluationBudget, *, most: int) -> list[Entry]:
         try:
-            events = list(_entries(schedule, self._occurrences.rule_of(schedule, budget=budget), self._now))
+            events = list(_entries(schedule, self._rules.rule_of(schedule, budget=budget), self._now))
             self._truncated += len(events) > most
             return events[:most]
         except _TooOften:

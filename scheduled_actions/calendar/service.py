@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Database
     from scheduled_actions.schedules.model import Schedule
-    from scheduled_actions.schedules.occurrences import Occurrences
+    from scheduled_actions.schedules.rule_lookup import ScheduleRules
 
 #: How far a calendar looks that does not say.
 USUAL = timedelta(days=31)
@@ -52,12 +52,12 @@ class Calendar:
 
     Args:
         database: Where the tables are.
-        occurrences: Has the rules of schedules.
+        rules: Has the rules of schedules.
     """
 
-    def __init__(self, database: Database, occurrences: Occurrences) -> None:
+    def __init__(self, database: Database, rules: ScheduleRules) -> None:
         self._database = database
-        self._occurrences = occurrences
+        self._rules = rules
 
     def page(
         self,
@@ -147,7 +147,7 @@ class Calendar:
         cut_short: list[UUID],
     ) -> Iterator[Entry]:
         """Yield what a schedule will bring between two instants and after a place; note it where there is yet more."""
-        instants = forecast.instants(self._occurrences, schedule, start, end, most=FORECAST_MOST, budget=budget)
+        instants = forecast.instants(self._rules, schedule, start, end, most=FORECAST_MOST, budget=budget)
         try:
             for number, at in enumerate(instants, start=1):
                 if number > FORECAST_MOST:

@@ -252,3 +252,8 @@ def _plain(value: object) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, Stage):
         return value.as_json()
     return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def prune(connection: Connection, *, retention_days: int, limit: int) -> int:
+    """Remove deadlines that ended before their retention, and the proof of what was sent of them; return how many."""
+    return sql.run(connection, "prune_deadlines", {"retention_days": retention_days, "limit": limit}).rowcount

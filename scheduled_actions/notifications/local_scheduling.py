@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scheduled_actions.actions.service import Scheduler
     from scheduled_actions.core.requester import Requester
     from scheduled_actions.database.connection import Database
-    from scheduled_actions.schedules.occurrences import Occurrences
+    from scheduled_actions.schedules.rule_lookup import ScheduleRules
     from scheduled_actions.schedules.service import Schedules
 
 
@@ -53,17 +53,17 @@ class LocalScheduling:
         database: Has the present moment.
         scheduler: Schedules single actions.
         schedules: Makes series.
-        occurrences: Reads rules.
+        rules: Reads rules.
         usual_zone: Of users who name none.
     """
 
     def __init__(
-        self, database: Database, scheduler: Scheduler, schedules: Schedules, occurrences: Occurrences, usual_zone: str
+        self, database: Database, scheduler: Scheduler, schedules: Schedules, rules: ScheduleRules, usual_zone: str
     ) -> None:
         self._database = database
         self._scheduler = scheduler
         self._schedules = schedules
-        self._occurrences = occurrences
+        self._rules = rules
         self._usual_zone = usual_zone
 
     def schedule_local(
@@ -136,9 +136,7 @@ class LocalScheduling:
         if not self._is_rule(with_time, budget):
             with_time = recurrence
         for key, zone in zones.items():
-            rule = self._occurrences.rule(
-                with_time, timezone=key, anchor=firsts[key], skip=None, until=None, budget=budget
-            )
+            rule = self._rules.rule(with_time, timezone=key, anchor=firsts[key], skip=None, until=None, budget=budget)
             if not local_times.fits(rule, clock, zone, firsts[key]):
                 expected = f'a rule that leaves the time of day to local_time ({time_text(clock)}): "daily", "weekly"'
                 raise InvalidArgument("recurrence", recurrence, expected)
@@ -146,7 +144,7 @@ class LocalScheduling:
 
     def _is_rule(self, text: str, budget: EvaluationBudget) -> bool:
         try:
-            self._occurrences.rule(text, timezone="UTC", anchor=_ANY_ANCHOR, skip=None, until=None, budget=budget)
+            self._rules.rule(text, timezone="UTC", anchor=_ANY_ANCHOR, skip=None, until=None, budget=budget)
         except RecurrenceInvalid:
             return False
         return True

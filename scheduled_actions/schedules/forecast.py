@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from scheduled_actions.core.errors import BudgetExceeded, ScheduledActionsError
+from scheduled_actions.schedules.rule_lookup import put_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from scheduled_actions.core.evaluation_budget import EvaluationBudget
     from scheduled_actions.recurrence import Recurrence
     from scheduled_actions.schedules.model import Schedule
-    from scheduled_actions.schedules.occurrences import Occurrences
+    from scheduled_actions.schedules.rule_lookup import ScheduleRules
 
 #: A schedule that occurs so often in a day fills every hour of a calendar.
 A_DAY_MOST = 24
@@ -22,7 +23,7 @@ _MOMENT = timedelta(microseconds=1)
 
 
 def instants(
-    occurrences: Occurrences,
+    rules: ScheduleRules,
     schedule: Schedule,
     start: datetime,
     end: datetime,
@@ -33,7 +34,7 @@ def instants(
     """Yield the instants between two, in order: at most one more than `most`, which tells that there are more.
 
     Args:
-        occurrences: Has the rules of schedules.
+        rules: Has the rules of schedules.
         schedule: Whose.
         start: Aware; from this instant on.
         end: Aware; before this one.
@@ -43,7 +44,7 @@ def instants(
     Raises:
         BudgetExceeded: After the last instant that was reached: there may be more.
     """
-    found = _planned_by_the_rule(occurrences, schedule, start, end, most=most, budget=budget)
+    found = _planned_by_the_rule(rules, schedule, start, end, most=most, budget=budget)
     if not schedule.jitter_seconds:
         yield from found
         return
@@ -51,7 +52,7 @@ def instants(
     reached: list[datetime] = []
     exceeded: BudgetExceeded | None = None
     try:
-        reached.extend(occurrences.put_off(schedule, at) for at in found)
+        reached.extend(put_off(schedule, at) for at in found)
     except BudgetExceeded as error:
         exceeded = error
     yield from sorted(at for at in reached if at < end)
@@ -60,7 +61,7 @@ def instants(
 
 
 def _planned_by_the_rule(
-    occurrences: Occurrences,
+    rules: ScheduleRules,
     schedule: Schedule,
     start: datetime,
     end: datetime,
@@ -72,7 +73,7 @@ def _planned_by_the_rule(
     if planned is None:
         return
     try:
-        rule = occurrences.rule_of(schedule, budget=budget)
+        rule = rules.rule_of(schedule, budget=budget)
         # Where its executions are counted, they are from the planned one on.
         left = None if schedule.remaining is None else schedule.remaining - 1
         moment = planned if left is not None else max(planned, start - _MOMENT)
@@ -104,13 +105,13 @@ def _gap(schedule: Schedule) -> timedelta:
     return schedule.next_occurrence_at - (schedule.last_occurrence_at or schedule.created_at)
 
 
-def is_frequent(occurrences: Occurrences, schedule: Schedule, budget: EvaluationBudget) -> bool:
+def is_frequent(rules: ScheduleRules, schedule: Schedule, budget: EvaluationBudget) -> bool:
     """Whether a schedule is known to occur too often in a day for a calendar to show each time."""
     planned = schedule.next_occurrence_at
     if planned is None:
         return False
     try:
-        return fills_a_day(occurrences.rule_of(schedule, budget=budget), planned)
+        return fills_a_day(rules.rule_of(schedule, budget=budget), planned)
     except ScheduledActionsError:
         return False
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.registry import Registry
     from scheduled_actions.schedules.model import Schedule
-    from scheduled_actions.schedules.occurrences import Occurrences
+    from scheduled_actions.schedules.series import Series
 
 #: Occurrences that one backfill may create.
 BACKFILL_LIMIT = 1000
@@ -39,7 +39,7 @@ class ScheduleOperations:
     Args:
         database: Where the tables are.
         registry: Has what the code declares.
-        occurrences: Plans.
+        series: Plans, and goes on where an occurrence is skipped.
         prepare_extras: Makes a condition and follow-ups what the columns hold, having validated them.
         payloads: Validates types and payloads.
     """
@@ -48,7 +48,7 @@ class ScheduleOperations:
         self,
         database: Database,
         registry: Registry,
-        occurrences: Occurrences,
+        series: Series,
         prepare_extras: Callable[..., dict[str, Any]],
         payloads: PayloadAccess,
     ) -> None:
@@ -56,7 +56,8 @@ class ScheduleOperations:
         self._payloads = payloads
         self._database = database
         self._registry = registry
-        self._occurrences = occurrences
+        self._rules = series.planner.rules
+        self._series = series
 
     def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:
         return borrowed_connection(self._database, connection)
@@ -110,7 +111,7 @@ class ScheduleOperations:
             store.advance(borrowed, [step])
             # A rolling one whose run outlasted the pause goes on from the end of that run.
             if schedule.recurrence_type == "fixed" or not store.point_at_work(borrowed, schedule.id):
-                self._occurrences.plan(borrowed, schedule, now, may_leave=True)
+                self._series.planner.plan(borrowed, schedule, now, may_leave=True)
             resumed = self._read(borrowed, schedule.id).schedule
             if resumed.status == "ended":
                 raise ScheduleEnded(reference, resumed.status_note)
@@ -160,7 +161,7 @@ class ScheduleOperations:
             raise InvalidArgument("end", end, "at or after the start")
         if to > now:
             raise InvalidArgument("end", end, "in the past: what is still to come is planned by itself")
-        rule = self._occurrences.rule_since(schedule, since)
+        rule = self._rules.rule_since(schedule, since)
         found = rule.between(since - timedelta(microseconds=1), to, limit=BACKFILL_LIMIT + 1)
         if len(found) > BACKFILL_LIMIT:
             raise InvalidArgument("end", end, f"near enough: at most {BACKFILL_LIMIT} occurrences at once")
@@ -203,7 +204,7 @@ class ScheduleOperations:
             by = arguments.check_text("by", by)
             if action_id is None or not store.skip_planned(borrowed, action_id, reason=note, by=by):
                 raise NothingPlanned(reference, schedule.status)
-            self._occurrences.conclude(borrowed, {action_id: schedule.id}, {action_id: Status.SKIPPED})
+            self._series.conclude(borrowed, {action_id: schedule.id}, {action_id: Status.SKIPPED})
             skipped = self._read(borrowed, schedule.id).schedule
         return self._with_what_was_left(skipped, connection)
 
@@ -214,7 +215,7 @@ class ScheduleOperations:
         """
         if not is_own(connection) or schedule.next_action_id is not None or not project_functions(schedule):
             return schedule
-        self._occurrences.plan_left()
+        self._series.finish_left()
         with self._borrowed(None) as borrowed:
             return self._read(borrowed, schedule.id).schedule
 

@@ -267,7 +267,7 @@ class Schedules(ScheduleOperations):
         with self._borrowed(None) as borrowed:
             now = clock.now(borrowed)
         anchor = _anchor(definition.get("scheduled_at"), now)
-        rule = self._occurrences.rule(
+        rule = self._rules.rule(
             definition["recurrence"],
             timezone=values["timezone"],
             anchor=anchor,
@@ -283,7 +283,7 @@ class Schedules(ScheduleOperations):
         """Return the columns; a rule that cannot be followed is refused here."""
         values = new_schedule.values_of(definition)
         until = values["until"]
-        kind = self._occurrences.kind(
+        kind = self._rules.kind(
             definition["recurrence"],
             timezone=values["timezone"],
             anchor=anchor,
@@ -312,7 +312,7 @@ class Schedules(ScheduleOperations):
         schedule, now = self._read(connection, schedule_id)
         if schedule.next_action_id is None:
             is_explicit = is_new_start and "scheduled_at" in definition
-            self._occurrences.plan(connection, schedule, now, is_explicit=is_explicit, may_leave=may_leave)
+            self._series.planner.plan(connection, schedule, now, is_explicit=is_explicit, may_leave=may_leave)
         planned = self._read(connection, schedule_id).schedule
         if planned.status == "ended":
             raise RecurrenceInvalid(planned.recurrence, f"names no occurrence after {now:%Y-%m-%d %H:%M:%S}Z")
@@ -382,7 +382,7 @@ class Schedules(ScheduleOperations):
         left = count if schedule.remaining is None else min(count, schedule.remaining)
         if schedule.recurrence_type == "rolling" or left <= 1:
             return
-        rule = self._occurrences.rule_of(schedule, budget=budget or EvaluationBudget("the recurrence"))
+        rule = self._rules.rule_of(schedule, budget=budget or EvaluationBudget("the recurrence"))
         for _ in range(left - 1):
             found = rule.next_after(at)
             if found is None:
@@ -418,7 +418,7 @@ class Schedules(ScheduleOperations):
                 if not done["refused"]:
                     shared_settings.write_synced(borrowed, digest)
         if is_own(connection):
-            self._occurrences.plan_left()
+            self._series.finish_left()
         return done
 
     def _sync(self, connection: Connection, done: dict[str, list[str]]) -> None:

@@ -23,13 +23,12 @@ from scheduled_actions.ticks.worker_state import Process
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduled_actions.conditions.rules import Checked, Outside
-    from scheduled_actions.core.action import Claimed
+    from scheduled_actions.actions.settling import Settler
     from scheduled_actions.core.config import Settings
     from scheduled_actions.database.connection import Database
     from scheduled_actions.registry import Registry
     from scheduled_actions.registry.handler import Prepare
-    from scheduled_actions.schedules.occurrences import Occurrences
+    from scheduled_actions.ticks.hooks import Hooks
     from scheduled_actions.ticks.maintenance import Maintenance
 
 
@@ -48,9 +47,9 @@ class Processor:
         registry: Finds handlers.
         settings: Budgets, batch size, concurrency.
         maintenance: Rescue and prune.
-        occurrences: Plans what recurs.
+        settler: Writes outcomes.
+        hooks: What features do in a tick.
         prepare: Validates follow-ups.
-        ask: Asks the world for a condition.
         beat: Told how each tick ended; None tells nobody.
         heartbeat_outcome: Says how the last heartbeat went, for the rows of ticks; None where there is none.
         monotonic: Seconds that never go back.
@@ -63,9 +62,9 @@ class Processor:
         registry: Registry,
         settings: Settings,
         maintenance: Maintenance,
-        occurrences: Occurrences,
+        settler: Settler,
+        hooks: Hooks,
         prepare: Prepare,
-        ask: Callable[[Outside, Claimed], Checked],
         beat: Beat | None = None,
         heartbeat_outcome: Callable[[], str] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -77,9 +76,9 @@ class Processor:
             registry=registry,
             settings=settings,
             maintenance=maintenance,
-            occurrences=occurrences,
+            settler=settler,
+            hooks=hooks,
             prepare=prepare,
-            ask=ask,
             monotonic=monotonic,
             runner=Runner(settings.concurrency, monotonic=monotonic),
             watchdog=Watchdog(monotonic),

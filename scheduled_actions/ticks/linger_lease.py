@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduled_actions.actions import claims
+from scheduled_actions.ticks import store as tick_store
 
 if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection
@@ -52,13 +52,13 @@ class Watch:
     def begin(self, connection: Connection) -> None:
         """Take the watch over from the tick that keeps it; a listener keeps it better."""
         if self._is_mine:
-            self._is_mine = claims.take_watch(connection, self._holder)
+            self._is_mine = tick_store.take_watch(connection, self._holder)
 
     def look(self, connection: Connection) -> None:
         """Ask what is due, what comes next, and whether the watch is still kept here."""
         if self._holder.startswith(LISTENER):
             self.begin(connection)
-        is_kept, self._is_due, seconds, self.has_wakes = claims.look_ahead(
+        is_kept, self._is_due, seconds, self.has_wakes = tick_store.look_ahead(
             connection, self._holder, window_seconds=self._window_seconds
         )
         self._is_mine = self._is_mine and is_kept

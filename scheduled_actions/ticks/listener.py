@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import psycopg
 
-from scheduled_actions.actions import claims
 from scheduled_actions.core.errors import ScheduledActionsError
+from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.linger_lease import LISTENER, LOOK_SECONDS
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Listener:
         while not self._is_stopping.is_set():
             try:
                 with self._database.connection() as connection:
-                    is_mine = claims.take_watch(connection, self._holder)
+                    is_mine = tick_store.take_watch(connection, self._holder)
                 if is_mine:
                     step()
                 elif was_mine:
@@ -93,7 +93,9 @@ class Listener:
 
     def _wait_and_ping(self, wake: Wake) -> None:
         with self._database.connection() as connection:
-            _, is_due, seconds, has_wakes = claims.look_ahead(connection, self._holder, window_seconds=_WINDOW_SECONDS)
+            _, is_due, seconds, has_wakes = tick_store.look_ahead(
+                connection, self._holder, window_seconds=_WINDOW_SECONDS
+            )
         if is_due or has_wakes:
             wake.committed()
         self._is_called.wait(LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from scheduled_actions.actions import claims
+from scheduled_actions.actions import outcome_store
+from scheduled_actions.actions.hooks import SettledAction
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core import retry
 from scheduled_actions.core.action import Status
@@ -19,13 +18,15 @@ from scheduled_actions.database.boundary import LATER, contain, describe, reason
 from scheduled_actions.ticks import maintenance_store as upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
 
+    from scheduled_actions.actions.settling import Settler
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.core.config import Settings
     from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.registry import Registry
-    from scheduled_actions.schedules.occurrences import Occurrences
+    from scheduled_actions.ticks.hooks import Prune
 
 log = logging.getLogger("scheduled_actions")
 
@@ -51,8 +52,8 @@ class Maintenance:
         database: Where the tables are.
         registry: The handlers, and what they declare.
         settings: Retention, and what SQL needs of them.
-        occurrences: Told of series whose occurrence a rescue has ended.
-        sync: Brings the declared schedules up to date.
+        settler: Writes what becomes of rescued actions.
+        prunes: What features remove besides finished actions.
     """
 
     def __init__(
@@ -60,12 +61,12 @@ class Maintenance:
         database: Database,
         registry: Registry,
         settings: Settings,
-        occurrences: Occurrences,
-        sync: Callable[[Connection], object],
+        settler: Settler,
+        prunes: Sequence[Prune] = (),
     ) -> None:
         self._database = database
-        self._occurrences = occurrences
-        self._sync = sync
+        self._settler = settler
+        self._prunes = tuple(prunes)
         self._registry = registry
         self._settings = settings
         self._usual_policy = retry.Exponential(settings.retry.base_seconds, settings.retry.cap_seconds)
@@ -102,10 +103,12 @@ class Maintenance:
             lambda: self._rescue_together(connection, rescued),
             lambda error: self._rescue_each(connection, rescued, error),
         )
-        recurring = {one.id: one.schedule_id for one in ended if one.schedule_id}
-        if recurring:
-            # In transactions of their own: schedules are locked before actions. The sweep repairs what a crash leaves.
-            self._occurrences.conclude_each(connection, recurring, {one.id: status for one, status in ended.items()})
+        # In transactions of their own: schedules are locked before actions. The sweep repairs what a crash leaves.
+        self._settler.settled_apart(
+            connection,
+            [SettledAction(one.id, one.schedule_id) for one in ended],
+            {one.id: status for one, status in ended.items()},
+        )
         upkeep.close_lost_ticks(connection)
         return rescued
 
@@ -113,7 +116,7 @@ class Maintenance:
         with connection.transaction():
             expired = upkeep.expired(connection, limit=BITE)
             outcomes = [self._outcome(one) for one in expired]
-            statuses = self._settle(connection, outcomes)
+            statuses = self._settler.settle_actions(connection, outcomes)
         return self._note(rescued, expired, outcomes, statuses)
 
     def _rescue_each(self, connection: Connection, rescued: Rescued, error: BaseException) -> dict[Claimed, Status]:
@@ -130,7 +133,7 @@ class Maintenance:
 
     def _rescue_alone(self, connection: Connection, rescued: Rescued, one: upkeep.Expired) -> dict[Claimed, Status]:
         outcome = self._outcome(one)
-        return self._note(rescued, [one], [outcome], self._settle(connection, [outcome]))
+        return self._note(rescued, [one], [outcome], self._settler.settle_actions(connection, [outcome]))
 
     def _fail(
         self, connection: Connection, rescued: Rescued, one: upkeep.Expired, error: BaseException
@@ -146,7 +149,7 @@ class Maintenance:
             )
             return False
 
-        fail = partial(claims.fail, connection, action_id=action.id, token=action.token, reason=reason)
+        fail = partial(outcome_store.fail, connection, action_id=action.id, token=action.token, reason=reason)
         if not contain(fail, unwritten):
             return {}
         rescued.count += 1
@@ -154,18 +157,10 @@ class Maintenance:
         return {action: Status.FAILED}
 
     @staticmethod
-    def _settle(connection: Connection, outcomes: Sequence[claims.Outcome]) -> dict[UUID, Status]:
-        if not outcomes:
-            return {}
-        # No tick is passed on: nothing is announced, and no lease is left to linger under.
-        tick = claims.TickRow(UUID(int=0), datetime.now(UTC), datetime.now(UTC))
-        return claims.settle(connection, tick, outcomes, running=None).statuses
-
-    @staticmethod
     def _note(
         rescued: Rescued,
         expired: Sequence[upkeep.Expired],
-        outcomes: Sequence[claims.Outcome],
+        outcomes: Sequence[outcome_store.Outcome],
         statuses: Mapping[UUID, Status],
     ) -> dict[Claimed, Status]:
         """Count and log what was rescued; return the status of each whose claim still stood."""
@@ -184,7 +179,7 @@ class Maintenance:
             )  # fmt: skip
         return ended
 
-    def _outcome(self, expired: upkeep.Expired) -> claims.Outcome:
+    def _outcome(self, expired: upkeep.Expired) -> outcome_store.Outcome:
         action = expired.action
         options = self._registry.options(action.action_type)
         outcome = settlement.Crashed(expired.neighbours) if expired.was_started else settlement.Unstarted()
@@ -195,7 +190,7 @@ class Maintenance:
             policy=retry.policy_of(action.retry_text, options.retry, self._usual_policy),
             draw=random.random(),  # noqa: S311 - jitter, no secret
         )
-        return claims.Outcome(
+        return outcome_store.Outcome(
             action_id=action.id,
             token=action.token,
             settlement=decided,
@@ -222,15 +217,10 @@ class Maintenance:
         # A type of event is known for as long as there may be an action of it.
         days = self._settings.retention_days
         unseen_days = max(days, self._settings.retention_failed_days)
-        for prune_others in (
-            partial(upkeep.prune_ticks, connection, retention_days=days, unseen_days=unseen_days, limit=BITE),
-            partial(upkeep.prune_waits, connection, limit=BITE),
-            partial(upkeep.prune_rows, connection, limit=BITE),
-            partial(
-                upkeep.prune_deadlines, connection, retention_days=self._settings.retention_deadlines_days, limit=BITE
-            ),
-        ):
-            contain(prune_others, _unpruned)
+        prune_ticks = partial(upkeep.prune_ticks, retention_days=days, unseen_days=unseen_days, limit=BITE)
+        contain(lambda: prune_ticks(connection), _unpruned)
+        for prune in self._prunes:
+            contain(partial(prune, connection, BITE), _unpruned)
         return pruned
 
     def _prune_bite(self, connection: Connection, limit: int) -> int:
@@ -255,7 +245,7 @@ class Maintenance:
         return contain(partial(prune, limit=limit), each)
 
     def first_tick(self, connection: Connection) -> None:
-        """Do what each process does once: copy what SQL needs of the settings, bring declared schedules up to date."""
+        """Copy what SQL needs of the settings and of the registry."""
         by_type = {
             action_type: window
             for action_type in sorted(self._registry.types)
@@ -265,10 +255,6 @@ class Maintenance:
         shared_settings.copy_settings(connection, dedup_window=windows)
         open_types = [one for one in self._registry.types if self._registry.options(one).open_to_teams]
         shared_settings.share_open_types(connection, open_types)
-        declared = self._settings.webhooks.endpoints
-        shared_settings.share_fifo(connection, [name for name, one in declared.items() if one.ordering == "fifo"])
-        if shared_settings.synced(connection) != self._registry.recurrences_digest:
-            self._sync(connection)
 
 
 def _unpruned(error: BaseException) -> int | None:

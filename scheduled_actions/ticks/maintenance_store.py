@@ -142,18 +142,3 @@ def prune_ticks(connection: Connection, *, retention_days: int, unseen_days: int
     """Remove ticks past their retention, and event types unseen for so long, at most `limit`; return how many ticks."""
     parameters = {"retention_days": retention_days, "unseen_days": unseen_days, "limit": limit}
     return sql.run(connection, "prune_ticks", parameters).rowcount
-
-
-def prune_waits(connection: Connection, *, limit: int) -> int:
-    """Forget what actions waited for that have ended without it, at most `limit`; return how many rows."""
-    return sql.run(connection, "prune_waits", {"limit": limit}).rowcount
-
-
-def prune_rows(connection: Connection, *, limit: int) -> int:
-    """Forget rows of queries that may become actions again, at most `limit`; return how many."""
-    return sql.run(connection, "prune_rows", {"limit": limit}).rowcount
-
-
-def prune_deadlines(connection: Connection, *, retention_days: int, limit: int) -> int:
-    """Remove deadlines that ended before their retention, and the proof of what was sent of them; return how many."""
-    return sql.run(connection, "prune_deadlines", {"retention_days": retention_days, "limit": limit}).rowcount

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scheduled_actions.actions import claims
+from scheduled_actions.actions import claims, outcome_store
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core.action import Status
 from scheduled_actions.database.boundary import CONTAINED, LATER, concerns_all, contain, describe, isolate, reason_of
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from uuid import UUID
 
-    from scheduled_actions.actions import waits
     from scheduled_actions.core.action import Claimed
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.ticks.attempts.attempt import Attempt, Attempts
+    from scheduled_actions.ticks.attempts.attempt import Attempt
+    from scheduled_actions.ticks.attempts.attempt_runner import Attempts
     from scheduled_actions.ticks.report import Report
     from scheduled_actions.ticks.retrying_connection import Line
     from scheduled_actions.ticks.worker_state import Process
@@ -72,7 +71,7 @@ class Settling:
     """Writes the outcomes of one tick."""
 
     def __init__(self, process: Process, line: Line, row: claims.TickRow, attempts: Attempts, report: Report) -> None:
-        self._occurrences = process.occurrences
+        self._settler = process.settler
         self._pace = process.pace
         self._line = line
         self._row = row
@@ -115,7 +114,7 @@ class Settling:
             return self._settle_apart(ended, running)
         if completions:
             done = contain(partial(self._complete_together, completions, running), lambda error: error)
-            if isinstance(done, claims.Completed):
+            if isinstance(done, outcome_store.Completed):
                 return self._completed(ended, done, running)
             settled = self._settle_one_by_one(ended, running, done)
         else:
@@ -134,12 +133,12 @@ class Settling:
         return written
 
     def _complete_together(
-        self, completions: list[claims.Completion], running: list[UUID]
-    ) -> claims.Completed | BaseException:
+        self, completions: list[outcome_store.Completion], running: list[UUID]
+    ) -> outcome_store.Completed | BaseException:
         """Write what is nothing but completed by the statement that can do no more, and takes less."""
         return self._line.do(
             partial(
-                claims.complete,
+                self._settler.complete,
                 tick=self._row,
                 completions=completions,
                 running=running,
@@ -147,7 +146,9 @@ class Settling:
             )
         )
 
-    def _completed(self, ended: list[tuple[Attempt, Ended]], done: claims.Completed, running: list[UUID]) -> Written:
+    def _completed(
+        self, ended: list[tuple[Attempt, Ended]], done: outcome_store.Completed, running: list[UUID]
+    ) -> Written:
         """Count what has completed; settle occurrences whose schedules turned out to wait for their end."""
         written = self._written(Written(done.announced), running)
         if done.lost and (changed := [(attempt, one) for attempt, one in ended if _is_changed(attempt, done.lost)]):
@@ -169,7 +170,7 @@ class Settling:
         ]
         number = self.next_announcement()
         settled = self._line.do(
-            lambda connection: self._occurrences.settle(
+            lambda connection: self._settler.settle(
                 connection, self._row, outcomes, running=running, announcement=number
             )
         )
@@ -205,34 +206,16 @@ class Settling:
                 changes_at=one.outcome.changes_at,
                 reason=settlement.clean(one.outcome.reason),
                 hold="keep" if attempt.claimed.lock_group_blocks else "free",
+                schedule_id=attempt.claimed.schedule_id,
             )
             for attempt, one in waiting
             if isinstance(one.outcome, settlement.Waited)
         ]
-        recurring = {one.claimed.id: one.claimed.schedule_id for one, _ in waiting if one.claimed.schedule_id}
         try:
-            settled = self._line.do(lambda connection: self._settle_unmet(connection, unmet, recurring))
+            settled = self._line.do(lambda connection: self._settler.settle_waiting(connection, self._row.id, unmet))
         except LATER:
             return _Settled(kept_back=list(waiting))
         return _Settled(settled.statuses, list(waiting), has_woken=settled.has_woken)
-
-    def _settle_unmet(
-        self, connection: Connection, unmet: list[waits.Unmet], recurring: dict[UUID, UUID]
-    ) -> waits.Settled:
-        from scheduled_actions.actions import waits  # noqa: PLC0415 - most projects have no conditions
-        from scheduled_actions.schedules import store as schedules  # noqa: PLC0415 - most projects have no conditions
-
-        if not recurring:
-            return waits.settle(connection, self._row.id, unmet)
-        with connection.transaction():
-            # Schedules are locked before actions wherever both are: nobody waits in a circle.
-            schedules.lock_those_that_watch(connection, set(recurring.values()), recurring)
-            settled = waits.settle(connection, self._row.id, unmet)
-            # Cancelled while it was looked at: of a rolling schedule, the next is planned with its end.
-            ended = {one: recurring[one] for one in recurring if settled.statuses.get(one) is Status.CANCELLED}
-            if ended:
-                self._occurrences.conclude(connection, ended, settled.statuses)
-        return settled
 
     def _settle_one_by_one(
         self, ended: list[tuple[Attempt, Ended]], running: list[UUID], error: BaseException
@@ -256,7 +239,7 @@ class Settling:
     def _announce(self, running: list[UUID]) -> bool:
         number = self.next_announcement()
         return self._line.do(
-            lambda connection: claims.settle(connection, self._row, [], running=running, announcement=number)
+            lambda connection: self._settler.settle(connection, self._row, [], running=running, announcement=number)
         ).announced
 
     def _unannounced(self, error: BaseException) -> bool:
@@ -283,7 +266,7 @@ class Settling:
         if ended.waits:
             return self._settle_waiting([(attempt, ended)])
         outcome = self._attempts.settle_as(attempt, ended)
-        settled = self._line.do(lambda connection: self._occurrences.settle_alone(connection, self._row, outcome))
+        settled = self._line.do(lambda connection: self._settler.settle_alone(connection, self._row, outcome))
         return _Settled(settled.statuses, [(attempt, ended)])
 
     def _fail(self, attempt: Attempt, ended: Ended, reason: str) -> _Settled:
@@ -297,7 +280,7 @@ class Settling:
             self._report.add_error(claimed.id, claimed.action_type, reason)
             return False
 
-        fail = partial(claims.fail, action_id=claimed.id, token=claimed.token, reason=reason)
+        fail = partial(outcome_store.fail, action_id=claimed.id, token=claimed.token, reason=reason)
         is_written = contain(lambda: self._line.do(fail), unwritten)
         return _Settled({claimed.id: Status.FAILED}, [(attempt, ended)]) if is_written else _Settled()
 
@@ -313,7 +296,7 @@ class Settling:
             return
         if attempt.has_returned and claimed.lock_group is not None:
             # It came back before this was written: the hold that lingers for it lingers for nothing.
-            self._line.do(partial(claims.end_linger, action_id=claimed.id))
+            self._line.do(partial(outcome_store.end_linger, action_id=claimed.id))
         if isinstance(outcome, settlement.Unstarted):
             return
         self._report.count(claimed, outcome, status)

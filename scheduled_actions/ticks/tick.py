@@ -9,11 +9,11 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from scheduled_actions.actions import claims
 from scheduled_actions.actions import store as actions
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.database.boundary import contain, reason_of
-from scheduled_actions.ticks.attempts.attempt import Attempt, Attempts
+from scheduled_actions.ticks import store as tick_store
+from scheduled_actions.ticks.attempts.attempt_runner import Attempts
 from scheduled_actions.ticks.attempts.imports import one_per_import, types_held
 from scheduled_actions.ticks.attempts.in_flight import Flight
 from scheduled_actions.ticks.attempts.result import Ended
@@ -21,7 +21,6 @@ from scheduled_actions.ticks.claiming.judging import judged
 from scheduled_actions.ticks.claiming.scanner import FRESH_SECONDS, Walk
 from scheduled_actions.ticks.claiming.team_limits import TeamLimits
 from scheduled_actions.ticks.linger_lease import Watch
-from scheduled_actions.ticks.planning import Planning
 from scheduled_actions.ticks.report import Report
 from scheduled_actions.ticks.retrying_connection import Line
 from scheduled_actions.ticks.rules.fairness import by_turns
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scheduled_actions.database.connection import Connection
+    from scheduled_actions.ticks.attempts.attempt import Attempt
     from scheduled_actions.ticks.caller import Caller
     from scheduled_actions.ticks.worker_state import Process
 
@@ -86,12 +86,11 @@ class Tick:
         #: What has ended and is not written yet.
         self._ended: list[tuple[Attempt, Ended]] = []
         self._flight = Flight(process, self._budget, self._ended)
-        self._planning = Planning(process.occurrences, self._flight.nudge)
+        self._background = process.hooks.background(self._flight.nudge)
         self._too_long: set[str] = set()
         self._may_announce = True
         #: Claims refused by the database in a row.
         self._refused_claims = 0
-        self._occurrences = process.occurrences
         self._walk = Walk(process, self._budget)
         self._limits = TeamLimits(process)
         self._has_claimed = False
@@ -134,7 +133,7 @@ class Tick:
             self._flight.give_up()
         self._finish()
         # What its last settlement left unplanned: the next tick may run on another thread.
-        self._occurrences.release_unplanned()
+        self._process.settler.release_left()
 
     # -- the beginning ---------------------------------------------------------------------------------------------
 
@@ -155,7 +154,7 @@ class Tick:
         # Read before it is asked: no action is said to have begun earlier than it did, however slow the commit is.
         begun = self._monotonic()
         row = self._line.do(
-            lambda connection: claims.begin_tick(
+            lambda connection: tick_store.begin_tick(
                 connection,
                 tick_id,
                 lease_seconds=self._duration + LEASE_MARGIN_SECONDS,
@@ -187,7 +186,7 @@ class Tick:
             self._wake()
         if self._wants_more():
             self._claim()
-        self._planning.start()
+        self._background.start()
         if self._flight:
             self._collect()
             if self._watch.wants_a_look():
@@ -199,7 +198,7 @@ class Tick:
             bool(self._flight or self._wants_more() or self._startable())
             or (self._tidying.has_wakes_left and self._may_start())
             or self._keeps_watch()
-            or self._awaits_planning()
+            or self._awaits_background()
             or self._awaits_put_off()
         )
 
@@ -217,13 +216,13 @@ class Tick:
         self._walk.look_again()
         return self._watch.is_kept
 
-    def _awaits_planning(self) -> bool:
-        """Wait for series that are being planned: what they plan may be due already. False when none is."""
+    def _awaits_background(self) -> bool:
+        """Wait for what features do on threads of their own, which may bring due actions. False when there is none."""
         if self._ready or not self._may_start():
             return False
-        if self._planning.is_busy:
+        if self._background.is_busy:
             self._flight.wait(FRESH_SECONDS)
-        elif not self._planning.takes_planned():
+        elif not self._background.takes_finished():
             return False
         self._walk.look_again()
         return True
@@ -357,7 +356,7 @@ class Tick:
             attempt = self._attempts.make(refused, start_until=self._budget.run_until)
             self._ended.append((attempt, Ended(settlement.Failed(reason, is_final=True))))
         fitting: set[Candidate] = set()
-        held = judged(taking.kept, self._line)
+        held = judged(taking.kept, self._line, self._process.hooks.evaluate)
         for one in taking.kept:
             attempt = self._attempts.make(one, start_until=self._budget.run_until)
             attempt.is_awaited = one.schedule_id is not None and one.id not in taking.unawaited
@@ -420,7 +419,7 @@ class Tick:
         self._next_cancel_poll = now + _CANCEL_POLL_SECONDS
         self._caller.look(now)
         ids = self._flight.ids
-        self._flight.stop(self._line.do(lambda connection: claims.cancel_requests(connection, ids)))
+        self._flight.stop(self._line.do(lambda connection: tick_store.cancel_requests(connection, ids)))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -458,7 +457,7 @@ class Tick:
         counts = self._process.counts(report) | self._caller.notes(self._process.turn.joined)
         self._line.do(
             partial(
-                claims.finish_tick,
+                tick_store.finish_tick,
                 tick=self._row,
                 outcome=self._caller.outcome,
                 counts=counts,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from scheduled_actions.actions import claims
+from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.actions.hooks import SWEEP_SECONDS
 from scheduled_actions.conditions.rules.plan import in_a_circle
 from scheduled_actions.database.boundary import contain, reason_of
-from scheduled_actions.schedules.occurrences import SWEEP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,14 +86,15 @@ class Tidying:
             self._try("first_tick", self._first_tick, connection)
         if self._is_sweep_due:
             self._process.next_sweep = self._process.monotonic() + SWEEP_SECONDS
-            self._try("sweep", self._process.occurrences.sweep, connection)
+            for step in self._process.hooks.sweep:
+                self._try(step.name, step.run, connection)
             self._try("cycles", self._report_cycles, connection)
         if found.has_expired or found.has_lost_ticks:
             self._try("rescue", self._rescue, connection)
         if found.has_wakes:
             self.wake(connection)
         if found.has_old_holds:
-            self._try("holds", claims.free_stale_holds, connection)
+            self._try("holds", outcome_store.free_stale_holds, connection)
         if found.has_unhandled:
             self._try("release", self._release, connection)
         if self._process.is_exhausted:
@@ -131,6 +132,8 @@ class Tidying:
 
     def _first_tick(self, connection: Connection) -> None:
         self._process.maintenance.first_tick(connection)
+        for step in self._process.hooks.prepare:
+            step.run(connection)
         self._process.had_first_tick = True
 
     def wake(self, connection: Connection) -> None:
@@ -154,7 +157,7 @@ class Tidying:
 
     def _report_cycles(self, connection: Connection) -> None:
         """Report actions that wait for one another for ever: made by SQL, or by retrying one that had ended."""
-        from scheduled_actions.ticks.claiming.evaluation import cycles_among_waiting  # noqa: PLC0415 - most projects have no conditions
+        from scheduled_actions.actions.evaluation import cycles_among_waiting  # noqa: PLC0415 - most projects have no conditions
 
         for cycle in cycles_among_waiting(connection, most=_CYCLES_MOST):
             ids = in_a_circle(cycle)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.ticks.claiming.team_limits import Stuck
 from scheduled_actions.ticks.rules.plan import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduled_actions.conditions.rules import Checked, Outside
-    from scheduled_actions.core.action import Claimed
+    from scheduled_actions.actions.settling import Settler
     from scheduled_actions.core.config import Settings
     from scheduled_actions.database.connection import Database
     from scheduled_actions.registry import Registry
     from scheduled_actions.registry.handler import Prepare
-    from scheduled_actions.schedules.occurrences import Occurrences
     from scheduled_actions.ticks.attempts.runner import Runner
+    from scheduled_actions.ticks.hooks import Hooks
     from scheduled_actions.ticks.maintenance import Maintenance
     from scheduled_actions.ticks.report import Report
     from scheduled_actions.ticks.rules.metrics_buffer import Tally
@@ -28,6 +27,24 @@ if TYPE_CHECKING:
 
 #: Pings beside one tick whose callers are told in its row.
 _JOINED_MOST = 5
+
+
+class Stuck:
+    """How many abandoned handlers of each team have not returned: they are still at work."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counted: Counter[str | None] = Counter()
+
+    def add(self, team_id: str | None, number: int) -> None:
+        """Count one more, or one less."""
+        with self._lock:
+            self._counted[team_id] += number
+
+    def counted(self) -> Counter[str | None]:
+        """Return how many there are, by team."""
+        with self._lock:
+            return self._counted.copy()
 
 
 class Turn:
@@ -132,11 +149,10 @@ class Process:
     registry: Registry
     settings: Settings
     maintenance: Maintenance
-    occurrences: Occurrences
+    settler: Settler
+    hooks: Hooks
     #: Validates follow-ups.
     prepare: Prepare
-    #: Asks the world for a condition.
-    ask: Callable[[Outside, Claimed], Checked]
     #: Seconds that never go back.
     monotonic: Callable[[], float]
     runner: Runner

@@ -11,6 +11,7 @@ import pytest
 
 from scheduled_actions.actions import claims
 from scheduled_actions.actions import store as actions
+from scheduled_actions.ticks import store as tick_store
 from tests.factories import a_tick, database_now, insert, insert_many, move_clock, row, statuses, together
 
 
@@ -241,8 +242,8 @@ def test_the_count_of_what_is_due_stops_at_ten_thousand(connection):
 
 def test_a_tick_may_be_begun_twice_and_keeps_its_first_lease(connection):
     tick_id = uuid4()
-    first = claims.begin_tick(connection, tick_id, lease_seconds=70, caller="", budget={})
-    second = claims.begin_tick(connection, tick_id, lease_seconds=70, caller="", budget={})
+    first = tick_store.begin_tick(connection, tick_id, lease_seconds=70, caller="", budget={})
+    second = tick_store.begin_tick(connection, tick_id, lease_seconds=70, caller="", budget={})
 
     assert second == first
     assert statuses(connection) == {}

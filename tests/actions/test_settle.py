@@ -9,7 +9,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from scheduled_actions.actions import claims
+from scheduled_actions.actions import claims, outcome_store
 from scheduled_actions.actions import store as actions
 from scheduled_actions.core.action import Status
 from tests.factories import (
@@ -39,7 +39,7 @@ def claim(connection):
 
 
 def settle(connection, *outcomes, running=None, tick=None):
-    return claims.settle(connection, tick or a_tick(connection), outcomes, running=running)
+    return outcome_store.settle(connection, tick or a_tick(connection), outcomes, running=running)
 
 
 def cancel(connection, action_id):
@@ -327,11 +327,11 @@ def test_texts_come_through_as_they_are(connection, claimed, text):
 
 
 def a_completion(claimed, *, token=None, started=1_000, ended=2_500):
-    return claims.Completion(claimed.id, token or claimed.token, started=started, ended=ended, max_attempts=3)
+    return outcome_store.Completion(claimed.id, token or claimed.token, started=started, ended=ended, max_attempts=3)
 
 
 def complete(connection, *completions, running=(), tick=None):
-    return claims.complete(connection, tick or a_tick(connection), completions, running=running)
+    return outcome_store.complete(connection, tick or a_tick(connection), completions, running=running)
 
 
 def test_a_completion_writes_what_settling_the_same_outcome_would(connection):

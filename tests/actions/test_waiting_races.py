@@ -12,11 +12,11 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from scheduled_actions import action
+from scheduled_actions.actions import evaluation as conditional
 from scheduled_actions.actions import waits
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.ticks import tick_maintenance as tidying
-from scheduled_actions.ticks.claiming import evaluation as conditional
 from tests.factories import PATIENCE, insert, is_waiting, projects, row, statuses, wait_until
 
 CONDITION = {"wait": {"kind": "document_state", "target": {"type": "order", "id": "42"}, "state": "approved"}}

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from scheduled_actions.actions import claims, waits
+from scheduled_actions.actions import claims, outcome_store, waits
 from scheduled_actions.conditions.rules import FactKey, Needs
 from tests.factories import PATIENCE, a_tick, an_outcome, insert, is_waiting, move_clock, row, wait_until
 
@@ -231,7 +231,7 @@ def test_the_end_of_an_action_that_is_waited_for_wakes_who_waits(connection, oth
     check.look()
     check.settle()
 
-    claims.settle(other, tick, [an_outcome(claimed)], running=[])
+    outcome_store.settle(other, tick, [an_outcome(claimed)], running=[])
     waits.wake(other, most=10)
 
     assert is_due(connection, check.claimed.id)
@@ -244,7 +244,7 @@ def test_an_end_that_is_just_being_written_is_either_seen_or_looked_for_again_at
     check = an_awaiting(connection, awaited)
 
     with other.transaction():
-        claims.settle(other, tick, [an_outcome(claimed)], running=[])
+        outcome_store.settle(other, tick, [an_outcome(claimed)], running=[])
         check.register()
         seen = waits.look(connection, [check.waiter]).actions["", awaited]
 
@@ -260,7 +260,7 @@ def test_an_action_that_is_waited_for_is_not_pruned(connection):
     check = an_awaiting(connection, awaited)
     check.register()
     check.settle()
-    claims.settle(connection, tick, [an_outcome(claimed)], running=[])
+    outcome_store.settle(connection, tick, [an_outcome(claimed)], running=[])
     connection.execute("update scheduled_actions set completed_at = '2020-01-01' where id = %s", [awaited])
 
     assert upkeep.prune_actions(connection, retention_days=7, retention_failed_days=7, limit=10) == 0
@@ -274,13 +274,13 @@ def test_what_ended_actions_waited_for_is_forgotten(connection):
     check = Check(connection, insert(connection))
     check.register()
     check.settle()
-    assert upkeep.prune_waits(connection, limit=10) == 0
+    assert waits.prune(connection, limit=10) == 0
 
     connection.execute("update scheduled_actions set status = 'cancelled' where id = %s", [check.claimed.id])
-    assert upkeep.prune_waits(connection, limit=10) == 0, "it was registered within the hour"
+    assert waits.prune(connection, limit=10) == 0, "it was registered within the hour"
     move_clock(connection, timedelta(hours=2))
 
-    assert upkeep.prune_waits(connection, limit=10) == 1
+    assert waits.prune(connection, limit=10) == 1
 
 
 def test_waits_are_checked_by_turns_so_that_many_that_hold_hide_none_that_has_ended(connection):
@@ -295,6 +295,6 @@ def test_waits_are_checked_by_turns_so_that_many_that_hold_hide_none_that_has_en
         )
     move_clock(connection, timedelta(hours=2))
 
-    assert sum(upkeep.prune_waits(connection, limit=10) for _ in range(3)) == 5
-    assert upkeep.prune_waits(connection, limit=10) == 0
+    assert sum(waits.prune(connection, limit=10) for _ in range(3)) == 5
+    assert waits.prune(connection, limit=10) == 0
     assert connection.execute("select count(*) from scheduled_action_waits").fetchone() == (25,)

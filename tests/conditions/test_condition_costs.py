@@ -8,10 +8,10 @@ import pytest
 
 from scheduled_actions import action
 from scheduled_actions.actions import claims, waits
+from scheduled_actions.actions import evaluation as conditional
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.conditions.project_functions import condition
 from scheduled_actions.core.evaluation_budget import BYTES
-from scheduled_actions.ticks.claiming import evaluation as conditional
 from tests.factories import a_tick, projects, row, statuses
 
 INVOICE = {"type": "invoice", "id": "7"}

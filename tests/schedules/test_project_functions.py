@@ -10,7 +10,7 @@ import pytest
 
 from scheduled_actions import action, next_occurrence, resolve_recipients, skip_occurrence
 from scheduled_actions.core.errors import FunctionFailed, FunctionTimedOut
-from scheduled_actions.schedules import occurrences
+from scheduled_actions.schedules import series
 from tests.factories import NOW, PATIENCE, insert_many, projects, set_clock, statuses, wait_until
 
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
@@ -300,7 +300,7 @@ def test_a_sweep_meets_each_series_once_however_many_wait_for_a_function(a_proje
     plain = project.schedules.schedule_recurring("test:run", {}, "PT1H")
     connection.execute("delete from scheduled_actions")
     connection.execute("update scheduled_action_schedules set next_action_id = null, next_occurrence_at = null")
-    monkeypatch.setattr(occurrences, "_BITE", 2)
+    monkeypatch.setattr(series, "_BATCH", 2)
     steps.before = gate
 
     tick_at(project, connection, HOUR / 2)

@@ -417,10 +417,10 @@ def test_the_sweep_mends_a_series_that_a_hand_in_the_tables_cut(a_project, conne
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily", recurrence_type=recurrence_type)
     connection.execute(damage)
 
-    mended = project.occurrences.sweep(connection, every_seconds=0)
+    mended = project.series.sweep(connection, every_seconds=0)
 
     assert mended == 1
-    assert project.occurrences.sweep(connection, every_seconds=0) == 0
+    assert project.series.sweep(connection, every_seconds=0) == 0
     assert len(planned(connection, schedule)) <= 2  # A planned one that nobody pointed to is still there.
 
 

@@ -6,9 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from scheduled_actions.actions import claims
+from scheduled_actions.actions import claims, outcome_store
 from scheduled_actions.core.action import Status
 from scheduled_actions.ticks import maintenance_store as upkeep
+from scheduled_actions.ticks import store as tick_store
 from tests.factories import a_tick, an_outcome, insert, row
 
 
@@ -31,9 +32,9 @@ def running(connection, tick):
 
 def test_a_late_announcement_does_not_overwrite_a_newer_one(connection, tick):
     first, second = uuid4(), uuid4()
-    claims.settle(connection, tick, [], running=[second], announcement=2)
+    outcome_store.settle(connection, tick, [], running=[second], announcement=2)
 
-    late = claims.settle(connection, tick, [], running=[first], announcement=1)
+    late = outcome_store.settle(connection, tick, [], running=[first], announcement=1)
 
     assert running(connection, tick) == ([second], False)
     assert not late.announced
@@ -42,7 +43,7 @@ def test_a_late_announcement_does_not_overwrite_a_newer_one(connection, tick):
 def test_a_repeated_announcement_stands(connection, tick):
     first = uuid4()
 
-    settled = [claims.settle(connection, tick, [], running=[first], announcement=1) for _ in range(2)]
+    settled = [outcome_store.settle(connection, tick, [], running=[first], announcement=1) for _ in range(2)]
 
     assert [one.announced for one in settled] == [True, True]
 
@@ -50,10 +51,10 @@ def test_a_repeated_announcement_stands(connection, tick):
 def test_a_late_completion_settles_but_does_not_announce(connection, tick):
     insert(connection)
     (claimed,) = claim(connection, tick)
-    claims.settle(connection, tick, [], running=[], announcement=2)
+    outcome_store.settle(connection, tick, [], running=[], announcement=2)
 
-    late = claims.Completion(claimed.id, claimed.token, 0, 1, 3)
-    claims.complete(connection, tick, [late], running=[uuid4()], announcement=1)
+    late = outcome_store.Completion(claimed.id, claimed.token, 0, 1, 3)
+    outcome_store.complete(connection, tick, [late], running=[uuid4()], announcement=1)
 
     assert row(connection, claimed.id)["status"] == "completed"
     assert running(connection, tick) == ([], False)
@@ -61,18 +62,18 @@ def test_a_late_completion_settles_but_does_not_announce(connection, tick):
 
 @pytest.mark.parametrize("running_late", [[], [uuid4()]])
 def test_an_announcement_that_arrives_after_the_ticks_end_does_not_open_it_again(connection, tick, running_late):
-    claims.finish_tick(connection, tick, outcome="finished", counts={}, announcement=2)
+    tick_store.finish_tick(connection, tick, outcome="finished", counts={}, announcement=2)
 
-    claims.settle(connection, tick, [], running=running_late, announcement=1)
+    outcome_store.settle(connection, tick, [], running=running_late, announcement=1)
 
     assert running(connection, tick) == ([], True)
 
 
 def test_a_late_end_does_not_close_a_tick_that_goes_on(connection, tick):
     started = uuid4()
-    claims.settle(connection, tick, [], running=[started], announcement=2)
+    outcome_store.settle(connection, tick, [], running=[started], announcement=2)
 
-    claims.finish_tick(connection, tick, outcome="finished", counts={}, announcement=1)
+    tick_store.finish_tick(connection, tick, outcome="finished", counts={}, announcement=1)
 
     assert running(connection, tick) == ([started], False)
 
@@ -80,9 +81,9 @@ def test_a_late_end_does_not_close_a_tick_that_goes_on(connection, tick):
 def test_a_start_is_charged_by_the_tick_whose_lease_the_action_is_under(connection, tick):
     insert(connection)
     (claimed,) = claim(connection, tick)
-    claims.settle(connection, tick, [], running=[claimed.id], announcement=1)
+    outcome_store.settle(connection, tick, [], running=[claimed.id], announcement=1)
     # Its process froze; the action was released by hand, and claimed by a tick that died before it announced anything.
-    claims.settle(connection, tick, [an_outcome(claimed, status=Status.PENDING, charge=0)], running=None)
+    outcome_store.settle(connection, tick, [an_outcome(claimed, status=Status.PENDING, charge=0)], running=None)
     connection.execute("update scheduled_actions set scheduled_at = now() - interval '1 hour'")
     claim(connection, a_tick(connection, lease_seconds=30))
     connection.execute(

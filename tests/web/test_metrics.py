@@ -12,8 +12,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
 from scheduled_actions import Fail, Snooze, action
-from scheduled_actions.actions import claims
 from scheduled_actions.registry import Registry
+from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.rules.metrics_buffer import Tally
 from tests.factories import a_tick, insert, insert_many, move_clock, together
 from tests.web.conftest import ADMIN_TOKEN, application
@@ -262,10 +262,10 @@ def test_a_finish_that_is_repeated_after_a_lost_connection_counts_once(connectio
     tally = tallied(3)
 
     for _ in range(2):
-        claims.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 3}, tally=tally)
+        tick_store.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 3}, tally=tally)
     tally.clear()
     tally.settled("a:b", "completed", payload_text="{}")
-    claims.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 4}, tally=tally)
+    tick_store.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 4}, tally=tally)
 
     assert values(connection) == {"a:b": 4, "c:d": 3}
     assert connection.execute("select outcome, counts from scheduled_action_ticks").fetchone() == (
@@ -277,7 +277,7 @@ def test_a_finish_that_is_repeated_after_a_lost_connection_counts_once(connectio
 def test_ticks_that_end_together_lose_no_count(database_url, connection):
     def work(own, number):
         for _ in range(10):
-            claims.finish_tick(own, a_tick(own), outcome="finished", counts={"succeeded": 1}, tally=tallied(1))
+            tick_store.finish_tick(own, a_tick(own), outcome="finished", counts={"succeeded": 1}, tally=tallied(1))
 
     together(database_url, 6, work)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
 from scheduled_actions.core.action import ERROR_LIMIT, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
     from uuid import UUID
 
@@ -108,6 +109,20 @@ class Waited:
 Outcome: TypeAlias = (
     Completed | Failed | TimedOut | Crashed | Unstarted | Snoozed | Skipped | Cancelled | NoHandler | Unmet | Waited
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An action that is not dispatched now: what is written of it instead."""
+
+    outcome: Outcome
+    follow_ups: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is looked at again."""
+        return isinstance(self.outcome, Waited)
+
 
 #: What becomes of the action's hold on its lock group: `free` for the next member; `keep` while a blocking member
 #: waits; `linger` while a handler that timed out may still be at work.

@@ -216,6 +216,6 @@ def _read_in(moment: datetime | None, zone: str | None) -> datetime | None:
 def _warn(runtime: Runtime, schedule: Schedule) -> None:
     """Tell what people often get wrong with a rule like this one."""
     with handlers_aside():
-        warnings = runtime.occurrences.rule_of(schedule).warnings
+        warnings = runtime.schedule_rules.rule_of(schedule).warnings
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)

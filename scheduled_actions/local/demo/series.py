@@ -72,7 +72,7 @@ class Series:
         )
         schedule = self._ask()
         planned = list(self._project.runtime.schedules.upcoming(schedule, count=3))
-        rule = self._project.runtime.occurrences.rule_of(schedule)
+        rule = self._project.runtime.schedule_rules.rule_of(schedule)
         report.shows("\n".join([rule.description, *(f"{at:%Y-%m-%d %H:%M:%S}Z" for at in planned)]))
         report.check("ten minutes apart", {late - early for early, late in pairwise(planned)}, {timedelta(minutes=10)})
         report.does("the same again, as an application does at each start")

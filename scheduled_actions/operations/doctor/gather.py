@@ -227,7 +227,7 @@ def _all_of_database(parts: Installation, connection: Connection) -> Iterator[Fa
 
 
 def _waiting_cycles(connection: Connection) -> WaitingCyclesFound:
-    from scheduled_actions.ticks.claiming.evaluation import cycles_among_waiting  # noqa: PLC0415 - readiness does without
+    from scheduled_actions.actions.evaluation import cycles_among_waiting  # noqa: PLC0415 - readiness does without
 
     return WaitingCyclesFound(tuple(map(tuple, cycles_among_waiting(connection, most=_CYCLES_MOST))))
 

@@ -60,7 +60,7 @@ def _cycle(connection: Connection, action: Action) -> Sequence[UUID]:
     """Return actions that wait for one another, where this one is one of them or comes after one."""
     if action.status != "pending" or not isinstance(action.condition, dict) or "after" not in action.condition:
         return ()
-    from scheduled_actions.ticks.claiming.evaluation import cycles_among_waiting  # noqa: PLC0415 - most projects have no conditions
+    from scheduled_actions.actions.evaluation import cycles_among_waiting  # noqa: PLC0415 - most projects have no conditions
 
     return next(iter(cycles_among_waiting(connection, action_id=action.id, most=1)), ())
 

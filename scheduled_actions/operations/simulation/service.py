@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.operations.simulation.rules import Rule
     from scheduled_actions.schedules.model import Schedule
-    from scheduled_actions.schedules.occurrences import Occurrences
+    from scheduled_actions.schedules.rule_lookup import ScheduleRules
 
 #: The longest stretch.
 LONGEST = timedelta(days=92)
@@ -36,13 +36,13 @@ class Simulator:
 
     Args:
         database: Where the tables are.
-        occurrences: Knows the rules of schedules.
+        rules: Knows the rules of schedules.
         settings: What ticks may do.
     """
 
-    def __init__(self, database: Database, occurrences: Occurrences, settings: Settings) -> None:
+    def __init__(self, database: Database, rules: ScheduleRules, settings: Settings) -> None:
         self._database = database
-        self._occurrences = occurrences
+        self._rules = rules
         self._settings = settings
 
     def simulate(
@@ -115,7 +115,7 @@ class Simulator:
         for number, schedule in enumerate(sparsest_first(schedules)):
             share = budget.part(of=len(schedules) - number)
             try:
-                rule = self._occurrences.rule_of(schedule, budget=share)
+                rule = self._rules.rule_of(schedule, budget=share)
             except ScheduledActionsError as error:
                 broken.append(Remark(start, schedule.name or schedule.action_type, f"cannot be followed: {error}"))
             else:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scheduled_actions.database.connection import Connection, Database
-    from scheduled_actions.deadlines.guard import Guard
     from scheduled_actions.registry.handler import Context
     from scheduled_actions.registry.resolution import Handler
     from scheduled_actions.ticks.attempts.attempt import Attempt
+    from scheduled_actions.ticks.hooks import Guard
 
 #: How often a connection is asked for where the server has none to spare.
 _RECONNECT_SECONDS = 0.25

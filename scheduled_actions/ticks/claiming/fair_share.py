@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scheduled_actions.actions import claims
 from scheduled_actions.actions import claims_of_others as others
-from scheduled_actions.schedules.occurrences import Taking
+from scheduled_actions.actions.hooks import ClaimResult
 from scheduled_actions.ticks.rules.fairness import Allowance
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.database.connection import Connection
-    from scheduled_actions.schedules.occurrences import Occurrences
+    from scheduled_actions.ticks.claiming.batch import Batches
     from scheduled_actions.ticks.rules.plan import Budget
 
 #: What newly comes due is met by a look from the front at least this often, as far as the allowance goes.
@@ -31,13 +31,13 @@ class Others:
     being read over, once. That is far less than to run it, and bounded: see `Allowance`.
 
     Args:
-        occurrences: Judges the occurrences of series among those claimed, in the transaction that claimed them.
+        batches: Claims, and calls the hooks of features.
         budget: The tick's.
         monotonic: Seconds that never go back.
     """
 
-    def __init__(self, occurrences: Occurrences, budget: Budget, monotonic: Callable[[], float]) -> None:
-        self._occurrences = occurrences
+    def __init__(self, batches: Batches, budget: Budget, monotonic: Callable[[], float]) -> None:
+        self._batches = batches
         self._monotonic = monotonic
         self._allowance = Allowance(budget.started, budget.run_until)
         self._free = _Look(others.claim_free_of_others)
@@ -65,7 +65,7 @@ class Others:
         left_out: frozenset[str],
         wanted: int,
         excluded: Collection[str],
-    ) -> Taking:
+    ) -> ClaimResult:
         """Claim a batch of the other teams; nothing where a look would cost too much now, or just met nobody."""
         look = self._grouped if is_grouped else self._free
         now = self._monotonic()
@@ -75,14 +75,14 @@ class Others:
             claim = partial(
                 look.claim, connection, tick, wanted=wanted, after=look.position, excluded=excluded, left_out=left_out
             )
-            claimed, taking, look.position = self._occurrences.claim(connection, claim)
+            claimed, result, look.position = self._batches.claim(connection, claim)
             look.is_over = not look.position.has_more
             before, now = now, self._monotonic()
             self._allowance.spend(now - before, claimed=len(claimed), wanted=wanted)
             if claimed:
                 look.has_claimed = True
-                return taking
-        return Taking([])
+                return result
+        return ClaimResult([])
 
 
 class _Look:

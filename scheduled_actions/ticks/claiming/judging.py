@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
+    from scheduled_actions.actions.evaluation import Asking
     from scheduled_actions.core.action import Claimed
-    from scheduled_actions.ticks.claiming.evaluation import Asking
+    from scheduled_actions.ticks.hooks import Evaluate
     from scheduled_actions.ticks.retrying_connection import Line
 
 log = logging.getLogger("scheduled_actions")
 
 
-def judged(claimed: Sequence[Claimed], line: Line) -> Mapping[UUID, Ended | Asking]:
+def judged(claimed: Sequence[Claimed], line: Line, evaluate: Evaluate) -> Mapping[UUID, Ended | Asking]:
     """Return, by id, the outcome of each unmet condition, and the external checks that others still need.
 
     A condition that cannot be judged fails its own action: its facts or its progress may be unreadable. Where another
@@ -32,17 +33,16 @@ def judged(claimed: Sequence[Claimed], line: Line) -> Mapping[UUID, Ended | Aski
     having = [one for one in claimed if one.condition_text is not None]
     if not having:
         return {}
-    from scheduled_actions.ticks.claiming import evaluation as conditional  # noqa: PLC0415 - most projects have no conditions
 
     def judge(batch: Sequence[Claimed]) -> dict[UUID, Ended | Asking]:
         try:
-            found = conditional.judge(batch, line.do)
+            found = evaluate(batch, line.do)
         except PASSING as error:
             log.info("waits.put_off actions=%d error=%s", len(batch), type(error).__name__)
             reason = "another session changes what its condition waits for"
             return {one.id: Ended(settlement.Unstarted(reason)) for one in batch}
         return {
-            action_id: Ended(one.outcome, one.follow_ups) if isinstance(one, conditional.Held) else one
+            action_id: Ended(one.outcome, one.follow_ups) if isinstance(one, settlement.Held) else one
             for action_id, one in found.items()
         }
 

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduled_actions.actions import claims
-from scheduled_actions.schedules.occurrences import Taking
+from scheduled_actions.actions.hooks import ClaimResult
+from scheduled_actions.ticks.claiming.batch import Batches
 from scheduled_actions.ticks.rules.fairness import crowd_of
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.database.connection import Connection
-    from scheduled_actions.schedules.occurrences import Occurrences
     from scheduled_actions.ticks.claiming.fair_share import Others
     from scheduled_actions.ticks.rules.plan import Budget
     from scheduled_actions.ticks.worker_state import Process
@@ -24,7 +24,7 @@ FRESH_SECONDS = 1.0
 
 
 class Walk:
-    """Where this tick's claims stand: two walks over the due range, taking turns, each with a keyset of its own.
+    """Where this tick's claims stand: two walks over the due range, result turns, each with a keyset of its own.
 
     Args:
         process: Its settings, and what judges the occurrences of series in the transaction that claims them.
@@ -32,11 +32,12 @@ class Walk:
     """
 
     def __init__(self, process: Process, budget: Budget) -> None:
-        occurrences = process.occurrences
+        batches = Batches(process.hooks.after_claim)
         claim_alone = partial(claims.claim_free, with_series=False)
-        self._kinds = (_Kind(claims.claim_free, occurrences, claim_alone), _Kind(claims.claim_grouped, occurrences))
+        self._kinds = (_Kind(claims.claim_free, batches, claim_alone), _Kind(claims.claim_grouped, batches))
         self._turn = 0
         self._process = process
+        self._batches = batches
         self._budget = budget
         self._others: Others | None = None
 
@@ -74,7 +75,7 @@ class Walk:
         excluded: Collection[str],
         now: float,
         left_out: frozenset[str] = frozenset(),
-    ) -> Taking:
+    ) -> ClaimResult:
         """Claim a batch of the kind whose turn it is, of any team but those left out."""
         self._turn = 1 - self._turn
         if left_out:
@@ -84,22 +85,22 @@ class Walk:
         kind, other = self._kinds[self._turn], self._kinds[1 - self._turn]
         if kind.is_empty and not other.is_empty and now - kind.begun_at < FRESH_SECONDS:
             kind = other
-        taking = kind.step(connection, tick, wanted=wanted, excluded=excluded, now=now)
+        result = kind.step(connection, tick, wanted=wanted, excluded=excluded, now=now)
         if self._process.settings.fair_by_team and (crowd := kind.crowd(wanted)):
             is_grouped = kind is self._kinds[1]
-            taking.take_turns_with(
+            result.take_turns_with(
                 self._for_others().step(
                     connection, tick, is_grouped=is_grouped, left_out=crowd, wanted=wanted, excluded=excluded
                 )
             )
-        return taking
+        return result
 
     def _for_others(self) -> Others:
         """Return what claims for the teams behind one that fills batches; most ticks meet none that does."""
         if self._others is None:
             from scheduled_actions.ticks.claiming.fair_share import Others  # noqa: PLC0415 - a cold tick does without
 
-            self._others = Others(self._process.occurrences, self._budget, self._process.monotonic)
+            self._others = Others(self._batches, self._budget, self._process.monotonic)
         return self._others
 
 
@@ -109,14 +110,14 @@ class _Kind:
     def __init__(
         self,
         claim: Callable[..., tuple[list[Claimed], claims.Position]],
-        occurrences: Occurrences,
+        batches: Batches,
         claim_alone: Callable[..., tuple[list[Claimed], claims.Position]] | None = None,
     ) -> None:
         self._claim = claim
         #: Claims in one statement and no transaction, or nothing where an occurrence of a series would be among it.
         self._claim_alone = claim_alone
         self._meets_series = True
-        self._occurrences = occurrences
+        self._batches = batches
         self._position = claims.START
         self._claimed: list[Claimed] = []
         self._has_claimed = False
@@ -126,15 +127,15 @@ class _Kind:
 
     def step(
         self, connection: Connection, tick: claims.TickRow, *, wanted: int, excluded: Collection[str], now: float
-    ) -> Taking:
+    ) -> ClaimResult:
         """Claim a batch; begin again from the front at least every second, so that nothing newly urgent waits."""
         if self._position == claims.START or now - self.begun_at >= FRESH_SECONDS:
             self._position, self._has_claimed, self.begun_at = claims.START, False, now
-        taking, self._position = self._claim_batch(connection, tick, wanted=wanted, excluded=excluded)
+        result, self._position = self._claim_batch(connection, tick, wanted=wanted, excluded=excluded)
         # What has to wait for its turn is no work: the next walk would only meet it again.
-        self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped or taking.refused)
+        self._has_claimed = self._has_claimed or result.has_found_work
         self.is_empty = self._position == claims.START and not self._has_claimed
-        return taking
+        return result
 
     def look_again(self) -> None:
         """Go on; a walk that is under way may have passed by what appeared, and is not the last one."""
@@ -156,7 +157,7 @@ class _Kind:
 
     def _claim_batch(
         self, connection: Connection, tick: claims.TickRow, *, wanted: int, excluded: Collection[str]
-    ) -> tuple[Taking, claims.Position]:
+    ) -> tuple[ClaimResult, claims.Position]:
         """Claim a batch, alone where the last one met no series: a transaction costs two round trips more."""
         if self._claim_alone is not None and not self._meets_series:
             claimed, position = self._claim_alone(
@@ -164,9 +165,9 @@ class _Kind:
             )
             self._claimed = claimed
             if claimed:
-                return Taking(claimed), position
+                return ClaimResult(claimed), position
         claim = partial(self._claim, connection, tick, wanted=wanted, after=self._position, excluded=excluded)
-        claimed, taking, position = self._occurrences.claim(connection, claim)
+        claimed, result, position = self._batches.claim(connection, claim)
         self._claimed = claimed
         self._meets_series = not claimed or any(one.schedule_id is not None for one in claimed)
-        return taking, position
+        return result, position

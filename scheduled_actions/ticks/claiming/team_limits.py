@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -15,24 +14,6 @@ if TYPE_CHECKING:
 
     from scheduled_actions.ticks.attempts.attempt import Attempt
     from scheduled_actions.ticks.worker_state import Process
-
-
-class Stuck:
-    """How many abandoned handlers of each team have not returned: they are still at work."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counted: Counter[str | None] = Counter()
-
-    def add(self, team_id: str | None, number: int) -> None:
-        """Count one more, or one less."""
-        with self._lock:
-            self._counted[team_id] += number
-
-    def counted(self) -> Counter[str | None]:
-        """Return how many there are, by team."""
-        with self._lock:
-            return self._counted.copy()
 
 
 class TeamLimits:

@@ -222,7 +222,7 @@ def _in_words(call: Call, schedule: Schedule) -> models.ScheduleInWords:
     upcoming: list[datetime] = []
     truncated = False
     try:
-        description = call.runtime.occurrences.in_words(schedule, budget)
+        description = call.runtime.schedule_rules.in_words(schedule, budget)
         upcoming.extend(call.runtime.schedules.upcoming(schedule, count=models.UPCOMING, budget=budget))
     except ScheduledActionsError:
         # It takes too many steps, or names a function that this build does not have, say.

@@ -28,7 +28,7 @@ def list_schedules(visit: Visit) -> View:
         name: text.strip() for name in (*_FILTERS, "cursor") if (text := visit.query.get(name, "")) and text.strip()
     }
     page = visit.ask("GET", "/schedules", query={**given, "limit": _ROWS})
-    words = visit.runtime.occurrences.all_in_words(page.schedules)
+    words = visit.runtime.schedule_rules.all_in_words(page.schedules)
     return View(
         "schedules.html",
         {

@@ -9,22 +9,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduled_actions.schedules.occurrences import Occurrences, Unplanned
+    from scheduled_actions.schedules.deferred import DeferredPlanning
+    from scheduled_actions.schedules.planner import Unplanned, UnplannedSchedules
 
 
-class Planning:
+class PlanningThreads:
     """Plans what the transactions of a tick leave unplanned.
 
     One thread for each set of functions, while there is something to plan with them: a function that hangs delays only
     the series that call it. The sweep plans what is lost with the process.
 
     Args:
-        occurrences: Keeps what is left unplanned, and plans it.
+        deferred: Plans what is left unplanned.
+        unplanned: Keeps it.
         on_planned: Called in the planning thread after each schedule; must not raise.
     """
 
-    def __init__(self, occurrences: Occurrences, on_planned: Callable[[], None]) -> None:
-        self._occurrences = occurrences
+    def __init__(
+        self, deferred: DeferredPlanning, unplanned: UnplannedSchedules, on_planned: Callable[[], None]
+    ) -> None:
+        self._deferred = deferred
+        self._unplanned = unplanned
         self._on_planned = on_planned
         self._lock = threading.Lock()
         self._has_planned = False
@@ -36,15 +41,15 @@ class Planning:
         """Whether anything is being planned."""
         return bool(self._queues)
 
-    def takes_planned(self) -> bool:
+    def takes_finished(self) -> bool:
         """Whether anything has been planned since the last call."""
         has_planned, self._has_planned = self._has_planned, False
         return has_planned
 
     def start(self) -> None:
         """Start to plan what has been left unplanned since the last call; outside any transaction."""
-        self._occurrences.release_unplanned()
-        for left in self._occurrences.take_released():
+        self._unplanned.release()
+        for left in self._unplanned.take_released():
             with self._lock:
                 if queue := self._queues.get(left.functions):
                     queue.append(left)
@@ -58,7 +63,7 @@ class Planning:
             with self._lock:
                 # Taken from the queue once it is planned: until then the tick waits.
                 left = self._queues[functions][0]
-            self._occurrences.plan_outside(left)
+            self._deferred.plan_outside(left)
             self._has_planned = True
             with self._lock:
                 queue = self._queues[functions]

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from scheduled_actions.actions import store, waits
 from scheduled_actions.actions.rules import settlement
+from scheduled_actions.actions.rules.settlement import Held
 from scheduled_actions.conditions import rules as conditions
 from scheduled_actions.conditions.rules import Known, Needs, Progress, Ruled, Ruling
 from scheduled_actions.core.errors import InvalidArgument
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from uuid import UUID
 
-    from scheduled_actions.actions.rules.settlement import Outcome
     from scheduled_actions.conditions.rules import Checked, Fact, FactKey, Outside, Plan
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.database.connection import Connection
@@ -35,19 +35,6 @@ class Do(Protocol):
 
     def __call__(self, step: Callable[[Connection], Result], /) -> Result:
         """Return what the step returns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """An action that is not dispatched now: what is written of it instead."""
-
-    outcome: Outcome
-    follow_ups: tuple[Mapping[str, Any], ...] = ()
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it is looked at again."""
-        return isinstance(self.outcome, settlement.Waited)
 
 
 @dataclass(frozen=True, slots=True)
