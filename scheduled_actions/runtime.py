@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from uuid import UUID
 
-    from scheduled_actions.actions.access import PayloadAccess
     from scheduled_actions.actions.evaluation import Asking, Do
     from scheduled_actions.actions.for_each import ForEach
     from scheduled_actions.actions.rules.settlement import Held, Outcome
     from scheduled_actions.actions.service import Scheduler
-    from scheduled_actions.actions.validation import Preparation
+    from scheduled_actions.actions.validation import PayloadAccess, Preparation
     from scheduled_actions.calendar.days import CalendarDays
     from scheduled_actions.calendar.feeds import Feeds
     from scheduled_actions.calendar.service import Calendar
@@ -135,7 +134,7 @@ class Runtime:
     @_part
     def payload_access(self) -> PayloadAccess:
         """Validates types and payloads."""
-        from scheduled_actions.actions.access import PayloadAccess  # noqa: PLC0415 - as above
+        from scheduled_actions.actions.validation import PayloadAccess  # noqa: PLC0415 - as above
 
         return PayloadAccess(self.registry, {"webhook:send": self._check_event, "for_each:run": self._check_for_each})
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.actions.access import PayloadAccess
     from scheduled_actions.actions.service import Scheduler
+    from scheduled_actions.actions.validation import PayloadAccess
     from scheduled_actions.core.config import Settings
     from scheduled_actions.core.requester import AddressReach
     from scheduled_actions.database.connection import Database

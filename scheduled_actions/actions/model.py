@@ -1,16 +1,21 @@
-"""A new action, as a caller describes it."""
+"""A new action: its arguments, how each is checked, and what the SQL functions take for them.
+
+A new argument is a field of `NewAction` and an entry of `_COLUMNS`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from scheduled_actions.core import checks
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.core.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime, timedelta
     from uuid import UUID
 
@@ -57,6 +62,15 @@ class NewAction:
 
 #: The names of the arguments of `schedule_action`.
 ARGUMENTS = frozenset(field.name for field in fields(NewAction))
+_NEEDED = frozenset({"action_type", "payload"})
+_DEFAULTS: dict[str, Any] = {
+    field.name: None if field.default is MISSING else field.default for field in fields(NewAction)
+}
+#: What the SQL function `schedule_action` takes where an argument is not given.
+COLUMN_DEFAULTS: dict[str, Any] = {
+    "delay": None,
+    **{name: default for name, default in _DEFAULTS.items() if name not in _NEEDED | {"timezone"}},
+}
 
 
 def arguments_of(new: NewAction | Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +97,65 @@ def arguments_of(new: NewAction | Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-_NEEDED = frozenset({"action_type", "payload"})
-_DEFAULTS: dict[str, Any] = {
-    field.name: None if field.default is MISSING else field.default for field in fields(NewAction)
+def columns_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the SQL function takes for the arguments given.
+
+    Raises:
+        InvalidArgument: One cannot be what it is.
+    """
+    columns: dict[str, Any] = {}
+    for name, value in given.items():
+        columns |= _COLUMNS[name](value, given)
+    return columns
+
+
+def is_due(row: Mapping[str, Any], *, now: datetime) -> bool:
+    """Whether a new action is due as soon as it is committed, as far as a machine's clock can tell."""
+    at = row.get("scheduled_at")
+    return not row.get("delay") and (at is None or at <= now)
+
+
+def check_priority(value: int | None) -> int | None:
+    """Return the priority, a small integer."""
+    return checks.check_integer("priority", value, least=-32768, most=32767)
+
+
+def check_max_attempts(value: int | None) -> int | None:
+    """Return the attempts allowed, the first included."""
+    return checks.check_integer("max_attempts", value, least=1, most=MAX_ATTEMPTS_LIMIT)
+
+
+def _when(value: datetime | timedelta, given: Mapping[str, Any]) -> dict[str, Any]:
+    at, delay = checks.check_when(value, given.get("timezone"))
+    return {"scheduled_at": at} if delay is None else {"delay": delay.total_seconds()}
+
+
+def _timezone(value: str, _: Mapping[str, Any]) -> dict[str, Any]:
+    checks.check_timezone(value)
+    return {}
+
+
+def _text(name: str, longest: int | None = None) -> _Check:
+    return lambda value, _: {name: checks.check_text(name, value, longest=longest)}
+
+
+_Check: TypeAlias = "Callable[[Any, Mapping[str, Any]], dict[str, Any]]"
+
+#: How each argument of `schedule_action` is checked, and what the SQL function takes for it.
+_COLUMNS: dict[str, _Check] = {
+    "scheduled_at": _when,
+    "timezone": _timezone,
+    "team_id": _text("team_id", 255),
+    "priority": lambda value, _: {"priority": check_priority(value)},
+    "max_attempts": lambda value, _: {"max_attempts": check_max_attempts(value)},
+    "retry": lambda value, _: {"retry": checks.retry_text(value)},
+    "lock_group": _text("lock_group", 255),
+    "lock_group_blocks": lambda value, _: {"lock_group_blocks": bool(value)},
+    "dedup_key": _text("dedup_key", 512),
+    "dedup_window": lambda value, _: {"dedup_window": checks.check_window(value)},
+    "dedup_mode": lambda value, _: {"dedup_mode": checks.check_mode(value)},
+    "target": lambda value, _: {"target": checks.target_text(value)},
+    "user_id": _text("user_id"),
+    "metadata": lambda value, _: {"metadata": checks.document_text("metadata", value)},
+    "created_by": _text("created_by"),
 }

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scheduled_actions.actions.rules.settlement import clean
 from scheduled_actions.actions.store import elements_text
 from scheduled_actions.core.action import Status
-from scheduled_actions.database.arrays import numbers, uuids
-from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.statements import Statements, numbers, uuids
 from scheduled_actions.database.transactions import PATIENCE_MS
 
 if TYPE_CHECKING:

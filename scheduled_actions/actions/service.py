@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.actions import store
 from scheduled_actions.actions.dependency_changes import changed_extras
-from scheduled_actions.actions.model import KEPT, Kept
-from scheduled_actions.actions.rules import row as action_row
+from scheduled_actions.actions.model import KEPT, Kept, check_max_attempts, check_priority, is_due
 from scheduled_actions.actions.search import Bounds, Filters, Listed, page
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core import json_text
 from scheduled_actions.core.action import RESULT_LIMIT, Action, Scheduled, Status
 from scheduled_actions.core.errors import ActionLocked, UnknownAction, WrongStatus
-from scheduled_actions.database.borrowing import borrowed_connection, is_own
 from scheduled_actions.database.connection import whole
+from scheduled_actions.database.transactions import borrowed_connection, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,10 +26,9 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.actions.access import PayloadAccess
     from scheduled_actions.actions.model import NewAction
     from scheduled_actions.actions.settling import Settler
-    from scheduled_actions.actions.validation import Preparation
+    from scheduled_actions.actions.validation import PayloadAccess, Preparation
     from scheduled_actions.core.requester import Requester
     from scheduled_actions.core.retry import RetryPolicy
     from scheduled_actions.core.wake import Wake
@@ -87,7 +85,7 @@ class Scheduler:
         row = self._preparation.row(new, requester=requester)
         with self._borrowed(connection) as borrowed:
             scheduled = store.schedule(borrowed, row)
-        if action_row.is_due(row, now=datetime.now(UTC)):
+        if is_due(row, now=datetime.now(UTC)):
             self._announce([scheduled.id], connection)
         return scheduled
 
@@ -120,7 +118,7 @@ class Scheduler:
             scheduled = store.schedule_many(borrowed, rows)
         now = datetime.now(UTC)
         # One that can be seen stands for all of them: they are committed together.
-        due = next((one.id for one, row in zip(scheduled, rows, strict=True) if action_row.is_due(row, now=now)), None)
+        due = next((one.id for one, row in zip(scheduled, rows, strict=True) if is_due(row, now=now)), None)
         if due is not None:
             self._announce([due], connection)
         return scheduled
@@ -258,8 +256,8 @@ class Scheduler:
                 else self._payload_text(borrowed, wanted, payload, team_id, requester),
                 "scheduled_at": at,
                 "delay": delay,
-                "priority": action_row.check_priority(priority),
-                "max_attempts": action_row.check_max_attempts(max_attempts),
+                "priority": check_priority(priority),
+                "max_attempts": check_max_attempts(max_attempts),
                 "retry": arguments.retry_text(retry),
                 "metadata": arguments.document_text("metadata", metadata),
             }

@@ -11,9 +11,8 @@ import psycopg
 
 from scheduled_actions.core.action import Action, Scheduled, Status
 from scheduled_actions.core.errors import RefusedByDatabase
-from scheduled_actions.database.borrowing import running_action
 from scheduled_actions.database.statements import Statements
-from scheduled_actions.database.transactions import refused, savepoint
+from scheduled_actions.database.transactions import refused, running_action, savepoint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -25,30 +24,6 @@ sql = Statements(__file__)
 
 #: The JSON texts of a new action; the database parses them.
 _DOCUMENTS = frozenset({"payload", "retry", "target", "metadata", "condition", "on_success", "on_failure"})
-
-
-#: The arguments of `schedule_action.sql` where the caller gives none.
-_NOTHING_GIVEN: dict[str, Any] = {
-    "scheduled_at": None,
-    "delay": None,
-    "team_id": None,
-    "priority": 0,
-    "max_attempts": None,
-    "retry": None,
-    "lock_group": None,
-    "lock_group_blocks": False,
-    "dedup_key": None,
-    "dedup_window": None,
-    "dedup_mode": "latest",
-    "target": None,
-    "user_id": None,
-    "metadata": None,
-    "created_by": None,
-    "condition": None,
-    "after": None,
-    "on_success": None,
-    "on_failure": None,
-}
 
 
 #: What `update_action.sql` takes where neither condition nor follow-ups change.
@@ -68,10 +43,12 @@ def schedule(connection: Connection, new: dict[str, Any]) -> Scheduled:
     Raises:
         RequestError: An argument cannot be what it is; in a transaction of the caller's nothing was changed either.
     """
+    from scheduled_actions.actions.model import COLUMN_DEFAULTS  # noqa: PLC0415 - a cold tick does without
+
     try:
         with savepoint(connection):
             if running_action.get() is None:
-                row = sql.run(connection, "schedule_action", _NOTHING_GIVEN | new).fetchone()
+                row = sql.run(connection, "schedule_action", COLUMN_DEFAULTS | new).fetchone()
             else:
                 row = _put(connection, [new]).fetchone()
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:

@@ -12,9 +12,8 @@ from uuid import UUID
 
 from scheduled_actions.conditions.rules import PREFIXED_MOST, ActionState, DeadlineState, Fact, FactKey, Needs, Progress
 from scheduled_actions.core.action import Status
-from scheduled_actions.database.arrays import instants, numbers, texts, uuids
 from scheduled_actions.database.connection import PASSING
-from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.statements import Statements, instants, numbers, texts, uuids
 from scheduled_actions.database.transactions import PATIENCE_MS, wait_shortly
 
 if TYPE_CHECKING:

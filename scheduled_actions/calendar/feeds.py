@@ -16,7 +16,7 @@ from scheduled_actions.core.errors import BudgetExceeded, ScheduledActionsError,
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.core.token_generation import Minting, digest_of
 from scheduled_actions.database import clock
-from scheduled_actions.database.borrowing import borrowed_connection
+from scheduled_actions.database.transactions import borrowed_connection
 from scheduled_actions.schedules import forecast
 from scheduled_actions.schedules import store as schedule_store
 

@@ -11,7 +11,7 @@ from scheduled_actions.core import checks as arguments
 from scheduled_actions.core import json_text
 from scheduled_actions.core.errors import InvalidArgument, UnknownFact
 from scheduled_actions.core.pages import READ_MOST
-from scheduled_actions.database.borrowing import borrowed_connection, joined_connection
+from scheduled_actions.database.transactions import borrowed_connection, joined_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

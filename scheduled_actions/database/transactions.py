@@ -1,23 +1,69 @@
-"""What statements within a transaction need: savepoints, refusals as errors, limits of lock waits."""
+"""Which connection and transaction a call writes in, and what its statements need there.
+
+A call of the application's code writes on the caller's connection, on that of the transactional handler around it, or
+on one of ours. Within the transaction: savepoints, refusals as errors, limits of lock waits.
+"""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from scheduled_actions.core.errors import RefusedByDatabase
-from scheduled_actions.database.connection import whole
+from scheduled_actions.core.errors import InvalidArgument, RefusedByDatabase
+from scheduled_actions.database.connection import refusal_of_the_moment, whole
 from scheduled_actions.database.statements import Statements
 
 if TYPE_CHECKING:
-    from scheduled_actions.database.connection import Connection
+    from collections.abc import Iterator
+    from uuid import UUID
+
+    from scheduled_actions.database.connection import Connection, Database
 
 sql = Statements(__file__)
 
 #: How long a statement that writes outcomes waits for a lock, in milliseconds.
 PATIENCE_MS = "250"
+
+#: The connection of the transactional handler that is running in this context: what it schedules joins its transaction.
+joined_connection: ContextVar[Connection | None] = ContextVar("joined_connection", default=None)
+#: The action whose handler is running in this context: what it schedules by itself keeps that as its parent.
+running_action: ContextVar[UUID | None] = ContextVar("running_action", default=None)
+
+
+@contextmanager
+def borrowed_connection(database: Database, connection: psycopg.Connection[Any] | None) -> Iterator[Connection]:
+    """Lend the caller's connection, the one of the transactional handler that is running, or one of our own.
+
+    Raises:
+        InvalidArgument: What the caller gave is no connection.
+        DatabaseUnavailable: The database cannot be reached, or a statement took too long.
+        RowLocked: On a connection of our own: another session changes the same rows.
+    """
+    if connection is not None:
+        if not isinstance(connection, psycopg.Connection):
+            raise InvalidArgument("connection", type(connection).__name__, "a psycopg 3 Connection")
+        yield connection
+        return
+    joined = joined_connection.get()
+    if joined is not None:
+        yield joined
+        return
+    try:
+        with database.connection() as own:
+            yield own
+    except psycopg.Error as error:
+        refusal = refusal_of_the_moment(error)
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+def is_own(connection: psycopg.Connection[Any] | None) -> bool:
+    """Whether a call with this connection commits by itself, rather than join a caller's or a handler's transaction."""
+    return connection is None and joined_connection.get() is None
 
 
 def savepoint(connection: Connection) -> AbstractContextManager[object]:

@@ -11,8 +11,8 @@ from scheduled_actions.core import json_text
 from scheduled_actions.core.errors import InvalidArgument, TypeNotOpen
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.requester import narrower, reach_of
-from scheduled_actions.database.borrowing import borrowed_connection
 from scheduled_actions.database.connection import whole
+from scheduled_actions.database.transactions import borrowed_connection
 from scheduled_actions.deadlines import shared as book
 from scheduled_actions.deadlines import store
 from scheduled_actions.deadlines.moves import counted, refuse_closed

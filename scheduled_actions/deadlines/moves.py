@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import DeadlineUnusable, InvalidArgument, UnknownDeadline, WrongDeadlineStatus
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
-from scheduled_actions.database.borrowing import borrowed_connection
 from scheduled_actions.database.connection import whole
+from scheduled_actions.database.transactions import borrowed_connection
 from scheduled_actions.deadlines import shared as book
 from scheduled_actions.deadlines import store
 from scheduled_actions.deadlines.rules import planning
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.actions.access import PayloadAccess
+    from scheduled_actions.actions.validation import PayloadAccess
     from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.deadlines.model import Deadline, Stage
     from scheduled_actions.notifications.planning import Notifications

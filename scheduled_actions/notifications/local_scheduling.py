@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions.core.checks import check_text
 from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
-from scheduled_actions.database.borrowing import borrowed_connection
 from scheduled_actions.database.clock import now as database_now
 from scheduled_actions.database.connection import whole
+from scheduled_actions.database.transactions import borrowed_connection
 from scheduled_actions.notifications.rules import local_times
 from scheduled_actions.notifications.rules.local_times import User, next_local, zones_of
 from scheduled_actions.recurrence.phrases import time_text

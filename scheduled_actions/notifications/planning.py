@@ -14,7 +14,7 @@ from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument, PayloadInvalid
 from scheduled_actions.core.requester import AddressReach
 from scheduled_actions.database import clock
-from scheduled_actions.database.borrowing import borrowed_connection
+from scheduled_actions.database.transactions import borrowed_connection
 from scheduled_actions.notifications.channels import templates
 from scheduled_actions.notifications.recipients import KEPT, REFERENCE, Recipients
 from scheduled_actions.notifications.rules import severity as severities

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.action import Scheduled, Status
 from scheduled_actions.core.errors import InvalidArgument, NothingPlanned, ScheduleEnded, UnknownSchedule
-from scheduled_actions.database.borrowing import borrowed_connection, is_own
 from scheduled_actions.database.connection import whole
+from scheduled_actions.database.transactions import borrowed_connection, is_own
 from scheduled_actions.schedules import store
 from scheduled_actions.schedules.model import project_functions
 from scheduled_actions.schedules.rules import new_schedule
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from scheduled_actions.actions.access import PayloadAccess
+    from scheduled_actions.actions.validation import PayloadAccess
     from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.registry import Registry
     from scheduled_actions.schedules.model import Schedule

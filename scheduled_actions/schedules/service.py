@@ -15,8 +15,8 @@ from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid, Sc
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.pages import READ_MOST
 from scheduled_actions.database import clock, shared_settings
-from scheduled_actions.database.borrowing import is_own
 from scheduled_actions.database.connection import whole
+from scheduled_actions.database.transactions import is_own
 from scheduled_actions.schedules import store
 from scheduled_actions.schedules.model import functions_named
 from scheduled_actions.schedules.operations import ScheduleOperations

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from scheduled_actions.database.arrays import uuids
-from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.statements import Statements, uuids
 from scheduled_actions.schedules.model import Course, Schedule, instant
 from scheduled_actions.schedules.rules.rows import schedule_of
 

@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.actions.claims import TickRow
-from scheduled_actions.database.arrays import uuids
-from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.statements import Statements, uuids
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from flask import Blueprint
@@ -31,14 +31,11 @@ def blueprint(runtime: Runtime) -> Blueprint:
     """Return the routes of a project; no slash at the end redirects."""
     routes = Blueprint("scheduled_actions", __name__)
 
-    def process() -> Response:
-        return cron.process(runtime)
-
     for rule in ("/cron/process", "/api/v1/cron/process"):
         routes.add_url_rule(
             rule,
             endpoint=f"process{rule.replace('/', '_')}",
-            view_func=process,
+            view_func=partial(cron.process, runtime),
             methods=_METHODS,
             strict_slashes=False,
             provide_automatic_options=False,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import select
+import socket
 import time
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from flask import Response, request
@@ -15,12 +17,13 @@ from flask import Response, request
 from scheduled_actions.core.errors import NotConfigured, ScheduledActionsError, TooLarge
 from scheduled_actions.core.secret import SECRET_MIN_LENGTH
 from scheduled_actions.ticks import wake
-from scheduled_actions.web import disconnects as hanging_up
 from scheduled_actions.web.api.auth.credentials import NotAuthorised, check_cron_secret
 from scheduled_actions.web.api.requests.bodies import receiving
 from scheduled_actions.web.api.requests.problems import problem, problem_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from scheduled_actions.runtime import Runtime
 
 log = logging.getLogger("scheduled_actions")
@@ -28,6 +31,8 @@ log = logging.getLogger("scheduled_actions")
 #: A ping needs no body; one that signs itself needs a small one.
 BODY_LIMIT = 64 * 1024
 _ALLOW = "GET, POST"
+#: Where servers put the connection: gunicorn, and Flask's own for development.
+_SOCKETS = ("gunicorn.socket", "werkzeug.socket")
 
 
 def process(runtime: Runtime) -> Response:
@@ -53,7 +58,7 @@ def _tick(runtime: Runtime) -> Response:
             caller=_caller(),
             host_seconds=host_seconds(),
             lingers=wake.HEADER not in request.headers,
-            is_gone=hanging_up.watch(request.environ),
+            is_gone=_disconnect_check(request.environ),
         )
     except NotAuthorised as error:
         runtime.refusals.count(_caller(), is_without=error.shows_nothing)
@@ -119,3 +124,26 @@ def host_seconds() -> float | None:
         return None
     deadline = get_deadline()
     return None if deadline is None else max(0.0, (deadline - datetime.now(UTC)).total_seconds())
+
+
+def _disconnect_check(environ: Mapping[str, Any]) -> Callable[[], bool] | None:
+    """Return a function that says whether the caller has hung up; None where the connection cannot be seen.
+
+    A reverse proxy hangs up on us when its own caller does, unless it is told to go on.
+    """
+    found = next((environ[name] for name in _SOCKETS if isinstance(environ.get(name), socket.socket)), None)
+    if found is None or not hasattr(select, "poll") or type(found) is not socket.socket:
+        # Nothing can be peeked at behind TLS.
+        return None
+    connection: socket.socket = found
+    return lambda: _is_gone(connection)
+
+
+def _is_gone(connection: socket.socket) -> bool:
+    poll = select.poll()
+    try:
+        poll.register(connection, select.POLLIN)
+        # What can be read is the next request, or the goodbye.
+        return bool(poll.poll(0)) and not connection.recv(1, socket.MSG_PEEK)
+    except (OSError, ValueError):
+        return True

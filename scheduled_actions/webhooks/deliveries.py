@@ -20,7 +20,7 @@ from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.json_text import encode
 from scheduled_actions.core.pages import READ_MOST
 from scheduled_actions.database import clock
-from scheduled_actions.database.borrowing import borrowed_connection
+from scheduled_actions.database.transactions import borrowed_connection
 from scheduled_actions.webhooks import deliveries_store as store
 from scheduled_actions.webhooks.rules import filters, routing
 from scheduled_actions.webhooks.sending import attempts_of, instant

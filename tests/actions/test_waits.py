@@ -269,7 +269,6 @@ def test_an_action_that_is_waited_for_is_not_pruned(connection):
 
 
 def test_what_ended_actions_waited_for_is_forgotten(connection):
-    from scheduled_actions.ticks import maintenance_store as upkeep
 
     check = Check(connection, insert(connection))
     check.register()
@@ -284,7 +283,6 @@ def test_what_ended_actions_waited_for_is_forgotten(connection):
 
 
 def test_waits_are_checked_by_turns_so_that_many_that_hold_hide_none_that_has_ended(connection):
-    from scheduled_actions.ticks import maintenance_store as upkeep
 
     living, ended = insert(connection), insert(connection, status="completed")
     for action_id, count in ((living, 25), (ended, 5)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.actions.rules import row as action_row
+from scheduled_actions.actions.model import check_max_attempts, check_priority
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.deadlines.model import Stage
@@ -123,8 +123,8 @@ def auto_actions_of(given: Any) -> list[Stage]:  # noqa: ANN401 - any JSON
             raise InvalidArgument(f"{path}.action_type", None, "there: an auto-action has a type and a payload")
         offset = _offset(path, said, None)
         options = {
-            "priority": action_row.check_priority(said.get("priority")),
-            "max_attempts": action_row.check_max_attempts(said.get("max_attempts")),
+            "priority": check_priority(said.get("priority")),
+            "max_attempts": check_max_attempts(said.get("max_attempts")),
             "lock_group": arguments.check_text(f"{path}.lock_group", said.get("lock_group"), longest=255),
         }
         stages.append(

@@ -22,9 +22,9 @@ from scheduled_actions.core.errors import (
     ScheduledActionsError,
     UnknownActionType,
 )
-from scheduled_actions.database.borrowing import running_action
 from scheduled_actions.database.boundary import LATER, concerns_all, describe
 from scheduled_actions.database.connection import PASSING
+from scheduled_actions.database.transactions import running_action
 from scheduled_actions.registry import loading
 from scheduled_actions.registry.handler import Context, HandlerOptions
 from scheduled_actions.ticks.attempts.attempt import Attempt, began

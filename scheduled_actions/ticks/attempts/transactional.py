@@ -12,12 +12,11 @@ import psycopg
 
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core.errors import ClaimLost, DatabaseUnavailable, ScheduledActionsError
-from scheduled_actions.database.borrowing import joined_connection
 from scheduled_actions.database.boundary import LATER, concerns_all, describe
 from scheduled_actions.database.bounded import UNLIMITED
 from scheduled_actions.database.connection import Loan
 from scheduled_actions.database.lending import Lent, TransactionEnded
-from scheduled_actions.database.transactions import wait_shortly
+from scheduled_actions.database.transactions import joined_connection, wait_shortly
 from scheduled_actions.ticks.attempts.result import Ended, call
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import unquote
 
-from scheduled_actions.database.borrowing import borrowed_connection
+from scheduled_actions.database.transactions import borrowed_connection
 from scheduled_actions.web.api.models import Nothing
 
 if TYPE_CHECKING:

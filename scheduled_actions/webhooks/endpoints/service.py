@@ -17,7 +17,7 @@ from scheduled_actions.core.encryption import SecretBox
 from scheduled_actions.core.errors import EndpointOfTheFile, TooManyEndpoints, UnknownEndpoint
 from scheduled_actions.core.json_text import encode
 from scheduled_actions.core.pages import page_by
-from scheduled_actions.database.borrowing import borrowed_connection
+from scheduled_actions.database.transactions import borrowed_connection
 from scheduled_actions.webhooks import watches
 from scheduled_actions.webhooks.endpoints import store
 from scheduled_actions.webhooks.endpoints import views as shown

@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from scheduled_actions.actions.access import refusal_of
+from scheduled_actions.actions.validation import refusal_of
 from scheduled_actions.core.errors import HandlerBroken, RegistryInvalid
 from scheduled_actions.core.pages import PAGE_MOST, page_by
 from scheduled_actions.core.retry import shown_policy

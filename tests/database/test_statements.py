@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from scheduled_actions.database import arrays
+from scheduled_actions.database import statements
 
 _SOME = [UUID(int=7), UUID("0197a000-0000-7000-8000-000000000001")]
 _ODD = ["", "NULL", 'a "quoted" one', "{a,b}", "back\\slash\\", "line\nbreak\ttab", " space ", "ü€😀", "'", "%s"]
@@ -21,13 +21,13 @@ _MOMENTS = [
 @pytest.mark.parametrize(
     ("write", "values", "kind"),
     [
-        (arrays.uuids, _SOME, "uuid"),
-        (arrays.uuids, [], "uuid"),
-        (arrays.numbers, [0, -3, 10**12], "bigint"),
-        (arrays.numbers, [0.1, 3600.0, 1e-7, 1e300], "double precision"),
-        (arrays.instants, _MOMENTS, "timestamptz"),
-        (arrays.texts, _ODD, "text"),
-        (arrays.texts, [], "text"),
+        (statements.uuids, _SOME, "uuid"),
+        (statements.uuids, [], "uuid"),
+        (statements.numbers, [0, -3, 10**12], "bigint"),
+        (statements.numbers, [0.1, 3600.0, 1e-7, 1e300], "double precision"),
+        (statements.instants, _MOMENTS, "timestamptz"),
+        (statements.texts, _ODD, "text"),
+        (statements.texts, [], "text"),
     ],
 )
 def test_what_is_written_is_read_as_it_was(connection, write, values, kind):
@@ -37,6 +37,6 @@ def test_what_is_written_is_read_as_it_was(connection, write, values, kind):
 
 
 def test_any_iterable_will_do(connection):
-    (read,) = connection.execute("select %s::uuid[]", [arrays.uuids(one for one in _SOME)]).fetchone()
+    (read,) = connection.execute("select %s::uuid[]", [statements.uuids(one for one in _SOME)]).fetchone()
 
     assert read == _SOME
