@@ -8,6 +8,8 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from scheduled_actions.actions import claims, outcome_store
 from scheduled_actions.actions import store as actions
@@ -334,21 +336,45 @@ def complete(connection, *completions, running=(), tick=None):
     return outcome_store.complete(connection, tick or a_tick(connection), completions, running=running)
 
 
-def test_a_completion_writes_what_settling_the_same_outcome_would(connection):
+@given(
+    columns=st.fixed_dictionaries(
+        {},
+        optional={
+            "payload": st.sampled_from(["{}", '{"n": 1}', '[{"n": 1}, {"n": 2}]', '"text"']),
+            "priority": st.integers(-(2**15), 2**15),
+            "team_id": st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8),
+            "error_message": st.just("of a snooze"),
+            "attempts": st.sampled_from([0, 2**31 - 2]),
+            "max_attempts": st.integers(1, 1000),
+            "metadata": st.dictionaries(st.sampled_from(["a", "b"]), st.integers()),
+            "state": st.lists(st.integers(), max_size=2),
+            "history": st.just([{"outcome": "snoozed", "count": 2}]),
+            "user_id": st.just("u1"),
+            "created_by": st.just("zoe"),
+            "result": st.just({"n": 1}),
+        },
+    ),
+    times=st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)),
+    max_attempts=st.integers(1, 1000),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_completion_writes_what_settling_the_same_outcome_would(connection, columns, times, max_attempts):
     set_clock(connection, NOW)
-    insert(connection, error_message="of a snooze")
-    insert(connection, error_message="of a snooze")
+    for _ in range(2):
+        insert(connection, **columns)
     one, other, tick = claim(connection), claim(connection), a_tick(connection)
-    times = {"started_at": NOW + timedelta(microseconds=1_000), "ended_at": NOW + timedelta(microseconds=2_500)}
-    settled = replace(an_outcome(one), max_attempts=3, **times)
+    started, ended = min(times), max(times)
+    at = {"started_at": NOW + timedelta(microseconds=started), "ended_at": NOW + timedelta(microseconds=ended)}
+    settled = replace(an_outcome(one), max_attempts=max_attempts, **at)
+    completion = a_completion(other, started=started, ended=ended)._replace(max_attempts=max_attempts)
 
     settle(connection, settled, tick=tick)
-    complete(connection, a_completion(other), tick=tick)
+    complete(connection, completion, tick=tick)
 
     rows = [row(connection, claimed.id) for claimed in (one, other)]
     first, second = ({name: value for name, value in found.items() if name != "id"} for found in rows)
     assert first == second
-    assert (second["status"], second["attempts"], second["error_message"]) == ("completed", 1, None)
+    assert (second["status"], second["error_message"]) == ("completed", None)
 
 
 def test_a_completion_that_lost_its_claim_changes_nothing_and_is_named(connection):
