@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo demo-license test test-faults test-malice test-browser screenshots bench bench-smoke bench-peers proof-malice proof-on-time proof-pgbouncer proof-vercel format lint types registry docs ci
+.PHONY: help install run demo demo-license test test-faults test-malice test-browser screenshots bench bench-smoke bench-peers proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs docs-drawings ci
 
 # The first Python that is new enough; `make install PYTHON=/path/to/python` takes another.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -85,11 +85,14 @@ proof-pgbouncer: install ## Prove all promises behind PgBouncer: transaction mod
 proof-vercel: install ## Build as Vercel does, offline, and serve and ping what was built; needs npm and Python 3.12
 	$(BIN)/python -m proofs.vercel
 
+trace-paths: install ## Print the modules that one schedule_action() and one ping pass, in order
+	$(BIN)/python -m proofs.paths
+
 format: install ## Let ruff format and mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lint: install ## Check style, formatting, the walls between the floors, and that the registry is fresh
+lint: install ## Check style, formatting, the import contracts, and that the registry is fresh
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
@@ -102,7 +105,10 @@ registry: install ## Build handlers/_registry.py from the text of handlers/
 	$(BIN)/python registry_build.py
 
 docs: install ## Check that the documentation says what the code does
-	$(BIN)/pytest $(wildcard tests/test_docs.py tests/test_house.py)
+	$(BIN)/pytest $(wildcard tests/test_docs.py tests/test_house.py tests/test_architecture.py)
+
+docs-drawings: install ## Draw the import order of the folders from pyproject.toml into docs/images
+	$(BIN)/python -m docs.drawings
 
 # The tests come last, so that what is seen last is what they counted.
 ci: lint types bench-smoke demo test test-browser test-malice test-faults ## Check everything, as .ci/run does

@@ -1,4 +1,4 @@
-"""The parts of one project put together: what a process needs to schedule and to process."""
+"""Runtime: builds and wires the objects of one project; registers the hooks."""
 
 from __future__ import annotations
 

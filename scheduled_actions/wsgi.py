@@ -1,4 +1,4 @@
-"""The ready-made application: `gunicorn scheduled_actions.wsgi:app`, and Vercel's entry point."""
+"""WSGI: the ready-made application, `gunicorn scheduled_actions.wsgi:app`; Vercel's entry point."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ import pytest
 from flask import Flask
 
 import scheduled_actions
+from docs import drawings
 from scheduled_actions.cli import main
 from scheduled_actions.core import config
 from scheduled_actions.core.errors import ScheduledActionsError
@@ -199,3 +200,15 @@ def test_every_command_of_the_readme_exists():
 
     for target in re.findall(r"\bmake ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8")):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"the README names make {target}"
+
+
+def test_the_drawing_of_the_import_order_is_fresh():
+    drawn = drawings.DRAWING.read_text(encoding="utf-8")
+
+    assert drawn == drawings.import_order(), "the contract or a folder's docstring has changed: make docs-drawings"
+
+
+def test_every_folder_has_a_purpose_that_the_drawing_can_show():
+    for layer in drawings.layers():
+        for folder in layer:
+            assert 10 < len(drawings.purpose(folder)) < 100, folder

@@ -51,11 +51,13 @@ TARGETS += [
     "proof-on-time",
     "proof-pgbouncer",
     "proof-vercel",
+    "trace-paths",
     "format",
     "lint",
     "types",
     "registry",
     "docs",
+    "docs-drawings",
     "ci",
 ]
 

@@ -1,1 +1,1 @@
-"""Actions: validated, scheduled, read, changed, claimed and settled."""
+"""Actions: validation, scheduling, search, changes, claims, settlement, waits."""

@@ -1,1 +1,1 @@
-"""The calendar: what is to come and what was, in days, in one order, and as feeds."""
+"""Calendar: what was and what is to come, by day, and iCalendar feeds."""

@@ -1,4 +1,4 @@
-"""The command line: `scheduled-actions`, and the same commands as `flask scheduled-actions`."""
+"""CLI: `scheduled-actions`, and the same commands as `flask scheduled-actions`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The functions that application code calls, on the process's own runtime."""
+"""Client: the functions that the package exports, on the runtime of the process."""

@@ -1,1 +1,1 @@
-"""Conditions of actions: the model, facts, named queries and checks outside the database."""
+"""Conditions: model and evaluation, facts, named queries, external checks."""

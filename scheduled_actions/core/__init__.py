@@ -1,1 +1,1 @@
-"""What every part uses: errors, settings, checks of arguments, JSON text, and small shared values."""
+"""Core: errors, settings, argument checks, JSON text and small values; no feature."""

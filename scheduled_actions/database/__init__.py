@@ -1,1 +1,1 @@
-"""The database: connections, transactions, statements, migrations, and the embedded Postgres."""
+"""Database: connections, transactions, statements, migrations, the embedded Postgres."""

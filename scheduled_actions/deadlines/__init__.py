@@ -1,1 +1,1 @@
-"""Deadlines: made, kept, moved and ended; each reminder is looked at once more when it would go out."""
+"""Deadlines: definition, stages, working calendar, operations, reminders, escalation."""

@@ -1,1 +1,1 @@
-"""The project on this machine: its server, its minute cron, its secrets."""
+"""Local: development server, minute cron, project template, demo."""

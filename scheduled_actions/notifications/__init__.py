@@ -1,1 +1,1 @@
-"""Notices: whom they reach, when, and through which channel."""
+"""Notifications: people, channels, quiet hours, local times, templates, sending."""

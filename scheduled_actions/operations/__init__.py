@@ -1,1 +1,1 @@
-"""What operators look at: explain, doctor, simulation, recent activity, heartbeat, tokens."""
+"""Operations: explain, doctor, simulation, recent activity, heartbeat, tokens."""

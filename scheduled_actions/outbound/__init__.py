@@ -1,1 +1,1 @@
-"""What goes out over HTTP: posts and reads that end on time, reach only what they may, and wait in lanes."""
+"""Outbound HTTP: a bounded client, the guard of addresses, throttling per endpoint."""

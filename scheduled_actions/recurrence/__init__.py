@@ -1,4 +1,4 @@
-"""Recurrence: rules for when something occurs, as values; nothing here knows the present moment.
+"""Recurrence: rules for when something occurs, as values; nothing here reads a clock.
 
 A rule is a text: an interval, a cron expression, an RRULE, a business day, or a function of the project.
 `compile_recurrence` makes it a `Recurrence` in a time zone, which answers what comes next.

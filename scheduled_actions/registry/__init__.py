@@ -1,4 +1,4 @@
-"""The registry: which function handles which action type, imported when the first action of its type runs."""
+"""Registry: the handler of each action type, found in source text, imported when needed."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Schedules: made and changed, and operated on as a whole."""
+"""Schedules: recurring definitions, planning of occurrences, operations."""

@@ -1,4 +1,4 @@
-"""The test kit: what the fixtures of the pytest plugin give, for tests of applications that schedule actions.
+"""Testing: the test kit behind the pytest plugin.
 
 `docs/how-to/test-your-application.md` shows it at work. The fixtures themselves stand in `pytest_scheduled_actions`,
 outside this package, so that a pytest that does not use them imports nothing of it.

@@ -1,4 +1,4 @@
-"""The ticks of one process, one at a time."""
+"""Ticks: claim, evaluate, run and settle what is due, one tick at a time in a process."""
 
 from __future__ import annotations
 

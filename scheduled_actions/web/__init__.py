@@ -1,1 +1,1 @@
-"""What answers over HTTP: the tick, health, metrics, the management API and the dashboard."""
+"""Web: the cron endpoint, health, metrics, the management API, the dashboard."""

@@ -1,4 +1,4 @@
-"""Webhooks: which endpoints want an event, and how a delivery proves where it comes from.
+"""Webhooks: events, routing, filters, endpoints, deliveries, watched tables.
 
 A consumer written in Python checks what it received in one line:
 

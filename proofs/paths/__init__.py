@@ -1,0 +1,1 @@
+"""Which modules a payload and a ping pass."""
