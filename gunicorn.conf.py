@@ -12,7 +12,7 @@ from typing import Any
 from scheduled_actions.core.config import load
 from scheduled_actions.runtime import current
 
-_CONFIG = load()
+_CONFIG = load(None, os.environ)
 _LONGEST_TICK_SECONDS = math.ceil(_CONFIG.settings.max_duration_seconds)
 # Whoever holds the embedded Postgres in the master; empty where DATABASE_URL names a database.
 _HELD: list[Any] = []
