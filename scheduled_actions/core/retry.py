@@ -1,4 +1,7 @@
-"""How long to wait after a failed attempt: retry policies as values."""
+"""How long to wait after a failed attempt: retry policies as values.
+
+A new policy is a class here and an entry of `KINDS`; its fields have one of the types that the others have.
+"""
 
 from __future__ import annotations
 
@@ -112,10 +115,17 @@ class Delays:
         return {"kind": "delays", "seconds": list(self.seconds), "jitter": self.jitter}
 
 
+#: By the `kind` of their JSON form.
+KINDS: dict[str, Any] = {"exponential": Exponential, "linear": Linear, "delays": Delays}
+_POLICIES = tuple(KINDS.values())
+#: For messages: how each is written in Python.
+POLICIES_TEXT = ", ".join(f"{policy.__name__}(…)" for policy in _POLICIES)
+
+
 def shown_policy(policy: RetryPolicy) -> dict[str, Any]:
     """Return a handler's policy for people; of a project's own only its name, because its code may do anything."""
-    if isinstance(policy, Exponential | Linear | Delays):
-        return policy.as_json()
+    if isinstance(policy, _POLICIES):
+        return cast("RetryPolicy", policy).as_json()
     return {"kind": "custom", "name": type(policy).__name__}
 
 
@@ -123,22 +133,22 @@ def parse(value: RetryPolicy | Mapping[str, Any] | Sequence[float]) -> RetryPoli
     """Return the policy that `value` stands for.
 
     Args:
-        value: A policy; its JSON form (`{"kind": "exponential" | "linear" | "delays", …}`); or a list of seconds.
+        value: A policy; its JSON form (`{"kind": …}`, one of `KINDS`); or a list of seconds.
 
     Raises:
         InvalidArgument: It is none of these, or a number in it is out of range.
     """
-    if isinstance(value, Exponential | Linear | Delays):
-        return value
+    if isinstance(value, _POLICIES):
+        return cast("RetryPolicy", value)
     if isinstance(value, list | tuple):
         return Delays(tuple(value))
     if not isinstance(value, dict):
         raise InvalidArgument("retry", value, 'a policy, a list of seconds, or {"kind": …}')
     fields = dict(value)
     kind = fields.pop("kind", None)
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise InvalidArgument("retry.kind", kind, f"one of {', '.join(_KINDS)}")
-    policy = _KINDS[kind]
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InvalidArgument("retry.kind", kind, f"one of {', '.join(KINDS)}")
+    policy = KINDS[kind]
     unknown = sorted(map(str, set(fields) - set(policy.__dataclass_fields__)))
     if unknown:
         raise InvalidArgument("retry", unknown[0], f"a field of {kind}: {', '.join(policy.__dataclass_fields__)}")
@@ -164,7 +174,7 @@ class Decided:
 
 def is_ours(policy: RetryPolicy | None) -> bool:
     """Whether a policy is none of the project's own classes, whose code may do anything."""
-    return policy is None or type(policy) in {Exponential, Linear, Delays, Decided}
+    return policy is None or type(policy) in {*_POLICIES, Decided}
 
 
 def wait_or_problem(answer: object) -> timedelta | str:
@@ -189,9 +199,6 @@ def policy_of(text: str | None, handlers: RetryPolicy | None, usual: RetryPolicy
         except (RequestError, TypeError):
             return handlers or usual
     return handlers or usual
-
-
-_KINDS: dict[str, Any] = {"exponential": Exponential, "linear": Linear, "delays": Delays}
 
 
 def _spread(seconds: float, jitter: Jitter, draw: float) -> timedelta:

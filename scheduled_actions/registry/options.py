@@ -12,6 +12,7 @@ from scheduled_actions.core import json_text
 from scheduled_actions.core.action import PAYLOAD_LIMIT
 from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.core.errors.families import short_name
+from scheduled_actions.core.retry import POLICIES_TEXT
 from scheduled_actions.registry import recurrence_option
 from scheduled_actions.registry.problem import Problem
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "timeout_seconds": ((int, float), "a number of seconds"),
     "max_attempts": ((int,), "a whole number"),
-    "retry": ((), "a policy: Exponential(…), Linear(…) or Delays(…)"),
+    "retry": ((), f"a policy: one of {POLICIES_TEXT}"),
     "dedup_window": ((int, float), "a number of seconds"),
     "description": ((str,), "a text"),
     "recurrence": ((str, dict), "a rule as text, or a dict with the key rule"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from scheduled_actions.core.errors import HandlerBroken
+from scheduled_actions.core.retry import POLICIES_TEXT
 from scheduled_actions.registry.handler import OPTIONS_ATTRIBUTE, HandlerOptions
 from scheduled_actions.registry.payloads import PayloadModel
 
@@ -99,7 +100,7 @@ def _contradiction(function: Callable[..., Any], options: HandlerOptions) -> str
     if options.transactional and inspect.iscoroutinefunction(function):
         return "transactional=True is not for async def: write def"
     if options.retry is not None and not callable(getattr(options.retry, "delay", None)):
-        return "retry is no policy: give Exponential(…), Linear(…) or Delays(…)"
+        return f"retry is no policy: give one of {POLICIES_TEXT}"
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import MISSING, fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from uuid import UUID
@@ -172,7 +173,7 @@ def _policy(value: Any) -> Any:  # noqa: ANN401 - retry.parse judges it
     except InvalidArgument as error:
         raise refused(error) from None
     except TypeError:
-        raise _wrong('a list of seconds, or {"kind": "exponential" | "linear" | "delays", …}') from None
+        raise _wrong(f'a list of seconds, or {{"kind": …}}, one of {", ".join(retry.KINDS)}') from None
 
 
 def _from_words(words: dict[str, Any]) -> Any:  # noqa: ANN401 - a validator
@@ -241,39 +242,29 @@ TimeZone = Annotated[str, BeforeValidator(_zone), WithJsonSchema({"x-schema": "T
 JsonObject = Annotated[dict[str, Any], WithJsonSchema({"x-schema": "JsonObject"})]
 #: Actions that follow an end: one, or a list.
 FollowUps = JsonObject | Annotated[list[JsonObject], Field(max_length=20)]
-_SECONDS = {"type": "number", "minimum": 0, "maximum": retry.LONGEST_WAIT_SECONDS}
-_JITTER = {"enum": ["none", "full", "equal"]}
+_SECONDS: JsonDict = {"type": "number", "minimum": 0, "maximum": retry.LONGEST_WAIT_SECONDS}
+_DELAYS: JsonDict = {"type": "array", "items": _SECONDS, "minItems": 1, "maxItems": 100}
+#: By the type of a policy's field.
+_POLICY_FIELDS: dict[str, JsonDict] = {
+    "float": _SECONDS,
+    "Jitter": {"enum": ["none", "full", "equal"]},
+    "tuple[float, ...]": _DELAYS,
+}
+
+
+def _policy_schema(kind: str, policy: Any) -> JsonDict:  # noqa: ANN401 - a class of policies
+    return {
+        "type": "object",
+        "properties": {"kind": {"const": kind}, **{one.name: _POLICY_FIELDS[str(one.type)] for one in fields(policy)}},
+        "required": ["kind", *[one.name for one in fields(policy) if one.default is MISSING]],
+        "additionalProperties": False,
+    }
+
+
 RetryPolicy = Annotated[
     Any,
     BeforeValidator(_policy),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "array", "items": _SECONDS, "minItems": 1, "maxItems": 100},
-                {
-                    "type": "object",
-                    "properties": {
-                        "kind": {"enum": ["exponential", "linear"]},
-                        "base_seconds": _SECONDS,
-                        "cap_seconds": _SECONDS,
-                        "jitter": _JITTER,
-                    },
-                    "required": ["kind"],
-                    "additionalProperties": False,
-                },
-                {
-                    "type": "object",
-                    "properties": {
-                        "kind": {"const": "delays"},
-                        "seconds": {"type": "array", "items": _SECONDS, "minItems": 1, "maxItems": 100},
-                        "jitter": _JITTER,
-                    },
-                    "required": ["kind", "seconds"],
-                    "additionalProperties": False,
-                },
-            ]
-        }
-    ),
+    WithJsonSchema({"anyOf": [_DELAYS, *[_policy_schema(kind, policy) for kind, policy in retry.KINDS.items()]]}),
 ]
 StatusName = Annotated[Status, Field(strict=False)]
 Id = Annotated[UUID, Field(strict=False)]
