@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import scheduled_actions
+from scheduled_actions.database.statements import expand
 
 
 def statement(name: str) -> str:
-    """Return the text of a statement, whichever feature's it is: their names are unique."""
+    """Return the text of a statement as it is sent, whichever feature's it is: their names are unique."""
     (path,) = Path(scheduled_actions.__file__).parent.rglob(f"sql/{name}.sql")
-    return path.read_text(encoding="utf-8")
+    return expand(path.read_text(encoding="utf-8"))

@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 
 from scheduled_actions.core.errors import DatabaseBusy, DatabaseUnavailable, RowLocked, SchemaOutdated
+from scheduled_actions.database import versions
 from scheduled_actions.database.bounded import BoundedConnection, Limits
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Database:
 
         Raises:
             DatabaseUnavailable: The server cannot be reached, or the connection was lost while it was used.
-            SchemaOutdated: A table, column or function is missing, and the tables are older than this code.
+            SchemaOutdated: A table, column or function is missing, and the schema is older than this code.
         """
         connection = self._take()
         try:
@@ -119,23 +120,17 @@ class Database:
             psycopg.errors.UndefinedFunction,
             psycopg.errors.UndefinedColumn,
         ) as error:
-            # The name may be a project's own: then the tables are to blame only where they are older than this code.
+            # The name may be a project's own: then the schema is to blame only where it is older than this code.
             is_ours = isinstance(error, psycopg.errors.UndefinedTable) and "scheduled_action" in str(error)
-            found = 0 if is_ours else self._migration()
-            if found < LATEST_KNOWN:
-                raise SchemaOutdated(found, LATEST_KNOWN) from error
+            if (problem := self._schema_problem(lacks_table=is_ours)) is not None:
+                raise problem from error
             raise
         finally:
             self._give_back(connection)
 
-    def _migration(self) -> int:
-        """Return the number of the newest migration that the database has; 0 without this package's tables."""
+    def _schema_problem(self, *, lacks_table: bool) -> SchemaOutdated | None:
         with closing(self.connect()) as connection:
-            try:
-                row = connection.execute(_MIGRATION).fetchone()
-            except psycopg.errors.UndefinedTable:
-                return 0
-        return int(row[0] or 0) if row else 0
+            return versions.problem(connection, lacks_table=lacks_table)
 
     def close(self) -> None:
         """Close the idle connections, and every lent one when it is returned; none is kept from now on."""
@@ -195,12 +190,6 @@ def whole(connection: psycopg.Connection[Any]) -> Iterator[None]:
 
 #: Refusals of a moment: what somebody else keeps locked can be written a little later.
 PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
-
-_MIGRATION = (
-    "select max(m.number) from scheduled_action_migrations m where to_regclass('scheduled_actions') is not null"
-)
-#: The newest migration this code was written for; kept in step by a test.
-LATEST_KNOWN = 27
 
 
 def is_connection_failure(error: psycopg.Error) -> bool:

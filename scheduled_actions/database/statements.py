@@ -1,10 +1,13 @@
 """SQL statements: one in a file, in the folder `sql` next to the module that runs them; and arrays as parameters.
 
+What several statements share, such as a list of columns, is in a file `NAME.inc.sql` of such a folder. A line
+`-- include: FEATURE/NAME` of a statement is replaced with it when the statement is read.
 Arrays are written as Postgres reads them, in a tenth of the time that a list takes.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -27,12 +30,15 @@ if TYPE_CHECKING:
 _FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
 _LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
 
+_PACKAGE = Path(__file__).parents[1]
+_INCLUDE = re.compile(r"^(?P<indent> *)-- include: (?P<feature>[a-z_/]+)/(?P<name>[a-z_]+)$", re.MULTILINE)
+
 
 class Statements:
     """The statements of one folder, each read once.
 
     Args:
-        module_file: `__file__` of a module; its statements are in the folder `sql` beside it.
+        module_file: `__file__` of a module; its statements are in the folder `sql` next to it.
     """
 
     def __init__(self, module_file: str) -> None:
@@ -85,7 +91,21 @@ def texts(values: Iterable[str]) -> str:
 
 @cache
 def _read(path: Path) -> LiteralString:
-    return path.read_text(encoding="utf-8")
+    return expand(path.read_text(encoding="utf-8"))
+
+
+def expand(text: str) -> LiteralString:
+    """Return the text with each line `-- include: FEATURE/NAME` replaced with `FEATURE/sql/NAME.inc.sql`.
+
+    The lines of the include are indented as that line is; its comments are left out.
+    """
+    return _INCLUDE.sub(_included, text)
+
+
+def _included(line: re.Match[str]) -> str:
+    path = _PACKAGE / line["feature"] / "sql" / f"{line['name']}.inc.sql"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "\n".join(line["indent"] + one for one in lines if not one.startswith("--"))
 
 
 class _AnyInstant(TimestamptzLoader):

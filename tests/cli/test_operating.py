@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from scheduled_actions.database import migrate
+from scheduled_actions.database.schema import files
 from scheduled_actions.operations import registry_build
 from tests.factories import PATIENCE, insert, row, statuses, wait_until
 
@@ -39,7 +39,7 @@ def test_migrate_names_what_it_applies_and_then_finds_nothing_to_do(run, empty_d
     second = run("migrate", DATABASE_URL=empty_database)
 
     assert (first.exit_code, second.exit_code) == (0, 0)
-    assert first.stdout.startswith("applying 0001_actions\n")
+    assert first.stdout.startswith("applying 0001_baseline_actions\n")
     assert first.stdout.endswith(" applied\n")
     assert second.stdout == "nothing to do\n"
 
@@ -48,9 +48,10 @@ def test_migrate_answers_the_names_in_json(run, empty_database):
     first = run("migrate", "--json", DATABASE_URL=empty_database)
     second = run("migrate", "--json", DATABASE_URL=empty_database)
 
-    assert first.json["applied"][0] == "0001_actions"
-    migrations = [name for name in first.json["applied"] if not name.startswith("index ")]
-    assert migrations[-1].startswith(f"{migrate.latest():04}_")
+    assert first.json["applied"][0] == "0001_baseline_actions"
+    migrations = [name for name in first.json["applied"] if " " not in name]
+    assert migrations[-1].startswith(f"{files.read().latest:04}_")
+    assert "function schedule_action" in first.json["applied"]
     assert second.json == {"applied": []}
 
 

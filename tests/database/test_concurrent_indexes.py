@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -13,6 +12,7 @@ from scheduled_actions.database import concurrent_indexes, migrate
 from scheduled_actions.database.bounded import UNLIMITED
 from scheduled_actions.database.concurrent_indexes import IndexNotBuilt
 from scheduled_actions.database.connection import Database
+from scheduled_actions.database.schema import files
 from scheduled_actions.operations.doctor import store as diagnosis
 from scheduled_actions.operations.doctor.rules import Level
 from tests.factories import PATIENCE, together, wait_until
@@ -23,12 +23,12 @@ BUILD = "create index concurrently scheduled_actions_by_creator on scheduled_act
 @pytest.fixture
 def add_migration(monkeypatch, tmp_path):
     """Return a function that adds a migration file after the existing ones."""
-    for path in (Path(migrate.__file__).parent / "migrations").glob("*.sql"):
+    for path in files.MIGRATIONS.glob("*.sql"):
         (tmp_path / path.name).symlink_to(path)
-    monkeypatch.setattr(migrate, "_FOLDER", tmp_path)
+    monkeypatch.setattr(files, "MIGRATIONS", tmp_path)
 
     def add(text):
-        path = tmp_path / f"{migrate.latest() + 1:04}_more.sql"
+        path = tmp_path / f"{files.read().latest + 1:04}_more.sql"
         path.write_text(text, encoding="utf-8")
         return path.stem
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -12,11 +14,16 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from scheduled_actions.database import migrate
+import scheduled_actions
+from scheduled_actions.core.errors import SchemaOutdated, SchemaUnreleased
+from scheduled_actions.database import migrate, versions
+from scheduled_actions.database.connection import Database
+from scheduled_actions.database.schema import files
 from tests.factories import together
 
 TABLES = {
     "scheduled_actions",
+    "scheduled_action_functions",
     "scheduled_action_holds",
     "scheduled_action_migrations",
     "scheduled_action_settings",
@@ -64,19 +71,38 @@ def tables(connection):
     }
 
 
+@pytest.fixture
+def schema_files(monkeypatch, tmp_path):
+    """Give a copy of the schema's files, which the test may change, as the one that `migrate` reads."""
+    for name in ("MIGRATIONS", "FUNCTIONS"):
+        folder = shutil.copytree(getattr(files, name), tmp_path / name.lower())
+        monkeypatch.setattr(files, name, folder)
+    return tmp_path
+
+
+def applied(connection):
+    """Return the number of the newest migration that the database has; 0: none."""
+    return versions.read(connection).applied
+
+
 def test_an_empty_database_is_brought_up_to_the_code(empty):
-    assert migrate.applied(empty) == 0
-    told = []
+    schema = files.read()
+    assert applied(empty) == 0
+    reported = []
 
-    done = migrate.migrate(empty, report=told.append)
+    done = migrate.migrate(empty, report=reported.append)
 
-    assert done == told
-    done = [name for name in done if not name.startswith("index ")]
-    assert done == sorted(done)
-    assert migrate.applied(empty) == migrate.latest()
+    names = [one.name for one in schema.migrations]
+    assert done[: len(names)] == names
+    assert reported[: len(names)] == names
+    assert set(done[len(names) :]) == {f"function {one.name}" for one in schema.functions}
+    assert applied(empty) == schema.latest
     assert tables(empty) >= TABLES
-    found = empty.execute("select number, name from scheduled_action_migrations order by 1").fetchall()
-    assert found == [(int(name[:4]), name) for name in done]
+    found = empty.execute("select number, name, checksum from scheduled_action_migrations order by 1").fetchall()
+    assert found == [(one.number, one.name, one.checksum) for one in schema.migrations]
+    assert dict(empty.execute("select name, checksum from scheduled_action_functions").fetchall()) == {
+        one.name: one.checksum for one in schema.functions
+    }
 
 
 def test_what_is_up_to_date_is_left_alone(connection):
@@ -87,9 +113,9 @@ def test_two_that_migrate_at_once_do_it_once(empty_url, empty):
     done = together(empty_url, 4, lambda own, _: migrate.migrate(own))
 
     # Whoever comes first to a migration applies it; the others find it applied.
-    names = [name for one in done for name in one if not name.startswith("index ")]
+    names = [name for one in done for name in one]
     assert len(names) == len(set(names))
-    assert migrate.applied(empty) == migrate.latest()
+    assert applied(empty) == files.read().latest
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(empty):
@@ -110,7 +136,7 @@ def test_the_search_path_decides_the_schema(empty):
     assert tables(empty) >= TABLES
     assert empty.execute("select deduplicated from schedule_action('test:run')").fetchone() == (False,)
     empty.execute("set search_path = public")
-    assert migrate.applied(empty) == 0
+    assert applied(empty) == 0
 
 
 def test_a_database_in_another_encoding_is_refused(postgres_server, admin):
@@ -135,8 +161,8 @@ def test_a_database_in_another_encoding_is_refused(postgres_server, admin):
 def uuid7(request, connection):
     """Return a function that makes ids; `ours` is the one that servers before 18 get."""
     if request.param == "ours":
-        text = (Path(migrate.__file__).parent / "migrations" / "0001_actions.sql").read_text(encoding="utf-8")
-        begin = text.index("create function scheduled_actions_uuid7()", text.index("uuidv7()"))
+        text = (files.FUNCTIONS / "scheduled_actions_uuid7.sql").read_text(encoding="utf-8")
+        begin = text.index("create or replace function scheduled_actions_uuid7()", text.index("uuidv7()"))
         ours = text[begin : text.index("end if;", begin)]
         connection.execute("create schema ours")
         connection.execute("set search_path = ours, public")
@@ -189,10 +215,9 @@ def test_the_table_takes_no_row_that_could_not_be(connection, columns, values):
 
 
 def test_all_statements_go_by_the_one_clock_that_tests_can_move():
-    folder = Path(migrate.__file__).parent
-    files = [*folder.glob("migrations/*.sql"), *folder.glob("queries/*.sql")]
+    package = Path(scheduled_actions.__file__).parent
 
-    for path in files:
+    for path in [*files.MIGRATIONS.glob("*.sql"), *files.FUNCTIONS.glob("*.sql"), *package.rglob("sql/*.sql")]:
         if path.stem.startswith(ABOUT_THE_SERVER):
             continue
         lines = path.read_text(encoding="utf-8").replace("scheduled_actions_now()", "").splitlines()
@@ -201,15 +226,233 @@ def test_all_statements_go_by_the_one_clock_that_tests_can_move():
         assert [line for line in by_others if not line.strip().startswith("--")] == [], path.name
 
 
-#: From here on several migrations were written side by side.
-_SIDE_BY_SIDE = 20
+# -- the files ---------------------------------------------------------------------------------------------------------
 
 
-def test_no_two_new_migrations_define_the_same_function():
-    definitions: dict[str, str] = {}
-    for path in sorted((Path(migrate.__file__).parent / "migrations").glob("*.sql")):
-        if int(path.name[:4]) < _SIDE_BY_SIDE:
-            continue
-        names = re.findall(r"create\s+or\s+replace\s+function\s+(\w+)", path.read_text(), flags=re.IGNORECASE)
-        for name in set(names):
-            assert definitions.setdefault(name, path.name) == path.name, f"{name} is also in {definitions[name]}"
+def test_every_table_and_column_says_what_it_holds(empty):
+    """The comment is above the column."""
+    migrate.migrate(empty)
+    text = "\n".join(one.text for one in files.read().migrations)
+    columns = empty.execute(
+        "select c.relname, a.attname from pg_attribute a join pg_class c on c.oid = a.attrelid"
+        " where c.relnamespace = current_schema()::regnamespace and c.relkind = 'r' and a.attnum > 0"
+    ).fetchall()
+
+    for table in {table for table, _ in columns}:
+        (definition,) = re.findall(rf"^--.*\ncreate table {table} \(\n(.*?)^\)", text, re.MULTILINE | re.DOTALL)
+        uncommented = set(re.findall(r"^(?!  --).*\n  (\w+) ", f"\n{definition}", re.MULTILINE))
+        assert uncommented & {column for of, column in columns if of == table} == set(), table
+
+
+def test_a_file_holds_the_function_that_it_is_named_for():
+    for function in files.read().functions:
+        assert function.text.startswith("-- "), function.name
+        # It is applied again when it has changed: "or replace".
+        defined = set(re.findall(r"^ *(create .*\bfunction) (\w+)\(", function.text, re.MULTILINE))
+        assert defined == {("create or replace function", function.name)}
+
+
+def test_the_bodies_of_all_functions_are_valid(connection):
+    """`migrate` does not check them, so that it may apply them in any order."""
+    connection.execute("set check_function_bodies = on")
+
+    for function in files.read().functions:
+        connection.execute(function.text)
+
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_function_whose_file_has_changed_is_applied_again_and_no_other(connection, schema_files):
+    path = schema_files / "functions" / "scheduled_actions_dedup_window.sql"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("      5);", "      6);"), encoding="utf-8")
+    untouched = "select oid, xmin from pg_proc where proname = 'schedule_action'"
+    before = connection.execute(untouched).fetchall()
+
+    first, second = migrate.migrate(connection), migrate.migrate(connection)
+
+    assert (first, second) == (["function scheduled_actions_dedup_window"], [])
+    assert connection.execute("select scheduled_actions_dedup_window('test:run')").fetchone() == (6,)
+    assert connection.execute(untouched).fetchall() == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "answer"),
+    [
+        # Another list of types is another function for the server; another answer, or name, cannot replace it.
+        ("(action_type text)", "(action_type text, fallback integer default 7)", 7),
+        ("returns double precision", "returns integer", 5),
+        ("(action_type text)", "(type_name text)", 5),
+    ],
+    ids=["types", "answer", "names"],
+)
+def test_a_changed_signature_leaves_no_old_overload(connection, schema_files, before, after, answer):
+    path = schema_files / "functions" / "scheduled_actions_dedup_window.sql"
+    text = path.read_text(encoding="utf-8").replace("scheduled_actions_dedup_window.action_type", "$1")
+    path.write_text(text.replace(before, after).replace("      5);", f"      {answer});"), encoding="utf-8")
+
+    done = migrate.migrate(connection)
+
+    assert done == ["function scheduled_actions_dedup_window"]
+    found = connection.execute("select count(*) from pg_proc where proname = 'scheduled_actions_dedup_window'")
+    assert found.fetchone() == (1,)
+    assert connection.execute("select scheduled_actions_dedup_window('test:run')").fetchone() == (answer,)
+
+
+def test_a_changed_function_keeps_its_search_path_and_stays_closed_to_others(connection, schema_files):
+    path = schema_files / "functions" / "scheduled_actions_emit_changes.sql"
+    path.write_text(path.read_text(encoding="utf-8") + "-- changed\n", encoding="utf-8")
+    settings = (
+        "select prosecdef, proconfig, has_function_privilege('public', oid, 'execute') from pg_proc"
+        " where proname = 'scheduled_actions_emit_changes'"
+    )
+    before = connection.execute(settings).fetchone()
+
+    migrate.migrate(connection)
+
+    assert connection.execute(settings).fetchone() == before == (True, ["search_path=public, pg_temp"], False)
+
+
+def test_a_function_that_is_missing_is_created(connection):
+    connection.execute("drop function report_fact")
+
+    assert migrate.migrate(connection) == ["function report_fact"]
+
+
+def test_a_migration_has_the_functions_that_it_calls(connection, schema_files):
+    """Also those that they call, in their present version."""
+    connection.execute("select schedule_action('test:run')")
+    (schema_files / "functions" / "scheduled_actions_shade.sql").write_text(
+        "-- Returns a shade.\ncreate or replace function scheduled_actions_shade(id uuid) returns text\n"
+        "  language sql immutable as $$ select scheduled_actions_light(id) $$;\n"
+    )
+    (schema_files / "functions" / "scheduled_actions_light.sql").write_text(
+        "-- Returns a shade.\ncreate or replace function scheduled_actions_light(id uuid) returns text\n"
+        "  language sql immutable as $$ select 'light' $$;\n"
+    )
+    number = files.read().latest + 1
+    (schema_files / "migrations" / f"{number:04}_shades.sql").write_text(
+        "alter table scheduled_actions add column shade text;\n"
+        "update scheduled_actions set shade = scheduled_actions_shade(id);\n"
+    )
+
+    done = migrate.migrate(connection)
+
+    assert done == [
+        f"{number:04}_shades", "function scheduled_actions_light", "function scheduled_actions_shade",
+    ]  # fmt: skip
+    assert connection.execute("select shade from scheduled_actions").fetchone() == ("light",)
+    assert migrate.migrate(connection) == []
+
+
+def test_a_later_release_keeps_its_functions(connection, schema_files):
+    """An older one that migrates once more, at its restart, changes nothing."""
+    path = schema_files / "functions" / "scheduled_actions_dedup_window.sql"
+    path.write_text(path.read_text(encoding="utf-8").replace("      5);", "      6);"), encoding="utf-8")
+    connection.execute(
+        "insert into scheduled_action_migrations (number, name, checksum) values (%s, 'more', 'x')",
+        [files.read().latest + 1],
+    )
+
+    assert migrate.migrate(connection) == []
+    assert connection.execute("select scheduled_actions_dedup_window('test:run')").fetchone() == (5,)
+
+
+# -- what cannot be migrated, and what is interrupted ------------------------------------------------------------------
+
+
+@pytest.fixture
+def unreleased(empty):
+    """Give a database as an older build made it: with a table, a row, and records without checksums."""
+    empty.execute(
+        "create table scheduled_actions (id uuid primary key default gen_random_uuid(), action_type text);"
+        "create table scheduled_action_migrations ("
+        " number integer primary key, name text not null, applied_at timestamptz not null default now());"
+        "insert into scheduled_actions (action_type) values ('test:run');"
+        "insert into scheduled_action_migrations (number, name) values (1, '0001_actions'), (27, '0027_privileges')"
+    )
+    return empty
+
+
+def contents(connection):
+    """Return all tables, functions, and rows of an older build."""
+    functions = connection.execute(
+        "select oid::regprocedure::text from pg_proc where pronamespace = current_schema()::regnamespace order by 1"
+    ).fetchall()
+    rows = connection.execute("select * from scheduled_actions, scheduled_action_migrations order by 1, 3").fetchall()
+    return tables(connection), functions, rows
+
+
+def test_a_database_of_a_build_that_was_never_released_is_refused_and_untouched(unreleased):
+    before = contents(unreleased)
+
+    with pytest.raises(SchemaUnreleased, match="made by a build that was never released") as caught:
+        migrate.migrate(unreleased)
+
+    assert contents(unreleased) == before
+    assert caught.value.code == "schema_unreleased"
+    assert caught.value.migration == "0001_actions"
+    for hint in ("a new database in DATABASE_URL", "first in the role's search_path", "directory .scheduled_actions"):
+        assert hint in str(caught.value)
+
+
+def test_a_baseline_that_was_edited_since_is_another_build(connection, schema_files):
+    path = schema_files / "migrations" / "0001_baseline_actions.sql"
+    text = path.read_text(encoding="utf-8")
+
+    path.write_text(f"-- A comment is no change.\n{text}", encoding="utf-8")
+    assert migrate.migrate(connection) == []
+
+    path.write_text(f"{text}\nalter table scheduled_actions add column shade text;\n", encoding="utf-8")
+    with pytest.raises(SchemaUnreleased, match="0001_baseline_actions"):
+        migrate.migrate(connection)
+
+
+def test_a_statement_that_fails_there_says_so(unreleased, empty_url):
+    with (
+        closing(Database(lambda: empty_url)) as database,
+        pytest.raises(SchemaUnreleased, match="never released"),
+        database.connection() as connection,
+    ):
+        connection.execute("select waiting from scheduled_actions")
+
+
+def test_a_statement_that_fails_for_an_older_function_says_to_migrate(connection, database_url):
+    connection.execute("drop function report_fact")
+
+    with (
+        closing(Database(lambda: database_url)) as database,
+        pytest.raises(SchemaOutdated, match="other versions of the SQL functions than this code: run"),
+        database.connection() as own,
+    ):
+        own.execute("select report_fact('{}', 'paid', 'true')")
+
+
+@pytest.mark.parametrize("step", range(len(files.read().migrations) + 1))
+def test_a_migrate_that_is_interrupted_is_repeated(empty, monkeypatch, step):
+    """At each migration, and at the functions after them."""
+    names = [one.name for one in files.read().migrations]
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(connection, functions):
+        if len(versions.read(connection).migrations) == step:
+            raise Interrupted
+        record(connection, functions)
+
+    record = migrate.functions.record
+    monkeypatch.setattr(migrate.functions, "record", interrupt)
+    with pytest.raises(Interrupted):
+        migrate.migrate(empty)
+    monkeypatch.undo()
+    half = versions.read(empty)
+
+    done = migrate.migrate(empty)
+
+    assert len(half.migrations) == step
+    assert done[: len(names) - step] == names[step:]
+    assert {f"function {name}" for name in half.functions}.isdisjoint(done)
+    assert migrate.migrate(empty) == []
+    assert empty.execute("select deduplicated from schedule_action('test:run')").fetchone() == (False,)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
 import psycopg
 import pytest
 
 from scheduled_actions import action
 from scheduled_actions.core.errors import SchemaOutdated
+from scheduled_actions.database.schema import files
 from tests.factories import insert, projects, row
 
 
@@ -70,10 +73,15 @@ def test_a_name_that_is_unknown_does_not_mean_that_the_tables_are_missing(a_proj
         connection.execute(statement)
 
 
-def test_tables_that_are_older_than_this_code_are_told_by_their_number(a_project, connection):
-    connection.execute("delete from scheduled_action_migrations where number > 7")
+def test_tables_that_are_older_than_this_code_are_told_by_their_number(a_project, monkeypatch, tmp_path):
+    number = files.read().latest
+    monkeypatch.setattr(files, "MIGRATIONS", shutil.copytree(files.MIGRATIONS, tmp_path / "migrations"))
+    (tmp_path / "migrations" / f"{number + 1:04}_more.sql").touch()
 
-    with pytest.raises(SchemaOutdated, match="at migration 7"), a_project().database.connection() as own:
+    with (
+        pytest.raises(SchemaOutdated, match=f"at migration {number}, this code needs {number + 1}"),
+        a_project().database.connection() as own,
+    ):
         own.execute("select nothing from scheduled_actions")
 
 

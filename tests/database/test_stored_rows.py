@@ -1,15 +1,9 @@
-"""What the tables refuse, and what the migration that taught them makes of rows from before."""
+"""What the tables refuse."""
 
 from __future__ import annotations
 
-import json
-
 import psycopg
 import pytest
-
-from scheduled_actions.database import concurrent_indexes
-from scheduled_actions.database.migrate import _files
-from tests.hostile_values import without_checks
 
 SCHEDULES, DEADLINES = "scheduled_action_schedules", "scheduled_action_deadlines"
 ENDPOINTS, STATES, TICKS = "webhook_endpoints", "webhook_endpoint_states", "scheduled_action_ticks"
@@ -73,38 +67,7 @@ def hold(connection, table, column, value):
     connection.execute(f"update {table} set {column} = %s where ctid = (select max(ctid) from {table})", [value])
 
 
-def migrate_again(connection):
-    """Apply the migration that adds the constraints once more."""
-    (path,) = [path for number, path in _files() if number == 25]
-    in_transaction, _ = concurrent_indexes.split(path.read_text(encoding="utf-8"))
-    connection.execute(in_transaction)
-
-
 @pytest.mark.parametrize(("table", "column", "value"), REFUSED, ids=[f"{one[1]}={one[2][:30]}" for one in REFUSED])
 def test_a_table_refuses_a_value_that_no_function_stores(connection, table, column, value):
     with pytest.raises(psycopg.errors.CheckViolation):
         hold(connection, table, column, value)
-
-
-def test_rows_from_before_do_not_make_the_migration_fail_and_can_be_changed_after_it(connection):
-    for table in ROWS:
-        without_checks(connection, table)
-    for table, column, value in REFUSED:
-        hold(connection, table, column, value)
-
-    migrate_again(connection)
-
-    for table, column in {table: column for table, column, _ in REFUSED}.items():
-        connection.execute(f"update {table} set {column} = {column}")
-    found = connection.execute("select count(*), count(distinct jitter_seconds) from scheduled_action_schedules")
-    assert found.fetchone() == (18, 1)
-
-
-def test_the_migration_leaves_out_the_stages_that_are_none_and_keeps_the_others(connection):
-    for table in ROWS:
-        without_checks(connection, table)
-    hold(connection, DEADLINES, "stages", f"[5, {STAGE}, {{}}]")
-
-    migrate_again(connection)
-
-    assert connection.execute("select stages from scheduled_action_deadlines").fetchone() == ([json.loads(STAGE)],)

@@ -138,8 +138,8 @@ _BY_TYPE: dict[str, tuple[str, ...]] = {
     "text[]": ("{}", "{NULL}", '{""}', "{**}", "{{a,b},{c,d}}", "{" + ",".join(["a*"] * 2_000) + "}", "[5:6]={a,b}"),
     "uuid[]": ("{}", "{NULL}", "{00000000-0000-0000-0000-000000000000}"),
 }
-#: What the schema is at: one that says otherwise is another schema, and every request is answered 503 for it.
-_APART = {"scheduled_action_migrations"}
+#: The versions of the schema: with other ones it is another schema, and every request is answered 503 for it.
+_APART = {"scheduled_action_migrations", "scheduled_action_functions"}
 
 
 class Mutation(NamedTuple):

@@ -103,6 +103,16 @@ def ticks(due=0, **ago):
         (MigrationsFound(found=0, wanted=3), FAULT, "the tables are not there"),
         (MigrationsFound(found=2, wanted=3), FAULT, "at 2, this code needs 3"),
         (MigrationsFound(found=4, wanted=3), WARNING, "at 4, this code knows 3"),
+        (
+            MigrationsFound(found=3, wanted=3, stale_functions=("a", "b")),
+            WARNING,
+            "SQL functions of another version: a, b",
+        ),
+        (
+            MigrationsFound(found=0, wanted=3, unreleased="0001_old"),
+            FAULT,
+            "the tables were made by a build that was never",
+        ),
         (clocks(seconds=2), OK, "this machine and the database agree"),
         (clocks(seconds=-2), OK, "this machine and the database agree"),
         (clocks(seconds=2.1), WARNING, "this machine is 2 seconds ahead of the database"),

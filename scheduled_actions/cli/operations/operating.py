@@ -57,13 +57,19 @@ def migrate(
     if as_json:
         print_json({"applied": applied} | ({"granted": [one.as_json() for one in granted]} if granted else {}))
         return
-    indexes = sum(name.startswith("index ") for name in applied)
-    built = f" and {counted(indexes, 'index change')}" if indexes else ""
     if applied or not granted:
-        click.echo(f"{counted(len(applied) - indexes, 'migration')}{built} applied" if applied else "nothing to do")
+        click.echo(f"{_counted_kinds(applied)} applied" if applied else "nothing to do")
     for one in granted:
         bound = "" if one.team_id is None else f" of team {one.team_id}"
         click.echo(one_line(f"role {one.role}: {one.kind}{bound} through schema {one.schema}"))
+
+
+def _counted_kinds(applied: list[str]) -> str:
+    """Return how many migrations, functions and indexes there are among what was applied."""
+    indexes = sum(name.startswith("index ") for name in applied)
+    functions = sum(name.startswith("function ") for name in applied)
+    counts = {"migration": len(applied) - functions - indexes, "function": functions, "index change": indexes}
+    return " and ".join(counted(count, kind) for kind, count in counts.items() if count)
 
 
 @click.command()

@@ -37,6 +37,7 @@ from scheduled_actions.core.errors.deployment import (
     ProjectUnusable,
     RegistryInvalid,
     SchemaOutdated,
+    SchemaUnreleased,
     SecretUnreadable,
     TooBusy,
 )
@@ -105,6 +106,7 @@ __all__ = [
     "ScheduleEnded",
     "ScheduledActionsError",
     "SchemaOutdated",
+    "SchemaUnreleased",
     "SecretUnreadable",
     "SignatureHeaderInvalid",
     "SignatureHeaderMissing",

@@ -123,15 +123,37 @@ class ProjectUnusable(DeploymentError):
 
 
 class SchemaOutdated(DeploymentError):
-    """The tables are missing or older than this code."""
+    """The schema is missing, or older than this code."""
 
     code = "schema_outdated"
 
     def __init__(self, found: int, wanted: int) -> None:
         self.found = found
         self.wanted = wanted
-        state = f"at migration {found}" if found else "without this package's tables"
-        super().__init__(f"the database is {state}, this code needs {wanted}: run `scheduled-actions migrate`")
+        if found < wanted:
+            state = f"at migration {found}" if found else "without this package's tables"
+            difference = f"the database is {state}, this code needs {wanted}"
+        else:
+            difference = "the database has other versions of the SQL functions than this code"
+        super().__init__(f"{difference}: run `scheduled-actions migrate`")
+
+
+class SchemaUnreleased(SchemaOutdated):
+    """The tables were made by a build that was never released; they cannot be brought up to date."""
+
+    code = "schema_unreleased"
+    remedy = (
+        "start with an empty schema: a new database in DATABASE_URL, or a new schema that is the first in the role's "
+        "search_path; for the embedded Postgres, stop the server and remove the project's directory .scheduled_actions"
+    )
+
+    def __init__(self, migration: str) -> None:
+        self.migration = migration
+        DeploymentError.__init__(
+            self,
+            f"the tables were made by a build that was never released ({migration} is another migration than this "
+            f"code's), and cannot be brought up to date; nothing was changed: {self.remedy}",
+        )
 
 
 class RegistryInvalid(DeploymentError):

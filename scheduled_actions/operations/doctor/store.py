@@ -12,8 +12,9 @@ import psycopg
 
 from scheduled_actions.actions import management_store as management
 from scheduled_actions.core.errors import DatabaseUnavailable
-from scheduled_actions.database import migrate
+from scheduled_actions.database import migrate, versions
 from scheduled_actions.database.connection import cut_off, is_connection_failure
+from scheduled_actions.database.schema import files
 from scheduled_actions.database.statements import Statements
 from scheduled_actions.operations.doctor.rules.database import (
     OLD_TRANSACTION,
@@ -71,8 +72,16 @@ def defaults(connection: Connection) -> DefaultsFound:
 
 
 def migrations(connection: Connection) -> MigrationsFound:
-    """Return how far the database's tables are, and how far this code wants them."""
-    return MigrationsFound(found=migrate.applied(connection), wanted=migrate.latest())
+    """Return which migrations and functions the database has, compared with those of this code."""
+    schema = files.read()
+    found = versions.read(connection)
+    unreleased = found.unreleased(schema)
+    return MigrationsFound(
+        found=0 if unreleased else found.applied,
+        wanted=schema.latest,
+        unreleased=unreleased,
+        stale_functions=tuple(one.name for one in found.stale_functions(schema)),
+    )
 
 
 def indexes(connection: Connection) -> IndexesFound:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from scheduled_actions.core.errors import SchemaUnreleased
 from scheduled_actions.operations.doctor.rules import Check, Level
 
 #: Servers that this version was made for.
@@ -80,10 +81,17 @@ class MigrationsFound:
 
     found: int
     wanted: int
+    #: The migration that a build made that was never released; None: there is none.
+    unreleased: str | None = None
+    #: The SQL functions of which the database has another version.
+    stale_functions: tuple[str, ...] = ()
 
     def judged(self) -> Check:
         """Return a fault where some are missing; a database ahead of its code works, as migrations only expand."""
         migrate = "run `scheduled-actions migrate`"
+        if self.unreleased is not None:
+            detail = f"the tables were made by a build that was never released ({self.unreleased})"
+            return Check("migrations", Level.FAULT, detail, SchemaUnreleased.remedy)
         if not self.found:
             return Check("migrations", Level.FAULT, "the tables are not there", migrate)
         if self.found < self.wanted:
@@ -91,6 +99,9 @@ class MigrationsFound:
         if self.found > self.wanted:
             detail = f"at {self.found}, this code knows {self.wanted}"
             return Check("migrations", Level.WARNING, detail, "deploy the newer release here, too")
+        if self.stale_functions:
+            detail = f"SQL functions of another version: {', '.join(self.stale_functions)}"
+            return Check("migrations", Level.WARNING, detail, migrate)
         return Check("migrations", Level.OK, f"at {self.found}")
 
 

@@ -19,6 +19,7 @@ from scheduled_actions.core.errors import (
     RefusedByDatabase,
     RowLocked,
     SchemaOutdated,
+    SchemaUnreleased,
     TooBusy,
     TooLarge,
 )
@@ -47,7 +48,8 @@ _NO_NUL = "^[^\\u0000]*$"
 #: What every route may answer.
 _EVERYWHERE = (
     refusals.FieldsInvalid, RefusedByDatabase, NotAuthorised, refusals.Forbidden, refusals.TooManyAttempts,
-    NotConfigured, DatabaseUnavailable, DatabaseBusy, SchemaOutdated, TooBusy, RowLocked, ConflictingChange,
+    NotConfigured, DatabaseUnavailable, DatabaseBusy, SchemaOutdated, SchemaUnreleased, TooBusy, RowLocked,
+    ConflictingChange,
 )  # fmt: skip
 _OF_BODIES = (refusals.BodyUnreadable, TooLarge, refusals.UnsupportedMediaType)
 _OF_KEYS = (refusals.IdempotencyKeyReused, refusals.IdempotencyKeyInUse)

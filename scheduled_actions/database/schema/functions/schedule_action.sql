@@ -1,0 +1,70 @@
+-- The action is stored, or merged into a pending one with the same open dedup key. Answers its id, and whether it was merged.
+-- Refuses arguments that cannot be an action with invalid_parameter_value, naming the argument and its value.
+create or replace function schedule_action(
+  action_type text,
+  payload jsonb default '{}',
+  scheduled_at timestamptz default null,
+  team_id text default null,
+  priority integer default 0,
+  max_attempts integer default null,
+  retry jsonb default null,
+  lock_group text default null,
+  lock_group_blocks boolean default false,
+  dedup_key text default null,
+  dedup_window double precision default null,
+  dedup_mode text default 'latest',
+  target jsonb default null,
+  user_id text default null,
+  metadata jsonb default null,
+  created_by text default null,
+  condition jsonb default null,
+  after uuid[] default null,
+  on_success jsonb default null,
+  on_failure jsonb default null
+)
+  returns table (id uuid, deduplicated boolean)
+  language plpgsql volatile
+  as $$
+  #variable_conflict use_variable
+  declare
+    item scheduled_actions;
+    seconds double precision := 0;
+    problem text;
+  begin
+    item.id := scheduled_actions_uuid7();
+    item.action_type := action_type;
+    item.payload := case dedup_mode when 'append' then jsonb_build_array(payload) else payload end;
+    item.scheduled_at := coalesce(scheduled_at, scheduled_actions_now());
+    item.team_id := team_id;
+    item.max_attempts := max_attempts;
+    item.retry := retry;
+    item.lock_group := lock_group;
+    item.lock_group_blocks := coalesce(lock_group_blocks, false);
+    item.dedup_key := coalesce(dedup_key, scheduled_actions_derived_key(payload, item.scheduled_at));
+    item.dedup_event := case when dedup_key is not null then payload ->> 'event' end;
+    item.target_type := target ->> 'type';
+    item.target_id := target ->> 'id';
+    item.user_id := user_id;
+    item.metadata := metadata;
+    item.created_by := created_by;
+    problem := scheduled_actions_problem(
+      action_type, payload, item.scheduled_at, team_id, priority, max_attempts, retry, lock_group, item.dedup_key,
+      dedup_window, dedup_mode, false);
+    if condition is not null or after is not null or on_success is not null or on_failure is not null then
+      problem := coalesce(
+        problem, scheduled_actions_extras_problem(condition, to_jsonb(after), on_success, on_failure, team_id));
+      item.condition := scheduled_actions_condition(condition, to_jsonb(after));
+      item.on_success := scheduled_actions_follow_ups(on_success);
+      item.on_failure := scheduled_actions_follow_ups(on_failure);
+    end if;
+    if problem is not null then
+      perform scheduled_actions_refuse(problem);
+    end if;
+    item.priority := priority;
+    if item.dedup_key is not null then
+      seconds := coalesce(dedup_window, scheduled_actions_dedup_window(action_type));
+    end if;
+    item.dedup_open := seconds > 0;
+    return query select put.id, put.deduplicated from scheduled_actions_put_patiently(item, seconds, dedup_mode) put;
+  end
+  $$;

@@ -1,0 +1,10 @@
+-- Returns the stored condition of an action: its own, and the ends of the actions that it comes after.
+create or replace function scheduled_actions_condition(condition jsonb, after jsonb) returns jsonb
+  language sql stable parallel safe
+  as $$
+    select case
+      when after is null or after = '[]' then condition
+      else jsonb_build_object('after', after)
+        || case when condition is null then '{}' else jsonb_build_object('condition', condition) end
+    end
+  $$;

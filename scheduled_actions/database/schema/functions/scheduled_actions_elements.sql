@@ -1,0 +1,54 @@
+-- Returns the elements of schedule_actions as rows of scheduled_actions, with what is wrong with each. The columns are set as
+-- schedule_action sets them.
+create or replace function scheduled_actions_elements(new_actions jsonb)
+  returns table (
+    "position" bigint, id uuid, action_type text, payload jsonb, scheduled_at timestamptz, team_id text, priority integer,
+    max_attempts integer, retry jsonb, lock_group text, lock_group_blocks boolean, dedup_key text, dedup_event text,
+    dedup_open boolean, dedup_seconds double precision, dedup_mode text, target_type text, target_id text, user_id text,
+    metadata jsonb, created_by text, condition jsonb, on_success jsonb, on_failure jsonb, problem text
+  )
+  language sql volatile
+  as $$
+    select
+      e.position, scheduled_actions_uuid7(), e.action_type,
+      case e.dedup_mode when 'append' then jsonb_build_array(e.payload) else e.payload end,
+      e.due_at, e.team_id, e.priority, e.max_attempts, e.retry, e.lock_group, e.lock_group_blocks, e.dedup_key,
+      e.dedup_event, e.dedup_key is not null and coalesce(e.dedup_window, e.usual_window) > 0,
+      coalesce(e.dedup_window, e.usual_window), e.dedup_mode, e.target ->> 'type', e.target ->> 'id', e.user_id,
+      e.metadata, e.created_by, case when e.has_extras then scheduled_actions_condition(e.condition, e.after) end,
+      case when e.has_extras then scheduled_actions_follow_ups(e.on_success) end,
+      case when e.has_extras then scheduled_actions_follow_ups(e.on_failure) end,
+      coalesce(
+        scheduled_actions_problem(
+          e.action_type, e.payload, e.due_at, e.team_id, e.priority, e.max_attempts, e.retry, e.lock_group, e.dedup_key,
+          e.dedup_window, e.dedup_mode, false),
+        case when e.has_extras
+          then scheduled_actions_extras_problem(e.condition, e.after, e.on_success, e.on_failure, e.team_id) end)
+    from (
+      select
+        r.position, r.action_type, coalesce(r.payload, '{}') as payload, at.due_at, r.team_id,
+        coalesce(r.priority, 0) as priority, r.max_attempts, r.retry, r.lock_group,
+        coalesce(r.lock_group_blocks, false) as lock_group_blocks,
+        coalesce(r.dedup_key, scheduled_actions_derived_key(r.payload, at.due_at)) as dedup_key,
+        case when r.dedup_key is not null then r.payload ->> 'event' end as dedup_event,
+        r.dedup_window, coalesce(r.dedup_mode, 'latest') as dedup_mode, r.target, r.user_id, r.metadata, r.created_by,
+        r.condition, r.after, r.on_success, r.on_failure,
+        coalesce(r.condition, r.on_success, r.on_failure, r.after) is not null as has_extras,
+        case when r.dedup_window is null and (r.dedup_key is not null or r.payload ? 'entity_id')
+          then scheduled_actions_dedup_window(r.action_type) end as usual_window
+      from rows from (
+        jsonb_to_recordset(new_actions) as (
+          action_type text, payload jsonb, scheduled_at timestamptz, team_id text, priority integer, max_attempts integer,
+          retry jsonb, lock_group text, lock_group_blocks boolean, dedup_key text, dedup_window double precision,
+          dedup_mode text, target jsonb, user_id text, metadata jsonb, created_by text, condition jsonb,
+          on_success jsonb, on_failure jsonb, after jsonb, delay double precision)
+      ) with ordinality as r (
+        action_type, payload, scheduled_at, team_id, priority, max_attempts, retry, lock_group, lock_group_blocks,
+        dedup_key, dedup_window, dedup_mode, target, user_id, metadata, created_by, condition, on_success, on_failure,
+        after, delay, "position")
+      cross join lateral (
+        select coalesce(r.scheduled_at, scheduled_actions_now() + make_interval(secs => coalesce(r.delay, 0)))
+      ) at (due_at)
+      offset 0  -- computed once: without it each use of a column above repeats its expression
+    ) e
+  $$;

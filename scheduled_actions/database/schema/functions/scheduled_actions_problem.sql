@@ -1,0 +1,35 @@
+-- Returns what is wrong with the arguments of an action, naming the value and what is expected; null: nothing.
+create or replace function scheduled_actions_problem(
+  action_type text, payload jsonb, scheduled_at timestamptz, team_id text, priority integer, max_attempts integer,
+  retry jsonb, lock_group text, dedup_key text, dedup_window double precision, dedup_mode text, later_feature boolean
+) returns text
+  language sql stable parallel safe
+  as $$
+    select case
+      -- The length is judged apart: a counted repetition makes the pattern thirty times as slow.
+      when action_type is null or length(action_type) > 200 or action_type !~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$'
+        then format('action_type: %L is not letters, digits and . _ : - only, at most 200', left(action_type, 80))
+      when jsonb_typeof(payload) is distinct from 'object'
+        then format('payload: a JSON %s is not a JSON object', coalesce(jsonb_typeof(payload), 'null'))
+      -- The binary form is never much smaller than half of the text: only a large one is turned into text to be measured.
+      when pg_column_size(payload) > 65536 and octet_length(payload::text) > 262144
+        then format('payload is %s bytes; at most 262144 are taken', octet_length(payload::text))
+      when not isfinite(scheduled_at) then format('scheduled_at: %s is not an instant', scheduled_at)
+      when team_id is not null and length(team_id) not between 1 and 255
+        then 'team_id: is not between 1 and 255 characters'
+      when priority is null or priority not between -32768 and 32767
+        then format('priority: %s is not between -32768 and 32767', priority)
+      when max_attempts not between 1 and 1000 then format('max_attempts: %s is not between 1 and 1000', max_attempts)
+      when jsonb_typeof(retry) not in ('object', 'array') then 'retry: is not {"kind": …} or a list of seconds'
+      when lock_group is not null and length(lock_group) not between 1 and 255
+        then 'lock_group: is not between 1 and 255 characters'
+      when dedup_key is not null and length(dedup_key) not between 1 and 512
+        then 'dedup_key: is not between 1 and 512 characters'
+      when dedup_window not between 0 and 31622400
+        then format('dedup_window: %s is not a number of seconds between 0 and a year', dedup_window)
+      when dedup_mode is null or dedup_mode not in ('latest', 'first', 'append')
+        then format('dedup_mode: %L is not latest, first or append', dedup_mode)
+      when later_feature
+        then 'condition, after, on_success and on_failure are not available in this version: leave them out'
+    end
+  $$;

@@ -1,0 +1,81 @@
+-- The actions are stored as schedule_actions does it, on behalf of an action (null: of none); keys of other transactions are
+-- waited for `wait_ms` at most, all of them together.
+create or replace function scheduled_actions_schedule(new_actions jsonb, scheduled_by uuid, wait_ms integer default 300)
+  returns table (id uuid, deduplicated boolean)
+  language plpgsql volatile
+  as $$
+  #variable_conflict use_column
+  declare
+    ids uuid[];
+    left_over bigint[];
+    merged boolean[];
+    position bigint;
+    placed record;
+    unknown text;
+    arguments constant text[] := array[
+      'action_type', 'payload', 'scheduled_at', 'team_id', 'priority', 'max_attempts', 'retry', 'lock_group',
+      'lock_group_blocks', 'dedup_key', 'dedup_window', 'dedup_mode', 'target', 'user_id', 'metadata', 'created_by',
+      'condition', 'after', 'on_success', 'on_failure', 'delay'];
+    callers_timeout text := current_setting('lock_timeout');
+    wait_until timestamptz := clock_timestamp() + wait_ms * interval '1 millisecond';
+  begin
+    if jsonb_typeof(new_actions) is distinct from 'array' then
+      perform scheduled_actions_refuse('new_actions: is not a JSON array');
+    end if;
+    select format('new_actions[%s]: %s', e.position - 1, case jsonb_typeof(e.element) when 'object'
+      then format('%L is no argument of schedule_action', (select min(name) from jsonb_object_keys(e.element - arguments) name))
+      else 'is not a JSON object' end)
+    into unknown
+    from jsonb_array_elements(new_actions) with ordinality e (element, position)
+    where case jsonb_typeof(e.element) when 'object' then e.element - arguments <> '{}' else true end
+    limit 1;
+    if unknown is not null then
+      perform scheduled_actions_refuse(unknown);
+    end if;
+    begin
+      perform set_config('lock_timeout', wait_ms::text, true);
+      with elements as materialized (
+        select * from scheduled_actions_elements(new_actions) e
+        where e.problem is null or scheduled_actions_refuse(format('new_actions[%s]: %s', e.position - 1, e.problem))
+      ),
+      inserted as (
+        insert into scheduled_actions (
+          id, action_type, payload, team_id, priority, scheduled_at, max_attempts, retry, lock_group, lock_group_blocks,
+          dedup_key, dedup_event, dedup_open, target_type, target_id, user_id, metadata, created_by, condition, on_success,
+          on_failure, scheduled_by
+        )
+        select
+          id, action_type, payload, team_id, priority, scheduled_at, max_attempts, retry, lock_group, lock_group_blocks,
+          dedup_key, dedup_event, dedup_open, target_type, target_id, user_id, metadata, created_by, condition, on_success,
+          on_failure, scheduled_actions_schedule.scheduled_by
+        from elements
+        -- In the order of their keys, so that two callers wait for each other in one direction only.
+        order by case when dedup_open then dedup_key end, position
+        on conflict (dedup_key, action_type, coalesce(team_id, ''), coalesce(dedup_event, '')) where dedup_open do nothing
+        returning id
+      )
+      select
+        array_agg(e.id order by e.position), array_agg(e.position order by e.dedup_key, e.position) filter (where i.id is null)
+      into ids, left_over
+      from elements e left join inserted i on i.id = e.id;
+      perform set_config('lock_timeout', callers_timeout, true);
+    exception when lock_not_available or deadlock_detected or serialization_failure or unique_violation then
+      ids := array_fill(null::uuid, array[jsonb_array_length(new_actions)]);
+      left_over := array(
+        select e.position from scheduled_actions_elements(new_actions) e order by e.dedup_key, e.position);
+    end;
+    merged := array_fill(false, array[coalesce(cardinality(ids), 0)]);
+    -- What met an open key is merged one by one, in the order of the keys, too; all of them together wait no longer than
+    -- one would.
+    foreach position in array coalesce(left_over, '{}') loop
+      select put.id, put.deduplicated into placed
+      from scheduled_actions_put_element(
+        new_actions -> (position - 1)::int,
+        greatest(1, (extract(epoch from wait_until - clock_timestamp()) * 1000)::int),
+        scheduled_actions_schedule.scheduled_by) put;
+      ids[position] := placed.id;
+      merged[position] := placed.deduplicated;
+    end loop;
+    return query select u.id, u.deduplicated from unnest(ids, merged) u (id, deduplicated);
+  end
+  $$;

@@ -1,0 +1,358 @@
+-- Actions, and what decides when they run: lock groups, ticks, facts, waits. Names are unqualified: the search path decides
+-- the schema. The comment above a column says what it holds and when it changes; null means that it does not apply.
+
+-- The migrations that this database has. A row is inserted in the transaction of its migration and never changes.
+create table scheduled_action_migrations (
+  -- The number that the file name begins with.
+  number integer primary key,
+  -- The file name without its extension.
+  name text not null,
+  -- SHA-256 of the file's statements without comments. Null or different: made by a build that was never released.
+  checksum text,
+  -- When the migration was applied.
+  applied_at timestamptz not null default scheduled_actions_now()
+);
+
+-- The SQL functions that this database has. `migrate` writes the row when it applies the function's file.
+create table scheduled_action_functions (
+  -- The function's name, which is also the name of its file.
+  name text primary key,
+  -- SHA-256 of the file. Changes with each version of the function.
+  checksum text not null,
+  -- When this version was applied.
+  applied_at timestamptz not null default scheduled_actions_now()
+);
+
+-- Values that processes share, and settings of the project that SQL functions read.
+create table scheduled_action_settings (
+  -- What is set. Never changes.
+  name text primary key,
+  -- Settings of the project change by the first tick of a process and by `migrate`; others by the process that holds them.
+  value jsonb not null,
+  -- When `value` last changed.
+  updated_at timestamptz not null default scheduled_actions_now()
+);
+
+-- One unit of work. An insert makes it pending; a claim, a settlement or a command changes it; pruning deletes it.
+create table scheduled_actions (
+  -- UUID version 7: ids ascend in order of creation. Never changes.
+  id uuid primary key default scheduled_actions_uuid7(),
+  -- Names the handler. Never changes.
+  action_type text not null,
+  -- Changes by a claim (processing), a settlement, a cancellation and a retry.
+  status text not null default 'pending',
+  -- The handler's argument: a JSON object, or an array of them with dedup_mode `append`. Changes while it is pending: by a
+  -- later action with the same open key, by an edit, and with its schedule.
+  payload jsonb not null default '{}',
+  -- The tenant; null: none. Never changes.
+  team_id text,
+  -- The lower number runs first. Changes by an edit, and with its schedule.
+  priority smallint not null default 0,
+  -- Earliest instant of the next claim. Moves by an edit, a retry, a snooze, a wait and a wake-up.
+  scheduled_at timestamptz not null,
+  -- The instant of the recurrence rule that it was planned for. Never changes, also when scheduled_at does.
+  occurrence_at timestamptz,
+  -- The occurrence before this one, for handlers that report "since the last run". Never changes.
+  previous_occurrence_at timestamptz,
+  -- Start of the latest attempt. Set by each claim.
+  started_at timestamptz,
+  -- When it reached a final status. Set by that settlement or cancellation, cleared by a retry.
+  completed_at timestamptz,
+  -- Why the latest attempt failed, or why it was skipped or cancelled. Cleared when it completes and by a retry.
+  error_message text,
+  -- Attempts charged. Grows when a handler is started, returns to 0 by a retry.
+  attempts integer not null default 0,
+  -- Attempts allowed; null until the first settlement stores the handler's value. Changes by an edit, and with its schedule.
+  max_attempts integer,
+  -- The action's own retry policy; null: that of its handler. Changes by an edit, and with its schedule.
+  retry jsonb,
+  -- What the handler returned. Set when it completes.
+  result jsonb,
+  -- What the last snooze stored for the next attempt; of a delivery, why it was deferred. Cleared by a retry.
+  state jsonb,
+  -- Notes of the caller. Changes by an edit, and with its schedule.
+  metadata jsonb,
+  -- An entry for each attempt and each change by a person: the first 5 and the last 45.
+  history jsonb not null default '[]',
+  -- The kind of thing that it is about. Changes with its schedule.
+  target_type text,
+  -- The thing that it is about. Changes with its schedule.
+  target_id text,
+  -- The user that it concerns. Changes with its schedule.
+  user_id text,
+  -- Who scheduled it. Never changes.
+  created_by text,
+  -- The action whose handler scheduled it, or whose end it follows. Never changes, also when that one is pruned.
+  scheduled_by uuid,
+  -- The schedule that planned it. Never changes.
+  schedule_id uuid,
+  -- The deadline that planned it. Never changes.
+  deadline_id uuid,
+  -- Which occurrence of which stage of its deadline it is for: "reminder:60 days before#1". Never changes.
+  deadline_stage text,
+  -- Equal keys of one type, team and event are the same intent. Never changes.
+  dedup_key text,
+  -- The event in the payload, which takes part in the comparison of keys. Never changes.
+  dedup_event text,
+  -- Whether later actions with its key are merged into it. Becomes false at the claim or the end of the window, for good.
+  dedup_open boolean not null default false,
+  -- Members of a group run one at a time. Changes with its schedule.
+  lock_group text,
+  -- Whether a pending member keeps later members of its group from running. Changes with its schedule.
+  lock_group_blocks boolean not null default false,
+  -- What must hold when it would run. `{"wait": …}` waits for it; `{"after": [ids], "condition": …}` waits for actions first.
+  -- Changes by a merge under an open key, by an edit, and with its schedule; so do the two lists of follow-ups.
+  condition jsonb,
+  -- The state of the wait for `condition`: since when, checks made, the next check, what is unmet. Written by each check,
+  -- cleared by a retry and when the condition changes.
+  waiting jsonb,
+  -- What is scheduled when it completes: a list of elements of schedule_actions.
+  on_success jsonb,
+  -- What is scheduled when it fails for good: such a list.
+  on_failure jsonb,
+  -- Another action waits for its end. Becomes true once, and stays so.
+  awaited boolean not null default false,
+  -- When the running attempt was asked to stop. Cleared by a retry.
+  cancel_requested_at timestamptz,
+  -- Identifies the claim while it is processing: a settlement needs it. Set by the claim, cleared by the settlement.
+  claim_token uuid,
+  -- When the claim ends unless it is settled. Set and cleared with claim_token.
+  lease_expires_at timestamptz,
+  -- When it was scheduled. Never changes.
+  created_at timestamptz not null default scheduled_actions_now(),
+  -- When the row last changed.
+  updated_at timestamptz not null default scheduled_actions_now(),
+  constraint scheduled_actions_status_is_known check (
+    status in ('pending', 'processing', 'completed', 'failed', 'cancelled', 'skipped', 'no_action')
+  ),
+  constraint scheduled_actions_claim_is_whole check (
+    (status = 'processing') = (claim_token is not null) and (claim_token is null) = (lease_expires_at is null)
+  ),
+  constraint scheduled_actions_history_is_a_list check (jsonb_typeof(history) = 'array'),
+  -- Metadata is copied to every follow-up and read with every page. The binary form is never much smaller than half of the
+  -- text: only a large one is turned into text to be measured.
+  constraint scheduled_actions_metadata_is_bounded check (
+    pg_column_size(metadata) <= 32768 or octet_length(metadata::text) <= 131072
+  )
+)
+with (
+  -- Every action is updated twice and deleted once: vacuum small and often, by rows rather than by a share of them.
+  autovacuum_vacuum_scale_factor = 0.01,
+  autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_insert_scale_factor = 0.05,
+  autovacuum_analyze_scale_factor = 0.02,
+  autovacuum_vacuum_cost_delay = 0
+);
+
+-- Claims scan these two in order; the id makes the order total, so that a keyset never reads a row twice.
+create index scheduled_actions_claim_free on scheduled_actions (priority, scheduled_at, id)
+  where status = 'pending' and lock_group is null;
+create index scheduled_actions_claim_grouped on scheduled_actions (priority, scheduled_at, id)
+  where status = 'pending' and lock_group is not null;
+-- The oldest due member of one group, wherever the scan met the group.
+create index scheduled_actions_lock_group on scheduled_actions (lock_group, coalesce(team_id, ''), priority, scheduled_at, id)
+  where status = 'pending' and lock_group is not null;
+create index scheduled_actions_lease on scheduled_actions (lease_expires_at)
+  where status = 'processing';
+create unique index scheduled_actions_dedup
+  on scheduled_actions (dedup_key, action_type, coalesce(team_id, ''), coalesce(dedup_event, ''))
+  where dedup_open;
+-- No occurrence of a schedule twice.
+create unique index scheduled_actions_occurrence on scheduled_actions (schedule_id, occurrence_at)
+  where schedule_id is not null;
+-- Occurrences that wait for their condition: one that comes due meanwhile may have to be skipped.
+create index scheduled_actions_waiting_occurrence on scheduled_actions (schedule_id)
+  where schedule_id is not null and waiting is not null and status in ('pending', 'processing');
+-- No occurrence of a deadline's stage twice.
+create unique index scheduled_actions_deadline on scheduled_actions (deadline_id, deadline_stage)
+  where deadline_id is not null;
+create index scheduled_actions_prune on scheduled_actions (status, completed_at)
+  where completed_at is not null;
+create index scheduled_actions_no_action on scheduled_actions (action_type)
+  where status = 'no_action';
+-- What a team's tokens list and count: the newest first, status by status. "Nulls last" means nothing for ids; it keeps the
+-- planner from taking the primary key instead, which has the same order and all other teams in it.
+create index scheduled_actions_team on scheduled_actions (team_id, status, id desc nulls last)
+  where team_id is not null;
+-- Most actions are scheduled by no other, and cost this index nothing.
+create index scheduled_actions_scheduled_by on scheduled_actions (scheduled_by, id) where scheduled_by is not null;
+-- The calendar of one user. Most actions name no user, or have ended, and cost this index nothing.
+create index scheduled_actions_of_user on scheduled_actions (user_id, scheduled_at, id)
+  where status = 'pending' and user_id is not null;
+-- A page of deliveries is read without a look at all other actions. Those cost this index nothing.
+create index scheduled_actions_deliveries on scheduled_actions (id) where action_type = 'webhook:send';
+-- Deliveries that wait for one endpoint are found without a look at those of others.
+create index scheduled_actions_deliveries_waiting on scheduled_actions ((payload ->> 'endpoint'), scheduled_at)
+  where status = 'pending' and action_type = 'webhook:send';
+
+-- The lock groups that run. Inserted before the claim of the member, deleted by its settlement, release or rescue.
+create table scheduled_action_holds (
+  -- The team of the group; '' for none.
+  team_id text not null,
+  -- The group.
+  lock_group text not null,
+  -- The member that runs.
+  action_id uuid not null,
+  -- When the group was taken.
+  acquired_at timestamptz not null default scheduled_actions_now(),
+  -- Until when the group stays taken after an attempt that timed out, because its handler has not returned yet.
+  busy_until timestamptz,
+  primary key (team_id, lock_group)
+);
+create index scheduled_action_holds_action on scheduled_action_holds (action_id);
+
+-- A tick. Inserted when it begins, updated while it runs and when it ends, deleted by pruning.
+create table scheduled_action_ticks (
+  -- UUID version 7, made by the process. Never changes.
+  id uuid primary key,
+  -- When it began. Never changes.
+  started_at timestamptz not null,
+  -- When it ended, or was found lost; null: it runs. Cleared when it goes on for a ping that arrived at its end.
+  finished_at timestamptz,
+  -- When it counts as lost unless it has ended; the leases of its actions end then, too. Never changes.
+  lease_expires_at timestamptz not null,
+  -- The actions whose handlers were started and not settled yet: rescue charges exactly these. Overwritten by each
+  -- announcement.
+  running uuid[] not null default '{}',
+  -- What called it: the cron caller, the command, the server.
+  caller text,
+  -- `finished`, `hung_up` (the caller closed the connection) or `lost`. Set and cleared with finished_at.
+  outcome text,
+  -- What it did, by name. Set when it ends.
+  counts jsonb,
+  -- How long it was allowed to take. Never changes.
+  budget jsonb,
+  -- The number of announcements written to `running`: one that arrives late, from a backend whose connection was lost,
+  -- changes nothing.
+  announcement bigint not null default 0,
+  constraint scheduled_action_ticks_are_readable check (
+    isfinite(started_at)
+    and isfinite(finished_at)
+    and isfinite(lease_expires_at)
+    and jsonb_typeof(counts) = 'object'
+    and jsonb_typeof(budget) = 'object'
+  )
+)
+with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
+create index scheduled_action_ticks_started on scheduled_action_ticks (started_at);
+create index scheduled_action_ticks_open on scheduled_action_ticks (lease_expires_at) where finished_at is null;
+
+-- The counters of `/metrics`. A tick adds to them; they only grow, whatever is pruned.
+create table scheduled_action_metrics (
+  -- The name of the metric.
+  metric text not null,
+  -- An action type or an endpoint.
+  subject text not null,
+  -- An outcome, the bound of a bucket, or `sum`.
+  part text not null,
+  -- The sum so far.
+  value double precision not null,
+  primary key (metric, subject, part)
+)
+with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
+
+-- The latest value of each fact. `report_fact` inserts or updates it; deleting a fact deletes it.
+create table scheduled_action_facts (
+  -- UUID version 7: orders pages. Never changes.
+  id uuid not null default scheduled_actions_uuid7(),
+  -- The team; '' for none. Never changes.
+  team_id text not null default '',
+  -- The kind of thing that the fact is about. Never changes.
+  target_type text not null,
+  -- The thing that the fact is about. Never changes.
+  target_id text not null,
+  -- The name of the fact. Never changes.
+  name text not null,
+  -- The latest value.
+  value jsonb not null,
+  -- Who reported it last.
+  reported_by text,
+  -- When `value` last changed.
+  changed_at timestamptz not null default scheduled_actions_now(),
+  -- When it was last reported, also with the same value.
+  reported_at timestamptz not null default scheduled_actions_now(),
+  primary key (team_id, target_type, target_id, name)
+)
+with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
+create unique index scheduled_action_facts_id on scheduled_action_facts (id);
+-- Lists of facts: the newest of a team, of a target, of a name.
+create index scheduled_action_facts_team on scheduled_action_facts (team_id, id);
+create index scheduled_action_facts_target on scheduled_action_facts (target_type, target_id, id);
+create index scheduled_action_facts_name on scheduled_action_facts (name, id);
+
+-- The values that a fact had, the latest 1,000 of each. Rows never change; the oldest are deleted by the next change.
+create table scheduled_action_fact_changes (
+  -- UUID version 7: ids ascend in order of the changes.
+  id uuid primary key default scheduled_actions_uuid7(),
+  -- The team of the fact; '' for none.
+  team_id text not null,
+  -- The kind of thing that the fact is about.
+  target_type text not null,
+  -- The thing that the fact is about.
+  target_id text not null,
+  -- The name of the fact.
+  name text not null,
+  -- The value from then on; null: the fact was deleted.
+  value jsonb,
+  -- Who reported it.
+  reported_by text,
+  -- When it was reported.
+  changed_at timestamptz not null default scheduled_actions_now()
+);
+create index scheduled_action_fact_changes_of on scheduled_action_fact_changes (team_id, target_type, target_id, name, id);
+
+-- What actions wait for. Inserted before the condition is checked, deleted when the wait ends or by maintenance.
+create table scheduled_action_waits (
+  -- A fact (scheduled_actions_fact_topic), or the id of an action or a deadline.
+  topic uuid not null,
+  -- The action that waits.
+  action_id uuid not null,
+  -- The topic changed after the last check: a check that is running and finds the condition unmet must be repeated. Set
+  -- by the wake-up, cleared by the next check.
+  is_woken boolean not null default false,
+  -- When maintenance last checked that the action still waits: once an hour.
+  checked_at timestamptz not null default scheduled_actions_now(),
+  primary key (topic, action_id)
+)
+with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
+create index scheduled_action_waits_action on scheduled_action_waits (action_id);
+create index scheduled_action_waits_checked on scheduled_action_waits (checked_at);
+
+-- Topics that have changed. Inserted in the transaction of the change, which therefore waits for no lock; deleted by a tick
+-- after that has committed: by then every wait that missed the change is visible. Rows never change.
+create table scheduled_action_wakes (
+  -- In order of insertion.
+  id bigint generated always as identity primary key,
+  -- The topic, as in scheduled_action_waits.
+  topic uuid not null
+)
+with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
+
+-- The rows of queries that became actions (for_each). Inserted with the action, deleted after `until`. Rows never change.
+create table scheduled_action_for_each (
+  -- The team; '' for none.
+  team_id text not null default '',
+  -- Which query.
+  name text not null,
+  -- Which row of it.
+  key text not null,
+  -- The row becomes no other action before this instant.
+  until timestamptz not null,
+  -- When it became an action.
+  created_at timestamptz not null default scheduled_actions_now(),
+  primary key (team_id, name, key)
+)
+with (autovacuum_vacuum_scale_factor = 0.05);
+create index scheduled_action_for_each_until on scheduled_action_for_each (until) where isfinite(until);
+
+create trigger scheduled_actions_tell_listeners
+  after insert on scheduled_actions
+  for each statement execute function scheduled_actions_tell_listeners();
+create trigger scheduled_action_wakes_tell_listeners
+  after insert on scheduled_action_wakes
+  for each statement execute function scheduled_actions_tell_listeners();
+create trigger scheduled_actions_wake_after
+  after update of status on scheduled_actions
+  for each row
+  when (new.awaited and new.status in ('completed', 'failed', 'cancelled', 'skipped'))
+  execute function scheduled_actions_wake_after();

@@ -1,0 +1,305 @@
+-- Schedules and deadlines: what plans actions. The comment above a column says what it holds and when it changes.
+
+-- The lasting definition of a recurring action. An active one has exactly one planned occurrence that was never claimed, an
+-- ordinary action named by `next_action_id`; a rolling one has none while its occurrence runs. Deleted by a person only.
+create table scheduled_action_schedules (
+  -- UUID version 7: ids ascend in order of creation. Never changes.
+  id uuid primary key default scheduled_actions_uuid7(),
+  -- One schedule of a team has it; null: known by its id alone. Changes by an edit.
+  name text,
+  -- The type of every occurrence. Never changes.
+  action_type text not null,
+  -- The payload of every occurrence. Changes by an edit, as do all columns down to `on_failure` unless they say otherwise; an
+  -- edit also changes the planned occurrence.
+  payload jsonb not null default '{}',
+  -- The tenant; null: none. Never changes.
+  team_id text,
+  -- The rule as it was written.
+  recurrence text not null,
+  -- `interval`, `cron`, `rrule`, `business_day` or `custom`: follows from the rule.
+  kind text not null,
+  -- The time zone of the rule.
+  timezone text not null default 'UTC',
+  -- Where intervals count from, and the DTSTART of a rule without one.
+  anchor_at timestamptz not null,
+  -- `fixed`: by the rule alone; `rolling`: from the end of the occurrence before.
+  recurrence_type text not null default 'fixed',
+  -- What happens to occurrences that were missed: `fire_once`, `skip` or `catch_up`.
+  misfire text not null default 'fire_once',
+  -- How late an occurrence counts as missed.
+  misfire_grace_seconds double precision not null default 300,
+  -- How many missed occurrences are caught up on.
+  catch_up_limit integer not null default 100,
+  -- How old they may be.
+  catch_up_seconds double precision not null default 604800,
+  -- What happens when the occurrence before still runs: `skip`, `queue` or `allow`.
+  overlap text not null default 'skip',
+  -- Which occurrences are skipped: an object.
+  skip jsonb,
+  -- Each occurrence is delayed by its own share of it.
+  jitter_seconds double precision not null default 0,
+  -- No occurrence after it; null: no end.
+  until timestamptz,
+  -- Executions still to come; null: no end. Decreases with each occurrence.
+  remaining integer,
+  -- Final failures in a row that pause the schedule; null: never.
+  pause_after_failures integer,
+  -- Final failures in a row so far. Grows by a failed occurrence, returns to 0 by a completed one.
+  consecutive_failures integer not null default 0,
+  -- The columns from here to `on_failure` are those of every occurrence, as in scheduled_actions. Its priority.
+  priority smallint not null default 0,
+  -- Its attempts.
+  max_attempts integer,
+  -- Its retry policy.
+  retry jsonb,
+  -- Its lock group.
+  lock_group text,
+  -- Whether it keeps later members of the group from running while it is pending.
+  lock_group_blocks boolean not null default false,
+  -- The kind of thing that it is about.
+  target_type text,
+  -- The thing that it is about.
+  target_id text,
+  -- The user that it concerns.
+  user_id text,
+  -- Notes of the caller.
+  metadata jsonb,
+  -- What it waits for.
+  condition jsonb,
+  -- What is scheduled when it completes.
+  on_success jsonb,
+  -- What is scheduled when it fails for good.
+  on_failure jsonb,
+  -- `active`, `paused` or `ended`. Changes by a person, by failures in a row, and when the rule has no further occurrence.
+  status text not null default 'active',
+  -- Why it is paused or has ended. Changes with `status`.
+  status_note text,
+  -- Who paused or ended it. Changes with `status`.
+  status_by text,
+  -- Since when it has its status. Changes with `status`.
+  status_at timestamptz,
+  -- The planned occurrence; of a rolling schedule also the one that runs. Moves with each occurrence.
+  next_action_id uuid,
+  -- The instant of the rule that it is planned for. Moves with `next_action_id`.
+  next_occurrence_at timestamptz,
+  -- The occurrence before it. Moves with each occurrence.
+  last_action_id uuid,
+  -- The instant of the rule that it was planned for. Moves with `last_action_id`.
+  last_occurrence_at timestamptz,
+  -- Occurrences that were started. Grows.
+  executions bigint not null default 0,
+  -- Occurrences that a skip rule or an overlap left out. Grows.
+  skipped bigint not null default 0,
+  -- Occurrences that passed while nothing ticked, and were dropped. Grows.
+  missed bigint not null default 0,
+  -- The arguments as given: the same call again changes nothing. Changes by an edit.
+  definition jsonb not null default '{}',
+  -- Kept equal to a declaration in the code. Changes by the sync of declarations.
+  is_declared boolean not null default false,
+  -- Who created it. Never changes.
+  created_by text,
+  -- When it was created. Never changes.
+  created_at timestamptz not null default scheduled_actions_now(),
+  -- When the row last changed.
+  updated_at timestamptz not null default scheduled_actions_now(),
+  constraint scheduled_action_schedules_status_is_known check (status in ('active', 'paused', 'ended')),
+  constraint scheduled_action_schedules_recurrence_type_is_known check (recurrence_type in ('fixed', 'rolling')),
+  constraint scheduled_action_schedules_misfire_is_known check (misfire in ('fire_once', 'skip', 'catch_up')),
+  constraint scheduled_action_schedules_overlap_is_known check (overlap in ('skip', 'queue', 'allow')),
+  constraint scheduled_action_schedules_remaining_is_a_count check (remaining >= 0),
+  constraint scheduled_action_schedules_only_live_ones_plan check (status = 'active' or next_action_id is null),
+  -- Values that no reader can use are refused where SQL writes them.
+  constraint scheduled_action_schedules_numbers_are_in_range check (
+    jitter_seconds between 0 and 31622400
+    and misfire_grace_seconds between 0 and 31622400
+    and catch_up_seconds between 0 and 31622400
+    and catch_up_limit between 1 and 10000
+    and pause_after_failures >= 1
+    and consecutive_failures >= 0
+    and executions between 0 and 1000000000000000
+    and skipped between 0 and 1000000000000000
+    and missed between 0 and 1000000000000000
+    and max_attempts between 1 and 1000
+  ),
+  constraint scheduled_action_schedules_instants_are_in_the_calendar check (
+    anchor_at = scheduled_actions_in_calendar(anchor_at)
+    and until = scheduled_actions_in_calendar(until)
+    and status_at = scheduled_actions_in_calendar(status_at)
+    and next_occurrence_at = scheduled_actions_in_calendar(next_occurrence_at)
+    and last_occurrence_at = scheduled_actions_in_calendar(last_occurrence_at)
+    and created_at = scheduled_actions_in_calendar(created_at)
+    and updated_at = scheduled_actions_in_calendar(updated_at)
+  ),
+  constraint scheduled_action_schedules_documents_are_shaped check (
+    jsonb_typeof(skip) = 'object'
+    and jsonb_typeof(retry) in ('object', 'array')
+    and jsonb_typeof(metadata) = 'object'
+    and octet_length(metadata::text) <= 131072
+    and jsonb_typeof(definition) = 'object'
+    and jsonb_typeof(condition) = 'object'
+    and jsonb_typeof(on_success) in ('object', 'array')
+    and jsonb_typeof(on_failure) in ('object', 'array')
+  )
+)
+-- Every occurrence moves its schedule on. Without an index over what it writes, and with room on the row's page, that is a
+-- write of one page instead of one page and three indexes.
+with (fillfactor = 50);
+
+create unique index scheduled_action_schedules_name on scheduled_action_schedules (name, coalesce(team_id, ''))
+  where name is not null;
+
+-- A due instant, and what happens before and after it. All that is planned is an action with its `deadline_id`. Changes by a
+-- person and by the actions of its stages; a closed one is deleted by pruning.
+create table scheduled_action_deadlines (
+  -- UUID version 7: ids ascend in order of creation. Never changes.
+  id uuid primary key default scheduled_actions_uuid7(),
+  -- One unresolved deadline of a team has it; those of a series share theirs. Never changes.
+  name text,
+  -- The tenant; null: none. Never changes.
+  team_id text,
+  -- The kind of thing that it is about. Changes by an edit.
+  target_type text not null,
+  -- The thing that it is about. Changes by an edit.
+  target_id text not null,
+  -- `open`, `missed`, `completed` or `cancelled`. Changes at the due instant and by a person.
+  status text not null default 'open',
+  -- The due instant. Moves by an edit, and at the end of a pause.
+  due_at timestamptz not null,
+  -- The time zone in which distances in days are counted. Changes by an edit.
+  timezone text not null default 'UTC',
+  -- Business days and hours of work; null: every day, around the clock. Changes by an edit.
+  calendar jsonb,
+  -- Who is responsible, and gets the reminders. Changes by an edit.
+  recipients jsonb not null default '[]',
+  -- Every reminder, level, auto-action and the due instant itself: its distance, its instant, its state. Changes with each
+  -- stage that begins, and when the deadline moves, pauses or ends.
+  stages jsonb not null default '[]',
+  -- The rule of its series; null: none. Changes by an edit.
+  recurrence text,
+  -- The first deadline of its series. Never changes.
+  series_id uuid,
+  -- The instant of the rule that it was made for. Never changes, also when due_at does.
+  occurrence_at timestamptz,
+  -- Where the rule counts from. Changes with the rule.
+  anchor_at timestamptz,
+  -- The deadline that follows in the series. Set when that one is created.
+  next_id uuid,
+  -- Grows with each change that makes notices on their way obsolete.
+  revision integer not null default 0,
+  -- Since when it is paused; null: it is not. Set by a pause, cleared at its end.
+  paused_at timestamptz,
+  -- When it was found unresolved at its due instant. Cleared when it is moved.
+  missed_at timestamptz,
+  -- When it was completed or cancelled. Set once.
+  closed_at timestamptz,
+  -- Who closed it. Set with `closed_at`.
+  closed_by text,
+  -- What they noted. Set with `closed_at`.
+  note text,
+  -- Of a completed one: days begun after the due instant; 0: on time. Set with `closed_at`.
+  days_late integer,
+  -- When it was acknowledged. Cleared when it is moved.
+  acknowledged_at timestamptz,
+  -- Who acknowledged it. Set and cleared with `acknowledged_at`.
+  acknowledged_by text,
+  -- Until when reminders are muted; null: until it is moved or closed. Set and cleared with `acknowledged_at`.
+  acknowledged_until timestamptz,
+  -- Notes of the caller. Changes by an edit.
+  metadata jsonb,
+  -- The arguments as given: the same call again changes nothing. Changes by an edit.
+  definition jsonb not null default '{}',
+  -- What happened: the first 5 and the last 45 entries.
+  history jsonb not null default '[]',
+  -- Who created it. Never changes.
+  created_by text,
+  -- When it was created. Never changes.
+  created_at timestamptz not null default scheduled_actions_now(),
+  -- When the row last changed.
+  updated_at timestamptz not null default scheduled_actions_now(),
+  constraint scheduled_action_deadlines_status_is_known check (status in ('open', 'missed', 'completed', 'cancelled')),
+  constraint scheduled_action_deadlines_closing_is_whole check ((status in ('completed', 'cancelled')) = (closed_at is not null)),
+  constraint scheduled_action_deadlines_only_open_ones_pause check (paused_at is null or status = 'open'),
+  constraint scheduled_action_deadlines_stages_are_a_list check (jsonb_typeof(stages) = 'array'),
+  -- Values that no reader can use are refused where SQL writes them.
+  constraint scheduled_action_deadlines_numbers_are_in_range check (
+    revision between 0 and 1000000000
+    and days_late >= 0
+  ),
+  constraint scheduled_action_deadlines_instants_are_in_the_calendar check (
+    due_at = scheduled_actions_in_calendar(due_at)
+    and occurrence_at = scheduled_actions_in_calendar(occurrence_at)
+    and anchor_at = scheduled_actions_in_calendar(anchor_at)
+    and paused_at = scheduled_actions_in_calendar(paused_at)
+    and missed_at = scheduled_actions_in_calendar(missed_at)
+    and closed_at = scheduled_actions_in_calendar(closed_at)
+    and acknowledged_at = scheduled_actions_in_calendar(acknowledged_at)
+    and acknowledged_until = scheduled_actions_in_calendar(acknowledged_until)
+    and created_at = scheduled_actions_in_calendar(created_at)
+    and updated_at = scheduled_actions_in_calendar(updated_at)
+  ),
+  constraint scheduled_action_deadlines_documents_are_shaped check (
+    jsonb_typeof(recipients) = 'array'
+    and jsonb_typeof(calendar) = 'object'
+    and jsonb_typeof(metadata) = 'object'
+    and octet_length(metadata::text) <= 131072
+    and jsonb_typeof(definition) = 'object'
+    and history = scheduled_actions_readable_entries(history)
+    and stages = scheduled_actions_readable_stages(stages)
+  )
+);
+
+-- No occurrence of a series twice.
+create unique index scheduled_action_deadlines_occurrence on scheduled_action_deadlines (series_id, occurrence_at)
+  where series_id is not null;
+-- A name is one unresolved deadline's; those of a series share theirs.
+create unique index scheduled_action_deadlines_name on scheduled_action_deadlines (name, coalesce(team_id, ''))
+  where name is not null and series_id is null and status in ('open', 'missed');
+create index scheduled_action_deadlines_unresolved on scheduled_action_deadlines (due_at)
+  where status in ('open', 'missed');
+create index scheduled_action_deadlines_target on scheduled_action_deadlines (target_type, target_id);
+create index scheduled_action_deadlines_by_name on scheduled_action_deadlines (name) where name is not null;
+-- Pruning deletes first what was closed first.
+create index scheduled_action_deadlines_closed on scheduled_action_deadlines (closed_at) where closed_at is not null;
+-- The calendar of one user.
+create index scheduled_action_deadlines_recipients on scheduled_action_deadlines using gin (recipients jsonb_path_ops)
+  where status in ('open', 'missed');
+-- Lists of deadlines: the newest of a team, of a status; by due instant, also within a team.
+create index scheduled_action_deadlines_team on scheduled_action_deadlines (team_id, id) where team_id is not null;
+create index scheduled_action_deadlines_status on scheduled_action_deadlines (status, id);
+create index scheduled_action_deadlines_due on scheduled_action_deadlines (due_at);
+create index scheduled_action_deadlines_near on scheduled_action_deadlines (team_id, due_at, id)
+  where status in ('open', 'missed') and team_id is not null;
+
+create trigger scheduled_actions_wake_after_deadline
+  after update of status on scheduled_action_deadlines
+  for each row
+  when (new.status is distinct from old.status)
+  execute function scheduled_actions_wake_after_deadline();
+
+-- What proves that somebody was notified of a deadline: what was sent, to whom, through what and when, and what was refused.
+-- Rows never change, and are deleted with their deadline only.
+create table scheduled_action_deadline_notices (
+  -- UUID version 7: ids ascend in order of sending.
+  id uuid primary key default scheduled_actions_uuid7(),
+  -- The deadline.
+  deadline_id uuid not null references scheduled_action_deadlines (id) on delete cascade,
+  -- The stage and its occurrence, as in `deadline_stage` of its action: "reminder:60 days before#1".
+  stage text not null,
+  -- The `notification:send` that sent it; that of a digest is the same for several deadlines.
+  action_id uuid not null,
+  -- The subject of the message.
+  subject text not null,
+  -- The person; null: an address without a person.
+  recipient text,
+  -- The channel.
+  channel text not null,
+  -- The address on the channel.
+  address text not null,
+  -- The channel's id of the message.
+  message_id text,
+  -- Why the channel refused it; null: it was accepted.
+  problem text,
+  -- When the channel answered.
+  sent_at timestamptz not null default scheduled_actions_now()
+);
+create index scheduled_action_deadline_notices_of on scheduled_action_deadline_notices (deadline_id, id);

@@ -1,0 +1,6 @@
+-- The checksums of the functions that are there, also of those that somebody replaced by hand.
+select f.name, f.checksum
+from scheduled_action_functions f
+where exists (
+  select from pg_proc p where p.proname = f.name and p.pronamespace = current_schema()::regnamespace
+)

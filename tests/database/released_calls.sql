@@ -1,0 +1,86 @@
+-- The public calls of each release, as applications have them in their SQL. They must work on the present schema: add the
+-- calls of a release when it is made, and never change one that is here. A call is a block; `answers` names its columns.
+
+-- release: 0.1.0
+-- answers: id, deduplicated
+select * from schedule_action('invoice:send');
+
+-- release: 0.1.0
+-- answers: id, deduplicated
+select * from schedule_action(
+  'invoice:send', '{"invoice": 42}', now() + interval '1 day', 'acme', -5, 3, '[60, 600]', 'customer:7', true, 'invoice:42',
+  60, 'first', '{"type": "invoice", "id": "42"}', 'user:7', '{"source": "sql"}', 'billing',
+  '{"fact": "paid", "is": false}', '{}', '[{"action_type": "invoice:sent"}]', '{"action_type": "invoice:failed"}');
+
+-- release: 0.1.0
+-- answers: id, deduplicated
+select * from schedule_action(
+  action_type => 'invoice:send',
+  payload => '{"invoice": 42}',
+  scheduled_at => now() + interval '1 day',
+  team_id => 'acme',
+  priority => -5,
+  max_attempts => 3,
+  retry => '{"kind": "exponential", "base_seconds": 60}',
+  lock_group => 'customer:7',
+  lock_group_blocks => true,
+  dedup_key => 'invoice:42',
+  dedup_window => 60,
+  dedup_mode => 'append',
+  target => '{"type": "invoice", "id": "42"}',
+  user_id => 'user:7',
+  metadata => '{"source": "sql"}',
+  created_by => 'billing',
+  condition => '{"fact": "paid", "is": false}',
+  after => array[]::uuid[],
+  on_success => '[{"action_type": "invoice:sent", "payload": {}}]',
+  on_failure => '[{"action_type": "invoice:failed", "delay": 60}]');
+
+-- release: 0.1.0
+-- answers: id, deduplicated
+select * from schedule_actions('[
+  {"action_type": "invoice:send", "payload": {"invoice": 42}, "delay": 60},
+  {"action_type": "invoice:send", "scheduled_at": "2030-01-01T00:00:00Z", "team_id": "acme", "priority": 1, "max_attempts": 3,
+   "retry": [60], "lock_group": "g", "lock_group_blocks": true, "dedup_key": "k", "dedup_window": 5, "dedup_mode": "latest",
+   "target": {"type": "invoice", "id": "42"}, "user_id": "u", "metadata": {}, "created_by": "billing",
+   "condition": {"fact": "paid", "is": true}, "after": [], "on_success": {"action_type": "a:b"}, "on_failure": []}
+]');
+
+-- release: 0.1.0
+-- answers: id, deduplicated
+select * from schedule_action('webhook:send', '{"event": "invoice:paid", "entity_type": "invoice", "entity_id": "42", "data": {}}');
+
+-- release: 0.1.0
+-- answers: changed, awaited
+select * from report_fact('{"type": "invoice", "id": "42"}', 'paid', 'true');
+
+-- release: 0.1.0
+-- answers: changed, awaited
+select * from report_fact(
+  target => '{"type": "invoice", "id": "42"}', name => 'paid', value => 'true', team_id => 'acme', reported_by => 'billing');
+
+-- release: 0.1.0
+-- answers: scheduled_actions_watch
+create table invoices (id integer primary key, team text, amount integer);
+select scheduled_actions_watch('invoices', 'invoice');
+
+-- release: 0.1.0
+-- answers: scheduled_actions_watch
+create table invoices (id integer primary key, team text, amount integer);
+select scheduled_actions_watch(
+  'invoices', entity => 'invoice', id_columns => '{id}', team_column => 'team', columns => '{amount}',
+  verbs => '{created,updated}', dedup_window => 5);
+
+-- release: 0.1.0
+-- answers: scheduled_actions_unwatch
+create table invoices (id integer primary key);
+select scheduled_actions_watch('invoices', 'invoice');
+select scheduled_actions_unwatch('invoices', entity => 'invoice');
+
+-- release: 0.1.0
+-- answers: scheduled_actions_now
+select scheduled_actions_now();
+
+-- release: 0.1.0
+-- answers: id, status, endpoint, team_id, event, entity_type, entity_id, attempts, max_attempts, next_attempt_at, response_status, error, attempt_log, event_action_id, lock_group, started_at, completed_at, created_at, updated_at
+select * from webhook_deliveries;
