@@ -9,7 +9,7 @@ import psycopg
 
 from benchmarks.harness import WrongResultError
 from benchmarks.noop import ACTION_TYPE
-from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.rules.plan import LARGEST
 
@@ -108,10 +108,10 @@ def complete(
     """Settle actions as completed and announce the next, in the package's one statement; return how many it settled."""
     running = [one.id for one in announced or ()]
     if not ended:
-        outcome_store.settle(connection, tick, [], running=running)
+        settling.settle(connection, tick, [], running=running)
         return 0
-    completions = [outcome_store.Completion(one.id, one.token, started=0, ended=0, max_attempts=3) for one in ended]
-    return len(ended) - len(outcome_store.complete(connection, tick, completions, running=running).lost)
+    completions = [settling.Completion(one.id, one.token, started=0, ended=0, max_attempts=3) for one in ended]
+    return len(ended) - len(settling.complete(connection, tick, completions, running=running).lost)
 
 
 def bare_drain(connection: Connection) -> int:

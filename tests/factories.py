@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.actions.rules.settlement import Settlement
 from scheduled_actions.core import config
 from scheduled_actions.core.action import Action, Claimed, Status
@@ -172,11 +172,11 @@ def a_tick(connection: psycopg.Connection[Any], *, lease_seconds: float = 70) ->
     return tick_store.begin_tick(connection, uuid4(), lease_seconds=lease_seconds, caller="tests", budget={})
 
 
-def an_outcome(claimed: Claimed, **changes: Any) -> outcome_store.Outcome:
+def an_outcome(claimed: Claimed, **changes: Any) -> settling.Outcome:
     """Return a completed attempt of what was claimed; `changes` are those of the settlement, or of the outcome."""
     of_outcome = {name: changes.pop(name) for name in ("token", "entry", "follow_ups", "started_at") if name in changes}
     values = {"status": Status.COMPLETED, "entry": None, "charge": 1} | changes
-    return outcome_store.Outcome(
+    return settling.Outcome(
         **{"action_id": claimed.id, "token": claimed.token, "settlement": Settlement(**values)} | of_outcome
     )
 

@@ -1,20 +1,23 @@
-"""Claiming and settling: the statements of a tick."""
+"""Claiming: the statements, and what features add to a claimed batch in its transaction."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID, uuid4
 
 from scheduled_actions.core.action import Claimed
+from scheduled_actions.database.boundary import contain, reason_of
 from scheduled_actions.database.statements import Statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
+    from scheduled_actions.actions.hooks import ClaimHook
     from scheduled_actions.database.connection import Connection
 
 
@@ -184,3 +187,117 @@ def release_no_action(connection: Connection, action_types: Collection[str], *, 
 def unhandled(connection: Connection, action_types: Collection[str]) -> list[UUID]:
     """Return the ids of actions that wait for a handler of one of these types, at most 1,000."""
     return [row[0] for row in sql.run(connection, "unhandled_actions", {"action_types": list(action_types)})]
+
+
+#: Claims a batch: what it claimed, and where the next one goes on.
+ClaimStep: TypeAlias = "Callable[[], tuple[list[Claimed], Position]]"
+
+
+@dataclass(slots=True)
+class ClaimResult:
+    """What became of claimed actions."""
+
+    #: To be run.
+    kept: list[Claimed]
+    #: Ended as skipped, each with the reason.
+    skipped: list[tuple[Claimed, str]] = field(default_factory=list)
+    #: Occurrences whose end nothing waits for: neither their schedule, to take its next step, nor another occurrence.
+    unawaited: frozenset[UUID] = frozenset()
+    #: Some of them are to be run before others that were claimed first: teams take turns.
+    is_by_turns: bool = False
+    #: Cannot be run at all, each with the reason: they fail.
+    refused: list[tuple[Claimed, str]] = field(default_factory=list)
+
+    @property
+    def has_found_work(self) -> bool:
+        """Whether anything came of the claim but actions that wait for their turn."""
+        return bool(self.kept or self.skipped or self.refused)
+
+    def add(self, other: ClaimResult) -> None:
+        """Add what became of others."""
+        self.kept += other.kept
+        self.skipped += other.skipped
+        self.refused += other.refused
+        self.unawaited |= other.unawaited
+
+    def narrow(self, later: ClaimResult) -> None:
+        """Take in what a later hook made of those kept."""
+        self.kept = later.kept
+        self.skipped += later.skipped
+        self.refused += later.refused
+        self.unawaited |= later.unawaited
+
+    def take_turns_with(self, other: ClaimResult) -> None:
+        """Add what was claimed for other teams."""
+        self.kept = self.kept + other.kept
+        self.skipped = self.skipped + other.skipped
+        self.refused = self.refused + other.refused
+        self.unawaited |= other.unawaited
+        self.is_by_turns = bool(other.kept)
+
+
+class Batches:
+    """Claims batches and calls the hooks of features for them.
+
+    Args:
+        hooks: Each is given what the one before has kept.
+    """
+
+    def __init__(self, hooks: Sequence[ClaimHook]) -> None:
+        self._hooks = tuple(hooks)
+
+    def claim(self, connection: Connection, claim: ClaimStep) -> tuple[list[Claimed], ClaimResult, Position]:
+        """Claim a batch and call the hooks, in one transaction; where that is refused, for each action on its own.
+
+        Args:
+            connection: In autocommit mode.
+            claim: ClaimSteps the batch; called again where the first transaction is refused.
+
+        Returns:
+            Those claimed, what became of them, and where the next claim goes on.
+        """
+        return contain(
+            lambda: self._claim_with(connection, claim, self._together),
+            lambda error: self._claim_again(connection, claim, error),
+        )
+
+    @staticmethod
+    def _claim_with(
+        connection: Connection, claim: ClaimStep, call_hooks: Callable[[Connection, list[Claimed]], ClaimResult]
+    ) -> tuple[list[Claimed], ClaimResult, Position]:
+        with connection.transaction():
+            claimed, position = claim()
+            return claimed, call_hooks(connection, claimed), position
+
+    def _claim_again(
+        self, connection: Connection, claim: ClaimStep, error: BaseException
+    ) -> tuple[list[Claimed], ClaimResult, Position]:
+        log.warning("claim.refused error=%s", reason_of(error))
+        return self._claim_with(connection, claim, self._each)
+
+    def _together(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
+        result = ClaimResult(claimed)
+        for hook in self._hooks:
+            if any(getattr(one, hook.column) is not None for one in result.kept):
+                result.narrow(hook.after_claim(connection, result.kept))
+        return result
+
+    def _each(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
+        """Call the hooks for each action on its own: one that is refused harms no other."""
+        result = ClaimResult(claimed)
+        for hook in self._hooks:
+            of_hook = ClaimResult([])
+            for one in result.kept:
+                if getattr(one, hook.column) is None:
+                    of_hook.kept.append(one)
+                    continue
+                of_hook.add(
+                    contain(partial(self._apart, connection, hook, one), partial(hook.claim_refused, connection, one))
+                )
+            result.narrow(of_hook)
+        return result
+
+    @staticmethod
+    def _apart(connection: Connection, hook: ClaimHook, claimed: Claimed) -> ClaimResult:
+        with connection.transaction():
+            return hook.after_claim(connection, [claimed])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from uuid import UUID
 
+    from scheduled_actions.actions.claims import ClaimResult
     from scheduled_actions.core.action import Claimed, Status
     from scheduled_actions.database.connection import Connection
 
@@ -17,58 +17,19 @@ if TYPE_CHECKING:
 SWEEP_SECONDS = 300.0
 
 
-@dataclass(slots=True)
-class ClaimResult:
-    """What became of claimed actions."""
-
-    #: To be run.
-    kept: list[Claimed]
-    #: Ended as skipped, each with the reason.
-    skipped: list[tuple[Claimed, str]] = field(default_factory=list)
-    #: Occurrences whose end nothing waits for: neither their schedule, to take its next step, nor another occurrence.
-    unawaited: frozenset[UUID] = frozenset()
-    #: Some of them are to be run before others that were claimed first: teams take turns.
-    is_by_turns: bool = False
-    #: Cannot be run at all, each with the reason: they fail.
-    refused: list[tuple[Claimed, str]] = field(default_factory=list)
-
-    @property
-    def has_found_work(self) -> bool:
-        """Whether anything came of the claim but actions that wait for their turn."""
-        return bool(self.kept or self.skipped or self.refused)
-
-    def add(self, other: ClaimResult) -> None:
-        """Add what became of others."""
-        self.kept += other.kept
-        self.skipped += other.skipped
-        self.refused += other.refused
-        self.unawaited |= other.unawaited
-
-    def narrow(self, later: ClaimResult) -> None:
-        """Take in what a later hook made of those kept."""
-        self.kept = later.kept
-        self.skipped += later.skipped
-        self.refused += later.refused
-        self.unawaited |= later.unawaited
-
-    def take_turns_with(self, other: ClaimResult) -> None:
-        """Add what was claimed for other teams."""
-        self.kept = self.kept + other.kept
-        self.skipped = self.skipped + other.skipped
-        self.refused = self.refused + other.refused
-        self.unawaited |= other.unawaited
-        self.is_by_turns = bool(other.kept)
-
-
 class ClaimHook(Protocol):
     """What a feature does in the transaction that claims a batch. No function of the project runs here."""
+
+    @property
+    def column(self) -> str:
+        """The field of `Claimed` that is null for actions which are none of the feature's."""
 
     def after_claim(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
         """Return what becomes of actions that were just claimed.
 
         Args:
             connection: In the transaction that claimed them.
-            claimed: Of any kind; those that are none of the feature's are kept as they are.
+            claimed: Some of them concern the feature; the others are kept as they are.
         """
 
     def claim_refused(self, connection: Connection, claimed: Claimed, error: BaseException) -> ClaimResult:
@@ -103,8 +64,13 @@ class SettledAction(NamedTuple):
 class SettleHook(Protocol):
     """What a feature does in the transaction that settles or cancels actions: its locks first, its own rows after."""
 
-    def concerns(self, ending: Ending) -> bool:
-        """Whether there is anything to do for an action."""
+    @property
+    def column(self) -> str:
+        """The field of `Ending` that is null for actions which do not concern the feature."""
+
+    @property
+    def left(self) -> Collection[object]:
+        """What this process's transactions have left for after their commit; empty where there is nothing."""
 
     def lock_before_settle(self, connection: Connection, endings: Sequence[Ending]) -> object:
         """Lock the feature's rows, before those of the actions; return what `after_settle` needs of them."""

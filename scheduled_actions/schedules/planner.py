@@ -56,7 +56,7 @@ class UnplannedSchedules:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         #: Under None, of the transactions that have ended.
-        self._by_thread: dict[int | None, deque[Unplanned]] = {}
+        self.by_thread: dict[int | None, deque[Unplanned]] = {}
 
     def leave(self, schedule: Course | Schedule, functions: tuple[str, ...], *, is_explicit: bool = False) -> None:
         """Leave a schedule unplanned in a transaction of this thread: its functions are called after the commit."""
@@ -80,11 +80,11 @@ class UnplannedSchedules:
 
     def _add(self, thread: int | None, left: Iterable[Unplanned]) -> None:
         with self._lock:
-            self._by_thread.setdefault(thread, deque(maxlen=_UNPLANNED_MOST)).extend(left)
+            self.by_thread.setdefault(thread, deque(maxlen=_UNPLANNED_MOST)).extend(left)
 
     def _take(self, thread: int | None) -> Collection[Unplanned]:
         with self._lock:
-            return self._by_thread.pop(thread, ())
+            return self.by_thread.pop(thread, ())
 
 
 class Planner:

@@ -6,7 +6,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from scheduled_actions.actions.hooks import SWEEP_SECONDS, ClaimResult
+from scheduled_actions.actions.claims import ClaimResult
+from scheduled_actions.actions.hooks import SWEEP_SECONDS
 from scheduled_actions.core.action import Status
 from scheduled_actions.database.boundary import LATER, contain, reason_of
 from scheduled_actions.database.transactions import wait_shortly
@@ -50,10 +51,13 @@ class Series:
         unplanned: What is left.
     """
 
+    column = "schedule_id"
+
     def __init__(self, planner: Planner, deferred: DeferredPlanning, unplanned: UnplannedSchedules) -> None:
         self.planner = planner
         self._deferred = deferred
         self._unplanned = unplanned
+        self.left = unplanned.by_thread
 
     # -- claiming ------------------------------------------------------------------------------------------------------
 
@@ -65,8 +69,6 @@ class Series:
             claimed: Of any kind; those outside a series, and retries, are kept as they are.
         """
         by_id = {one.id: one for one in claimed if one.schedule_id is not None}
-        if not by_id:
-            return ClaimResult(claimed)
         steps: list[store.Step] = []
         reasons: dict[UUID, str] = {}
         unawaited: set[UUID] = set()
@@ -131,10 +133,6 @@ class Series:
         return ClaimResult([], refused=[(claimed, f"its schedule cannot be followed: {reason_of(error)}")])
 
     # -- settling ------------------------------------------------------------------------------------------------------
-
-    def concerns(self, ending: Ending) -> bool:
-        """Whether an action is an occurrence."""
-        return ending.schedule_id is not None
 
     def lock_before_settle(self, connection: Connection, endings: Sequence[Ending]) -> list[store.Found]:
         """Lock the schedules that wait for the end of one of these actions."""

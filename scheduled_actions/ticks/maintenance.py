@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scheduled_actions.actions import outcome_store
+from scheduled_actions.actions import settling
 from scheduled_actions.actions.hooks import SettledAction
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core import retry
@@ -149,7 +149,7 @@ class Maintenance:
             )
             return False
 
-        fail = partial(outcome_store.fail, connection, action_id=action.id, token=action.token, reason=reason)
+        fail = partial(settling.fail, connection, action_id=action.id, token=action.token, reason=reason)
         if not contain(fail, unwritten):
             return {}
         rescued.count += 1
@@ -160,7 +160,7 @@ class Maintenance:
     def _note(
         rescued: Rescued,
         expired: Sequence[upkeep.Expired],
-        outcomes: Sequence[outcome_store.Outcome],
+        outcomes: Sequence[settling.Outcome],
         statuses: Mapping[UUID, Status],
     ) -> dict[Claimed, Status]:
         """Count and log what was rescued; return the status of each whose claim still stood."""
@@ -179,7 +179,7 @@ class Maintenance:
             )  # fmt: skip
         return ended
 
-    def _outcome(self, expired: upkeep.Expired) -> outcome_store.Outcome:
+    def _outcome(self, expired: upkeep.Expired) -> settling.Outcome:
         action = expired.action
         options = self._registry.options(action.action_type)
         outcome = settlement.Crashed(expired.neighbours) if expired.was_started else settlement.Unstarted()
@@ -190,7 +190,7 @@ class Maintenance:
             policy=retry.policy_of(action.retry_text, options.retry, self._usual_policy),
             draw=random.random(),  # noqa: S311 - jitter, no secret
         )
-        return outcome_store.Outcome(
+        return settling.Outcome(
             action_id=action.id,
             token=action.token,
             settlement=decided,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core.action import Status
 from scheduled_actions.database.boundary import CONTAINED, LATER, concerns_all, contain, describe, isolate, reason_of
@@ -114,7 +114,7 @@ class Settling:
             return self._settle_apart(ended, running)
         if completions:
             done = contain(partial(self._complete_together, completions, running), lambda error: error)
-            if isinstance(done, outcome_store.Completed):
+            if isinstance(done, settling.Completed):
                 return self._completed(ended, done, running)
             settled = self._settle_one_by_one(ended, running, done)
         else:
@@ -133,8 +133,8 @@ class Settling:
         return written
 
     def _complete_together(
-        self, completions: list[outcome_store.Completion], running: list[UUID]
-    ) -> outcome_store.Completed | BaseException:
+        self, completions: list[settling.Completion], running: list[UUID]
+    ) -> settling.Completed | BaseException:
         """Write what is nothing but completed by the statement that can do no more, and takes less."""
         return self._line.do(
             partial(
@@ -146,9 +146,7 @@ class Settling:
             )
         )
 
-    def _completed(
-        self, ended: list[tuple[Attempt, Ended]], done: outcome_store.Completed, running: list[UUID]
-    ) -> Written:
+    def _completed(self, ended: list[tuple[Attempt, Ended]], done: settling.Completed, running: list[UUID]) -> Written:
         """Count what has completed; settle occurrences whose schedules turned out to wait for their end."""
         written = self._written(Written(done.announced), running)
         if done.lost and (changed := [(attempt, one) for attempt, one in ended if _is_changed(attempt, done.lost)]):
@@ -280,7 +278,7 @@ class Settling:
             self._report.add_error(claimed.id, claimed.action_type, reason)
             return False
 
-        fail = partial(outcome_store.fail, action_id=claimed.id, token=claimed.token, reason=reason)
+        fail = partial(settling.fail, action_id=claimed.id, token=claimed.token, reason=reason)
         is_written = contain(lambda: self._line.do(fail), unwritten)
         return _Settled({claimed.id: Status.FAILED}, [(attempt, ended)]) if is_written else _Settled()
 
@@ -296,7 +294,7 @@ class Settling:
             return
         if attempt.has_returned and claimed.lock_group is not None:
             # It came back before this was written: the hold that lingers for it lingers for nothing.
-            self._line.do(partial(outcome_store.end_linger, action_id=claimed.id))
+            self._line.do(partial(settling.end_linger, action_id=claimed.id))
         if isinstance(outcome, settlement.Unstarted):
             return
         self._report.count(claimed, outcome, status)

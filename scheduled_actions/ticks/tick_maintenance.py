@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.actions.hooks import SWEEP_SECONDS
 from scheduled_actions.conditions.rules.plan import in_a_circle
 from scheduled_actions.database.boundary import contain, reason_of
@@ -94,7 +94,7 @@ class Tidying:
         if found.has_wakes:
             self.wake(connection)
         if found.has_old_holds:
-            self._try("holds", outcome_store.free_stale_holds, connection)
+            self._try("holds", settling.free_stale_holds, connection)
         if found.has_unhandled:
             self._try("release", self._release, connection)
         if self._process.is_exhausted:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.core.action import Status
 from scheduled_actions.database import shared_settings
 from tests.factories import (
@@ -48,7 +48,7 @@ def payloads(connection):
 def drained(connection, tick):
     """Claim and settle what is due; return the ids and payloads that handlers would have seen."""
     claimed, _ = claims.claim_free(connection, tick, wanted=5, after=claims.START, excluded=())
-    outcome_store.settle(connection, tick, [an_outcome(one) for one in claimed], running=None)
+    settling.settle(connection, tick, [an_outcome(one) for one in claimed], running=None)
     return [(one.id, one.payload_text) for one in claimed]
 
 
@@ -202,7 +202,7 @@ def test_an_action_that_returns_to_pending_is_merged_with_nothing(connection):
     tick = a_tick(connection)
     (claimed,), _ = claims.claim_free(connection, tick, wanted=1, after=claims.START, excluded=())
     retried = an_outcome(claimed, status=Status.PENDING, delay=timedelta(0))
-    outcome_store.settle(connection, tick, [retried], running=None)
+    settling.settle(connection, tick, [retried], running=None)
 
     assert schedule(connection, {"n": 2})[1] is False
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.actions import store as actions
 from scheduled_actions.core.action import Status
 from tests.factories import (
@@ -42,7 +42,7 @@ def claimed_ids(connection, **options):
 
 
 def settle(connection, *outcomes, tick=None):
-    return outcome_store.settle(connection, tick or a_tick(connection), outcomes, running=None).statuses
+    return settling.settle(connection, tick or a_tick(connection), outcomes, running=None).statuses
 
 
 def members(connection, count, group="g", **columns):
@@ -276,7 +276,7 @@ def test_a_member_past_its_time_holds_until_its_handler_returns(connection):
     )
     assert claimed_ids(connection) == []
 
-    outcome_store.end_linger(connection, late)
+    settling.end_linger(connection, late)
 
     assert claimed_ids(connection) == [following]
 
@@ -291,11 +291,11 @@ def test_a_member_past_its_time_holds_no_longer_than_its_lease(connection):
         tick=tick,
     )
     move_clock(connection, timedelta(seconds=60))
-    outcome_store.free_stale_holds(connection)
+    settling.free_stale_holds(connection)
     assert claimed_ids(connection) == []
 
     move_clock(connection, timedelta(seconds=75))
-    outcome_store.free_stale_holds(connection)
+    settling.free_stale_holds(connection)
 
     assert claimed_ids(connection) == [following]
 
@@ -312,9 +312,9 @@ def test_a_blocking_member_past_its_time_keeps_the_others_out_until_its_retry(co
     )
 
     if end == "returns":
-        outcome_store.end_linger(connection, late)
+        settling.end_linger(connection, late)
     move_clock(connection, timedelta(minutes=2))
-    outcome_store.free_stale_holds(connection)
+    settling.free_stale_holds(connection)
     assert claimed_ids(connection) == []
     move_clock(connection, timedelta(minutes=4))
 
@@ -328,11 +328,11 @@ def test_a_hold_whose_action_was_deleted_by_hand_is_freed_after_a_minute(connect
     first, second = members(connection, 2)
     claimed_ids(connection)
     connection.execute("delete from scheduled_actions where id = %s", [first])
-    outcome_store.free_stale_holds(connection)
+    settling.free_stale_holds(connection)
     assert claimed_ids(connection) == []
 
     move_clock(connection, timedelta(seconds=61))
-    outcome_store.free_stale_holds(connection)
+    settling.free_stale_holds(connection)
 
     assert claimed_ids(connection) == [second]
 
@@ -342,7 +342,7 @@ def test_a_hold_of_what_runs_is_never_stale(connection):
     (claimed,), _ = claim(connection)
 
     move_clock(connection, timedelta(days=1))
-    outcome_store.free_stale_holds(connection)
+    settling.free_stale_holds(connection)
 
     assert holds(connection) == {"g": claimed.id}
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.actions import store as actions
 from scheduled_actions.core.action import Status
 from tests.factories import (
@@ -41,7 +41,7 @@ def claim(connection):
 
 
 def settle(connection, *outcomes, running=None, tick=None):
-    return outcome_store.settle(connection, tick or a_tick(connection), outcomes, running=running)
+    return settling.settle(connection, tick or a_tick(connection), outcomes, running=running)
 
 
 def cancel(connection, action_id):
@@ -329,11 +329,11 @@ def test_texts_come_through_as_they_are(connection, claimed, text):
 
 
 def a_completion(claimed, *, token=None, started=1_000, ended=2_500):
-    return outcome_store.Completion(claimed.id, token or claimed.token, started=started, ended=ended, max_attempts=3)
+    return settling.Completion(claimed.id, token or claimed.token, started=started, ended=ended, max_attempts=3)
 
 
 def complete(connection, *completions, running=(), tick=None):
-    return outcome_store.complete(connection, tick or a_tick(connection), completions, running=running)
+    return settling.complete(connection, tick or a_tick(connection), completions, running=running)
 
 
 @given(

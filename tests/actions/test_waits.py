@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from scheduled_actions.actions import claims, outcome_store, waits
+from scheduled_actions.actions import claims, settling, waits
 from scheduled_actions.conditions.rules import FactKey, Needs
 from tests.factories import PATIENCE, a_tick, an_outcome, insert, is_waiting, move_clock, row, wait_until
 
@@ -231,7 +231,7 @@ def test_the_end_of_an_action_that_is_waited_for_wakes_who_waits(connection, oth
     check.look()
     check.settle()
 
-    outcome_store.settle(other, tick, [an_outcome(claimed)], running=[])
+    settling.settle(other, tick, [an_outcome(claimed)], running=[])
     waits.wake(other, most=10)
 
     assert is_due(connection, check.claimed.id)
@@ -244,7 +244,7 @@ def test_an_end_that_is_just_being_written_is_either_seen_or_looked_for_again_at
     check = an_awaiting(connection, awaited)
 
     with other.transaction():
-        outcome_store.settle(other, tick, [an_outcome(claimed)], running=[])
+        settling.settle(other, tick, [an_outcome(claimed)], running=[])
         check.register()
         seen = waits.look(connection, [check.waiter]).actions["", awaited]
 
@@ -260,7 +260,7 @@ def test_an_action_that_is_waited_for_is_not_pruned(connection):
     check = an_awaiting(connection, awaited)
     check.register()
     check.settle()
-    outcome_store.settle(connection, tick, [an_outcome(claimed)], running=[])
+    settling.settle(connection, tick, [an_outcome(claimed)], running=[])
     connection.execute("update scheduled_actions set completed_at = '2020-01-01' where id = %s", [awaited])
 
     assert upkeep.prune_actions(connection, retention_days=7, retention_failed_days=7, limit=10) == 0

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.core.action import Status
 from scheduled_actions.ticks import maintenance_store as upkeep
 from scheduled_actions.ticks import store as tick_store
@@ -32,9 +32,9 @@ def running(connection, tick):
 
 def test_a_late_announcement_does_not_overwrite_a_newer_one(connection, tick):
     first, second = uuid4(), uuid4()
-    outcome_store.settle(connection, tick, [], running=[second], announcement=2)
+    settling.settle(connection, tick, [], running=[second], announcement=2)
 
-    late = outcome_store.settle(connection, tick, [], running=[first], announcement=1)
+    late = settling.settle(connection, tick, [], running=[first], announcement=1)
 
     assert running(connection, tick) == ([second], False)
     assert not late.announced
@@ -43,7 +43,7 @@ def test_a_late_announcement_does_not_overwrite_a_newer_one(connection, tick):
 def test_a_repeated_announcement_stands(connection, tick):
     first = uuid4()
 
-    settled = [outcome_store.settle(connection, tick, [], running=[first], announcement=1) for _ in range(2)]
+    settled = [settling.settle(connection, tick, [], running=[first], announcement=1) for _ in range(2)]
 
     assert [one.announced for one in settled] == [True, True]
 
@@ -51,10 +51,10 @@ def test_a_repeated_announcement_stands(connection, tick):
 def test_a_late_completion_settles_but_does_not_announce(connection, tick):
     insert(connection)
     (claimed,) = claim(connection, tick)
-    outcome_store.settle(connection, tick, [], running=[], announcement=2)
+    settling.settle(connection, tick, [], running=[], announcement=2)
 
-    late = outcome_store.Completion(claimed.id, claimed.token, 0, 1, 3)
-    outcome_store.complete(connection, tick, [late], running=[uuid4()], announcement=1)
+    late = settling.Completion(claimed.id, claimed.token, 0, 1, 3)
+    settling.complete(connection, tick, [late], running=[uuid4()], announcement=1)
 
     assert row(connection, claimed.id)["status"] == "completed"
     assert running(connection, tick) == ([], False)
@@ -64,14 +64,14 @@ def test_a_late_completion_settles_but_does_not_announce(connection, tick):
 def test_an_announcement_that_arrives_after_the_ticks_end_does_not_open_it_again(connection, tick, running_late):
     tick_store.finish_tick(connection, tick, outcome="finished", counts={}, announcement=2)
 
-    outcome_store.settle(connection, tick, [], running=running_late, announcement=1)
+    settling.settle(connection, tick, [], running=running_late, announcement=1)
 
     assert running(connection, tick) == ([], True)
 
 
 def test_a_late_end_does_not_close_a_tick_that_goes_on(connection, tick):
     started = uuid4()
-    outcome_store.settle(connection, tick, [], running=[started], announcement=2)
+    settling.settle(connection, tick, [], running=[started], announcement=2)
 
     tick_store.finish_tick(connection, tick, outcome="finished", counts={}, announcement=1)
 
@@ -81,9 +81,9 @@ def test_a_late_end_does_not_close_a_tick_that_goes_on(connection, tick):
 def test_a_start_is_charged_by_the_tick_whose_lease_the_action_is_under(connection, tick):
     insert(connection)
     (claimed,) = claim(connection, tick)
-    outcome_store.settle(connection, tick, [], running=[claimed.id], announcement=1)
+    settling.settle(connection, tick, [], running=[claimed.id], announcement=1)
     # Its process froze; the action was released by hand, and claimed by a tick that died before it announced anything.
-    outcome_store.settle(connection, tick, [an_outcome(claimed, status=Status.PENDING, charge=0)], running=None)
+    settling.settle(connection, tick, [an_outcome(claimed, status=Status.PENDING, charge=0)], running=None)
     connection.execute("update scheduled_actions set scheduled_at = now() - interval '1 hour'")
     claim(connection, a_tick(connection, lease_seconds=30))
     connection.execute(

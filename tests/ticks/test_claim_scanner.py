@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from scheduled_actions.actions import outcome_store
+from scheduled_actions.actions import settling
 from scheduled_actions.ticks.claiming.scanner import Walk
 from scheduled_actions.ticks.rules.plan import Budget
 from tests.factories import a_tick, an_outcome, insert_many, projects
@@ -31,7 +31,7 @@ def test_a_walk_that_passed_by_a_held_group_goes_on_when_the_group_is_free_again
         assert claimed_until_done() == []
         walk.look_again()
         assert [walk.step(connection, tick, wanted=10, excluded=(), now=now).kept for _ in range(2)] == [[], []]
-        outcome_store.settle(connection, tick, [an_outcome(holder)], running=None)
+        settling.settle(connection, tick, [an_outcome(holder)], running=None)
         walk.look_again()
 
         (next_one,) = claimed_until_done()

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from scheduled_actions import action
-from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.actions import claims, settling
 from tests.factories import (
     a_tick,
     an_outcome,
@@ -54,7 +54,7 @@ def a_dead_process(connection, *announced, count=None):
     with connection.transaction():
         grouped, _ = claims.claim_grouped(connection, tick, wanted=count or 99, after=claims.START, excluded=())
     claimed += grouped
-    outcome_store.settle(connection, tick, [], running=[claimed[position].id for position in announced])
+    settling.settle(connection, tick, [], running=[claimed[position].id for position in announced])
     return claimed, tick
 
 
@@ -105,7 +105,7 @@ def test_what_was_rescued_is_due_at_once(project, connection):
 def test_an_announcement_that_was_taken_back_charges_nobody(project, connection):
     (action_id,) = insert_many(connection, 1)
     _, tick = a_dead_process(connection, 0)
-    outcome_store.settle(connection, tick, [], running=[])
+    settling.settle(connection, tick, [], running=[])
     minutes_later(connection)
 
     project.maintenance.rescue(connection)
@@ -225,7 +225,7 @@ def test_a_late_outcome_of_what_was_rescued_is_refused(project, connection):
     project.maintenance.rescue(connection)
     before = row(connection, action_id)
 
-    settled = outcome_store.settle(connection, tick, [an_outcome(claimed)], running=None)
+    settled = settling.settle(connection, tick, [an_outcome(claimed)], running=None)
 
     assert settled.statuses == {}
     assert row(connection, action_id) == before

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
-from scheduled_actions.actions import claims, outcome_store
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core import json_text, retry, tracing
 from scheduled_actions.core.errors import (
@@ -125,13 +125,13 @@ class Attempts:
         attempt.timeout_seconds = options.timeout_seconds or self._settings.default_timeout_seconds
         attempt.max_attempts = attempt.claimed.max_attempts or options.max_attempts or self._settings.max_attempts
 
-    def settle_as(self, attempt: Attempt, ended: Ended) -> outcome_store.Outcome:
+    def settle_as(self, attempt: Attempt, ended: Ended) -> settling.Outcome:
         """Return the outcome as it is written."""
         decided = self._decide(attempt, ended.outcome)
         started = began(attempt, ended)
         started_at = None if started is None else self._at(started)
         ended_at = None if started is None else self._at(self._monotonic() if attempt.ended is None else attempt.ended)
-        return outcome_store.Outcome(
+        return settling.Outcome(
             action_id=attempt.claimed.id,
             token=attempt.claimed.token,
             settlement=decided,
@@ -155,7 +155,7 @@ class Attempts:
         assert started is not None  # noqa: S101 - it has
         return self._epoch + started - attempt.claimed.scheduled_epoch
 
-    def completions(self, ended: Iterable[tuple[Attempt, Ended]]) -> list[outcome_store.Completion] | None:
+    def completions(self, ended: Iterable[tuple[Attempt, Ended]]) -> list[settling.Completion] | None:
         """Return the outcomes as the completions that they are; None unless each is one that leaves only its times."""
         begun = self._begun
         completions = []
@@ -167,9 +167,7 @@ class Attempts:
                 return None
             assert attempt.started is not None and attempt.ended is not None  # noqa: S101, PT018 - its handler has returned
             started, until = int((attempt.started - begun) * 1e6), int((attempt.ended - begun) * 1e6)
-            completions.append(
-                outcome_store.Completion(claimed.id, claimed.token, started, until, attempt.max_attempts)
-            )
+            completions.append(settling.Completion(claimed.id, claimed.token, started, until, attempt.max_attempts))
         return completions
 
     def _decide(self, attempt: Attempt, outcome: Outcome) -> Settlement:
@@ -381,7 +379,7 @@ class Attempts:
             return
         try:
             with self._database.connection() as connection:
-                outcome_store.end_linger(connection, claimed.id)
+                settling.end_linger(connection, claimed.id)
         except (psycopg.Error, ScheduledActionsError) as error:
             # The hold ends with the lease; the next tick finds it.
             log.warning("hold.linger_kept id=%s error=%s", claimed.id, describe(error))

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from scheduled_actions.actions import claims
 from scheduled_actions.actions import claims_of_others as others
-from scheduled_actions.actions.hooks import ClaimResult
+from scheduled_actions.actions.claims import ClaimResult
 from scheduled_actions.ticks.rules.fairness import Allowance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from scheduled_actions.actions.claims import Batches
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.database.connection import Connection
-    from scheduled_actions.ticks.claiming.batch import Batches
     from scheduled_actions.ticks.rules.plan import Budget
 
 #: What newly comes due is met by a look from the front at least this often, as far as the allowance goes.

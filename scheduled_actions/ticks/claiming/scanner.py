@@ -6,8 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduled_actions.actions import claims
-from scheduled_actions.actions.hooks import ClaimResult
-from scheduled_actions.ticks.claiming.batch import Batches
+from scheduled_actions.actions.claims import Batches, ClaimResult
 from scheduled_actions.ticks.rules.fairness import crowd_of
 
 if TYPE_CHECKING:
