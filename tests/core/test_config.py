@@ -222,7 +222,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
 
 
 def test_the_project_is_the_directory_that_the_environment_names(tmp_path):
-    assert config.load(environ={"SCHEDULED_ACTIONS_PROJECT": str(tmp_path)}).project == tmp_path
+    assert config.load(None, {"SCHEDULED_ACTIONS_PROJECT": str(tmp_path)}).project == tmp_path
 
 
 def test_a_project_that_is_no_directory_is_named(tmp_path):

@@ -110,3 +110,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "retry": _retry,
     "headers": headers.check,
 }
+#: The names of the settings.
+SETTINGS = frozenset(_CHECKS)
