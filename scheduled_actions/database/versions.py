@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.core.errors import SchemaOutdated, SchemaUnreleased
 from scheduled_actions.database.schema import files
 from scheduled_actions.database.statements import Statements
 
 if TYPE_CHECKING:
-    from scheduled_actions.database.connection import Connection
+    import psycopg
 
 sql = Statements(__file__)
 
@@ -46,7 +46,7 @@ class Versions:
         return [one for one in schema.functions if self.functions.get(one.name) != one.checksum]
 
 
-def read(connection: Connection) -> Versions:
+def read(connection: psycopg.Connection[Any]) -> Versions:
     """Return what the database has, in the schemas of the search path; nothing where the tables are not there."""
     migrations, functions = sql.run(connection, "version_tables").fetchone() or (False, False)
     return Versions(
@@ -57,7 +57,7 @@ def read(connection: Connection) -> Versions:
     )
 
 
-def read_released(connection: Connection, schema: files.Schema) -> Versions:
+def read_released(connection: psycopg.Connection[Any], schema: files.Schema) -> Versions:
     """Return what the database has.
 
     Raises:
@@ -69,7 +69,7 @@ def read_released(connection: Connection, schema: files.Schema) -> Versions:
     return found
 
 
-def problem(connection: Connection, *, lacks_table: bool) -> SchemaOutdated | None:
+def problem(connection: psycopg.Connection[Any], *, lacks_table: bool) -> SchemaOutdated | None:
     """Return why this code cannot use the database's schema; None: it can.
 
     Args:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from scheduled_actions.actions.claims import ClaimHook
     from scheduled_actions.actions.evaluation import Asking, Do
-    from scheduled_actions.actions.hooks import ClaimHook
     from scheduled_actions.actions.rules.settlement import Held, Outcome
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.database.connection import Connection
