@@ -212,3 +212,12 @@ def test_every_folder_has_a_purpose_that_the_drawing_can_show():
     for layer in drawings.layers():
         for folder in layer:
             assert 10 < len(drawings.purpose(folder)) < 100, folder
+
+
+def test_every_file_that_the_map_names_exists():
+    page = _page("explanation/architecture.md")
+    named = re.findall(r"`([a-z_.]+/[a-z_./-]+)`", page)
+
+    assert len(named) > 60
+    places = (ROOT, ROOT / "scheduled_actions")
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
