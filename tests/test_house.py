@@ -56,14 +56,26 @@ def test_no_two_migrations_have_the_same_number():
 
 
 def test_every_statement_is_used_and_their_names_are_unique():
-    names = [path.stem for path in PACKAGE.rglob("sql/*.sql")]
+    names = [path.name.split(".")[0] for path in PACKAGE.rglob("sql/*.sql")]
     for folder in {path.parent for path in PACKAGE.rglob("sql/*.sql")}:
         used = set()
         for path in folder.parent.glob("*.py"):
             used |= set(re.findall(r"[\"']([a-z_]+)[\"']", path.read_text(encoding="utf-8")))
 
-        assert {path.stem for path in folder.glob("*.sql")} <= used, "a statement that nobody runs"
+        statements = {path.stem for path in folder.glob("*.sql") if not path.name.endswith(".inc.sql")}
+        assert statements <= used, "a statement that nobody runs"
     assert len(names) == len(set(names))
+
+
+def test_every_include_is_shared():
+    statements = [*PACKAGE.rglob("sql/*.sql"), *(PACKAGE / "database/schema/functions").glob("*.sql")]
+    named = re.findall(r"-- include: ([a-z_/]+)", "\n".join(path.read_text(encoding="utf-8") for path in statements))
+    there = {
+        f"{path.parent.parent.relative_to(PACKAGE)}/{path.name.removesuffix('.inc.sql')}"
+        for path in PACKAGE.rglob("sql/*.inc.sql")
+    }
+
+    assert {name for name, count in Counter(named).items() if count > 1} == set(named) == there
 
 
 def test_every_statement_says_what_is_true_afterwards_and_in_words_that_psycopg_can_read():

@@ -1,10 +1,6 @@
 -- Until this transaction ends nobody else changes the action; one whole action, or no row.
 select
-  a.id, a.action_type, a.status, a.payload, a.team_id, a.priority, a.scheduled_at, a.occurrence_at, a.started_at,
-  a.completed_at, a.error_message, a.attempts, a.max_attempts, a.result, a.state, a.metadata, a.history, a.target_type,
-  a.target_id, a.user_id, a.created_by, a.schedule_id, a.deadline_id, a.dedup_key, a.lock_group, a.lock_group_blocks,
-  a.cancel_requested_at, a.lease_expires_at, a.created_at, a.updated_at, a.condition, a.claim_token,
-  a.waiting, a.on_success, a.on_failure, a.scheduled_by, a.retry
+  -- include: actions/action_columns
 from scheduled_actions a
 where a.id = %(id)s and (%(team_id)s::text is null or a.team_id = %(team_id)s)
 for update

@@ -12,22 +12,7 @@ with found as materialized (
       limit %(examined)s
     ) a
     where (%(statuses)s::text[] is null or a.status = any (%(statuses)s))
-      and (%(action_type)s::text is null or a.action_type = %(action_type)s)
-      and (%(lock_group)s::text is null or a.lock_group = %(lock_group)s)
-      and (%(scheduled_from)s::timestamptz is null or a.scheduled_at >= %(scheduled_from)s)
-      and (%(scheduled_to)s::timestamptz is null or a.scheduled_at < %(scheduled_to)s)
-      and (
-        %(unlocked_for_seconds)s::int is null
-        or a.status <> 'pending'
-        or a.scheduled_at > scheduled_actions_now() + make_interval(secs => %(unlocked_for_seconds)s)
-      )
-      and (
-        %(q)s::text is null
-        or strpos(a.id::text, %(q)s) = 1
-        or strpos(a.action_type, %(q)s) > 0
-        or strpos(a.dedup_key, %(q)s) > 0
-        or strpos(a.lock_group, %(q)s) > 0
-      )
+      -- include: actions/search_filters
     order by a.id desc
     limit %(limit)s
   ) as ids

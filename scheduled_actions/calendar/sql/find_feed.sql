@@ -17,5 +17,5 @@ noted as (
     and (found.last_used_at is null or found.last_used_at < scheduled_actions_now() - interval '1 hour')
 )
 select
-  f.id, f.name, f.hint, f.team_id, f.user_id, f.action_type, f.created_by, f.created_at, f.last_used_at, f.revoked_at
+  -- include: calendar/feed_columns
 from found f

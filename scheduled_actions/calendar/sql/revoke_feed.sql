@@ -4,4 +4,4 @@ set revoked_at = coalesce(f.revoked_at, scheduled_actions_now())
 where f.id = %(id)s
   and (%(team_id)s::text is null or f.team_id = %(team_id)s)
 returning
-  f.id, f.name, f.hint, f.team_id, f.user_id, f.action_type, f.created_by, f.created_at, f.last_used_at, f.revoked_at
+  -- include: calendar/feed_columns

@@ -1,6 +1,6 @@
 -- The newest facts that match every filter given, those with ids below `before`.
 select
-  f.id, nullif(f.team_id, ''), f.target_type, f.target_id, f.name, f.value, f.reported_by, f.changed_at, f.reported_at
+  -- include: conditions/fact_columns
 from scheduled_action_facts f
 where (%(team_id)s::text is null or f.team_id = %(team_id)s)
   and (%(target_type)s::text is null or f.target_type = %(target_type)s)

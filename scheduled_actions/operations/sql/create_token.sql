@@ -5,5 +5,4 @@ values (
   coalesce(%(expires_at)s::timestamptz, scheduled_actions_now() + %(expires_in)s::interval)
 )
 returning
-  t.id, t.name, t.hint, t.role, t.team_id, t.created_by, t.created_at, t.expires_at, t.last_used_at, t.revoked_at,
-  t.expires_at <= scheduled_actions_now()
+  -- include: operations/token_columns

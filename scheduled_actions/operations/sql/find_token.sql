@@ -15,6 +15,5 @@ noted as (
     and (f.last_used_at is null or f.last_used_at < scheduled_actions_now() - interval '1 hour')
 )
 select
-  f.id, f.name, f.hint, f.role, f.team_id, f.created_by, f.created_at, f.expires_at, f.last_used_at, f.revoked_at,
-  f.is_expired
-from found f
+  -- include: operations/token_columns
+from found t

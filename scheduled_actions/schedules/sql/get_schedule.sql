@@ -1,13 +1,6 @@
 -- One schedule by id or by name (within the team).
 select
-  s.id, s.name, s.action_type, s.payload, s.team_id, s.recurrence, s.kind, s.timezone, s.anchor_at, s.recurrence_type,
-  s.misfire, s.misfire_grace_seconds, s.catch_up_limit, s.catch_up_seconds, s.overlap, s.skip, s.jitter_seconds, s.until,
-  s.remaining, s.pause_after_failures, s.consecutive_failures, s.priority, s.max_attempts, s.retry, s.lock_group,
-  s.lock_group_blocks, s.target_type, s.target_id, s.user_id, s.metadata, s.condition, s.on_success, s.on_failure,
-  s.status, s.status_note, s.status_by,
-  s.status_at, s.next_action_id, s.next_occurrence_at, s.last_action_id, s.last_occurrence_at, s.executions, s.skipped,
-  s.missed, s.definition, s.is_declared, s.created_by, s.created_at, s.updated_at,
-  scheduled_actions_now()
+  -- include: schedules/schedule_columns
 from scheduled_action_schedules s
 where (s.id = %(id)s::uuid or s.name = %(name)s::text and coalesce(s.team_id, '') = coalesce(%(name_team_id)s::text, ''))
   and (%(team_id)s::text is null or s.team_id = %(team_id)s)

@@ -21,7 +21,7 @@ create or replace function scheduled_actions_elements(new_actions jsonb)
       coalesce(
         scheduled_actions_problem(
           e.action_type, e.payload, e.due_at, e.team_id, e.priority, e.max_attempts, e.retry, e.lock_group, e.dedup_key,
-          e.dedup_window, e.dedup_mode, false),
+          e.dedup_window, e.dedup_mode),
         case when e.has_extras
           then scheduled_actions_extras_problem(e.condition, e.after, e.on_success, e.on_failure, e.team_id) end)
     from (

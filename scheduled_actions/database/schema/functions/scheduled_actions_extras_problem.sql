@@ -8,9 +8,8 @@ create or replace function scheduled_actions_extras_problem(
     problem text;
     one record;
     taken constant text[] := array[
-      'action_type', 'payload', 'scheduled_at', 'priority', 'max_attempts', 'retry', 'lock_group', 'lock_group_blocks',
-      'dedup_key', 'dedup_window', 'dedup_mode', 'target', 'user_id', 'metadata', 'created_by', 'condition', 'after',
-      'on_success', 'on_failure', 'delay'];
+      -- include: actions/argument_names
+    ];
   begin
     if jsonb_typeof(condition) <> 'object' then
       return 'condition: is not a JSON object';

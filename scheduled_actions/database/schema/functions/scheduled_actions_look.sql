@@ -18,6 +18,7 @@ create or replace function scheduled_actions_look(
   out has_old_holds boolean,
   out has_unhandled boolean,
   out has_prunable boolean,
+  out has_wakes boolean,
   out is_noted boolean
 )
   language plpgsql volatile
@@ -25,6 +26,7 @@ create or replace function scheduled_actions_look(
   set plan_cache_mode = force_generic_plan
   as $$
   begin
+    has_wakes := (select w.id from scheduled_action_wakes w order by w.id limit 1) is not null;
     select
       coalesce((
         select
@@ -100,7 +102,7 @@ create or replace function scheduled_actions_look(
       ) < scheduled_actions_now() - make_interval(days => scheduled_actions_look.retention_days), false)
     into may_have_due, has_expired, has_lost_ticks, has_old_holds, has_unhandled, has_prunable;
     is_noted := may_be_idle
-      and not (may_have_due or has_expired or has_lost_ticks or has_old_holds or has_unhandled or has_prunable);
+      and not (may_have_due or has_expired or has_lost_ticks or has_old_holds or has_unhandled or has_prunable or has_wakes);
     if is_noted then
       insert into scheduled_action_ticks (id, started_at, finished_at, lease_expires_at, caller, outcome, counts, budget)
       values (

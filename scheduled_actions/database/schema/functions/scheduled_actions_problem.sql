@@ -1,7 +1,7 @@
 -- Returns what is wrong with the arguments of an action, naming the value and what is expected; null: nothing.
 create or replace function scheduled_actions_problem(
   action_type text, payload jsonb, scheduled_at timestamptz, team_id text, priority integer, max_attempts integer,
-  retry jsonb, lock_group text, dedup_key text, dedup_window double precision, dedup_mode text, later_feature boolean
+  retry jsonb, lock_group text, dedup_key text, dedup_window double precision, dedup_mode text
 ) returns text
   language sql stable parallel safe
   as $$
@@ -29,7 +29,5 @@ create or replace function scheduled_actions_problem(
         then format('dedup_window: %s is not a number of seconds between 0 and a year', dedup_window)
       when dedup_mode is null or dedup_mode not in ('latest', 'first', 'append')
         then format('dedup_mode: %L is not latest, first or append', dedup_mode)
-      when later_feature
-        then 'condition, after, on_success and on_failure are not available in this version: leave them out'
     end
   $$;

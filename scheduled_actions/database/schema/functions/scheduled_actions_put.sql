@@ -10,9 +10,8 @@ create or replace function scheduled_actions_put(item scheduled_actions, dedup_w
     for attempt in 1 .. 5 loop
       return query
         insert into scheduled_actions as a (
-          id, action_type, payload, team_id, priority, scheduled_at, max_attempts, retry, lock_group, lock_group_blocks,
-          dedup_key, dedup_event, dedup_open, target_type, target_id, user_id, metadata, created_by,
-          condition, on_success, on_failure, scheduled_by
+          -- include: actions/new_action_columns,
+          scheduled_by
         )
         values (
           item.id, item.action_type, item.payload, item.team_id, item.priority, item.scheduled_at, item.max_attempts,

@@ -13,9 +13,8 @@ create or replace function scheduled_actions_schedule(new_actions jsonb, schedul
     placed record;
     unknown text;
     arguments constant text[] := array[
-      'action_type', 'payload', 'scheduled_at', 'team_id', 'priority', 'max_attempts', 'retry', 'lock_group',
-      'lock_group_blocks', 'dedup_key', 'dedup_window', 'dedup_mode', 'target', 'user_id', 'metadata', 'created_by',
-      'condition', 'after', 'on_success', 'on_failure', 'delay'];
+      -- include: actions/argument_names,
+      'team_id'];
     callers_timeout text := current_setting('lock_timeout');
     wait_until timestamptz := clock_timestamp() + wait_ms * interval '1 millisecond';
   begin
@@ -40,14 +39,12 @@ create or replace function scheduled_actions_schedule(new_actions jsonb, schedul
       ),
       inserted as (
         insert into scheduled_actions (
-          id, action_type, payload, team_id, priority, scheduled_at, max_attempts, retry, lock_group, lock_group_blocks,
-          dedup_key, dedup_event, dedup_open, target_type, target_id, user_id, metadata, created_by, condition, on_success,
-          on_failure, scheduled_by
+          -- include: actions/new_action_columns,
+          scheduled_by
         )
         select
-          id, action_type, payload, team_id, priority, scheduled_at, max_attempts, retry, lock_group, lock_group_blocks,
-          dedup_key, dedup_event, dedup_open, target_type, target_id, user_id, metadata, created_by, condition, on_success,
-          on_failure, scheduled_actions_schedule.scheduled_by
+          -- include: actions/new_action_columns,
+          scheduled_actions_schedule.scheduled_by
         from elements
         -- In the order of their keys, so that two callers wait for each other in one direction only.
         order by case when dedup_open then dedup_key end, position

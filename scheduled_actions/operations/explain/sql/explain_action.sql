@@ -2,11 +2,7 @@
 -- lock group, which due member of the group goes first, and which session holds a lock on its row. Of another team's there is
 -- nothing to see.
 select
-  a.id, a.action_type, a.status, a.payload, a.team_id, a.priority, a.scheduled_at, a.occurrence_at, a.started_at,
-  a.completed_at, a.error_message, a.attempts, a.max_attempts, a.result, a.state, a.metadata, a.history, a.target_type,
-  a.target_id, a.user_id, a.created_by, a.schedule_id, a.deadline_id, a.dedup_key, a.lock_group, a.lock_group_blocks,
-  a.cancel_requested_at, a.lease_expires_at, a.created_at, a.updated_at, a.condition, a.claim_token,
-  a.waiting, a.on_success, a.on_failure, a.scheduled_by, a.retry,
+  -- include: actions/action_columns,
   scheduled_actions_now(),
   l.id, l.started_at, l.finished_at, l.lease_expires_at, l.counts -> 'remaining', l.budget -> 'max_duration_seconds',
   t.id, t.started_at, t.finished_at, t.lease_expires_at, null, null,
