@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install run demo demo-license test test-faults test-malice test-browser screenshots bench bench-smoke bench-peers proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs docs-drawings ci
+.PHONY: help install run demo demo-license test test-faults test-malice test-browser screenshots bench bench-smoke bench-cost bench-peers proof-malice proof-on-time proof-pgbouncer proof-vercel trace-paths format lint types registry docs docs-drawings ci
 
 # The first Python that is new enough; `make install PYTHON=/path/to/python` takes another.
 PYTHON ?= $(shell for one in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -67,6 +67,11 @@ bench: install ## Measure; the values of every round go to benchmarks/results, a
 
 bench-smoke: install ## Run each benchmark once, small, to see that it still runs
 	$(BIN)/python -m benchmarks --smoke
+	$(BIN)/python -m benchmarks.cost --smoke
+
+bench-cost: install ## Measure CPU time, WAL bytes and statements per action; ARGS="--compare before.json" compares
+	@mkdir -p benchmarks/results
+	$(BIN)/python -m benchmarks.cost --json benchmarks/results/cost.json $(ARGS)
 
 bench-peers: install ## Measure other queues on Postgres beside ours; installs them below .scheduled_actions
 	@mkdir -p benchmarks/results

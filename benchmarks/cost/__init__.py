@@ -1,0 +1,1 @@
+"""Cost per action: CPU time, WAL bytes and statements of each step from schedule to prune."""

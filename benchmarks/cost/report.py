@@ -1,0 +1,224 @@
+"""The costs as a table, and compared with those of another state of the code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+#: What is measured, each value per unit: CPU microseconds of this process and of Postgres, WAL bytes, commands of
+#: transactions apart from all others, and requests that were waited for.
+METRICS = ("process", "postgres", "wal", "statements", "control", "round_trips")
+_HEADS = ("CPU µs here", "CPU µs Postgres", "WAL bytes", "statements", "BEGIN, COMMIT …", "round trips")
+_COUNTS = frozenset({"statements", "control", "round_trips"})
+#: Growth that is marked.
+CPU_TOLERANCE = 0.03
+#: Positions of rows on pages differ from round to round.
+WAL_TOLERANCE = 0.005
+#: Rounding of a count per unit.
+_COUNT_TOLERANCE = 1e-9
+_INDENT = "  "
+
+
+@dataclass(slots=True)
+class Costs:
+    """What was measured: the values of all rounds, by feature, step and metric."""
+
+    #: What the values of a feature are per: an action, or several that belong together.
+    units: dict[str, str] = field(default_factory=dict)
+    values: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
+
+    def add(self, feature: str, unit: str, steps: Mapping[str, Mapping[str, float]]) -> None:
+        """Add what one round measured of a feature."""
+        self.units[feature] = unit
+        for step, measured in steps.items():
+            for metric, value in measured.items():
+                self._values(feature, step, metric).append(value)
+
+    def merge(self, other: Costs) -> None:
+        """Add the rounds of another run."""
+        self.units |= other.units
+        for feature, steps in other.values.items():
+            for step, metrics in steps.items():
+                for metric, values in metrics.items():
+                    self._values(feature, step, metric).extend(values)
+
+    def rows(self) -> Iterable[tuple[str, str]]:
+        """Return feature and step of each row, in order."""
+        return [(feature, step) for feature, steps in self.values.items() for step in steps]
+
+    def of(self, feature: str, step: str, metric: str) -> list[float]:
+        """Return the values of all rounds; none if it was not measured."""
+        return self.values.get(feature, {}).get(step, {}).get(metric, [])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all values; `from_json` reads them."""
+        return {feature: {"unit": self.units[feature], "steps": steps} for feature, steps in self.values.items()}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Costs:
+        """Return what `as_json` gave."""
+        return cls(
+            {feature: one["unit"] for feature, one in content.items()},
+            {feature: one["steps"] for feature, one in content.items()},
+        )
+
+    def _values(self, feature: str, step: str, metric: str) -> list[float]:
+        return self.values.setdefault(feature, {}).setdefault(step, {}).setdefault(metric, [])
+
+
+def table(costs: Costs) -> str:
+    """Return the medians, each with the least and the most of its rounds where these differ."""
+    rows: list[Sequence[str]] = []
+    for feature, steps in costs.values.items():
+        rows.append([f"{feature} (per {costs.units[feature]})", *[""] * len(METRICS)])
+        rows += [
+            [_INDENT + step, *(_cell(values.get(metric, []), metric) for metric in METRICS)]
+            for step, values in steps.items()
+        ]
+    return _aligned(["", *_HEADS], rows)
+
+
+def _cell(values: Sequence[float], metric: str) -> str:
+    if not values:
+        return "n/a"
+    middle, least, most = (_number(value, metric) for value in (median(values), min(values), max(values)))
+    return middle if least == most else f"{middle} ({least} - {most})"
+
+
+def _number(value: float, metric: str) -> str:
+    if metric in _COUNTS:
+        return f"{value:.4f}".rstrip("0").rstrip(".")
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+# -- the comparison ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A value that has grown by more than its tolerance."""
+
+    metric: str
+    #: 0.05: by 5 %; infinite from zero.
+    share: float
+    #: Whether at least two rounds of each side agree: of counts and WAL bytes, all after are above all before by more
+    #: than the rounds of a side differ; of CPU time, the least has grown by more than the tolerance, too.
+    is_certain: bool
+
+    def __str__(self) -> str:
+        return f"{self.metric} +{100 * self.share:.1f} %{'' if self.is_certain else ' ?'}"
+
+
+def growth(metric: str, before: Sequence[float], after: Sequence[float]) -> Growth | None:
+    """Return by how much a value has grown; None if it has not, or is missing on one side.
+
+    Args:
+        metric: "cpu" (this process and Postgres together) or one of `METRICS`.
+        before: The values of the rounds.
+        after: The same.
+    """
+    if not before or not after:
+        return None
+    is_cpu = metric not in _COUNTS and metric != "wal"
+    tolerance = CPU_TOLERANCE if is_cpu else WAL_TOLERANCE if metric == "wal" else _COUNT_TOLERANCE
+    share = _share(median(before), median(after))
+    if share <= tolerance:
+        return None
+    spread = max(max(before) - min(before), max(after) - min(after))
+    beyond = _share(min(before), min(after)) if is_cpu else _share(max(before) + spread, min(after))
+    return Growth(metric, share, is_certain=beyond > tolerance and min(len(before), len(after)) > 1)
+
+
+def compare(before: Costs, after: Costs, *, parts: Collection[str]) -> str:
+    """Return the ratios after to before row by row, what grew marked, and a summary.
+
+    Args:
+        before: Of the other state of the code.
+        after: Of this one.
+        parts: Steps that the summary leaves out: work may move from one to another, and their sum has a row of its own.
+    """
+    rows: list[Sequence[str]] = []
+    grown: list[tuple[str, Growth]] = []
+    apart: list[str] = []
+    named = ""
+    for feature, step in dict.fromkeys([*before.rows(), *after.rows()]):
+        pairs = {metric: _pair(before, after, feature, step, metric) for metric in ("cpu", *METRICS)}
+        if not any(one and other for one, other in pairs.values()):
+            apart.append(f"{feature}, {step}")
+            continue
+        if feature != named:
+            rows.append([feature, *[""] * (len(pairs) + 1)])
+            named = feature
+        marks = [mark for metric in _JUDGED if (mark := growth(metric, *pairs[metric])) is not None]
+        if step not in parts:
+            grown += [(f"{feature}, {step}", mark) for mark in marks]
+        cells = [_ratio(metric, *pair) for metric, pair in pairs.items()]
+        rows.append([_INDENT + step, *cells, ", ".join(map(str, marks))])
+    heads = ["after / before", "CPU", *_HEADS, "grown (?: not beyond the spread of the rounds)"]
+    return "\n\n".join([_aligned(heads, rows), _summary(grown, apart)])
+
+
+#: What the acceptance is about: CPU time of both sides together, WAL bytes, commands.
+_JUDGED = ("cpu", "wal", "statements", "control")
+
+
+def _pair(before: Costs, after: Costs, feature: str, step: str, metric: str) -> tuple[list[float], list[float]]:
+    if metric != "cpu":
+        return before.of(feature, step, metric), after.of(feature, step, metric)
+    here, there = ([costs.of(feature, step, side) for side in ("process", "postgres")] for costs in (before, after))
+    # Where the server's share could not be measured on one side, neither has it.
+    sides = [position for position in (0, 1) if here[position] and there[position]]
+    one, other = (
+        [sum(values) for values in zip(*(all_[side] for side in sides), strict=True)] for all_ in (here, there)
+    )
+    return one, other
+
+
+def _ratio(metric: str, before: Sequence[float], after: Sequence[float]) -> str:
+    if not before or not after:
+        return "n/a"
+    one, other = median(before), median(after)
+    if metric in _COUNTS:
+        same = f"{_number(other, metric)}"
+        return same if abs(one - other) <= _COUNT_TOLERANCE else f"{_number(one, metric)} → {_number(other, metric)}"
+    return f"{1 + _share(one, other):.3f}"
+
+
+def _share(before: float, after: float) -> float:
+    """Return by which share a value has grown; negative if it has shrunk."""
+    if before == after:
+        return 0.0
+    return after / before - 1 if before > 0 else float("inf")
+
+
+def _summary(grown: Sequence[tuple[str, Growth]], apart: Sequence[str]) -> str:
+    lines = []
+    for metric, wanted in zip(_JUDGED, ("within 3 %", *["equal or fewer"] * 3), strict=True):
+        certain = [(row, one) for row, one in grown if one.metric == metric and one.is_certain]
+        doubtful = sum(one.metric == metric and not one.is_certain for _, one in grown)
+        name = {"cpu": "CPU", "wal": "WAL bytes", "statements": "statements", "control": "BEGIN, COMMIT …"}[metric]
+        verdict = (
+            "yes" if not certain else "NO: " + "; ".join(f"{row} +{100 * one.share:.1f} %" for row, one in certain)
+        )
+        doubt = f" ({doubtful} more above, not beyond the spread of the rounds)" if doubtful else ""
+        lines.append(f"{name} {wanted}: {verdict}{doubt}")
+    if apart:
+        lines.append(f"measured on one side only: {'; '.join(apart)}")
+    return "\n".join(lines)
+
+
+def _aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(len(heads))]
+    last = len(heads) - 1 if heads[-1].startswith("grown") else len(heads)
+    lines = [
+        "  ".join(
+            cell.rjust(width) if 0 < column < last else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in [heads, *rows]
+    ]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
