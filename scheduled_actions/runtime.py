@@ -485,12 +485,10 @@ class Runtime:
 class _DeadlineGuards:
     """Looks at the deadline of an action once more before its handler is called."""
 
+    column = "deadline_id"
+
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def concerns(self, claimed: Claimed) -> bool:
-        """Whether a deadline has planned the action."""
-        return claimed.deadline_id is not None
 
     def before_attempt(self, claimed: Claimed) -> Guard | Outcome | None:
         """Note that the action begins; return what guards it, or what becomes of it instead."""

@@ -192,12 +192,6 @@ def visible(connection: Connection, ids: Collection[UUID]) -> list[UUID]:
     return [row[0] for row in sql.run(connection, "visible", {"ids": list(ids)})]
 
 
-def due(connection: Connection) -> int:
-    """Return how many actions are due, counted to 10,000."""
-    row = sql.run(connection, "remaining").fetchone()
-    return int(row[0]) if row else 0
-
-
 def action_of(row: Sequence[Any]) -> Action:
     """Return the action of a row that has its columns in their order."""
     values = dict(zip(_FIELDS, row, strict=True))

@@ -169,18 +169,6 @@ class Claimed(NamedTuple):
             return datetime.min.replace(tzinfo=UTC)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether nothing in its row needs to be looked at to know that it can be read, its payload aside."""
-        return (
-            self.state_text is self.metadata_text is self.history_text is None
-            and self.started_epoch is None
-            and (self.occurrence_epoch is None or 0 <= self.occurrence_epoch < _READABLE_BEFORE)
-            and (self.previous_epoch is None or 0 <= self.previous_epoch < _READABLE_BEFORE)
-            and 0 <= self.scheduled_epoch < _READABLE_BEFORE
-            and 0 <= self.created_epoch < _READABLE_BEFORE
-        )
-
-    @property
     def previous_occurrence_at(self) -> datetime | None:
         """The occurrence before this one; None outside a series and for its first."""
         return _instant(self.previous_epoch)
@@ -228,7 +216,7 @@ class Claimed(NamedTuple):
 
 
 #: In epoch seconds: the year 9999, the last of a datetime.
-_READABLE_BEFORE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+READABLE_BEFORE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 def _instant(epoch: float | None) -> datetime | None:

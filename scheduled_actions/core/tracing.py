@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The key of an action's metadata under which the trace of its scheduling goes along.
 TRACEPARENT = "traceparent"
+#: Loaded where the process may have a tracer provider.
+API = "opentelemetry.trace"
 _NAME = "scheduled_actions"
 _SHAPE = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _FORBIDDEN_VERSION = "ff"
@@ -28,7 +30,7 @@ _FORBIDDEN_VERSION = "ff"
 
 def tracer() -> Tracer | None:
     """Return what makes spans; None unless the process has set a tracer provider up."""
-    api: Any = sys.modules.get("opentelemetry.trace")
+    api: Any = sys.modules.get(API)
     if api is None or isinstance(api.get_tracer_provider(), (api.ProxyTracerProvider, api.NoOpTracerProvider)):
         return None
     found: Tracer = api.get_tracer(_NAME)
@@ -37,7 +39,7 @@ def tracer() -> Tracer | None:
 
 def present() -> str | None:
     """Return the `traceparent` of the span that is at work here; None where there is none."""
-    api: Any = sys.modules.get("opentelemetry.trace")
+    api: Any = sys.modules.get(API)
     if api is None:
         return None
     context: SpanContext = api.get_current_span().get_span_context()

@@ -6,7 +6,6 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scheduled_actions.actions import store as actions
 from scheduled_actions.database.statements import Statements
 from scheduled_actions.operations.doctor.rules.heartbeat import HeartbeatFound
 from scheduled_actions.operations.doctor.rules.ticks import (
@@ -19,6 +18,7 @@ from scheduled_actions.operations.doctor.rules.ticks import (
     TicksFound,
     anonymous,
 )
+from scheduled_actions.ticks import store as tick_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ def ticks(
         names_callers: Whether to say who pings.
     """
     found = pings(connection, names_callers=names_callers)
-    latest = TicksFound(last=found[0] if found else None, due=actions.due(connection))
+    latest = TicksFound(last=found[0] if found else None, due=tick_store.due(connection))
     yield latest
     recent = [one for one in found if one.ago <= WINDOW]
     yield DoublesFound(recent)

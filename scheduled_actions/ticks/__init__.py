@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 
-from scheduled_actions.actions import store as actions
 from scheduled_actions.core import tracing
 from scheduled_actions.core.errors import DatabaseBusy
+from scheduled_actions.core.retry import Exponential
 from scheduled_actions.database.connection import refusal_of_the_moment
+from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.attempts.runner import Runner
-from scheduled_actions.ticks.caller import Caller
-from scheduled_actions.ticks.report import Report
-from scheduled_actions.ticks.rules.metrics_buffer import Tally
+from scheduled_actions.ticks.report import Caller, Report, Tally
+from scheduled_actions.ticks.store import Watchdog
 from scheduled_actions.ticks.tick import Tick
-from scheduled_actions.ticks.watchdog import Watchdog
 from scheduled_actions.ticks.worker_state import Process
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class Processor:
             hooks=hooks,
             prepare=prepare,
             monotonic=monotonic,
+            usual_policy=Exponential(settings.retry.base_seconds, settings.retry.cap_seconds),
             runner=Runner(settings.concurrency, monotonic=monotonic),
             watchdog=Watchdog(monotonic),
             tally=_tally(registry, settings),
@@ -134,7 +135,7 @@ class Processor:
         holder = None if self.process.is_stopping.is_set() else turn.take(patience_seconds=patience, caller=caller)
         if holder is None:
             with self.database.connection() as connection:
-                remaining = actions.due(connection)
+                remaining = tick_store.due(connection)
             return Report(busy=True, remaining=remaining, more=remaining > 0, duration_ms=self._since(started))
         try:
             tick = Tick(
@@ -165,7 +166,7 @@ class Processor:
 
 def _traced(tick: Tick, caller: str, *, is_asked_again: Callable[[], bool]) -> Report:
     """Run a tick, in a span of its own where the process traces."""
-    tracer = tracing.tracer()
+    tracer = tracing.tracer() if tracing.API in sys.modules else None
     if tracer is None:
         return tick.run(is_asked_again=is_asked_again)
     with tracing.tick(tracer, caller) as span:

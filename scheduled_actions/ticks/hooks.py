@@ -46,8 +46,9 @@ class Guard(Protocol):
 class AttemptHook(Protocol):
     """What a feature does around the call of a handler, on the runner's thread."""
 
-    def concerns(self, claimed: Claimed) -> bool:
-        """Whether there is anything to do for an action."""
+    @property
+    def column(self) -> str:
+        """The field of `Claimed` that is null for actions which are none of the feature's."""
 
     def before_attempt(self, claimed: Claimed) -> Guard | Outcome | None:
         """Return what a transactional handler is guarded by, what becomes of the action instead, or None."""

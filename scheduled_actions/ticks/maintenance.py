@@ -71,31 +71,6 @@ class Maintenance:
         self._settings = settings
         self._usual_policy = retry.Exponential(settings.retry.base_seconds, settings.retry.cap_seconds)
 
-    def look(
-        self, connection: Connection, tick_id: UUID, *, may_be_idle: bool, caller: str, budget: str, counts: str
-    ) -> upkeep.Found:
-        """Return what there may be for a tick to do, without doing any of it.
-
-        Args:
-            connection: In autocommit mode.
-            tick_id: The tick that asks; where it finds nothing, and may be idle, its row says so already.
-            may_be_idle: The process itself has nothing to do for it either.
-            caller: For the row.
-            budget: For the row, as JSON.
-            counts: For the row, as JSON.
-        """
-        return upkeep.look(
-            connection,
-            tick_id=tick_id,
-            may_be_idle=may_be_idle,
-            caller=caller,
-            budget=budget,
-            counts=counts,
-            action_types=list(self._registry.types),
-            retention_days=self._settings.retention_days,
-            retention_failed_days=self._settings.retention_failed_days,
-        )
-
     def rescue(self, connection: Connection) -> Rescued:
         """Return expired leases to pending, charging those whose handlers had started; at most a bite of them."""
         rescued = Rescued()

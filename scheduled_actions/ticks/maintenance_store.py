@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.core.action import Claimed
 from scheduled_actions.database.statements import Statements
@@ -19,22 +19,6 @@ if TYPE_CHECKING:
 sql = Statements(__file__)
 
 
-class Found(NamedTuple):
-    """What there may be for a tick to do."""
-
-    may_have_due: bool
-    has_expired: bool
-    has_lost_ticks: bool
-    has_old_holds: bool
-    #: Actions that waited for a handler which this build has.
-    has_unhandled: bool
-    has_prunable: bool
-    #: Something has changed that actions may wait for.
-    has_wakes: bool
-    #: There is nothing, and the tick has its row, begun and ended at once.
-    is_noted: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Expired:
     """An action whose lease has ended."""
@@ -46,18 +30,6 @@ class Expired:
     neighbours: int
     tick_started_at: datetime | None
     tick_id: UUID | None
-
-
-def look(connection: Connection, **parameters: Any) -> Found:  # noqa: ANN401 - named in the statement
-    """Return what there may be for a tick to do, as `look_and_note.sql` says; nothing is locked.
-
-    Args:
-        connection: In autocommit mode: a tick that found nothing has its row then.
-        parameters: Those of the statement.
-    """
-    row = sql.run(connection, "look_and_note", parameters).fetchone()
-    assert row is not None  # noqa: S101 - a select of one row
-    return Found._make(row)
 
 
 def expired(connection: Connection, *, limit: int) -> list[Expired]:

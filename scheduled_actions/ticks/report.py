@@ -1,8 +1,11 @@
-"""What a tick did: the JSON of its answer."""
+"""Who pinged for a tick, what it did (the JSON of its answer), and what it counts for `/metrics`."""
 
 from __future__ import annotations
 
 import json
+import math
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -10,6 +13,7 @@ from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core.action import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
     from uuid import UUID
 
     from scheduled_actions.actions.rules.settlement import Outcome
@@ -103,3 +107,166 @@ class Report:
             shown = shown if len(error) <= _ERROR_LENGTH else f"{shown[: _ERROR_LENGTH - 1]}…"
             told = None if action_id is None else str(action_id)
             self.errors.append({"action_id": told, "action_type": action_type, "error": shown})
+
+
+class Caller:
+    """The caller of one tick.
+
+    Args:
+        name: What it calls itself.
+        is_gone: Whether it has hung up; None where nobody can tell.
+        started: When the tick began, on the monotonic clock.
+    """
+
+    def __init__(self, name: str, is_gone: Callable[[], bool] | None, started: float) -> None:
+        self.name = name
+        self._is_gone = is_gone
+        self._started = started
+        self._hung_up_seconds: float | None = None
+
+    def look(self, now: float) -> None:
+        """Notice when it hangs up: how long it had waited is its own time limit, to within a look."""
+        if self._is_gone is not None and self._hung_up_seconds is None and self._is_gone():
+            self._hung_up_seconds = now - self._started
+
+    @property
+    def outcome(self) -> str:
+        """How the tick ended, seen from here."""
+        return "finished" if self._hung_up_seconds is None else "hung_up"
+
+    def notes(self, joined: Sequence[str]) -> dict[str, Any]:
+        """Return what the tick's row says of its callers beside its counts.
+
+        Args:
+            joined: Those that pinged while the tick was at work, and were told that it is busy.
+        """
+        notes: dict[str, Any] = {}
+        if self._hung_up_seconds is not None:
+            notes["hung_up_seconds"] = round(self._hung_up_seconds, 1)
+        if joined:
+            notes["joined"] = list(joined)
+        return notes
+
+
+#: Upper bounds of the histograms, in seconds; one more holds what is above.
+BUCKETS: dict[str, tuple[float, ...]] = {
+    "handler_seconds": (0.01, 0.05, 0.25, 1.0, 5.0, 15.0, 60.0, 300.0),
+    "lateness_seconds": (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0),
+    "tick_seconds": (0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0),
+}
+#: Stands for action types that no handler of this build has: anybody who schedules may make them up.
+OTHER_TYPES = "(other)"
+#: Stands for the endpoints of the database: tenants make as many as they like.
+OTHER_ENDPOINTS = "(database)"
+#: The last part of a histogram that is no bucket.
+SUM = "sum"
+_ABOVE = "+Inf"
+_DELIVERY = "webhook:send"
+
+
+class Tally:
+    """Counts since it was last cleared; not safe to use from several threads.
+
+    Args:
+        types: The action types of this build, each counted by its name.
+        endpoints: The endpoints of the settings, each counted by its name.
+    """
+
+    def __init__(self, types: Collection[str], endpoints: Collection[str]) -> None:
+        self._types = types
+        self._endpoints = endpoints
+        self._counts: defaultdict[tuple[str, str, str], float] = defaultdict(float)
+        #: By metric and subject: how many fell into each bucket, and at the end the sum of all.
+        self._histograms: dict[tuple[str, str], list[float]] = {}
+        #: Of the tallies of this process: a tick's row says which it has added.
+        self.number = 1
+
+    def settled(self, action_type: str, outcome: str, *, payload_text: str) -> None:
+        """Count a settlement, and the delivery that it is where it is one.
+
+        Args:
+            action_type: Of the action.
+            outcome: `completed`, `failed`, `retried`, `snoozed`, `skipped`, `cancelled` or `no_action`.
+            payload_text: Read of `webhook:send` alone.
+        """
+        self._counts["settled", self._named(action_type), outcome] += 1
+        if action_type == _DELIVERY:
+            self._delivered(outcome, payload_text)
+
+    def completed(self, actions: Sequence[Claimed]) -> None:
+        """Count many settlements at once: those of actions that completed."""
+        for action_type, count in Counter([one.action_type for one in actions]).items():
+            self._counts["settled", self._named(action_type), "completed"] += count
+        for one in actions:
+            if one.action_type == _DELIVERY:
+                self._delivered("completed", one.payload_text)
+
+    def ran(self, action_type: str, *, seconds: float, lateness_seconds: float) -> None:
+        """Count how long a handler took, and how late it had started."""
+        named = self._named(action_type)
+        self._observe("handler_seconds", named, seconds)
+        if math.isfinite(lateness_seconds):
+            self._observe("lateness_seconds", named, max(0.0, lateness_seconds))
+
+    def ticked(self, seconds: float) -> None:
+        """Count a tick that had something to do."""
+        self._observe("tick_seconds", "", seconds)
+
+    def rows(self) -> tuple[list[str], list[str], list[str], list[float]]:
+        """Return the counts as columns: metric, subject, part, value."""
+        values = dict(self._counts)
+        for (metric, subject), histogram in self._histograms.items():
+            for part, value in zip(_parts(metric), histogram, strict=True):
+                if value or part == SUM:
+                    values[metric, subject, part] = value
+        keys = sorted(values)
+        return (
+            [metric for metric, _, _ in keys],
+            [subject for _, subject, _ in keys],
+            [part for _, _, part in keys],
+            [values[key] for key in keys],
+        )
+
+    def clear(self) -> None:
+        """Begin again: what was counted is written."""
+        self._counts.clear()
+        self._histograms.clear()
+        self.number += 1
+
+    def _delivered(self, outcome: str, payload_text: str) -> None:
+        endpoint = _endpoint_in(payload_text)
+        if endpoint is not None:
+            named = endpoint if endpoint in self._endpoints else OTHER_ENDPOINTS
+            self._counts["deliveries", named, outcome] += 1
+
+    def _named(self, action_type: str) -> str:
+        return action_type if action_type in self._types else OTHER_TYPES
+
+    def _observe(self, metric: str, subject: str, value: float) -> None:
+        bounds = BUCKETS[metric]
+        histogram = self._histograms.get((metric, subject))
+        if histogram is None:
+            histogram = self._histograms[metric, subject] = [0.0] * (len(bounds) + 2)
+        histogram[bisect_left(bounds, value)] += 1
+        histogram[-1] += value
+
+
+def _endpoint_in(payload_text: str) -> str | None:
+    try:
+        endpoint = json.loads(payload_text).get("endpoint")
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    return endpoint if isinstance(endpoint, str) else None
+
+
+def _parts(metric: str) -> list[str]:
+    return [*(f"{bound:g}" for bound in BUCKETS[metric]), _ABOVE, SUM]
+
+
+def cumulated(metric: str, counts: dict[str, float]) -> list[tuple[str, float]]:
+    """Return the buckets of a histogram as Prometheus has them: how many were at most each bound."""
+    total, found = 0.0, []
+    for part in _parts(metric)[:-1]:
+        total += counts.get(part, 0.0)
+        found.append((part, total))
+    return found

@@ -11,8 +11,7 @@ from scheduled_actions.actions import claims, settling
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core.action import Status
 from scheduled_actions.database.boundary import CONTAINED, LATER, concerns_all, contain, describe, isolate, reason_of
-from scheduled_actions.ticks.attempts.attempt import began
-from scheduled_actions.ticks.attempts.result import Ended
+from scheduled_actions.ticks.attempts.attempt import Ended, began
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from scheduled_actions.ticks.attempts.attempt import Attempt
     from scheduled_actions.ticks.attempts.attempt_runner import Attempts
     from scheduled_actions.ticks.report import Report
-    from scheduled_actions.ticks.retrying_connection import Line
+    from scheduled_actions.ticks.store import Line
     from scheduled_actions.ticks.worker_state import Process
 
 log = logging.getLogger("scheduled_actions")

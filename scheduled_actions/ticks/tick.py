@@ -7,34 +7,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-import psycopg
-
-from scheduled_actions.actions import store as actions
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.database.boundary import contain, reason_of
 from scheduled_actions.ticks import store as tick_store
+from scheduled_actions.ticks.attempts.attempt import Ended, Flight
 from scheduled_actions.ticks.attempts.attempt_runner import Attempts
-from scheduled_actions.ticks.attempts.imports import one_per_import, types_held
-from scheduled_actions.ticks.attempts.in_flight import Flight
-from scheduled_actions.ticks.attempts.result import Ended
-from scheduled_actions.ticks.claiming.judging import judged
-from scheduled_actions.ticks.claiming.scanner import FRESH_SECONDS, Walk
-from scheduled_actions.ticks.claiming.team_limits import TeamLimits
-from scheduled_actions.ticks.linger_lease import Watch
+from scheduled_actions.ticks.claiming.claimer import Claimer
+from scheduled_actions.ticks.claiming.scanner import FRESH_SECONDS
 from scheduled_actions.ticks.report import Report
-from scheduled_actions.ticks.retrying_connection import Line
-from scheduled_actions.ticks.rules.fairness import by_turns
 from scheduled_actions.ticks.rules.plan import (
     ANSWER_MARGIN_SECONDS,
     Budget,
-    Candidate,
-    claim_size,
-    expected_seconds,
-    next_wave,
     tick_seconds,
-    too_long,
 )
 from scheduled_actions.ticks.settling import Settling
+from scheduled_actions.ticks.store import Line
 from scheduled_actions.ticks.tick_maintenance import Tidying
 
 if TYPE_CHECKING:
@@ -42,15 +29,15 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Connection
     from scheduled_actions.ticks.attempts.attempt import Attempt
-    from scheduled_actions.ticks.caller import Caller
+    from scheduled_actions.ticks.hooks import Background
+    from scheduled_actions.ticks.linger_lease import Watch
+    from scheduled_actions.ticks.report import Caller
     from scheduled_actions.ticks.worker_state import Process
 
 log = logging.getLogger("scheduled_actions")
 
 #: How much longer than the tick its leases live: time to settle after a slow commit.
 LEASE_MARGIN_SECONDS = 15.0
-#: Claims that the database refuses in a row, until a tick starts nothing more.
-_REFUSED_CLAIMS_MOST = 3
 #: How long a tick waits in all for what handlers put off: one that polls every second must not keep it going.
 _WAITS_MOST_SECONDS = 3.0
 #: How often a tick asks whether somebody wants a running action to stop.
@@ -82,24 +69,18 @@ class Tick:
         self._caller = caller
         self._report = Report()
         self._tidying = Tidying(process, self._report)
-        self._ready: list[Attempt] = []
         #: What has ended and is not written yet.
         self._ended: list[tuple[Attempt, Ended]] = []
         self._flight = Flight(process, self._budget, self._ended)
-        self._background = process.hooks.background(self._flight.nudge)
-        self._too_long: set[str] = set()
+        self._background: Background | None = None
         self._may_announce = True
-        #: Claims refused by the database in a row.
-        self._refused_claims = 0
-        self._walk = Walk(process, self._budget)
-        self._limits = TeamLimits(process)
-        self._has_claimed = False
+        self._claimer = Claimer(process, self._budget, self._flight, self._ended, self._report, tick_seconds=duration)
+        self._walk = self._claimer.walk
         #: When the last action is due that a handler put off for a moment; None when nothing is awaited.
         self._put_off_until: float | None = None
         self._waited_seconds = 0.0
         window = self._budget.linger_until - started
-        holder = watch_as or (str(uuid4()) if window > 0 else "")
-        self._watch = Watch(process, holder, until=self._budget.linger_until, window_seconds=window)
+        self._watch = None if window <= 0 else _watch(process, watch_as, self._budget.linger_until, window)
         self._next_cancel_poll = started + _CANCEL_POLL_SECONDS
 
     def run(self, *, is_asked_again: Callable[[], bool]) -> Report:
@@ -140,7 +121,7 @@ class Tick:
     def _is_idle(self, connection: Connection) -> bool:
         """Look whether there is anything to do, or to wait for; if not, the tick's row is written."""
         return self._tidying.finds_nothing(
-            connection, self._named(), caller=self._caller.name, budget=self._allowed, waits=self._watch.is_kept
+            connection, self._named(), caller=self._caller.name, budget=self._allowed, waits=self._lingers
         )
 
     def _named(self) -> UUID:
@@ -171,44 +152,57 @@ class Tick:
             nudge=self._flight.nudge,
         )
         self._settling = Settling(self._process, self._line, row, self._attempts, self._report)
+        self._claimer.begin(self._line, row, self._attempts, self._settling)
         self._line.do(self._tidying.begin)
-        self._line.do(self._watch.begin)
+        if self._watch is not None:
+            self._line.do(self._watch.begin)
         self._process.turn.hears(self._flight.nudge)
 
     # -- the middle ------------------------------------------------------------------------------------------------
 
     def _work_once(self) -> bool:
         """Settle what has ended, start what may start, claim ahead, wait for the next end; False when all is done."""
-        wave = self._next_wave()
+        wave = self._claimer.next_wave() if self._claimer.ready and self._may_start() else []
         if self._ended or wave:
             self._settle_and_start(wave)
         if self._tidying.has_wakes_left:
             self._wake()
         if self._wants_more():
-            self._claim()
-        self._background.start()
+            self._claimer.claim()
+        self._start_background()
         if self._flight:
             self._collect()
-            if self._watch.wants_a_look():
-                self._look()
+            if self._watch is not None and self._watch.wants_a_look():
+                self._look(self._watch)
                 self._walk.look_again()
         if self._ended and not self._flight:
             return self._monotonic() < self._budget.answer_by
         return (
-            bool(self._flight or self._wants_more() or self._startable())
+            bool(self._flight or self._wants_more() or self._may_start_any())
             or (self._tidying.has_wakes_left and self._may_start())
             or self._keeps_watch()
             or self._awaits_background()
             or self._awaits_put_off()
         )
 
+    def _wants_more(self) -> bool:
+        return self._may_start() and self._claimer.wants_more()
+
+    def _may_start_any(self) -> bool:
+        return bool(self._claimer.ready) and self._may_start() and bool(self._claimer.startable())
+
+    @property
+    def _lingers(self) -> bool:
+        """Whether this tick goes on waiting for what comes due."""
+        return self._watch is not None and self._watch.is_kept
+
     def _keeps_watch(self) -> bool:
         """Wait for what comes due next; False when the watch has ended."""
-        if self._ready or not self._may_start() or not self._watch.is_kept:
+        if self._claimer.ready or not self._may_start() or self._watch is None or not self._watch.is_kept:
             return False
-        self._look()
+        self._look(self._watch)
         self._caller.look(self._monotonic())
-        was_futile, self._has_claimed = not self._has_claimed, False
+        was_futile, self._claimer.has_claimed = not self._claimer.has_claimed, False
         wait = self._watch.seconds_to_wait(was_futile=was_futile)
         if wait > 0:
             self._flight.wait(wait)
@@ -216,9 +210,17 @@ class Tick:
         self._walk.look_again()
         return self._watch.is_kept
 
+    def _start_background(self) -> None:
+        """Start what the transactions of this tick have left for after their commit."""
+        if not self._process.settler.has_left:
+            return
+        if self._background is None:
+            self._background = self._process.hooks.background(self._flight.nudge)
+        self._background.start()
+
     def _awaits_background(self) -> bool:
         """Wait for what features do on threads of their own, which may bring due actions. False when there is none."""
-        if self._ready or not self._may_start():
+        if self._background is None or self._claimer.ready or not self._may_start():
             return False
         if self._background.is_busy:
             self._flight.wait(FRESH_SECONDS)
@@ -231,7 +233,7 @@ class Tick:
         """Wait for what handlers put off for a moment: the next tick may be a minute away. False when nothing was."""
         if self._put_off_until is None or self._waited_seconds >= _WAITS_MOST_SECONDS:
             return False
-        if self._ready or not self._may_start():
+        if self._claimer.ready or not self._may_start():
             return False
         began = self._monotonic()
         if not self._flight.wait(self._put_off_until - began):
@@ -240,14 +242,14 @@ class Tick:
         self._walk.look_again()
         return True
 
-    def _look(self) -> None:
+    def _look(self, watch: Watch) -> None:
         """Look what comes due; what waits for something that has changed is due now."""
-        self._line.do(self._watch.look)
-        if self._watch.has_wakes:
+        self._line.do(watch.look)
+        if watch.has_wakes:
             self._line.do(self._tidying.wake)
-            self._line.do(self._watch.look)
+            self._line.do(watch.look)
             # What is due now was not when the last claim got nothing.
-            self._has_claimed = True
+            self._claimer.has_claimed = True
 
     def _wake(self) -> None:
         """Make due what waits for something that this tick was told has changed, before it claims."""
@@ -258,36 +260,11 @@ class Tick:
     def _may_start(self) -> bool:
         return (
             self._may_announce
-            and self._refused_claims < _REFUSED_CLAIMS_MOST
+            and not self._claimer.is_refused
             and not self._process.is_stopping.is_set()
             and not self._process.is_exhausted
             and self._budget.may_start(self._monotonic())
         )
-
-    def _startable(self) -> list[int]:
-        """Return the positions of those ready that may start now."""
-        if not self._ready or not self._may_start():
-            return []
-        candidates = [attempt.candidate for attempt in self._ready]
-        has_room = self._limits.has_room(self._ready, self._flight.attempts)
-        return next_wave(
-            candidates,
-            free=self._runner.capacity - self._flight.busy_threads,
-            in_flight=len(self._flight),
-            one_runs_alone=any(attempt.candidate.runs_alone for attempt in self._flight.attempts),
-            now=self._monotonic(),
-            budget=self._budget,
-            pace=self._pace,
-            has_room=one_per_import(self._process.registry, candidates, self._flight.attempts, has_room),
-        )
-
-    def _next_wave(self) -> list[Attempt]:
-        chosen = set(self._startable())
-        if not chosen:
-            return []
-        wave = [attempt for position, attempt in enumerate(self._ready) if position in chosen]
-        self._ready = [attempt for position, attempt in enumerate(self._ready) if position not in chosen]
-        return wave
 
     def _settle_and_start(self, wave: list[Attempt]) -> None:
         """Write what has ended and announce what starts, in one statement; then start it."""
@@ -312,87 +289,6 @@ class Tick:
             self._put_off_until = max(self._put_off_until or 0.0, self._monotonic() + max(moments))
         return written.is_announced
 
-    # -- claiming --------------------------------------------------------------------------------------------------
-
-    def _wants_more(self) -> bool:
-        ready = self._ready
-        if held := types_held(self._process.registry, self._flight.attempts):
-            ready = [attempt for attempt in ready if attempt.claimed.action_type not in held]
-        if self._limits.waiting(ready) > self._claim_size() // 2 or not self._may_start():
-            return False
-        if left_out := self._limits.left_out(self._ready):
-            return self._walk.may_look_beyond(left_out)
-        # Once all is claimed, new work is looked for as long as something runs; then the tick ends.
-        return not self._walk.is_done or (bool(self._flight) and self._walk.is_stale(self._monotonic()))
-
-    def _claim_size(self) -> int:
-        return claim_size(
-            batch_size=self._settings.batch_size, concurrency=max(1, self._runner.capacity), pace=self._pace
-        )
-
-    def _claim(self) -> None:
-        """Claim a batch; where the database refuses it again and again, this tick claims no more."""
-        self._refused_claims = contain(self._claim_batch, self._claim_refused)
-
-    def _claim_refused(self, error: BaseException) -> int:
-        reason = f"claim: {reason_of(error)}"
-        log.error("claim.refused tick_id=%s error=%s", self._row.id, reason)
-        self._report.add_error(None, None, reason)
-        # One that was ended for its time has used up enough of it.
-        is_last = isinstance(error, psycopg.errors.QueryCanceled)
-        return _REFUSED_CLAIMS_MOST if is_last else self._refused_claims + 1
-
-    def _claim_batch(self) -> int:
-        """Claim a batch of one kind, the kinds taking turns; sort out what cannot be started at all."""
-        left_out = self._limits.left_out(self._ready)
-        step = partial(self._walk.step, tick=self._row, wanted=self._limits.wanted(self._claim_size(), left_out))
-        excluded = self._too_long | types_held(self._process.registry, self._flight.attempts)
-        taking = self._line.do(partial(step, excluded=excluded, now=self._monotonic(), left_out=left_out))
-        types = self._process.registry.types
-        self._has_claimed = self._has_claimed or bool(taking.kept or taking.skipped or taking.refused)
-        for skipped, reason in taking.skipped:
-            self._settling.skipped(skipped, reason)
-        for refused, reason in taking.refused:
-            attempt = self._attempts.make(refused, start_until=self._budget.run_until)
-            self._ended.append((attempt, Ended(settlement.Failed(reason, is_final=True))))
-        fitting: set[Candidate] = set()
-        held = judged(taking.kept, self._line, self._process.hooks.evaluate)
-        for one in taking.kept:
-            attempt = self._attempts.make(one, start_until=self._budget.run_until)
-            attempt.is_awaited = one.schedule_id is not None and one.id not in taking.unawaited
-            candidate = attempt.candidate
-            found = held.get(one.id)
-            if isinstance(found, Ended):
-                self._ended.append((attempt, found))
-                continue
-            attempt.asking = found
-            if one.action_type not in types:
-                reason = f'no handler of "{one.action_type}" is in this build'
-                self._ended.append((attempt, Ended(settlement.NoHandler(reason))))
-            elif candidate in fitting or self._budget.could_ever_fit(expected_seconds(candidate, self._pace)):
-                fitting.add(candidate)
-                self._ready.append(attempt)
-            else:
-                self._set_aside(attempt)
-        if taking.is_by_turns:
-            self._ready = [self._ready[n] for n in by_turns([one.claimed.team_id for one in self._ready])]
-        if surplus := self._limits.surplus(self._ready):
-            # They go back before the next claim, which begins from the front: a team keeps its order.
-            self._ready = [one for one in self._ready if one not in surplus]
-            self._ended.extend(surplus.items())
-            self._walk.start_over()
-        return 0
-
-    def _set_aside(self, attempt: Attempt) -> None:
-        """Report a type that could never end within a tick; it is claimed no more by this one."""
-        claimed = attempt.claimed
-        reason = too_long(timeout_seconds=attempt.timeout_seconds, tick_seconds=self._duration)
-        self._ended.append((attempt, Ended(settlement.Unstarted(reason))))
-        if claimed.action_type not in self._too_long:
-            self._too_long.add(claimed.action_type)
-            self._report.add_error(claimed.id, claimed.action_type, reason)
-            log.warning("action.too_long id=%s action_type=%s", claimed.id, claimed.action_type)
-
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def _collect(self) -> None:
@@ -406,7 +302,7 @@ class Tick:
         """Return how long to wait for an outcome, in seconds."""
         now = self._monotonic()
         limits = [self._budget.answer_by, self._next_cancel_poll, now + FRESH_SECONDS]
-        if self._watch.is_kept:
+        if self._watch is not None and self._watch.is_kept:
             limits.append(self._watch.next_due or now + FRESH_SECONDS)
         return max(0.001, min([*limits, self._flight.next_timeout() or now + FRESH_SECONDS]) - now)
 
@@ -424,8 +320,8 @@ class Tick:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        self._ended.extend((attempt, Ended(settlement.Unstarted())) for attempt in self._ready)
-        self._ready.clear()
+        self._ended.extend((attempt, Ended(settlement.Unstarted())) for attempt in self._claimer.ready)
+        self._claimer.ready.clear()
         if self._ended:
             self._settle(running=[])
         report = self._report
@@ -443,7 +339,7 @@ class Tick:
         report = self._report
         if self._budget.may_start(self._monotonic()) and not self._process.is_stopping.is_set():
             self._tidying.prune(connection)
-        report.remaining = actions.due(connection)
+        report.remaining = tick_store.due(connection)
 
     def _unended(self, error: BaseException) -> None:
         """Leave the tick's row open: the next rescue closes it."""
@@ -466,3 +362,9 @@ class Tick:
             )
         )
         self._settling.tally_is_written()
+
+
+def _watch(process: Process, watch_as: str | None, until: float, window_seconds: float) -> Watch:
+    from scheduled_actions.ticks.linger_lease import Watch  # noqa: PLC0415 - most ticks do not linger
+
+    return Watch(process, watch_as or str(uuid4()), until=until, window_seconds=window_seconds)

@@ -13,13 +13,13 @@ from scheduled_actions.actions import claims, settling
 from scheduled_actions.actions.hooks import SWEEP_SECONDS
 from scheduled_actions.conditions.rules.plan import in_a_circle
 from scheduled_actions.database.boundary import contain, reason_of
+from scheduled_actions.ticks import store as tick_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from uuid import UUID
 
     from scheduled_actions.database.connection import Connection
-    from scheduled_actions.ticks import maintenance_store as upkeep
     from scheduled_actions.ticks.report import Report
     from scheduled_actions.ticks.worker_state import Process
 
@@ -47,7 +47,7 @@ class Tidying:
     def __init__(self, process: Process, report: Report) -> None:
         self._process = process
         self._report = report
-        self._found: upkeep.Found | None = None
+        self._found: tick_store.Found | None = None
         #: Whether more has changed than was woken for in the time of one step.
         self.has_wakes_left = False
 
@@ -64,13 +64,17 @@ class Tidying:
             waits: It keeps the watch over what comes due, whatever it finds now.
         """
         has_own = not self._process.had_first_tick or self._is_sweep_due or self._process.is_exhausted
-        self._found = self._process.maintenance.look(
+        settings = self._process.settings
+        self._found = tick_store.look(
             connection,
-            tick_id,
+            tick_id=tick_id,
             may_be_idle=not (has_own or waits),
             caller=caller,
             budget=json.dumps(budget),
             counts=json.dumps(self._process.counts(self._report)),
+            action_types=list(self._process.registry.types),
+            retention_days=settings.retention_days,
+            retention_failed_days=settings.retention_failed_days,
         )
         return self._found.is_noted
 

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from scheduled_actions.actions.settling import Settler
     from scheduled_actions.core.config import Settings
+    from scheduled_actions.core.retry import RetryPolicy
     from scheduled_actions.database.connection import Database
     from scheduled_actions.registry import Registry
     from scheduled_actions.registry.handler import Prepare
     from scheduled_actions.ticks.attempts.runner import Runner
     from scheduled_actions.ticks.hooks import Hooks
     from scheduled_actions.ticks.maintenance import Maintenance
-    from scheduled_actions.ticks.report import Report
-    from scheduled_actions.ticks.rules.metrics_buffer import Tally
-    from scheduled_actions.ticks.watchdog import Watchdog
+    from scheduled_actions.ticks.report import Report, Tally
+    from scheduled_actions.ticks.store import Watchdog
 
 
 #: Pings beside one tick whose callers are told in its row.
@@ -157,6 +157,8 @@ class Process:
     monotonic: Callable[[], float]
     runner: Runner
     watchdog: Watchdog
+    #: How long to wait after a failure where neither the action nor its handler says.
+    usual_policy: RetryPolicy
     turn: Turn = field(default_factory=Turn)
     pace: Pace = field(default_factory=Pace)
     #: Set once nothing more is to be started.

@@ -15,7 +15,7 @@ from flask import Response
 from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import ExtraMissing
 from scheduled_actions.operations import metrics_store as store
-from scheduled_actions.ticks.rules.metrics_buffer import OTHER_TYPES, SUM, cumulated
+from scheduled_actions.ticks.report import OTHER_TYPES, SUM, cumulated
 
 try:
     import prometheus_client

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 from scheduled_actions.actions import claims
-from scheduled_actions.actions import store as actions
 from scheduled_actions.ticks import store as tick_store
 from tests.factories import a_tick, database_now, insert, insert_many, move_clock, row, statuses, together
 
@@ -228,7 +227,7 @@ def test_how_many_are_due_is_counted_over_both_kinds_and_all_priorities(connecti
         insert(connection, priority=priority, scheduled_at=later)
     insert(connection, status="completed")
 
-    assert actions.due(connection) == 6
+    assert tick_store.due(connection) == 6
 
 
 def test_the_count_of_what_is_due_stops_at_ten_thousand(connection):
@@ -237,7 +236,7 @@ def test_the_count_of_what_is_due_stops_at_ten_thousand(connection):
         " select 'test:run', now() - interval '1 day' from generate_series(1, 10100)"
     )
 
-    assert actions.due(connection) == 10_000
+    assert tick_store.due(connection) == 10_000
 
 
 def test_a_tick_may_be_begun_twice_and_keeps_its_first_lease(connection):

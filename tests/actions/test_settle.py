@@ -341,7 +341,7 @@ def complete(connection, *completions, running=(), tick=None):
         {},
         optional={
             "payload": st.sampled_from(["{}", '{"n": 1}', '[{"n": 1}, {"n": 2}]', '"text"']),
-            "priority": st.integers(-(2**15), 2**15),
+            "priority": st.integers(-(2**15), 2**15 - 1),
             "team_id": st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8),
             "error_message": st.just("of a snooze"),
             "attempts": st.sampled_from([0, 2**31 - 2]),

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from scheduled_actions.ticks.rules.metrics_buffer import Tally, cumulated
+from scheduled_actions.ticks.report import Tally, cumulated
 
 
 def rows(tally):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from scheduled_actions.ticks.watchdog import Watchdog
+from scheduled_actions.ticks.store import Watchdog
 
 
 @pytest.fixture

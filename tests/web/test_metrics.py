@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from scheduled_actions import Fail, Snooze, action
 from scheduled_actions.registry import Registry
 from scheduled_actions.ticks import store as tick_store
-from scheduled_actions.ticks.rules.metrics_buffer import Tally
+from scheduled_actions.ticks.report import Tally
 from tests.factories import a_tick, insert, insert_many, move_clock, together
 from tests.web.conftest import ADMIN_TOKEN, application
 

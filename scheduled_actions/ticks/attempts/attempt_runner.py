@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import time
 from dataclasses import replace
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
@@ -14,6 +16,7 @@ import psycopg
 from scheduled_actions.actions import claims, settling
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core import json_text, retry, tracing
+from scheduled_actions.core.action import READABLE_BEFORE
 from scheduled_actions.core.errors import (
     ClaimLost,
     HandlerBroken,
@@ -27,8 +30,7 @@ from scheduled_actions.database.connection import PASSING
 from scheduled_actions.database.transactions import running_action
 from scheduled_actions.registry import loading
 from scheduled_actions.registry.handler import Context, HandlerOptions
-from scheduled_actions.ticks.attempts.attempt import Attempt, began
-from scheduled_actions.ticks.attempts.result import Ended, call
+from scheduled_actions.ticks.attempts.attempt import Attempt, Ended, began, call
 from scheduled_actions.ticks.attempts.transactional import HandlerTransactions
 from scheduled_actions.ticks.rules.plan import Candidate
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.actions.rules.settlement import Outcome, Settlement
     from scheduled_actions.core.action import Claimed
+    from scheduled_actions.core.retry import RetryPolicy
     from scheduled_actions.database.connection import Connection
     from scheduled_actions.registry.resolution import Handler
     from scheduled_actions.ticks.hooks import Guard, Hooks
@@ -59,6 +62,18 @@ def _ended_before_its_call(error: Exception, reason: str) -> Ended:
     # It is due again at once.
     time.sleep(_AGAIN_SECONDS)
     return Ended(settlement.Unstarted(reason))
+
+
+def _is_plain(claimed: Claimed) -> bool:
+    """Whether nothing in its row needs to be looked at to know that it can be read, its payload aside."""
+    return (
+        claimed.state_text is claimed.metadata_text is claimed.history_text is None
+        and claimed.started_epoch is None
+        and (claimed.occurrence_epoch is None or 0 <= claimed.occurrence_epoch < READABLE_BEFORE)
+        and (claimed.previous_epoch is None or 0 <= claimed.previous_epoch < READABLE_BEFORE)
+        and 0 <= claimed.scheduled_epoch < READABLE_BEFORE
+        and 0 <= claimed.created_epoch < READABLE_BEFORE
+    )
 
 
 class Attempts:
@@ -95,18 +110,21 @@ class Attempts:
         #: The database's time at the zero of the monotonic clock, in epoch seconds.
         self._epoch = tick.started_at.timestamp() - begun
         self._answer_by = answer_by
-        tracer = tracing.tracer()
+        tracer = tracing.tracer() if tracing.API in sys.modules else None
         self._dispatches = None if tracer is None else tracing.Dispatches(tracer)
         #: Most actions are like the one before.
         self._candidates: dict[tuple[str, float, bool, bool], Candidate] = {}
-        self._usual_policy = retry.Exponential(self._settings.retry.base_seconds, self._settings.retry.cap_seconds)
+        self._usual_policy = process.usual_policy
+
+    @cached_property
+    def _transactions(self) -> HandlerTransactions:
         # At most half of the threads hold a connection for their handler.
-        self._transactions = HandlerTransactions(
+        return HandlerTransactions(
             self._database,
             most=max(1, self._settings.concurrency // 2),
             settle=self._settle_inside,
             monotonic=self._monotonic,
-            answer_by=answer_by,
+            answer_by=self._answer_by,
         )
 
     def make(self, claimed: Claimed, *, start_until: float) -> Attempt:
@@ -171,20 +189,27 @@ class Attempts:
         return completions
 
     def _decide(self, attempt: Attempt, outcome: Outcome) -> Settlement:
-        declared = attempt.options.retry
-        if not retry.is_ours(declared):
-            # Its code runs in the attempt's own thread alone: see `_foresee_wait`.
-            declared = None if attempt.own_wait is None else retry.Decided(attempt.own_wait)
-            problem = attempt.wait_problem
-            if problem is not None and isinstance(outcome, settlement.Failed | settlement.TimedOut):
+        policy = self._usual_policy
+        if isinstance(outcome, settlement.Failed | settlement.TimedOut):
+            policy, problem = self._policy(attempt)
+            if problem is not None:
                 outcome = replace(outcome, reason=f"{outcome.reason}; the retry policy failed: {problem}")
         return settlement.decide(
             attempt.claimed,
             outcome,
             max_attempts=attempt.max_attempts,
-            policy=retry.policy_of(attempt.claimed.retry_text, declared, self._usual_policy),
+            policy=policy,
             draw=random.random(),  # noqa: S311 - jitter, no secret
         )
+
+    def _policy(self, attempt: Attempt) -> tuple[RetryPolicy, str | None]:
+        """Return the retry policy of an attempt that failed, and what is wrong with the project's own."""
+        declared, problem = attempt.options.retry, None
+        if not retry.is_ours(declared):
+            # Its code runs in the attempt's own thread alone: see `_foresee_wait`.
+            declared = None if attempt.own_wait is None else retry.Decided(attempt.own_wait)
+            problem = attempt.wait_problem
+        return retry.policy_of(attempt.claimed.retry_text, declared, self._usual_policy), problem
 
     def _foresee_wait(self, attempt: Attempt) -> None:
         """Ask a retry policy of the project's own how long to wait if this attempt fails.
@@ -234,7 +259,7 @@ class Attempts:
             if isinstance(guard, Ended):
                 return guard
             # Putting a context together takes longer than many a handler: one that asks for none goes without.
-            is_wanted = handler.takes_context or handler.options.transactional or not attempt.claimed.is_plain
+            is_wanted = handler.takes_context or handler.options.transactional or not _is_plain(attempt.claimed)
             context = self._context(attempt) if is_wanted else None
         except UnknownActionType as error:
             return Ended(settlement.NoHandler(str(error)))
@@ -273,7 +298,7 @@ class Attempts:
                 # Others wait for the same module.
                 self._nudge()
         self._learn(attempt, handler.options)
-        if not retry.is_ours(handler.options.retry):
+        if handler.options.retry is not None and not retry.is_ours(handler.options.retry):
             attempt.hold()
             self._foresee_wait(attempt)
         return handler if attempt.started is not None or attempt.start(self._monotonic()) else None
@@ -285,7 +310,7 @@ class Attempts:
         """
         guard: Guard | None = None
         for hook in self._hooks.around_attempt:
-            if not hook.concerns(attempt.claimed):
+            if getattr(attempt.claimed, hook.column) is None:
                 continue
             attempt.hold()
             try:

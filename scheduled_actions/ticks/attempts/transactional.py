@@ -17,7 +17,7 @@ from scheduled_actions.database.bounded import UNLIMITED
 from scheduled_actions.database.connection import Loan
 from scheduled_actions.database.lending import Lent, TransactionEnded
 from scheduled_actions.database.transactions import joined_connection, wait_shortly
-from scheduled_actions.ticks.attempts.result import Ended, call
+from scheduled_actions.ticks.attempts.attempt import Ended, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from scheduled_actions.actions.rules import settlement
-from scheduled_actions.ticks.attempts.result import Ended
+from scheduled_actions.ticks.attempts.attempt import Ended
 from scheduled_actions.ticks.rules.plan import claim_size
 
 if TYPE_CHECKING:
@@ -26,18 +26,11 @@ class TeamLimits:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._teams = process.settings.teams
-        #: Most projects have none, and pay nothing.
-        self._is_set = self._teams.concurrency is not None or bool(self._teams.concurrency_of)
         #: Teams that had more due than they may run: claims bring so few that nothing has to go back again.
         self._large: set[str] = set()
 
-    def has_room(self, ready: Sequence[Attempt], in_flight: Iterable[Attempt]) -> Callable[[int], bool] | None:
-        """Return what tells, position by position of `ready`, whether one more of its team may start, and counts it.
-
-        None: everybody may.
-        """
-        if not self._is_set:
-            return None
+    def has_room(self, ready: Sequence[Attempt], in_flight: Iterable[Attempt]) -> Callable[[int], bool]:
+        """Return what tells, position by position of `ready`, whether one more of its team may start, and counts it."""
         at_work = self._process.stuck_by_team.counted()
         at_work.update(one.claimed.team_id for one in in_flight)
 
@@ -58,8 +51,6 @@ class TeamLimits:
 
     def left_out(self, ready: Iterable[Attempt]) -> frozenset[str]:
         """Return the teams that claims leave out: they have enough at hand."""
-        if not self._is_set:
-            return frozenset()
         counted = Counter(one.claimed.team_id for one in ready)
         return frozenset(
             team
@@ -75,8 +66,6 @@ class TeamLimits:
         """Return those ready that are beyond what is kept at hand of their teams, the last of each: they go back."""
         counted: Counter[str] = Counter()
         beyond: dict[Attempt, Ended] = {}
-        if not self._is_set:
-            return beyond
         for one in ready:
             team = one.claimed.team_id
             most = self._at_hand(team)
