@@ -81,7 +81,7 @@ class _Transaction:
 
 
 class Meter:
-    """Measures every statement of this process while it is entered; one at a time.
+    """Measures every statement of this process on one database while it is entered; one meter at a time.
 
     CPU time of this process is that of all its threads. What other threads than the caller's use during a tick is the
     handlers' (`RUN`), exactly. What the tick's own thread uses is divided at the ends of its transactions: what leads
@@ -98,7 +98,7 @@ class Meter:
 
     def __init__(self, dsn: str, *, attributes_wal: bool) -> None:
         self._attributes_wal = attributes_wal
-        self._database = str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
+        self._database = str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]).encode()
         #: Reads the position in the log; not measured itself.
         self._own = psycopg.connect(dsn, autocommit=True)
         self._own_pid = self._own.info.backend_pid
@@ -124,7 +124,7 @@ class Meter:
 
         def send(cursor: Any, query: Any, **options: Any) -> None:  # noqa: ANN401 - psycopg's own
             # Before it is sent: the server begins at once.
-            transaction = self._begun(cursor.connection.pgconn.backend_pid)
+            transaction = self._begun(cursor.connection.pgconn)
             self._local.text = query.query
             try:
                 original(cursor, query, **options)
@@ -199,8 +199,7 @@ class Meter:
     def _measured(self, pgconn: PGconn) -> Generator[Any, Any, list[PGresult]]:
         """Stand in for psycopg's `execute`: one request and its answer."""
         text, self._local.text = getattr(self._local, "text", b""), b""
-        pid = pgconn.backend_pid
-        transaction = self._begun(pid)
+        transaction = self._begun(pgconn)
         if transaction is None:
             return (yield from _execute(pgconn))
         results: list[PGresult] = []
@@ -214,12 +213,13 @@ class Meter:
             cost.control += control
             cost.statements += len(results) - control
             if pgconn.transaction_status not in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-                self._ended(pid, transaction)
+                self._ended(pgconn.backend_pid, transaction)
         return results
 
-    def _begun(self, pid: int) -> _Transaction | None:
-        """Return the transaction of a backend, a new one if none runs; None if nothing is measured."""
-        if pid == self._own_pid:
+    def _begun(self, pgconn: PGconn) -> _Transaction | None:
+        """Return the transaction of a connection, a new one if none runs; None if it is not measured."""
+        pid = pgconn.backend_pid
+        if pid == self._own_pid or pgconn.db != self._database:
             return None
         if not self._is_measuring:
             # Its clock is read when the measurement begins.
@@ -274,7 +274,7 @@ class Meter:
             title = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             return False
-        return self._database.encode() in title
+        return self._database in title
 
     @staticmethod
     def _clock(pid: int) -> float:
