@@ -163,7 +163,9 @@ def test_every_public_name_is_documented():
 
 
 @pytest.mark.parametrize(
-    "page", sorted(path.relative_to(ROOT) for path in [*DOCS.rglob("*.md"), ROOT / "README.md"]), ids=str
+    "page",
+    sorted(path.relative_to(ROOT) for path in [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]),
+    ids=str,
 )
 def test_no_link_is_broken(page):
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -195,11 +197,12 @@ def test_the_readmes_handler_runs_as_shown(tmp_path, database_url):
     assert '"greeted": "Ada"' in shown.stdout
 
 
-def test_every_command_of_the_readme_exists():
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_make_target_that_a_page_names_exists(page):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
 
-    for target in re.findall(r"\bmake ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8")):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"the README names make {target}"
+    for target in re.findall(r"\bmake ([a-z-]+)", (ROOT / page).read_text(encoding="utf-8")):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page} names make {target}"
 
 
 def test_the_drawing_of_the_import_order_is_fresh():
