@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -19,9 +20,12 @@ from flask import Flask
 
 import scheduled_actions
 from docs import drawings
+from scheduled_actions.actions.claims import ClaimHook
+from scheduled_actions.actions.hooks import SettleHook
 from scheduled_actions.cli import main
 from scheduled_actions.core import config
 from scheduled_actions.core.errors import ScheduledActionsError
+from scheduled_actions.ticks.hooks import Hooks
 from scheduled_actions.ticks.report import Report
 from scheduled_actions.web.api.requests.problems import status_of
 from scheduled_actions.web.api.routes import ROUTES
@@ -215,6 +219,16 @@ def test_every_folder_has_a_purpose_that_the_drawing_can_show():
     for layer in drawings.layers():
         for folder in layer:
             assert 10 < len(drawings.purpose(folder)) < 100, folder
+
+
+def test_the_map_lists_every_hook():
+    rows = re.findall(r"^\| (`.*?) \|", _page("explanation/architecture.md"), re.MULTILINE)
+    listed = set(re.findall(r"`(\w+)`", " ".join(rows)))
+
+    methods = {name for hook in (ClaimHook, SettleHook) for name, one in vars(hook).items() if inspect.isfunction(one)}
+    hooks = {field.name for field in fields(Hooks)} | {name for name in methods if not name.startswith("_")}
+    assert "after_cancel" in hooks
+    assert hooks <= listed
 
 
 def test_every_file_that_the_map_names_exists():

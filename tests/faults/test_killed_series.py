@@ -10,9 +10,9 @@ from collections import defaultdict
 from datetime import timedelta
 
 import pytest
-from scheduled_actions.schedules.occurrences import SWEEP_SECONDS
 
 from scheduled_actions import action, next_occurrence
+from scheduled_actions.actions.hooks import SWEEP_SECONDS
 from tests.factories import projects
 from tests.faults.serving import Pings, has_ended, wait_until
 from tests.faults.test_killed_processes import LEASE_SECONDS, SHORT_TICKS
