@@ -151,8 +151,8 @@ class SchemaUnreleased(SchemaOutdated):
         self.migration = migration
         DeploymentError.__init__(
             self,
-            f"the tables were made by a build that was never released (this code has another migration than {migration}) "
-            f"and cannot be brought up to date; nothing was changed: {self.remedy}",
+            "the tables were made by a build that was never released (this code has another migration than "
+            f"{migration}) and cannot be brought up to date; nothing was changed: {self.remedy}",
         )
 
 
