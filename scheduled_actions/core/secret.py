@@ -1,7 +1,8 @@
-"""A secret that never prints itself."""
+"""A secret that never prints itself, and how a request shows it."""
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass, field
 
 #: A secret shorter than this closes the endpoint.
@@ -33,3 +34,16 @@ class Secret:
     def reveal(self) -> str:
         """Return the value itself."""
         return self._value
+
+    def matches(self, presented: str) -> bool:
+        """Whether a header's value is one that the secret accepts."""
+        # Header values reach us decoded as Latin-1: these are the bytes that were sent. Every value is compared, each
+        # in constant time, so that the time taken tells nothing.
+        sent = presented.encode("latin-1", "replace")
+        return any([hmac.compare_digest(sent, accepted) for accepted in self.accepted])  # noqa: C419 - never stop early
+
+
+def bearer(value: str | None) -> str | None:
+    """Return what an Authorization header bears; None where it bears nothing."""
+    scheme, _, credentials = (value or "").strip().partition(" ")
+    return credentials.strip() if scheme.lower() == "bearer" else None

@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from flask import Response, request
 
-from scheduled_actions.core.errors import NotConfigured, ScheduledActionsError, TooLarge
-from scheduled_actions.core.secret import SECRET_MIN_LENGTH
+from scheduled_actions.core import signing
+from scheduled_actions.core.errors import NotConfigured, RequestError, ScheduledActionsError, TooLarge
+from scheduled_actions.core.secret import SECRET_MIN_LENGTH, bearer
 from scheduled_actions.ticks import wake
-from scheduled_actions.web.api.auth.credentials import NotAuthorised, check_cron_secret
 from scheduled_actions.web.api.requests.bodies import receiving
 from scheduled_actions.web.api.requests.problems import problem, problem_of
+from scheduled_actions.web.api.requests.refusals import NotAuthorised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from scheduled_actions.core.secret import Secret
     from scheduled_actions.runtime import Runtime
 
 log = logging.getLogger("scheduled_actions")
@@ -84,7 +86,38 @@ def _authorise(runtime: Runtime) -> None:
         raise NotConfigured(
             "CRON_SECRET", f"set it to {SECRET_MIN_LENGTH} random characters or more; until then nothing may ping"
         )
-    check_cron_secret(secret, dict(request.headers), _body, now=time.time())
+    _check(secret, dict(request.headers), _body, now=time.time())
+
+
+def _check(secret: Secret, headers: Mapping[str, str], read_body: Callable[[], bytes], *, now: float) -> None:
+    """Return if the request shows the secret, or is signed with it.
+
+    Args:
+        secret: `CRON_SECRET`; during rotation any of its values will do.
+        headers: Of the request, in any case.
+        read_body: Reads the body; called for signed requests only.
+        now: Seconds since 1970, for the age of a signature.
+
+    Raises:
+        NotAuthorised: It does neither.
+        RequestError: The body cannot be read.
+    """
+    headers = {name.lower(): value for name, value in headers.items()}
+    presented = [headers.get("x-cron-secret"), bearer(headers.get("authorization"))]
+    shown = [one for one in presented if one]
+    if any(secret.matches(one) for one in shown):
+        return
+    if headers.get(signing.SIGNATURE_HEADER):
+        body = read_body()
+        try:
+            signing.verify(body, headers, secret.accepted, now=now)
+        except RequestError as error:
+            raise NotAuthorised(str(error)) from error
+        return
+    if shown:
+        raise NotAuthorised("the secret is not the one that CRON_SECRET holds")
+    how = "send CRON_SECRET as x-cron-secret or as Authorization: Bearer, or sign the request with it"
+    raise NotAuthorised(how, shows_nothing=True)
 
 
 def _body() -> bytes:

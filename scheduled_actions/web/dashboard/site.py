@@ -11,12 +11,16 @@ from flask import Response, request
 from scheduled_actions.actions.management import Management
 from scheduled_actions.core.errors import TooLarge
 from scheduled_actions.web.api.auth.attempts import FailedAttempts
-from scheduled_actions.web.api.auth.credentials import NotAuthorised
 from scheduled_actions.web.api.dispatch import mounted
 from scheduled_actions.web.api.internal import Desk, words_beside_ids
 from scheduled_actions.web.api.requests.bodies import receiving
 from scheduled_actions.web.api.requests.problems import tell
-from scheduled_actions.web.api.requests.refusals import MethodNotAllowed, PreconditionFailed, UnknownRoute
+from scheduled_actions.web.api.requests.refusals import (
+    MethodNotAllowed,
+    NotAuthorised,
+    PreconditionFailed,
+    UnknownRoute,
+)
 from scheduled_actions.web.api.routing import Router
 from scheduled_actions.web.dashboard import rendering
 from scheduled_actions.web.dashboard.assets import assets

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from scheduled_actions.core.errors import NotConfigured
 from scheduled_actions.core.requester import Requester
-from scheduled_actions.core.secret import SECRET_MIN_LENGTH
+from scheduled_actions.core.secret import SECRET_MIN_LENGTH, bearer
 from scheduled_actions.core.token_generation import digest_of
 from scheduled_actions.operations import tokens
 from scheduled_actions.operations.tokens import Role
-from scheduled_actions.web.api.auth.credentials import NotAuthorised, bearer, matches
-from scheduled_actions.web.api.requests.refusals import Forbidden, TooManyAttempts
+from scheduled_actions.web.api.requests.refusals import Forbidden, NotAuthorised, TooManyAttempts
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -134,7 +133,7 @@ def holder(runtime: Runtime, shown: str, *, address: str, attempts: FailedAttemp
     """
     check_open(runtime)
     # A right token is let in whatever was sent before it: behind a proxy, callers share an address.
-    if matches(runtime.config.admin_token, shown):
+    if runtime.config.admin_token.matches(shown):
         return ADMIN
     try:
         return _holder(runtime, shown)

@@ -24,11 +24,11 @@ from scheduled_actions.core.errors import (
     TooLarge,
 )
 from scheduled_actions.core.version import VERSION
-from scheduled_actions.web.api.auth.credentials import NotAuthorised
 from scheduled_actions.web.api.models import InvalidProblem, Nothing, Problem, StateProblem, without_null
 from scheduled_actions.web.api.openapi.other_routes import OTHER_PATHS, OTHER_SCHEMAS
 from scheduled_actions.web.api.requests import idempotency, refusals
 from scheduled_actions.web.api.requests.problems import status_of
+from scheduled_actions.web.api.requests.refusals import NotAuthorised
 from scheduled_actions.web.api.routes import ROUTES
 
 if TYPE_CHECKING:

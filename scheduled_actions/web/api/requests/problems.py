@@ -43,8 +43,8 @@ from scheduled_actions.core.errors import (
 )
 from scheduled_actions.database.connection import refusal_of_the_moment
 from scheduled_actions.database.transactions import refused
-from scheduled_actions.web.api.auth.credentials import NotAuthorised
 from scheduled_actions.web.api.requests import refusals
+from scheduled_actions.web.api.requests.refusals import NotAuthorised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,6 +12,17 @@ if TYPE_CHECKING:
     from scheduled_actions.core.errors import FieldProblem
 
 
+class NotAuthorised(RequestError):
+    """The request shows no secret that opens this endpoint."""
+
+    code = "unauthorized"
+
+    def __init__(self, detail: str, *, shows_nothing: bool = False) -> None:
+        #: Neither a secret nor a signature, wrong or right.
+        self.shows_nothing = shows_nothing
+        super().__init__(detail)
+
+
 class Forbidden(RequestError):
     """The token is known, but does not reach so far."""
 

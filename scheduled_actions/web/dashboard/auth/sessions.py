@@ -22,7 +22,7 @@ from itsdangerous import BadData, URLSafeTimedSerializer
 from scheduled_actions.core.errors import RequestError
 from scheduled_actions.operations import tokens_store as store
 from scheduled_actions.web.api.auth.authentication import ADMIN, Caller, check_open, holder_of
-from scheduled_actions.web.api.auth.credentials import NotAuthorised
+from scheduled_actions.web.api.requests.refusals import NotAuthorised
 
 if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime

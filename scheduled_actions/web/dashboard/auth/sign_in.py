@@ -12,8 +12,7 @@ from flask import Response, request
 from scheduled_actions.core.token_generation import digest_of
 from scheduled_actions.web.api.auth.authentication import ADMIN, Caller, check_open, holder
 from scheduled_actions.web.api.auth.client_address import client_address
-from scheduled_actions.web.api.auth.credentials import NotAuthorised
-from scheduled_actions.web.api.requests.refusals import TooManyAttempts
+from scheduled_actions.web.api.requests.refusals import NotAuthorised, TooManyAttempts
 from scheduled_actions.web.dashboard import rendering
 from scheduled_actions.web.dashboard.auth import sessions
 from scheduled_actions.web.dashboard.page import address
