@@ -86,7 +86,5 @@ class Hooks:
     around_attempt: tuple[AttemptHook, ...] = ()
     #: Made for each tick, with what wakes the tick when some of the work is done.
     background: Callable[[Callable[[], None]], Background]
-    #: After everything else, where there is time.
-    prune: tuple[Prune, ...] = ()
     #: The next instant of a schedule's rule after an occurrence, for a handler that asks; None when there is none.
     next_occurrence: Callable[[UUID, datetime], datetime | None]
