@@ -44,6 +44,7 @@ TARGETS = [
     "screenshots",
     "bench",
     "bench-smoke",
+    "bench-cost",
     "bench-peers",
 ]
 TARGETS += [
