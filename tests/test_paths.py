@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
+import pytest
+
 from proofs.paths.paths import PAYLOAD_MOST, PING_MOST, payload_path, ping_path
+from scheduled_actions.core import tracing
 
 ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def without_traces(monkeypatch):
+    """Let no other test's tracer provider count as the application's."""
+    monkeypatch.delitem(sys.modules, tracing.API, raising=False)
 
 
 def test_a_payload_passes_few_modules_until_its_row_is_inserted(database_url, tmp_path):

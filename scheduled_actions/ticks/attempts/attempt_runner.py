@@ -64,7 +64,7 @@ def _ended_before_its_call(error: Exception, reason: str) -> Ended:
     return Ended(settlement.Unstarted(reason))
 
 
-def _is_plain(claimed: Claimed) -> bool:
+def is_plain(claimed: Claimed) -> bool:
     """Whether nothing in its row needs to be looked at to know that it can be read, its payload aside."""
     return (
         claimed.state_text is claimed.metadata_text is claimed.history_text is None
@@ -259,7 +259,7 @@ class Attempts:
             if isinstance(guard, Ended):
                 return guard
             # Putting a context together takes longer than many a handler: one that asks for none goes without.
-            is_wanted = handler.takes_context or handler.options.transactional or not _is_plain(attempt.claimed)
+            is_wanted = handler.takes_context or handler.options.transactional or not is_plain(attempt.claimed)
             context = self._context(attempt) if is_wanted else None
         except UnknownActionType as error:
             return Ended(settlement.NoHandler(str(error)))
