@@ -12,6 +12,7 @@ from benchmarks.comparison import Comparison, Wanted
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.serving import SELECT_ONE, App, gunicorn, runtime_on
+from scheduled_actions.ticks import store as tick_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,18 @@ def _ping(app: App) -> None:
 
 def _statements(runtime: Runtime, connection: Connection) -> None:
     """Do what an empty tick asks of the database, on one connection."""
-    found = runtime.maintenance.look(connection, uuid4(), may_be_idle=True, caller="", budget="{}", counts="{}")
+    settings = runtime.config.settings
+    found = tick_store.look(
+        connection,
+        tick_id=uuid4(),
+        may_be_idle=True,
+        caller="",
+        budget="{}",
+        counts="{}",
+        action_types=list(runtime.registry.types),
+        retention_days=settings.retention_days,
+        retention_failed_days=settings.retention_failed_days,
+    )
     if not found.is_noted:
         raise WrongResultError("what an empty tick found", found=found, expected="nothing")
 

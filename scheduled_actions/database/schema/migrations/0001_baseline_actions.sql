@@ -35,21 +35,15 @@ create table scheduled_action_settings (
 
 -- One unit of work. An insert makes it pending; a claim, a settlement or a command changes it; pruning deletes it.
 create table scheduled_actions (
+  -- Columns of a fixed width come first, the widest alignment before the others: so no row holds padding.
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
-  -- Names the handler. Never changes.
-  action_type text not null,
-  -- Changes by a claim (processing), a settlement, a cancellation and a retry.
-  status text not null default 'pending',
-  -- The handler's argument: a JSON object, or an array of them with dedup_mode `append`. Changes while it is pending: by a
-  -- later action with the same open key, by an edit, and with its schedule.
-  payload jsonb not null default '{}',
-  -- The tenant; null: none. Never changes.
-  team_id text,
-  -- The lower number runs first. Changes by an edit, and with its schedule.
-  priority smallint not null default 0,
   -- Earliest instant of the next claim. Moves by an edit, a retry, a snooze, a wait and a wake-up.
   scheduled_at timestamptz not null,
+  -- When it was scheduled. Never changes.
+  created_at timestamptz not null default scheduled_actions_now(),
+  -- When the row last changed.
+  updated_at timestamptz not null default scheduled_actions_now(),
   -- The instant of the recurrence rule that it was planned for. Never changes, also when scheduled_at does.
   occurrence_at timestamptz,
   -- The occurrence before this one, for handlers that report "since the last run". Never changes.
@@ -58,12 +52,41 @@ create table scheduled_actions (
   started_at timestamptz,
   -- When it reached a final status. Set by that settlement or cancellation, cleared by a retry.
   completed_at timestamptz,
-  -- Why the latest attempt failed, or why it was skipped or cancelled. Cleared when it completes and by a retry.
-  error_message text,
+  -- When the claim ends unless it is settled. Set and cleared with claim_token.
+  lease_expires_at timestamptz,
+  -- When the running attempt was asked to stop. Cleared by a retry.
+  cancel_requested_at timestamptz,
   -- Attempts charged. Grows when a handler is started, returns to 0 by a retry.
   attempts integer not null default 0,
   -- Attempts allowed; null until the first settlement stores the handler's value. Changes by an edit, and with its schedule.
   max_attempts integer,
+  -- The lower number runs first. Changes by an edit, and with its schedule.
+  priority smallint not null default 0,
+  -- Whether later actions with its key are merged into it. Becomes false at the claim or the end of the window, for good.
+  dedup_open boolean not null default false,
+  -- Whether a pending member keeps later members of its group from running. Changes with its schedule.
+  lock_group_blocks boolean not null default false,
+  -- Another action waits for its end. Becomes true once, and stays so.
+  awaited boolean not null default false,
+  -- Identifies the claim while it is processing: a settlement needs it. Set by the claim, cleared by the settlement.
+  claim_token uuid,
+  -- The schedule that planned it. Never changes.
+  schedule_id uuid,
+  -- The deadline that planned it. Never changes.
+  deadline_id uuid,
+  -- The action whose handler scheduled it, or whose end it follows. Never changes, also when that one is pruned.
+  scheduled_by uuid,
+  -- Changes by a claim (processing), a settlement, a cancellation and a retry.
+  status text not null default 'pending',
+  -- Names the handler. Never changes.
+  action_type text not null,
+  -- The handler's argument: a JSON object, or an array of them with dedup_mode `append`. Changes while it is pending: by a
+  -- later action with the same open key, by an edit, and with its schedule.
+  payload jsonb not null default '{}',
+  -- The tenant; null: none. Never changes.
+  team_id text,
+  -- Why the latest attempt failed, or why it was skipped or cancelled. Cleared when it completes and by a retry.
+  error_message text,
   -- The action's own retry policy; null: that of its handler. Changes by an edit, and with its schedule.
   retry jsonb,
   -- What the handler returned. Set when it completes.
@@ -82,24 +105,14 @@ create table scheduled_actions (
   user_id text,
   -- Who scheduled it. Never changes.
   created_by text,
-  -- The action whose handler scheduled it, or whose end it follows. Never changes, also when that one is pruned.
-  scheduled_by uuid,
-  -- The schedule that planned it. Never changes.
-  schedule_id uuid,
-  -- The deadline that planned it. Never changes.
-  deadline_id uuid,
   -- Which occurrence of which stage of its deadline it is for: "reminder:60 days before#1". Never changes.
   deadline_stage text,
   -- Equal keys of one type, team and event are the same intent. Never changes.
   dedup_key text,
   -- The event in the payload, which takes part in the comparison of keys. Never changes.
   dedup_event text,
-  -- Whether later actions with its key are merged into it. Becomes false at the claim or the end of the window, for good.
-  dedup_open boolean not null default false,
   -- Members of a group run one at a time. Changes with its schedule.
   lock_group text,
-  -- Whether a pending member keeps later members of its group from running. Changes with its schedule.
-  lock_group_blocks boolean not null default false,
   -- What must hold when it would run. `{"wait": …}` waits for it; `{"after": [ids], "condition": …}` waits for actions first.
   -- Changes by a merge under an open key, by an edit, and with its schedule; so do the two lists of follow-ups.
   condition jsonb,
@@ -110,18 +123,6 @@ create table scheduled_actions (
   on_success jsonb,
   -- What is scheduled when it fails for good: such a list.
   on_failure jsonb,
-  -- Another action waits for its end. Becomes true once, and stays so.
-  awaited boolean not null default false,
-  -- When the running attempt was asked to stop. Cleared by a retry.
-  cancel_requested_at timestamptz,
-  -- Identifies the claim while it is processing: a settlement needs it. Set by the claim, cleared by the settlement.
-  claim_token uuid,
-  -- When the claim ends unless it is settled. Set and cleared with claim_token.
-  lease_expires_at timestamptz,
-  -- When it was scheduled. Never changes.
-  created_at timestamptz not null default scheduled_actions_now(),
-  -- When the row last changed.
-  updated_at timestamptz not null default scheduled_actions_now(),
   constraint scheduled_actions_status_is_known check (
     status in ('pending', 'processing', 'completed', 'failed', 'cancelled', 'skipped', 'no_action')
   ),
