@@ -188,11 +188,17 @@ class Runtime:
         return ScheduleRules(self.database, self.registry)
 
     @_part
+    def _planner(self) -> Planner:
+        return Planner(self.schedule_rules, self._unplanned)
+
+    @_part
+    def _deferred(self) -> DeferredPlanning:
+        return DeferredPlanning(self.database, self.registry, self._planner, self._unplanned)
+
+    @_part
     def series(self) -> Series:
         """Plans what recurs."""
-        planner = Planner(self.schedule_rules, self._unplanned)
-        self._deferred = DeferredPlanning(self.database, self.registry, planner, self._unplanned)
-        return Series(planner, self._deferred, self._unplanned)
+        return Series(self._planner, self._deferred, self._unplanned)
 
     @_part
     def settler(self) -> Settler:
