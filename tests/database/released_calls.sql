@@ -48,6 +48,10 @@ select * from schedule_actions('[
 
 -- release: 0.1.0
 -- answers: id, deduplicated
+select * from schedule_actions(new_actions => '[{"action_type": "invoice:send"}]');
+
+-- release: 0.1.0
+-- answers: id, deduplicated
 select * from schedule_action('webhook:send', '{"event": "invoice:paid", "entity_type": "invoice", "entity_id": "42", "data": {}}');
 
 -- release: 0.1.0
@@ -76,6 +80,12 @@ select scheduled_actions_watch(
 create table invoices (id integer primary key);
 select scheduled_actions_watch('invoices', 'invoice');
 select scheduled_actions_unwatch('invoices', entity => 'invoice');
+
+-- release: 0.1.0
+-- answers: scheduled_actions_unwatch
+create table invoices (id integer primary key);
+select scheduled_actions_watch(watched => 'invoices', entity => 'invoice');
+select scheduled_actions_unwatch(watched => 'invoices');
 
 -- release: 0.1.0
 -- answers: scheduled_actions_now

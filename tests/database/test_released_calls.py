@@ -24,11 +24,30 @@ def test_a_released_call_works(connection, call):
     assert [column.name for column in cursor.description] == answers.removeprefix("-- answers: ").split(", ")
 
 
-def test_every_documented_function_has_a_released_call():
+def documented_functions():
     text = (Path(__file__).parents[2] / "docs/reference/schema.md").read_text(encoding="utf-8")
     (functions,) = re.findall(r"^## Functions\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"`(\w+)\(", functions))
 
-    documented = set(re.findall(r"`(\w+)\(", functions))
+
+def test_every_documented_function_has_a_released_call():
+    documented = documented_functions()
 
     assert "schedule_action" in documented
     assert {name for name in documented if not any(f"{name}(" in call for call in CALLS)} == set()
+
+
+def test_every_argument_is_given_by_name_in_a_released_call(connection):
+    """So that none can be removed or renamed, whatever its position."""
+    arguments = connection.execute(
+        "select proname, unnest(proargnames[:pronargs]) from pg_proc"
+        " where pronamespace = 'public'::regnamespace and proname = any (%s)",
+        [list(documented_functions())],
+    ).fetchall()
+
+    assert ("schedule_action", "payload") in arguments
+    assert [
+        (function, argument)
+        for function, argument in arguments
+        if not any(f"{function}(" in call and f"{argument} => " in call for call in CALLS)
+    ] == []
