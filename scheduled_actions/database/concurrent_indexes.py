@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
@@ -65,6 +65,16 @@ class IndexStatement:
         return "missing" if self.is_dropped else "valid"
 
 
+class _Found(NamedTuple):
+    """One index as the database has it."""
+
+    #: `missing`, `invalid` or `valid`.
+    state: str
+    qualified_name: str
+    #: Another session builds an index, this or another.
+    is_busy: bool
+
+
 def split(migration: str) -> tuple[str, list[IndexStatement]]:
     """Split the text of a migration into what its transaction runs and its concurrent index statements."""
     return _STATEMENT.sub("", migration), [_statement(found) for found in _STATEMENT.finditer(migration)]
@@ -90,7 +100,7 @@ def reconcile(
 
 def unfinished(connection: Connection, statements: Iterable[IndexStatement]) -> list[str]:
     """Return the names of the indexes that `reconcile` would change."""
-    return [one.name for one in _final(statements) if _state(connection, one.name)[0] != one.wanted_state]
+    return [one.name for one in _final(statements) if _find(connection, one.name).state != one.wanted_state]
 
 
 def _final(statements: Iterable[IndexStatement]) -> Iterable[IndexStatement]:
@@ -101,13 +111,13 @@ def _apply(connection: Connection, wanted: IndexStatement, report: Callable[[str
     """Change one index until it is as wanted; return whether this session changed it."""
     is_changed = False
     collisions = 0
-    while (state := _settled_state(connection, wanted, report)) != wanted.wanted_state:
+    while (found := _settled(connection, wanted, report)).state != wanted.wanted_state:
         if not is_changed:
             report(f"index {wanted.name}")
         is_changed = True
         try:
-            if state == "invalid" or wanted.is_dropped:
-                connection.execute(f'drop index concurrently if exists "{wanted.name}"')
+            if found.state == "invalid" or wanted.is_dropped:
+                connection.execute(f"drop index concurrently if exists {found.qualified_name}")
             if not wanted.is_dropped:
                 connection.execute(wanted.statement)
         except psycopg.Error as error:
@@ -130,26 +140,26 @@ def _is_collision(error: psycopg.Error) -> bool:
     )
 
 
-def _settled_state(connection: Connection, wanted: IndexStatement, report: Callable[[str], None]) -> str:
-    """Return the state of an index: the one wanted, or another once no other session builds any index."""
+def _settled(connection: Connection, wanted: IndexStatement, report: Callable[[str], None]) -> _Found:
+    """Return the index in the state that is wanted, or in another once no other session builds any index."""
     is_told = False
     while True:
-        before, is_busy = _state(connection, wanted.name)
-        if before == wanted.wanted_state:
-            return before
+        found = _find(connection, wanted.name)
+        if found.state == wanted.wanted_state:
+            return found
         # Seen twice: a build may have ended between the looks at the catalog and at the builds in progress.
-        if not is_busy and _state(connection, wanted.name) == (before, False):
-            return before
-        if is_busy and not is_told:
+        if not found.is_busy and _find(connection, wanted.name) == found:
+            return found
+        if found.is_busy and not is_told:
             report(f"index {wanted.name} (waiting: another session is building an index)")
             is_told = True
         time.sleep(_POLL_SECONDS)
 
 
-def _state(connection: Connection, name: str) -> tuple[str, bool]:
+def _find(connection: Connection, name: str) -> _Found:
     row = sql.run(connection, "index_state", {"name": name}).fetchone()
-    assert row is not None  # noqa: S101 - a select from one row of values
-    return row[0], row[1]
+    assert row is not None  # noqa: S101 - the tables are there
+    return _Found(*row)
 
 
 def _statement(found: re.Match[str]) -> IndexStatement:

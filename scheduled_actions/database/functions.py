@@ -1,4 +1,8 @@
-"""SQL functions: created or replaced where their file has changed, without the overloads of earlier versions."""
+"""SQL functions: created or replaced where their file has changed, dropped where it is gone.
+
+A version with another signature cannot be replaced. It is renamed, so that the views, triggers and defaults that use it
+stay until a migration replaces them, and dropped after the last migration.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,41 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
+from scheduled_actions.core.errors import DeploymentError
 from scheduled_actions.database.statements import Statements
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from scheduled_actions.database.connection import Connection
     from scheduled_actions.database.schema.files import Function
 
 sql = Statements(__file__)
 
-#: Functions that SQL of any application calls by name, under whatever search path it has.
+#: Functions that are called by name under whatever search path the session has.
 _ENTRY_POINTS = [
     "schedule_action",
     "schedule_actions",
     "report_fact",
     "scheduled_actions_watch",
     "scheduled_actions_unwatch",
+    "scheduled_actions_grant",
 ]
+#: What the name of a function that could not be replaced ends with.
+_OUTDATED = "_outdated"
+
+
+class FunctionInUse(DeploymentError):
+    """A view, a trigger or a default uses an SQL function that this release has no more, or with other arguments."""
+
+    code = "function_in_use"
+
+    def __init__(self, uses: str) -> None:
+        self.uses = uses
+        super().__init__(
+            f"SQL functions of an earlier release are still in use: {uses}; drop what uses them, or let it use the "
+            "present version, and run `scheduled-actions migrate` again"
+        )
 
 
 class _Overload(NamedTuple):
@@ -36,15 +57,11 @@ class _Overload(NamedTuple):
 
 
 def apply(connection: Connection, functions: Sequence[Function]) -> None:
-    """Create or replace the functions; of each, only the signature of its file remains.
+    """Create or replace the functions; of each, only the signature of its file keeps the name.
 
     Args:
         connection: In a transaction, in the schema of the tables.
         functions: In any order: bodies are checked when they run.
-
-    Raises:
-        psycopg.errors.DependentObjectsStillExist: A trigger, a view or a default uses a signature that is to go; the
-            migration of the change has to replace it first.
     """
     if not functions:
         return
@@ -58,8 +75,7 @@ def apply(connection: Connection, functions: Sequence[Function]) -> None:
         if function.name in there:
             _replace(connection, function, [one for one in before if one.name == function.name])
     # What was there before and was not replaced has another signature than the file.
-    for outdated in before & _overloads(connection, names):
-        connection.execute(f"drop function {outdated.signature}")
+    _rename(connection, before & _overloads(connection, names))
 
 
 def record(connection: Connection, functions: Sequence[Function]) -> None:
@@ -67,6 +83,24 @@ def record(connection: Connection, functions: Sequence[Function]) -> None:
     if functions:
         parameters = {"names": [one.name for one in functions], "checksums": [one.checksum for one in functions]}
         sql.run(connection, "record_functions", parameters)
+
+
+def drop_removed(connection: Connection, functions: Sequence[Function]) -> list[str]:
+    """Drop our functions that are none of these, and earlier signatures of these; return the names of the former.
+
+    Raises:
+        FunctionInUse: Something that no migration has replaced depends on one.
+    """
+    ours = [one.name for one in functions]
+    parameters = {"ours": ours, "outdated": _OUTDATED}
+    signatures = [one for (one,) in sql.run(connection, "removed_functions", parameters).fetchall()]
+    if signatures:
+        try:
+            connection.execute(f"drop function {', '.join(signatures)}")
+        except psycopg.errors.DependentObjectsStillExist as error:
+            uses = (error.diag.message_detail or "").replace(f"{_OUTDATED}(", "(")
+            raise FunctionInUse("; ".join(uses.splitlines())) from error
+    return sorted(name for (name,) in sql.run(connection, "forget_functions", {"ours": ours}).fetchall())
 
 
 def fix_search_paths(connection: Connection, functions: Sequence[Function]) -> None:
@@ -83,9 +117,13 @@ def _replace(connection: Connection, function: Function, before: Sequence[_Overl
             connection.execute(function.text)
     except psycopg.errors.InvalidFunctionDefinition:
         # Names of arguments, or the columns of the answer, change with a new function only.
-        for overload in before:
-            connection.execute(f"drop function {overload.signature}")
+        _rename(connection, before)
         connection.execute(function.text)
+
+
+def _rename(connection: Connection, outdated: Iterable[_Overload]) -> None:
+    for one in outdated:
+        connection.execute(f"alter function {one.signature} rename to {one.name}{_OUTDATED}")
 
 
 def _overloads(connection: Connection, names: Sequence[str]) -> set[_Overload]:

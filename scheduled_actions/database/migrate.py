@@ -1,8 +1,8 @@
 """Bring a database up to this code: numbered migrations, then SQL functions, then indexes.
 
 A migration is applied once, in a transaction of its own, with the functions that it calls. Functions are applied again
-when their files have changed, all in one transaction. Indexes that a migration builds `concurrently` come last, outside
-any transaction: see `concurrent_indexes`.
+when their files have changed, and dropped when these are gone, all in one transaction. Indexes that a migration builds
+`concurrently` come last, outside any transaction: see `concurrent_indexes`.
 """
 
 from __future__ import annotations
@@ -55,20 +55,24 @@ class MigrationBlocked(DeploymentError):
 
 
 def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _: None) -> list[str]:
-    """Bring the database up to this code; return what was applied: migrations, `function NAME`, `index NAME`.
+    """Bring the database up to this code; return what was changed.
+
+    Those are migrations, `function NAME`, `function NAME (dropped)` and `index NAME`.
 
     Migrations only expand, so that the code of one release before goes on running on the new schema. In a database of a
     later release nothing is changed.
 
     Args:
-        connection: In autocommit mode, in the schema where the tables are to be created (the search path's first).
-        report: Called with each migration's name before it is applied, with `N functions` before they are, and with
-            `index NAME` before an index is built.
+        connection: In autocommit mode. Tables that are not in a schema of its search path are created in the first.
+        report: Called with each migration's name before it is applied, with `N functions` before they are, with
+            `function NAME (dropped)` after that, and with `index NAME` before an index is built.
 
     Raises:
         ServerUnsuitable: The server is older than PostgreSQL 14, or the database's encoding is not UTF8.
         SchemaUnreleased: The tables were made by a build that was never released; nothing was changed.
         MigrationBlocked: Another session holds a table; nothing of that migration was changed.
+        FunctionInUse: Something that no migration has replaced uses a function that is to go; migrations are applied,
+            the other functions are as before.
         IndexNotBuilt: The server ended the build of an index; the next call resumes there.
     """
     _check_server(connection)
@@ -84,7 +88,10 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
                 applied += _apply(connection, schema, migration, found)
                 done.append(migration.name)
     with _locked(connection, "functions"):
-        stale = versions.read_released(connection, schema).stale_functions(schema)
+        found = versions.read_released(connection, schema)
+        if found.is_later_than(schema):
+            return done
+        stale = found.stale_functions(schema)
         if stale:
             report(f"{len(stale)} functions")
             functions.apply(connection, stale)
@@ -92,22 +99,29 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
             applied += stale
         functions.fix_search_paths(connection, schema.functions)
         sql.run(connection, "refresh_doors")
-    done += [f"function {one.name}" for one in applied]
+        removed = [f"function {name} (dropped)" for name in functions.drop_removed(connection, schema.functions)]
+        for name in removed:
+            report(name)
+    done += [f"function {one.name}" for one in applied] + removed
     return done + concurrent_indexes.reconcile(connection, _index_statements(schema), report=report)
 
 
 def unfinished_indexes(connection: Connection) -> list[str]:
-    """Return the names of the indexes that the migrations have and the database has not, or not whole."""
-    return concurrent_indexes.unfinished(connection, _index_statements(files.read()))
+    """Return the names of the indexes that `migrate` would change: none in a database of a later release."""
+    schema = files.read()
+    if versions.read(connection).is_later_than(schema):
+        return []
+    return concurrent_indexes.unfinished(connection, _index_statements(schema))
 
 
 @contextmanager
 def _locked(connection: Connection, name: str) -> Iterator[None]:
-    """Run a transaction that no other process migrates in."""
+    """Run a transaction that no other process migrates in, in the schema of the tables."""
     try:
         with connection.transaction():
             connection.execute("select pg_advisory_xact_lock(%s)", [_LOCK_KEY])
             connection.execute("select set_config('lock_timeout', %s, true)", [_LOCK_TIMEOUT])
+            sql.run(connection, "our_schema_first")
             yield
     except psycopg.errors.LockNotAvailable:
         raise MigrationBlocked(name) from None

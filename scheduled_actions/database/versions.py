@@ -29,6 +29,10 @@ class Versions:
         """Return the number of the newest migration; 0: none."""
         return max(self.migrations, default=0)
 
+    def is_later_than(self, schema: files.Schema) -> bool:
+        """Return whether a later release than that of `schema` migrated the database."""
+        return self.applied > schema.latest
+
     def unreleased(self, schema: files.Schema) -> str | None:
         """Return the name of a migration that is another one in `schema`: a build that was never released made it."""
         known = {one.number: (one.name, one.checksum) for one in schema.migrations}
@@ -41,9 +45,15 @@ class Versions:
 
     def stale_functions(self, schema: files.Schema) -> list[files.Function]:
         """Return the functions that the database has in another version; none where a later release migrated it."""
-        if self.applied > schema.latest:
+        if self.is_later_than(schema):
             return []
         return [one for one in schema.functions if self.functions.get(one.name) != one.checksum]
+
+    def removed_functions(self, schema: files.Schema) -> list[str]:
+        """Return the names of the functions that `schema` has no more; none where a later release migrated it."""
+        if self.is_later_than(schema):
+            return []
+        return sorted(self.functions.keys() - {one.name for one in schema.functions})
 
 
 def read(connection: psycopg.Connection[Any]) -> Versions:

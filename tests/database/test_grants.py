@@ -279,6 +279,19 @@ def test_a_reader_sees_deliveries_wherever_the_tables_are(connection, role, as_r
     assert found == [("crm", 503)]
 
 
+def test_a_grant_finds_the_tables_behind_another_schema_of_the_search_path(connection, role, as_role):
+    connection.execute('alter schema public rename to "Our tables"')
+    connection.execute("create schema app")
+    connection.execute('set search_path = app, "Our tables"')
+    migrate.migrate(connection)
+    made = grant(connection, Kind.SCHEDULER, role)
+
+    with as_role(made.schema) as own:
+        own.execute("select * from schedule_action('test:run')")
+
+    assert rows(connection) == [("test:run", None)]
+
+
 @pytest.mark.parametrize(("team", "seen"), [(None, {"blue", "red", None}), ("blue", {"blue"})])
 def test_a_reader_sees_rows_but_no_claim_token(connection, role, as_role, team, seen):
     for one in ("blue", "red", None):

@@ -16,9 +16,11 @@ from psycopg.conninfo import make_conninfo
 
 import scheduled_actions
 from scheduled_actions.core.errors import SchemaOutdated, SchemaUnreleased
-from scheduled_actions.database import migrate, versions
+from scheduled_actions.database import functions, migrate, versions
 from scheduled_actions.database.connection import Database
 from scheduled_actions.database.schema import files
+from scheduled_actions.operations.doctor import store as diagnosis
+from scheduled_actions.operations.doctor.rules import Level
 from tests.factories import together
 
 TABLES = {
@@ -80,6 +82,13 @@ def schema_files(monkeypatch, tmp_path):
     return tmp_path
 
 
+def add_migration(schema_files, text):
+    """Add a migration to the copy of the schema's files; return its name."""
+    path = schema_files / "migrations" / f"{files.read().latest + 1:04}_more.sql"
+    path.write_text(text, encoding="utf-8")
+    return path.stem
+
+
 def applied(connection):
     """Return the number of the newest migration that the database has; 0: none."""
     return versions.read(connection).applied
@@ -137,6 +146,71 @@ def test_the_search_path_decides_the_schema(empty):
     assert empty.execute("select deduplicated from schedule_action('test:run')").fetchone() == (False,)
     empty.execute("set search_path = public")
     assert applied(empty) == 0
+
+
+@pytest.fixture
+def behind(connection):
+    """Give a connection whose search path names another schema before the one of the tables."""
+    connection.execute('alter schema public rename to "Our tables"')
+    connection.execute("create schema app")
+    connection.execute('set search_path = app, "Our tables"')
+    return connection
+
+
+def functions_of(connection, schema):
+    return {
+        name
+        for (name,) in connection.execute("select proname from pg_proc where pronamespace = %s::regnamespace", [schema])
+    }
+
+
+def test_tables_behind_another_schema_of_the_search_path_are_up_to_date(behind):
+    assert versions.problem(behind, lacks_table=False) is None
+    assert diagnosis.migrations(behind).judged().level is Level.OK
+
+    assert migrate.migrate(behind) == []
+
+    assert functions_of(behind, "app") == set()
+
+
+def test_tables_behind_another_schema_of_the_search_path_are_brought_up_to_date(behind, schema_files):
+    add_migration(
+        schema_files,
+        "create table scheduled_action_shades (shade text);\n"
+        "create index concurrently scheduled_action_shades_shade on scheduled_action_shades (shade);\n",
+    )
+    path = schema_files / "functions" / "scheduled_actions_dedup_window.sql"
+    path.write_text(path.read_text(encoding="utf-8").replace("      5);", "      6);"), encoding="utf-8")
+    # Names of ours that stand first in the path, but are another's.
+    behind.execute("create table app.shades (shade text)")
+    behind.execute("create index scheduled_action_shades_shade on app.shades (shade)")
+    behind.execute("drop function report_fact")
+
+    done = migrate.migrate(behind)
+
+    assert done[1:] == [
+        "function report_fact", "function scheduled_actions_dedup_window", "index scheduled_action_shades_shade",
+    ]  # fmt: skip
+    assert migrate.migrate(behind) == []
+    assert diagnosis.indexes(behind).judged().level is Level.OK
+    assert functions_of(behind, "app") == set()
+    assert behind.execute("select 'scheduled_action_shades'::regclass::text").fetchone() == ("scheduled_action_shades",)
+    assert behind.execute("select deduplicated from schedule_action('test:run')").fetchone() == (False,)
+    assert behind.execute("show search_path").fetchone() == ('app, "Our tables"',)
+
+
+def test_an_index_is_dropped_in_the_schema_of_the_tables_alone(behind, schema_files):
+    behind.execute("create table app.shades (shade text)")
+    behind.execute("create index scheduled_actions_by_creator on app.shades (shade)")
+    behind.execute("create index scheduled_actions_by_creator on scheduled_actions (created_by)")
+    add_migration(schema_files, "drop index concurrently scheduled_actions_by_creator;\n")
+
+    assert migrate.migrate(behind)[1:] == ["index scheduled_actions_by_creator"]
+
+    found = behind.execute(
+        "select indexrelid::regclass::text from pg_index where indexrelid::regclass::text ~ 'creator'"
+    )
+    assert found.fetchall() == [("scheduled_actions_by_creator",)]
 
 
 def test_a_database_in_another_encoding_is_refused(postgres_server, admin):
@@ -346,17 +420,179 @@ def test_a_migration_has_the_functions_that_it_calls(connection, schema_files):
     assert migrate.migrate(connection) == []
 
 
-def test_a_later_release_keeps_its_functions(connection, schema_files):
-    """An older one that migrates once more, at its restart, changes nothing."""
-    path = schema_files / "functions" / "scheduled_actions_dedup_window.sql"
-    path.write_text(path.read_text(encoding="utf-8").replace("      5);", "      6);"), encoding="utf-8")
+# -- functions that are still used, and functions without a file -------------------------------------------------------
+
+
+@pytest.fixture
+def webhook_status_with_a_fallback(schema_files):
+    """Give the copy of the schema's files, in which `webhook_status` has a second argument."""
+    path = schema_files / "functions" / "webhook_status.sql"
+    text = path.read_text(encoding="utf-8").replace("(result jsonb)", "(result jsonb, fallback integer default 0)")
+    path.write_text(text.replace("::integer end", "::integer else fallback end"), encoding="utf-8")
+    return schema_files
+
+
+def view_text():
+    """Return the statement of the view that uses `webhook_status`."""
+    text = "\n".join(one.text for one in files.read().migrations)
+    (statement,) = re.findall(r"^create view webhook_deliveries as\n.*?;", text, re.MULTILINE | re.DOTALL)
+    return statement
+
+
+def overloads(connection, name):
+    return [
+        signature
+        for (signature,) in connection.execute(
+            "select oid::regprocedure::text from pg_proc where starts_with(proname, %s) order by 1", [name]
+        )
+    ]
+
+
+def answered(connection):
+    """Return the status of a delivery that completed without one."""
+    connection.execute("select schedule_action('webhook:send', '{\"endpoint\": \"crm\"}')")
+    connection.execute("update scheduled_actions set status = 'completed', completed_at = now(), result = '{}'")
+    return connection.execute("select response_status from webhook_deliveries").fetchone()[0]
+
+
+@pytest.mark.parametrize("replacing", ["drop view webhook_deliveries;\ncreate view", "create or replace view"])
+def test_a_migration_replaces_what_uses_a_changed_signature(connection, webhook_status_with_a_fallback, replacing):
+    name = add_migration(webhook_status_with_a_fallback, view_text().replace("create view", replacing))
+
+    done = migrate.migrate(connection)
+
+    assert done == [name, "function webhook_status"]
+    assert overloads(connection, "webhook_status") == ["webhook_status(jsonb,integer)"]
+    assert answered(connection) == 0
+    assert migrate.migrate(connection) == []
+
+
+def test_a_migration_replaces_what_uses_a_changed_answer(connection, schema_files):
+    """The server can replace neither the function nor the column; the view goes, and comes back."""
+    path = schema_files / "functions" / "webhook_status.sql"
+    path.write_text(path.read_text(encoding="utf-8").replace("integer", "bigint"), encoding="utf-8")
+    add_migration(schema_files, f"drop view webhook_deliveries;\n{view_text()}")
+
+    migrate.migrate(connection)
+
+    assert overloads(connection, "webhook_status") == ["webhook_status(jsonb)"]
+    assert connection.execute("select pg_typeof(webhook_status('{}'))::text").fetchone() == ("bigint",)
+
+
+def test_what_uses_a_changed_signature_may_be_replaced_by_a_later_migration_than_the_first_that_calls_it(
+    connection, webhook_status_with_a_fallback
+):
+    """Who skips a release has both at once."""
+    add_migration(
+        webhook_status_with_a_fallback, "update scheduled_actions set error_message = webhook_status(result)::text;"
+    )
+    add_migration(webhook_status_with_a_fallback, view_text().replace("create view", "create or replace view"))
+
+    migrate.migrate(connection)
+
+    assert overloads(connection, "webhook_status") == ["webhook_status(jsonb,integer)"]
+
+
+def test_what_still_uses_an_earlier_signature_is_named(connection, webhook_status_with_a_fallback):
+    connection.execute("create view own_report as select webhook_status(result) from scheduled_actions")
+    add_migration(webhook_status_with_a_fallback, view_text().replace("create view", "create or replace view"))
+
+    for _ in range(2):
+        with pytest.raises(functions.FunctionInUse) as caught:
+            migrate.migrate(connection)
+        assert "view own_report depends on function webhook_status(jsonb)" in str(caught.value)
+        assert "webhook_deliveries" not in str(caught.value)
+
+    connection.execute("drop view own_report")
+    migrate.migrate(connection)
+    assert overloads(connection, "webhook_status") == ["webhook_status(jsonb,integer)"]
+
+
+@pytest.fixture
+def shade(connection, schema_files):
+    """Give the file of a function that the database has, too."""
+    path = schema_files / "functions" / "scheduled_actions_shade.sql"
+    path.write_text(
+        "-- Returns the row.\ncreate or replace function scheduled_actions_shade() returns trigger\n"
+        "  language plpgsql as $$ begin return new; end $$;\n"
+    )
+    assert migrate.migrate(connection) == ["function scheduled_actions_shade"]
+    return path
+
+
+def test_a_function_without_a_file_is_dropped(connection, shade):
+    shade.unlink()
+    assert diagnosis.migrations(connection).stale_functions == ("scheduled_actions_shade",)
+
+    reported = []
+    done = ["function scheduled_actions_shade (dropped)"]
+
+    assert (migrate.migrate(connection, report=reported.append), reported) == (done, done)
+
+    assert overloads(connection, "scheduled_actions_shade") == []
+    assert diagnosis.migrations(connection).judged().level is Level.OK
+    recorded = connection.execute("select name from scheduled_action_functions").fetchall()
+    assert {name for (name,) in recorded} == {one.name for one in files.read().functions}
+    assert migrate.migrate(connection) == []
+
+
+def test_a_function_of_the_project_is_left_alone(connection):
+    connection.execute("create function scheduled_actions_of_mine() returns integer language sql as 'select 1'")
+
+    assert migrate.migrate(connection) == []
+    assert overloads(connection, "scheduled_actions_of_mine") == ["scheduled_actions_of_mine()"]
+
+
+def test_a_function_without_a_file_that_is_still_used_is_named_and_kept(connection, shade):
+    shade.unlink()
+    connection.execute(
+        "create trigger shades before insert on scheduled_actions for each row"
+        " execute function scheduled_actions_shade()"
+    )
+
+    with pytest.raises(
+        functions.FunctionInUse,
+        match=r"trigger shades on table scheduled_actions depends on function scheduled_actions_sh",
+    ):
+        migrate.migrate(connection)
+
+    assert connection.execute("select deduplicated from schedule_action('test:run')").fetchone() == (False,)
+    assert diagnosis.migrations(connection).stale_functions == ("scheduled_actions_shade",)
+
+
+# -- a database of a later release -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def later(connection, shade, schema_files):
+    """Give the connection to a database of a later release: with another function, and without an index."""
+    index = "scheduled_actions_by_creator"
+    add_migration(schema_files, f"create index concurrently {index} on scheduled_actions (created_by);")
+    migrate.migrate(connection)
+    connection.execute(f"drop index {index}")
+    connection.execute("alter function report_fact reset search_path")
     connection.execute(
         "insert into scheduled_action_migrations (number, name, checksum) values (%s, 'more', 'x')",
         [files.read().latest + 1],
     )
+    return connection
 
-    assert migrate.migrate(connection) == []
-    assert connection.execute("select scheduled_actions_dedup_window('test:run')").fetchone() == (5,)
+
+def test_nothing_is_changed_in_a_database_of_a_later_release(later, shade, schema_files):
+    """An older one migrates once more, at its restart."""
+    path = schema_files / "functions" / "scheduled_actions_dedup_window.sql"
+    path.write_text(path.read_text(encoding="utf-8").replace("      5);", "      6);"), encoding="utf-8")
+    shade.unlink()
+    catalog = "select oid, xmin::text from pg_proc union all select oid, xmin::text from pg_class order by 1"
+    before = later.execute(catalog).fetchall()
+
+    assert migrate.migrate(later) == []
+
+    assert later.execute(catalog).fetchall() == before
+
+
+def test_the_doctor_asks_for_no_index_of_a_database_of_a_later_release(later):
+    assert migrate.unfinished_indexes(later) == []
 
 
 # -- what cannot be migrated, and what is interrupted ------------------------------------------------------------------
@@ -393,7 +629,11 @@ def test_a_database_of_a_build_that_was_never_released_is_refused_and_untouched(
     assert contents(unreleased) == before
     assert caught.value.code == "schema_unreleased"
     assert caught.value.migration == "0001_actions"
-    for hint in ("a new database in DATABASE_URL", "first in the role's search_path", "directory .scheduled_actions"):
+    for hint in (
+        "a new database in DATABASE_URL",
+        "only one in the role's search_path",
+        "directory .scheduled_actions",
+    ):
         assert hint in str(caught.value)
 
 

@@ -143,8 +143,9 @@ class SchemaUnreleased(SchemaOutdated):
 
     code = "schema_unreleased"
     remedy = (
-        "start with an empty schema: a new database in DATABASE_URL, or a new schema that is the first in the role's "
-        "search_path; for the embedded Postgres, stop the server and remove the project's directory .scheduled_actions"
+        "start with an empty schema: a new database in DATABASE_URL, or a new schema that is the only one in the "
+        "role's search_path; for the embedded Postgres, stop the server and remove the project's directory "
+        ".scheduled_actions"
     )
 
     def __init__(self, migration: str) -> None:

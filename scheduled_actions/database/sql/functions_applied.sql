@@ -2,5 +2,7 @@
 select f.name, f.checksum
 from scheduled_action_functions f
 where exists (
-  select from pg_proc p where p.proname = f.name and p.pronamespace = current_schema()::regnamespace
+  select from pg_proc p
+  join pg_class c on c.relnamespace = p.pronamespace
+  where p.proname = f.name and c.oid = 'scheduled_action_functions'::regclass
 )

@@ -3,7 +3,7 @@
 -- call inherits it. The others keep the caller's, which costs nothing and lets the planner inline them.
 select 'alter function ' || p.oid::regprocedure || ' set search_path = ' || quote_ident(current_schema()) || ', pg_temp'
 from pg_proc p
-where p.pronamespace = current_schema()::regnamespace
+where p.pronamespace = quote_ident(current_schema())::regnamespace
   and p.prokind = 'f'
   and p.proname = any (%(ours)s)
   and (

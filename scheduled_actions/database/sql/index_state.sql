@@ -1,12 +1,14 @@
--- The state of one index of this schema (missing, invalid or valid), and whether another session builds an index in this
--- database: two builds at once wait for each other.
+-- The state of one index of our schema (missing, invalid or valid), its name whatever the search path, and whether another
+-- session builds an index in this database: two builds at once wait for each other.
 select
   case when c.oid is null then 'missing' when i.indisvalid then 'valid' else 'invalid' end,
+  format('%%I.%%I', n.nspname, wanted.name),
   exists (
     select from pg_stat_progress_create_index p
     where p.datname = current_database() and p.pid <> pg_backend_pid()
   )
 from (values (%(name)s)) wanted (name)
-left join pg_class c
-  on c.relname = wanted.name and c.relkind = 'i' and c.relnamespace = current_schema()::regnamespace
+join pg_class t on t.oid = 'scheduled_action_migrations'::regclass
+join pg_namespace n on n.oid = t.relnamespace
+left join pg_class c on c.relname = wanted.name and c.relkind = 'i' and c.relnamespace = n.oid
 left join pg_index i on i.indexrelid = c.oid

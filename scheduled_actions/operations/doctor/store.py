@@ -80,7 +80,7 @@ def migrations(connection: Connection) -> MigrationsFound:
         found=0 if unreleased else found.applied,
         wanted=schema.latest,
         unreleased=unreleased,
-        stale_functions=tuple(one.name for one in found.stale_functions(schema)),
+        stale_functions=(*(one.name for one in found.stale_functions(schema)), *found.removed_functions(schema)),
     )
 
 

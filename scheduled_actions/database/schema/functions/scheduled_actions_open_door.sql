@@ -43,7 +43,7 @@ create or replace function scheduled_actions_open_door(team text) returns text
          from unnest(p.proargnames) with ordinality a (name, position)
          where a.position <= p.pronargs) as element
       from pg_proc p
-      where p.pronamespace = home::regnamespace
+      where p.pronamespace = quote_ident(home)::regnamespace
         and p.proname in ('schedule_action', 'schedule_actions', 'report_fact', 'scheduled_actions_now')
     loop
       execute format(
@@ -67,7 +67,7 @@ create or replace function scheduled_actions_open_door(team text) returns text
         string_agg(format('t.%I', a.attname), ', ' order by a.attnum) as columns
       from pg_class c
       join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-      where c.relnamespace = home::regnamespace
+      where c.relnamespace = quote_ident(home)::regnamespace
         and c.relname in (
           'scheduled_actions', 'scheduled_action_schedules', 'scheduled_action_deadlines', 'scheduled_action_facts',
           'scheduled_action_fact_changes', 'webhook_deliveries')
