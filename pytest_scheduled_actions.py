@@ -82,7 +82,9 @@ def scheduled_actions_databases(
     directory = servers.roomy_place() / os.environ[_RUN]
     with (
         attach(directory, options=servers.NOT_DURABLE) as server,
-        Databases(server.dsn, prepare=scheduled_actions_prepare_database, template="template_migrated") as databases,
+        Databases(
+            server.dsn, prepare=scheduled_actions_prepare_database, template="template_migrated", copies_files=True
+        ) as databases,
     ):
         yield databases
 

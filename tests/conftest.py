@@ -52,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         return
+    # Without byte code every process that a test starts would compile the package for itself.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     servers.sweep(PREFIX)
     directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=servers.roomy_place()))
     directory.chmod(0o711)
@@ -141,17 +143,21 @@ def admin(postgres_server: LocalPostgres) -> Iterator[psycopg.Connection[Any]]:
 @pytest.fixture(scope="session")
 def databases(postgres_server: LocalPostgres) -> Iterator[Databases]:
     """Give what makes fresh databases; the template is made by the first worker."""
-    with Databases(postgres_server.dsn, template=TEMPLATE) as databases:
+    with Databases(postgres_server.dsn, template=TEMPLATE, copies_files=True) as databases:
         yield databases
 
 
 class FreshDatabases:
-    """Makes the next test's database, and drops the last one's, while a test runs: half the time of a short test."""
+    """Makes the next test's database, and drops that of the test before the last, while a test runs.
+
+    The last one's sessions may be just ending, which `drop database` would wait for, and the next database behind it.
+    """
 
     def __init__(self, databases: Databases) -> None:
         self._databases = databases
         self._thread = ThreadPoolExecutor(1)
         self._next = self._thread.submit(self._make)
+        self._last: AbstractContextManager[str] | None = None
         self._drops: list[Future[bool | None]] = []
 
     def _make(self) -> tuple[AbstractContextManager[str], str]:
@@ -166,13 +172,19 @@ class FreshDatabases:
         try:
             yield url
         finally:
-            self._drops.append(self._thread.submit(database.__exit__, None, None, None))
+            self._drop_last()
+            self._last = database
+
+    def _drop_last(self) -> None:
+        if self._last is not None:
+            self._drops.append(self._thread.submit(self._last.__exit__, None, None, None))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._thread:
+            self._drop_last()
             self._next.result()[0].__exit__(None, None, None)
             for drop in self._drops:
                 drop.result()
@@ -190,6 +202,20 @@ def database_url(fresh_databases: FreshDatabases) -> Iterator[str]:
     """Give the address of a fresh database with the tables; it is dropped after the test."""
     with fresh_databases.take() as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def shared_database_url(fresh_databases: FreshDatabases) -> Iterator[str]:
+    """Give the address of a database for those tests of a module that change nothing in it."""
+    with fresh_databases.take() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def shared_connection(shared_database_url: str) -> Iterator[psycopg.Connection[Any]]:
+    """Give a connection to the module's database, in autocommit mode."""
+    with psycopg.connect(shared_database_url, autocommit=True) as connection:
+        yield connection
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ class Databases:
         dsn: Of a role that may create databases; nothing but what is made here is touched.
         prepare: Makes the application's own tables in the template, on a connection in autocommit mode; called once.
         template: The template's name, where several processes share it; None: one for this process, dropped at the end.
+        copies_files: Clone by copying files: less than half the work where the server's files are in memory, and slow
+            where they are on a disk that is synchronised. Postgres 15 or newer.
     """
 
     def __init__(
@@ -35,11 +37,13 @@ class Databases:
         *,
         prepare: Callable[[psycopg.Connection[Any]], Any] | None = None,
         template: str | None = None,
+        copies_files: bool = False,
     ) -> None:
         self._dsn = dsn
         self._prepare = prepare
         self._is_shared = template is not None
         self._name = template or f"scheduled_actions_template_{uuid4().hex}"
+        self._create: LiteralString = "create database {} template {}" + (" strategy file_copy" if copies_files else "")
         self._admin = psycopg.connect(dsn, autocommit=True)
 
     def template(self) -> str:
@@ -71,7 +75,7 @@ class Databases:
     def fresh(self) -> Iterator[str]:
         """Give the address of a database with the tables, for as long as the block lasts."""
         name = f"scheduled_actions_test_{uuid4().hex}"
-        self._run("create database {} template {}", name, self.template())
+        self._run(self._create, name, self.template())
         try:
             yield make_conninfo(self._dsn, dbname=name)
         finally:

@@ -181,7 +181,7 @@ def test_the_first_attach_makes_a_server_for_loopback_alone_with_an_empty_databa
             name: connection.execute("select current_setting(%s)", [name]).fetchone()[0]
             for name in (
                 "listen_addresses", "unix_socket_directories", "shared_buffers", "max_connections", "fsync",
-                "TimeZone", "server_encoding", "lc_messages",
+                "TimeZone", "server_encoding", "lc_messages", "scram_iterations",
             )
         }  # fmt: skip
         collation = connection.execute("select datcollate from pg_database where datname = current_database()")
@@ -196,6 +196,7 @@ def test_the_first_attach_makes_a_server_for_loopback_alone_with_an_empty_databa
             "TimeZone": "UTC",
             "server_encoding": "UTF8",
             "lc_messages": "C",
+            "scram_iterations": "4096",
         }
         assert connection.info.dbname == "scheduled_actions"
         assert collation.fetchone() == ("C",)
