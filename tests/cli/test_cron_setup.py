@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import threading
 from datetime import UTC, datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import psycopg
@@ -25,6 +26,12 @@ URL = "https://app.example.com/behind"
 PING = f"{URL}/cron/process"
 #: What a shell, a JSON text and SQL would each stumble over.
 AWKWARD = """a 'secret' with $signs and `ticks` \\ enough"""
+
+
+@pytest.fixture
+def run(run_anywhere):
+    """Give a function that runs a command in the project, which has its secret: none of these asks the database."""
+    return partial(run_anywhere, CRON_SECRET=CRON_SECRET)
 
 
 @pytest.fixture

@@ -50,6 +50,16 @@ _READINGS = {
 }
 
 
+@pytest.fixture(scope="module")
+def filled(shared_connection):
+    """Give a connection to a database whose large tables no test of this module changes."""
+    fill(shared_connection)
+    fill_deliveries(shared_connection)
+    fill_deadlines(shared_connection)
+    fill_facts(shared_connection)
+    return shared_connection
+
+
 def fill(connection):
     """Leave twenty thousand actions in the table, of which the planner knows everything."""
     connection.execute(
@@ -73,12 +83,10 @@ def scanned(plan, found=None):
     return found
 
 
-def test_what_the_management_reads_goes_by_an_index_whatever_it_is_asked_for(connection):
-    fill(connection)
-
+def test_what_the_management_reads_goes_by_an_index_whatever_it_is_asked_for(filled):
     ways = {
         f"{name} {case}".strip(): scanned(
-            connection.execute("explain (format json) " + statement(name), parameters).fetchone()[0][0]["Plan"]
+            filled.execute("explain (format json) " + statement(name), parameters).fetchone()[0][0]["Plan"]
         )
         for name, cases in _READINGS.items()
         for case, parameters in cases.items()
@@ -101,12 +109,16 @@ def test_pruning_waits_reads_no_more_than_its_limit_of_waits_and_actions(connect
     fill(connection)
     fill_waits(connection)
 
-    (plan,) = connection.execute(
-        "explain (analyze, format json) " + statement("prune_waits"), {"limit": 100}
-    ).fetchone()[0]  # fmt: skip
+    plan = carried_out(connection, "prune_waits", {"limit": 100})
 
-    assert loops(plan["Plan"], "scheduled_actions_pkey") == 100
-    assert rows_read(plan["Plan"]) <= 1000
+    assert loops(plan, "scheduled_actions_pkey") == 100
+    assert rows_read(plan) <= 1000
+
+
+def carried_out(connection, name, parameters):
+    """Carry a statement out; return its plan, with what each node has read."""
+    ((plan,),) = connection.execute("explain (analyze, format json) " + statement(name), parameters).fetchone()
+    return plan["Plan"]
 
 
 def rows_read(plan):
@@ -118,36 +130,34 @@ def rows_read(plan):
 
 
 @pytest.mark.parametrize(("status", "looked_up"), [("completed", 0), ("failed", 1)])
-def test_of_a_status_that_many_have_none_is_looked_up(connection, status, looked_up):
-    fill(connection)
+def test_of_a_status_that_many_have_none_is_looked_up(filled, status, looked_up):
     parameters = _FILTERS | {"statuses": [status], "examined": 500}
 
-    (plan,) = connection.execute(
-        "explain (analyze, format json) " + statement("search_actions"), parameters
-    ).fetchone()[0]  # fmt: skip
+    plan = carried_out(filled, "search_actions", parameters)
 
-    assert loops(plan["Plan"], "scheduled_actions_pkey") == looked_up
+    assert loops(plan, "scheduled_actions_pkey") == looked_up
+
+
+def fill_deliveries(connection):
+    """Leave five thousand deliveries beside the other actions."""
+    connection.execute(
+        "insert into scheduled_actions (action_type, payload, scheduled_at)"
+        ' select \'webhook:send\', \'{"endpoint": "busy", "event": "a:b"}\', now() from generate_series(1, 5000)'
+    )
+    connection.execute("vacuum (analyze) scheduled_actions")
 
 
 @pytest.mark.parametrize(
     "given",
     [{}, {"before": _AN_ID}, {"endpoint": "rare"}, {"event": "rare:made"}, {"team_id": "t", "status": "failed"}],
 )
-def test_a_page_of_deliveries_reads_no_other_actions_and_a_bounded_number_of_deliveries(connection, given):
-    fill(connection)
-    connection.execute(
-        "insert into scheduled_actions (action_type, payload, scheduled_at)"
-        ' select \'webhook:send\', \'{"endpoint": "busy", "event": "a:b"}\', now() from generate_series(1, 5000)'
-    )
-    connection.execute("vacuum (analyze) scheduled_actions")
+def test_a_page_of_deliveries_reads_no_other_actions_and_a_bounded_number_of_deliveries(filled, given):
     parameters = dict.fromkeys(["status", "endpoint", "event", "team_id", "before"]) | given
 
-    (plan,) = connection.execute(
-        "explain (analyze, format json) " + statement("find_deliveries"), parameters | {"limit": 101, "examined": 1000}
-    ).fetchone()[0]  # fmt: skip
+    plan = carried_out(filled, "find_deliveries", parameters | {"limit": 101, "examined": 1000})
 
-    assert loops(plan["Plan"], "scheduled_actions_deliveries") >= 1
-    assert rows_read(plan["Plan"]) <= 2100
+    assert loops(plan, "scheduled_actions_deliveries") >= 1
+    assert rows_read(plan) <= 2100
 
 
 def test_deliveries_of_a_rare_filter_are_found_page_after_page_each_of_which_looks_at_few(connection):
@@ -202,36 +212,25 @@ def fill_deadlines(connection):
     ],
     ids=str,
 )
-def test_a_list_of_deadlines_reads_few_of_the_others_whatever_it_is_asked_for(connection, given):
-    fill_deadlines(connection)
+def test_a_list_of_deadlines_reads_few_of_the_others_whatever_it_is_asked_for(filled, given):
+    plan = carried_out(filled, "list_deadlines", _DEADLINE_FILTERS | given)
 
-    (plan,) = connection.execute(
-        "explain (analyze, format json) " + statement("list_deadlines"), _DEADLINE_FILTERS | given
-    ).fetchone()[0]  # fmt: skip
-
-    assert rows_read(plan["Plan"]) <= 500
+    assert rows_read(plan) <= 500
 
 
 @pytest.mark.parametrize("team_id", ["small", None])
-def test_the_nearest_deadlines_of_a_small_team_are_found_behind_those_of_a_large_one(connection, team_id):
-    fill_deadlines(connection)
+def test_the_nearest_deadlines_of_a_small_team_are_found_behind_those_of_a_large_one(filled, team_id):
     parameters = {"team_id": team_id, "within_seconds": 86400 * 30, "limit": 10}
 
-    found = connection.execute(statement("near_deadlines"), parameters).fetchall()
-    (plan,) = connection.execute(
-        "explain (analyze, format json) " + statement("near_deadlines"), parameters
-    ).fetchone()[0]  # fmt: skip
+    found = filled.execute(statement("near_deadlines"), parameters).fetchall()
+    plan = carried_out(filled, "near_deadlines", parameters)
 
     assert [row[2] for row in found] == (["rare"] if team_id else ["licence"] * 10)
-    assert rows_read(plan["Plan"]) <= 50
+    assert rows_read(plan) <= 50
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{}, {"team_id": "small"}, {"target_type": "rare", "target_id": "1"}, {"name": "rare"}, {"team_id": ""}],
-    ids=str,
-)
-def test_a_list_of_facts_reads_few_of_the_others_whatever_it_is_asked_for(connection, given):
+def fill_facts(connection):
+    """Leave twenty thousand facts in the table, nearly all of one team and about things of one type."""
     connection.execute(
         "insert into scheduled_action_facts (team_id, target_type, target_id, name, value)"
         " select 'big', 'order', n::text, 'state', '1' from generate_series(1, 20000) n"
@@ -243,11 +242,16 @@ def test_a_list_of_facts_reads_few_of_the_others_whatever_it_is_asked_for(connec
     )
     connection.execute("vacuum (analyze) scheduled_action_facts")
 
-    (plan,) = connection.execute(
-        "explain (analyze, format json) " + statement("list_facts"), _FACT_FILTERS | given
-    ).fetchone()[0]  # fmt: skip
 
-    assert rows_read(plan["Plan"]) <= 500
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"team_id": "small"}, {"target_type": "rare", "target_id": "1"}, {"name": "rare"}, {"team_id": ""}],
+    ids=str,
+)
+def test_a_list_of_facts_reads_few_of_the_others_whatever_it_is_asked_for(filled, given):
+    plan = carried_out(filled, "list_facts", _FACT_FILTERS | given)
+
+    assert rows_read(plan) <= 500
 
 
 def test_what_waits_for_an_endpoint_is_found_without_a_look_at_what_waits_for_others(connection):
@@ -260,14 +264,12 @@ def test_what_waits_for_an_endpoint_is_found_without_a_look_at_what_waits_for_ot
     parameters = {"endpoints": ["quiet", "busy", "none"], "most": 1000, "concurrency": 8}
 
     found = connection.execute(statement("endpoint_lanes"), parameters).fetchall()
-    (plan,) = connection.execute(
-        "explain (analyze, format json) " + statement("endpoint_lanes"), parameters
-    ).fetchone()[0]  # fmt: skip
+    plan = carried_out(connection, "endpoint_lanes", parameters)
 
     assert sorted((row[0], row[3], row[-1]) for row in found) == [
         ("busy", 1000, False), ("none", 0, True), ("quiet", 20, True),
     ]  # fmt: skip
-    assert rows_read(plan["Plan"]) <= 1100
+    assert rows_read(plan) <= 1100
 
 
 def loops(plan, index):

@@ -118,6 +118,21 @@ def api(client: FlaskClient) -> Api:
     return Api(client, ADMIN_TOKEN)
 
 
+@pytest.fixture(scope="module")
+def shared_client(shared_database_url: str) -> Iterator[FlaskClient]:
+    """Give a client like `client`, for those tests of a module that change nothing: all have one database."""
+    values = {"DATABASE_URL": shared_database_url, "CRON_SECRET": CRON_SECRET, "ADMIN_TOKEN": ADMIN_TOKEN}
+    runtime = Runtime(config.load(Path(__file__).parent, values), registry=Registry.of(run, welcome, gather))
+    yield application(runtime).test_client()
+    runtime.close()
+
+
+@pytest.fixture(scope="module")
+def shared_api(shared_client: FlaskClient) -> Api:
+    """Give the API of `shared_client` as the admin token sees it."""
+    return Api(shared_client, ADMIN_TOKEN)
+
+
 @pytest.fixture
 def a_caller(client: FlaskClient, connection: psycopg.Connection[Any]) -> Callable[..., Api]:
     """Return a function that gives the API as a new token sees it."""

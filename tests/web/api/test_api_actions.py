@@ -190,33 +190,35 @@ def test_a_delay_counts_from_the_databases_now(api, connection, delay, seconds):
     ],
     ids=str,
 )
-def test_a_field_that_cannot_be_is_refused_by_name_and_nothing_is_scheduled(api, connection, given, field):
-    response = api("POST", "/actions", {"action_type": "test:run", "payload": {}} | given)
+def test_a_field_that_cannot_be_is_refused_by_name_and_nothing_is_scheduled(
+    shared_api, shared_connection, given, field
+):
+    response = shared_api("POST", "/actions", {"action_type": "test:run", "payload": {}} | given)
 
     assert response.status_code == 400
     assert list(errors(response)) == [field]
-    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+    assert shared_connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
 
 
-def test_a_payload_that_the_handler_refuses_is_told_field_by_field_and_not_repeated(api, connection):
-    response = api("POST", "/actions", {"action_type": "test:welcome", "payload": {"times": "a secret"}})
+def test_a_payload_that_the_handler_refuses_is_told_field_by_field_and_not_repeated(shared_api, shared_connection):
+    response = shared_api("POST", "/actions", {"action_type": "test:welcome", "payload": {"times": "a secret"}})
 
     assert (response.status_code, response.json["code"]) == (400, "payload_invalid")
     assert set(errors(response)) == {"payload.name", "payload.times"}
     assert "a secret" not in response.text
-    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+    assert shared_connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
 
 
-def test_an_action_type_without_a_handler_is_not_found_and_a_near_one_named(api):
-    response = api("POST", "/actions", {"action_type": "test:welcme", "payload": {}})
+def test_an_action_type_without_a_handler_is_not_found_and_a_near_one_named(shared_api):
+    response = shared_api("POST", "/actions", {"action_type": "test:welcme", "payload": {}})
 
     assert (response.status_code, response.json["code"]) == (422, "unknown_action_type")
     assert 'did you mean "test:welcome"?' in response.json["detail"]
     assert list(errors(response)) == ["action_type"]
 
 
-def test_a_payload_over_its_limit_is_refused(api):
-    response = api("POST", "/actions", {"action_type": "test:run", "payload": {"text": "x" * 262144}})
+def test_a_payload_over_its_limit_is_refused(shared_api):
+    response = shared_api("POST", "/actions", {"action_type": "test:run", "payload": {"text": "x" * 262144}})
 
     assert (response.status_code, response.json["code"]) == (413, "too_large")
     assert list(errors(response)) == ["payload"]
@@ -284,18 +286,18 @@ def test_a_thousand_at_once_are_taken_and_one_more_is_not(api, connection):
     ],
 )  # fmt: skip
 def test_of_many_all_that_is_wrong_is_named_by_position_and_none_is_scheduled(
-    api, connection, others, status, fields_named
+    shared_api, shared_connection, others, status, fields_named
 ):
-    response = api("POST", "/actions/batch", {"actions": [{"action_type": "test:run", "payload": {}}, *others]})
+    response = shared_api("POST", "/actions/batch", {"actions": [{"action_type": "test:run", "payload": {}}, *others]})
 
     assert response.status_code == status
     assert list(errors(response)) == fields_named
-    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+    assert shared_connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("body", [{}, {"actions": []}, {"actions": {}}, {"actions": None}, []])
-def test_many_are_a_list_of_at_least_one(api, body):
-    assert api("POST", "/actions/batch", body).status_code == 400
+def test_many_are_a_list_of_at_least_one(shared_api, body):
+    assert shared_api("POST", "/actions/batch", body).status_code == 400
 
 
 # -- list --------------------------------------------------------------------------------------------------------------
@@ -382,8 +384,8 @@ def test_an_action_is_shown_with_its_history_and_an_etag(api, connection):
 
 @pytest.mark.parametrize("action_id", [UNKNOWN, "42", "x" * 300, "%00", "%F0%9F%98%80"])
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
-def test_an_id_of_no_action_is_not_found(api, action_id, method):
-    response = api(method, f"/actions/{action_id}", {"priority": 1})
+def test_an_id_of_no_action_is_not_found(shared_api, action_id, method):
+    response = shared_api(method, f"/actions/{action_id}", {"priority": 1})
 
     assert response.status_code == 404
     assert response.json["code"] in {"unknown_action", "unknown_route"}
@@ -583,8 +585,8 @@ def test_if_match_is_read_as_http_says(api, later, if_match, status):
     assert response.status_code == status
 
 
-def test_an_etag_of_an_action_that_never_was_is_not_found(api):
-    assert api("PATCH", f"/actions/{UNKNOWN}", {"priority": 1}, headers={"If-Match": '"x"'}).status_code == 404
+def test_an_etag_of_an_action_that_never_was_is_not_found(shared_api):
+    assert shared_api("PATCH", f"/actions/{UNKNOWN}", {"priority": 1}, headers={"If-Match": '"x"'}).status_code == 404
 
 
 def test_of_two_who_saw_the_same_one_changes_it(api, later, connection, database_url):
@@ -738,8 +740,8 @@ def test_how_long_overdue_is_can_be_said(api, connection):
     assert api("GET", "/actions/counts?overdue_seconds=-1").status_code == 400
 
 
-def test_of_no_actions_there_is_nothing_to_count(api):
-    counts = api("GET", "/actions/counts").json
+def test_of_no_actions_there_is_nothing_to_count(shared_api):
+    counts = shared_api("GET", "/actions/counts").json
 
     assert (counts["pending"], counts["due"], counts["oldest_due_seconds"], counts["by_type"]) == (0, 0, None, {})
 

@@ -38,12 +38,12 @@ def count(connection):
     ],
     ids=["gzip", "a bomb", "utf-16", "multipart", "form", "text/json"],
 )
-def test_a_body_that_is_not_plain_json_is_refused(client, connection, body, headers):
-    answer = client.post("/api/v1/actions", data=body, headers=JSON | headers)
+def test_a_body_that_is_not_plain_json_is_refused(shared_client, shared_connection, body, headers):
+    answer = shared_client.post("/api/v1/actions", data=body, headers=JSON | headers)
 
     assert answer.status_code in {400, 415}
     assert answer.json["code"] in {"body_unreadable", "unsupported_media_type"}
-    assert count(connection) == 0
+    assert count(shared_connection) == 0
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_a_body_that_is_not_plain_json_is_refused(client, connection, body, head
         (b'{"action_type": "test:run\\u0000", "payload": {}}', "action_type"),
     ],
 )
-def test_what_postgres_could_not_keep_is_named_by_its_place(client, connection, body, field):
-    answer = client.post("/api/v1/actions", data=body, headers=JSON)
+def test_what_postgres_could_not_keep_is_named_by_its_place(shared_client, shared_connection, body, field):
+    answer = shared_client.post("/api/v1/actions", data=body, headers=JSON)
 
     assert (answer.status_code, answer.json["code"]) == (400, "body_unreadable")
     assert [one["field"] for one in answer.json["errors"]] == [field]
-    assert count(connection) == 0
+    assert count(shared_connection) == 0
 
 
 def test_of_a_name_that_comes_twice_in_an_object_the_last_counts(client):
@@ -68,17 +68,17 @@ def test_of_a_name_that_comes_twice_in_an_object_the_last_counts(client):
 
 
 @pytest.mark.parametrize("query", ["q=%ff%fe", "q=%ED%A0%80", "q=%C0%AF", "%ff=1", "q=%", "q=%zz", "&&&", "=", "q"])
-def test_an_address_that_is_no_utf_8_breaks_nothing(client, query):
-    answer = client.get(f"/api/v1/actions?{query}", headers=BEARER)
+def test_an_address_that_is_no_utf_8_breaks_nothing(shared_client, query):
+    answer = shared_client.get(f"/api/v1/actions?{query}", headers=BEARER)
 
     assert answer.status_code in {200, 400}
     assert answer.mimetype in {"application/json", "application/problem+json"}
 
 
 @pytest.mark.parametrize("query", ["colour=red", "limit=1&limit=1", "cursor=1%27%20or%201=1", "limit=1e3", "cursor="])
-def test_every_list_refuses_what_it_does_not_know_by_name(api, query):
+def test_every_list_refuses_what_it_does_not_know_by_name(shared_api, query):
     for path in LISTS:
-        answer = api("GET", f"{path}?{query}")
+        answer = shared_api("GET", f"{path}?{query}")
 
         assert (answer.status_code, answer.json["code"]) == (400, "fields_invalid"), path
         assert [one["field"] for one in answer.json["errors"]] == [query.partition("=")[0]], path
@@ -93,8 +93,8 @@ def test_every_list_refuses_what_it_does_not_know_by_name(api, query):
         "~~",
     ],
 )
-def test_a_cursor_of_ones_own_making_is_refused(api, cursor):
-    answer = api("GET", f"/calendar?cursor={cursor}")
+def test_a_cursor_of_ones_own_making_is_refused(shared_api, cursor):
+    answer = shared_api("GET", f"/calendar?cursor={cursor}")
 
     assert answer.status_code == 400
     assert [one["field"] for one in answer.json["errors"]] == ["cursor"]
@@ -108,13 +108,15 @@ def test_a_cursor_of_ones_own_making_is_refused(api, cursor):
         ("/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily"}),
     ],
 )
-def test_an_idempotency_key_is_printable_ascii_wherever_it_is_taken(api, connection, path, body):
+def test_an_idempotency_key_is_printable_ascii_wherever_it_is_taken(shared_api, shared_connection, path, body):
     for key in ("", " ", "\t", "é", "a\x7f", "x" * 256, "\u2028"):
-        answer = api("POST", path, body, environ_overrides={"HTTP_IDEMPOTENCY_KEY": key.encode().decode("latin-1")})
+        answer = shared_api(
+            "POST", path, body, environ_overrides={"HTTP_IDEMPOTENCY_KEY": key.encode().decode("latin-1")}
+        )
 
         assert (answer.status_code, answer.json["code"]) == (400, "fields_invalid"), key
         assert [one["field"] for one in answer.json["errors"]] == ["Idempotency-Key"], key
-    assert count(connection) == 0
+    assert count(shared_connection) == 0
 
 
 #: What pings of odd callers carry beside their secret.
@@ -173,6 +175,6 @@ def test_a_ping_of_a_stranger_is_refused_in_whatever_it_comes(client):
         assert (answer.status_code, answer.json["code"]) == (401, "unauthorized"), headers
 
 
-def test_an_address_of_no_calendar_is_told_so(client):
+def test_an_address_of_no_calendar_is_told_so(shared_client):
     for method, secret in itertools.product(("GET", "HEAD"), NO_CALENDARS):
-        assert client.open(f"/calendar/{secret}.ics", method=method).status_code == 404, secret
+        assert shared_client.open(f"/calendar/{secret}.ics", method=method).status_code == 404, secret

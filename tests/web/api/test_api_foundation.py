@@ -47,8 +47,8 @@ def errors(response):
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-def test_where_nothing_answers_a_problem_document_says_so(api, path, method):
-    response = api(method, path)
+def test_where_nothing_answers_a_problem_document_says_so(shared_api, path, method):
+    response = shared_api(method, path)
 
     assert response.status_code == 404
     assert response.mimetype == "application/problem+json"
@@ -69,8 +69,8 @@ def test_where_nothing_answers_a_problem_document_says_so(api, path, method):
         ("QUERY", "/ticks", "GET, HEAD, OPTIONS"),
     ],
 )
-def test_a_method_that_is_not_answered_is_told_which_are(api, method, path, allow):
-    response = api(method, path)
+def test_a_method_that_is_not_answered_is_told_which_are(shared_api, method, path, allow):
+    response = shared_api(method, path)
 
     assert response.status_code == 405
     assert response.headers["Allow"] == allow
@@ -80,8 +80,8 @@ def test_a_method_that_is_not_answered_is_told_which_are(api, method, path, allo
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_options_lists_the_methods_and_asks_for_no_token(client, route):
-    response = client.options(f"/api/v1{route.path}")
+def test_options_lists_the_methods_and_asks_for_no_token(shared_client, route):
+    response = shared_client.options(f"/api/v1{route.path}")
 
     assert response.status_code == 204
     assert route.method in response.headers["Allow"].split(", ")
@@ -89,8 +89,8 @@ def test_options_lists_the_methods_and_asks_for_no_token(client, route):
 
 
 @pytest.mark.parametrize("path", ["/actions", "/actions/counts", "/action-types", "/ticks", "/tokens"])
-def test_a_slash_at_the_end_says_nothing_and_redirects_nobody(api, path):
-    plain, slashed, head = api("GET", path), api("GET", f"{path}/"), api("HEAD", f"{path}/")
+def test_a_slash_at_the_end_says_nothing_and_redirects_nobody(shared_api, path):
+    plain, slashed, head = shared_api("GET", path), shared_api("GET", f"{path}/"), shared_api("HEAD", f"{path}/")
 
     assert plain.status_code == slashed.status_code == head.status_code == 200
     assert slashed.data == plain.data
@@ -108,10 +108,10 @@ def test_the_routes_hang_where_the_application_likes(runtime):
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_no_answer_may_be_stored_on_the_way(client, api, route):
+def test_no_answer_may_be_stored_on_the_way(shared_client, shared_api, route):
     path = route.path.replace("{id}", UNKNOWN)
 
-    for response in (api(route.method, path), client.open(f"/api/v1{path}", method=route.method)):
+    for response in (shared_api(route.method, path), shared_client.open(f"/api/v1{path}", method=route.method)):
         assert response.headers["Cache-Control"] == "no-store"
 
 
@@ -119,15 +119,15 @@ def test_no_answer_may_be_stored_on_the_way(client, api, route):
 
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
-def test_a_body_that_is_not_said_to_be_json_is_refused(client, content_type):
-    response = client.post("/api/v1/actions", data=b"{}", headers=BEARER | {"Content-Type": content_type})
+def test_a_body_that_is_not_said_to_be_json_is_refused(shared_client, content_type):
+    response = shared_client.post("/api/v1/actions", data=b"{}", headers=BEARER | {"Content-Type": content_type})
 
     assert (response.status_code, response.json["code"]) == (415, "unsupported_media_type")
     assert "application/json" in response.json["detail"]
 
 
-def test_json_in_another_encoding_than_utf_8_is_refused(client):
-    response = post(client, b"{}", **{"Content-Type": "application/json; charset=latin-1"})
+def test_json_in_another_encoding_than_utf_8_is_refused(shared_client):
+    response = post(shared_client, b"{}", **{"Content-Type": "application/json; charset=latin-1"})
 
     assert (response.status_code, response.json["code"]) == (415, "unsupported_media_type")
 
@@ -164,16 +164,16 @@ NEW = '{"action_type": "test:run", "payload": {"n": %s}}'
     ],
     ids=lambda body: body[:60],
 )
-def test_a_body_that_cannot_be_read_or_kept_is_refused_and_nothing_is_scheduled(client, connection, body):
-    response = post(client, body)
+def test_a_body_that_cannot_be_read_or_kept_is_refused_and_nothing_is_scheduled(shared_client, shared_connection, body):
+    response = post(shared_client, body)
 
     assert (response.status_code, response.json["code"]) == (400, "body_unreadable")
-    assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
+    assert shared_connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("body", [b"[]", b"1", b'"x"', b"null", b"true"])
-def test_a_body_that_is_no_object_is_refused(client, body):
-    response = post(client, body)
+def test_a_body_that_is_no_object_is_refused(shared_client, body):
+    response = post(shared_client, body)
 
     assert (response.status_code, response.json["code"]) == (400, "fields_invalid")
     assert errors(response) == {"body": "should be a JSON object"}
@@ -181,10 +181,10 @@ def test_a_body_that_is_no_object_is_refused(client, body):
 
 @pytest.mark.parametrize("chunked", [True, False])
 @pytest.mark.parametrize(("path", "limit"), [("/actions", 1024 * 1024), ("/actions/batch", 4 * 1024 * 1024)])
-def test_a_body_over_the_limit_is_not_read(client, path, limit, chunked):
+def test_a_body_over_the_limit_is_not_read(shared_client, path, limit, chunked):
     options = {"environ_overrides": {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}} if chunked else {}
 
-    response = client.post(f"/api/v1{path}", data=b" " * (limit + 1), headers=JSON, **options)
+    response = shared_client.post(f"/api/v1{path}", data=b" " * (limit + 1), headers=JSON, **options)
 
     assert (response.status_code, response.json["code"]) == (413, "too_large")
 
@@ -202,8 +202,8 @@ def test_a_body_that_comes_in_chunks_is_read(client):
     assert response.status_code == 201
 
 
-def test_a_body_that_ends_early_is_refused(client):
-    response = client.post(
+def test_a_body_that_ends_early_is_refused(shared_client):
+    response = shared_client.post(
         "/api/v1/actions", data=b'{"action_type"', headers=JSON, environ_overrides={"CONTENT_LENGTH": "500"}
     )
 
@@ -230,8 +230,8 @@ def test_numbers_and_texts_at_the_edge_of_what_can_be_kept_are_kept(api):
     assert api("GET", f"/actions/{scheduled['id']}").json["payload"] == payload
 
 
-def test_every_invalid_field_is_listed_with_what_would_be_right(api):
-    response = api(
+def test_every_invalid_field_is_listed_with_what_would_be_right(shared_api):
+    response = shared_api(
         "POST",
         "/actions",
         {
@@ -276,12 +276,12 @@ def test_every_invalid_field_is_listed_with_what_would_be_right(api):
         ("/actions?teem_id=a", "teem_id: is not known here; did you mean team_id?"),
     ],
 )
-def test_a_parameter_that_is_refused_is_told_with_its_value_and_what_would_be_right(api, path, message):
-    assert api("GET", path).json["detail"] == message
+def test_a_parameter_that_is_refused_is_told_with_its_value_and_what_would_be_right(shared_api, path, message):
+    assert shared_api("GET", path).json["detail"] == message
 
 
-def test_values_of_a_body_that_may_be_secret_are_not_repeated(api):
-    refused = api("POST", "/actions", {"action_type": "test:run", "payload": "hunter2", "metadata": "hunter3"})
+def test_values_of_a_body_that_may_be_secret_are_not_repeated(shared_api):
+    refused = shared_api("POST", "/actions", {"action_type": "test:run", "payload": "hunter2", "metadata": "hunter3"})
 
     assert refused.status_code == 400
     assert b"hunter" not in refused.data
@@ -298,16 +298,16 @@ def test_an_argument_is_called_as_the_field_is(api):
     assert [one["field"] for one in refused["errors"]] == ["to"]
 
 
-def test_a_thousand_unknown_fields_are_not_all_repeated(api):
-    response = api("POST", "/actions", {f"field_{number}": 1 for number in range(1000)})
+def test_a_thousand_unknown_fields_are_not_all_repeated(shared_api):
+    response = shared_api("POST", "/actions", {f"field_{number}": 1 for number in range(1000)})
 
     assert response.status_code == 400
     assert len(response.json["errors"]) == 101
     assert len(response.data) < 16_000
 
 
-def test_an_unknown_field_with_a_hostile_name_is_named_shortly(api):
-    response = api("POST", "/actions", {"\x1b[31m" + "x" * 10_000: 1})
+def test_an_unknown_field_with_a_hostile_name_is_named_shortly(shared_api):
+    response = shared_api("POST", "/actions", {"\x1b[31m" + "x" * 10_000: 1})
 
     assert "\x1b" not in response.json["detail"]
     assert len(response.data) < 1000
@@ -338,24 +338,24 @@ def test_an_unknown_field_with_a_hostile_name_is_named_shortly(api):
         ("limit=1&limit=2", "limit"),
     ],
 )
-def test_a_query_that_cannot_be_is_refused_by_name(api, query, field):
-    response = api("GET", f"/actions?{query}")
+def test_a_query_that_cannot_be_is_refused_by_name(shared_api, query, field):
+    response = shared_api("GET", f"/actions?{query}")
 
     assert (response.status_code, response.json["code"]) == (400, "fields_invalid")
     assert list(errors(response)) == [field]
 
 
-def test_a_plus_that_an_address_turned_into_a_space_is_explained(api):
-    response = api("GET", "/actions?scheduled_from=2026-03-04T12:00:00+02:00")
+def test_a_plus_that_an_address_turned_into_a_space_is_explained(shared_api):
+    response = shared_api("GET", "/actions?scheduled_from=2026-03-04T12:00:00+02:00")
 
     assert response.status_code == 400
     assert "%2B" in errors(response)["scheduled_from"]
-    assert api("GET", "/actions?scheduled_from=2026-03-04T12:00:00%2B02:00").status_code == 200
+    assert shared_api("GET", "/actions?scheduled_from=2026-03-04T12:00:00%2B02:00").status_code == 200
 
 
 @pytest.mark.parametrize("query", ["force=yes", "force=1", "force=", "purge=TRUE", "reason=%00"])
-def test_a_flag_is_true_or_false(api, query):
-    assert api("DELETE", f"/actions/{UNKNOWN}?{query}").status_code == 400
+def test_a_flag_is_true_or_false(shared_api, query):
+    assert shared_api("DELETE", f"/actions/{UNKNOWN}?{query}").status_code == 400
 
 
 # -- what is wrong here, not there -------------------------------------------------------------------------------------

@@ -54,21 +54,28 @@ def answer(caller, method, path, wanted):
     return response.status_code, headers, response.text.replace(str(wanted), "<id>")
 
 
-@pytest.mark.parametrize("role", ["viewer", "operator", "admin"])
+def routed(path):
+    """Return the methods that a path answers, with `HEAD`."""
+    methods = {route.method for route in ROUTES if route.path == path}
+    return methods | ({"HEAD"} if "GET" in methods else set())
+
+
 @pytest.mark.parametrize("path", sorted({route.path for route in ROUTES if "{id}" in route.path}))
-def test_another_teams_id_answers_as_one_that_never_was_on_every_route_and_verb(
-    a_caller, connection, blue_ids, path, role
-):
-    red = a_caller(role, "red")
-    before = everything(connection)
+def test_another_teams_id_answers_as_one_that_never_was_on_every_route_and_verb(a_caller, connection, blue_ids, path):
+    for role in ("viewer", "operator", "admin"):
+        red = a_caller(role, "red")
+        before = everything(connection)
 
-    for method in METHODS:
-        for query in QUERIES:
-            never_was = answer(red, method, path + query, uuid4())
-            for what, blue_id in blue_ids.items():
-                assert answer(red, method, path + query, blue_id) == never_was, (method, query, what)
+        for method in METHODS:
+            # Where no route is, all queries and ids are alike.
+            is_routed = method in routed(path)
+            ids = blue_ids if is_routed else {"pending": blue_ids["pending"]}
+            for query in QUERIES if is_routed else QUERIES[:1]:
+                never_was = answer(red, method, path + query, uuid4())
+                for what, blue_id in ids.items():
+                    assert answer(red, method, path + query, blue_id) == never_was, (role, method, query, what)
 
-    assert everything(connection) == before
+        assert everything(connection) == before
 
 
 @pytest.mark.parametrize("headers", [{"If-Match": "*"}, {"If-Match": '"x"'}])

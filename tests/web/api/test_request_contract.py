@@ -43,8 +43,8 @@ UNKNOWN = {"action_type": "test:rnu", "payload": {}}
         ),
     ],
 )
-def test_an_unknown_action_type_in_a_body_is_422_and_names_its_field(api, method, path, body, field):
-    answer = api(method, path, body)
+def test_an_unknown_action_type_in_a_body_is_422_and_names_its_field(shared_api, method, path, body, field):
+    answer = shared_api(method, path, body)
 
     assert answer.status_code == 422, answer.text
     assert answer.json["errors"][0]["field"] == field
@@ -53,13 +53,13 @@ def test_an_unknown_action_type_in_a_body_is_422_and_names_its_field(api, method
 
 @pytest.mark.parametrize("action_type", [1, None, [], {}, True, ["test:run"]])
 @pytest.mark.parametrize("where", ["on_timeout", "on_success", "on_failure"])
-def test_an_action_type_of_a_follow_up_that_is_no_text_is_refused_at_its_place(api, where, action_type):
+def test_an_action_type_of_a_follow_up_that_is_no_text_is_refused_at_its_place(shared_api, where, action_type):
     follow_ups = [{"action_type": action_type, "payload": {}}]
     extras = {where: follow_ups}
     if where == "on_timeout":
         extras = {"condition": {"wait": DEADLINE_FACT, "on_timeout": follow_ups}}
 
-    answer = api("POST", "/actions", {"action_type": "test:run", "payload": {}} | extras)
+    answer = shared_api("POST", "/actions", {"action_type": "test:run", "payload": {}} | extras)
 
     assert answer.status_code in {400, 422}, answer.text
     assert f"{where}.0" in answer.text
@@ -80,19 +80,19 @@ def chunked(data: bytes) -> dict[str, object]:
 @pytest.mark.parametrize(
     "data", [b"zz\r\n{}\r\n0\r\n\r\n", b"5\r\n{}\r\n", b"-1\r\n\r\n", b"\r\n", b"5", b"2\r\n{}zz\r\n"]
 )
-def test_a_body_whose_chunks_cannot_be_read_is_400(client, data):
+def test_a_body_whose_chunks_cannot_be_read_is_400(shared_client, data):
     bearer = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": "application/json"}
     signed = {"webhook-id": "1", "webhook-timestamp": str(int(time.time())), "webhook-signature": "v1,AAAA"}
 
-    api = client.post("/api/v1/actions", environ_overrides=chunked(data), headers=bearer)
-    ping = client.post("/cron/process", environ_overrides=chunked(data), headers=signed)
-    form = client.post(
+    posted = shared_client.post("/api/v1/actions", environ_overrides=chunked(data), headers=bearer)
+    ping = shared_client.post("/cron/process", environ_overrides=chunked(data), headers=signed)
+    form = shared_client.post(
         "/dashboard/login",
         environ_overrides=chunked(data),
         headers={"Content-Type": "application/x-www-form-urlencoded"},
     )
 
-    assert (api.status_code, api.json["code"]) == (400, "body_unreadable")
+    assert (posted.status_code, posted.json["code"]) == (400, "body_unreadable")
     assert (ping.status_code, ping.json["code"]) == (400, "body_unreadable")
     assert form.status_code == 400
 
