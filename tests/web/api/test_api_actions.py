@@ -12,7 +12,15 @@ import pytest
 
 from scheduled_actions.core.action import Action, Status
 from scheduled_actions.web.api.actions import models as action_models
-from tests.factories import database_now, insert, insert_many, move_clock, row, wait_until
+from tests.factories import (
+    database_now,
+    insert,
+    insert_many,
+    is_waiting,
+    move_clock,
+    row,
+    wait_until,
+)
 
 UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
 IN_AN_HOUR = timedelta(hours=1)
@@ -589,6 +597,7 @@ def test_an_etag_of_an_action_that_never_was_is_not_found(shared_api):
     assert shared_api("PATCH", f"/actions/{UNKNOWN}", {"priority": 1}, headers={"If-Match": '"x"'}).status_code == 404
 
 
+@pytest.mark.usefixtures("patient_runtime")
 def test_of_two_who_saw_the_same_one_changes_it(api, later, connection, database_url):
     etag = api("GET", f"/actions/{later}").headers["ETag"]
     answers = []
@@ -603,18 +612,12 @@ def test_of_two_who_saw_the_same_one_changes_it(api, later, connection, database
         threads = [threading.Thread(target=change) for _ in range(4)]
         for thread in threads:
             thread.start()
-        wait_until(lambda: len(waiting(connection)) == 4)
+        wait_until(lambda: is_waiting(connection, 4))
         holder.rollback()
         for thread in threads:
             thread.join()
 
     assert sorted(answers) == [200, 412, 412, 412]
-
-
-def waiting(connection):
-    return connection.execute(
-        "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    ).fetchall()
 
 
 # -- cancel, remove, retry, run now ------------------------------------------------------------------------------------
