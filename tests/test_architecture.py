@@ -193,3 +193,9 @@ def test_the_folders_of_tests_mirror_those_of_the_package():
     mirrored = {folder for folder in folders if folder.parts[0] not in SPECIAL_TESTS}
 
     assert {str(folder) for folder in mirrored if not (PACKAGE / folder).is_dir()} == set()
+
+
+def test_each_folder_of_the_package_has_tests():
+    features = {file.relative_to(PACKAGE).parts[0] for file in PACKAGE.rglob("*/*.py")}
+
+    assert {folder for folder in features if not [*(ROOT / "tests" / folder).rglob("test_*.py")]} == set()

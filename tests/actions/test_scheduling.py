@@ -12,8 +12,7 @@ import pytest
 from psycopg.rows import dict_row, namedtuple_row
 from pydantic import BaseModel
 
-import scheduled_actions
-from scheduled_actions import Exponential, NewAction, action, runtime
+from scheduled_actions import Exponential, NewAction, action
 from scheduled_actions.core.errors import (
     ActionLocked,
     DatabaseUnavailable,
@@ -670,24 +669,6 @@ def test_a_change_that_meets_a_claim_finds_the_action_claimed(project, connectio
 
 
 # -- the functions of the package --------------------------------------------------------------------------------------
-
-
-def test_the_functions_of_the_package_work_on_the_processs_own_project(project):
-    before = runtime.use(project)
-    try:
-        scheduled = scheduled_actions.schedule_action("test:run", {"n": 1}, scheduled_at=timedelta(hours=1))
-        many = scheduled_actions.schedule_actions([{"action_type": "test:run", "payload": {}}])
-        updated = scheduled_actions.update_action(scheduled.id, priority=2)
-        cancelled = scheduled_actions.cancel_action(scheduled.id)
-        retried = scheduled_actions.retry_action(scheduled.id)
-        found = scheduled_actions.get_action(scheduled.id)
-        listed = scheduled_actions.list_actions(status="pending")
-    finally:
-        runtime.use(before)
-
-    assert (updated.priority, cancelled.status, retried.status) == (2, "cancelled", "pending")
-    assert found == retried
-    assert {one.id for one in listed} == {scheduled.id, many[0].id}
 
 
 def test_a_database_that_cannot_be_reached_is_said_to_be_so(a_project, admin, connection):

@@ -21,11 +21,8 @@ from click.testing import CliRunner
 
 from scheduled_actions.cli import main
 from scheduled_actions.core import config
-from scheduled_actions.core.encryption import SecretBox
 from scheduled_actions.database import embedded as local_postgres
-from scheduled_actions.local import cron as local_cron
 from scheduled_actions.local import environment
-from scheduled_actions.local import secrets as local_secrets
 from tests.faults.serving import has_ended, wait_until
 
 HANDLER = """
@@ -112,106 +109,6 @@ def test_a_program_that_gives_no_secrets_is_a_line(project):
     said = refused(project, "--port", "0", SCHEDULED_ACTIONS_ENV_COMMAND="false")
 
     assert "SCHEDULED_ACTIONS_ENV_COMMAND: false: failed with exit code 1" in said
-
-
-# -- secrets -----------------------------------------------------------------------------------------------------------
-
-
-def test_missing_secrets_are_made_once_and_for_their_owner_alone(tmp_path):
-    assert local_secrets.ensure(tmp_path, {}) == ("CRON_SECRET", "ADMIN_TOKEN", "SCHEDULED_ACTIONS_ENCRYPTION_KEY")
-    text = (tmp_path / ".env").read_text()
-
-    assert local_secrets.ensure(tmp_path, {}) == ()
-    assert (tmp_path / ".env").read_text() == text
-    assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
-    values = environment.parse(text)
-    assert all(len(value) >= 32 for value in values.values())
-    assert len(set(values.values())) == 3
-
-
-def test_the_key_that_is_made_encrypts(tmp_path):
-    local_secrets.ensure(tmp_path, {})
-
-    box = SecretBox(config.load(tmp_path, environment.load(tmp_path, {})).encryption_keys)
-
-    assert box.open(box.seal("kept"), what="it") == "kept"
-
-
-def test_nothing_is_made_where_a_program_gives_the_secrets(tmp_path):
-    assert local_secrets.ensure(tmp_path, {environment.COMMAND_NAME: "sops -d .env.enc"}) == ()
-    assert not (tmp_path / ".env").exists()
-
-
-def test_a_secret_of_the_environment_needs_no_line(tmp_path):
-    there = dict.fromkeys(local_secrets.NAMES, SECRET)
-
-    assert local_secrets.ensure(tmp_path, there) == ()
-    assert not (tmp_path / ".env").exists()
-
-
-@pytest.mark.parametrize(
-    ("before", "kept"),
-    [
-        ("# mine\nOTHER=1", {"OTHER": "1"}),
-        ("CRON_SECRET=\nOTHER='a b'\n", {"OTHER": "a b"}),
-        ("export CRON_SECRET=\n", {}),
-        (f"CRON_SECRET={SECRET}\n", {"CRON_SECRET": SECRET}),
-        ("\ufeffOTHER=1\n", {"OTHER": "1"}),
-    ],
-)
-def test_what_stands_in_a_dot_env_stays(tmp_path, before, kept):
-    (tmp_path / ".env").write_text(before, encoding="utf-8")
-
-    local_secrets.ensure(tmp_path, {})
-
-    after = (tmp_path / ".env").read_text()
-    values = environment.parse(after)
-    assert kept.items() <= values.items()
-    assert values["CRON_SECRET"]
-    assert values["ADMIN_TOKEN"]
-    assert ("# mine" in after) == ("# mine" in before)
-    # What the printed `sed` finds is the secret, and only that.
-    assert re.findall(r"^CRON_SECRET=(.*)$", after, re.MULTILINE) == [values["CRON_SECRET"]]
-
-
-# -- the cron ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("now", "seconds"), [(0, 60), (59.5, 0.5), (60, 60), (1_700_000_001, 39), (1_699_999_980.25, 59.75)]
-)
-def test_the_next_ping_is_at_the_full_minute(now, seconds):
-    assert local_cron.seconds_to_next_minute(now) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ({"succeeded": 0, "failed": 0, "remaining": 0, "errors": [], "busy": True}, None),
-        ({"succeeded": 2, "failed": 1, "remaining": 0, "errors": []}, "2 succeeded, 1 failed"),
-        ({"remaining": 7}, "7 more due"),
-        (
-            {"retried": 1, "errors": [{"action_type": "a:b", "action_id": "17", "error": "no"}]},
-            "1 retried\n  a:b 17: no",
-        ),
-        (
-            {"errors": [{"action_type": None, "action_id": None, "error": "stuck"}]},
-            "nothing done\n  tick : stuck",
-        ),
-    ],
-)
-def test_a_tick_is_told_in_a_line_and_one_that_did_nothing_not_at_all(body, said):
-    assert local_cron.summary(body) == said
-
-
-def test_a_ping_that_nobody_answers_is_an_answer():
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-
-    pong = local_cron.ping("127.0.0.1", port, SECRET, timeout_seconds=5)
-
-    assert pong.status is None
-    assert pong.problem == "no answer (ConnectionRefusedError)"
 
 
 # -- real processes ----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from contextlib import closing, contextmanager
@@ -62,7 +63,9 @@ def test_a_cron_that_pings_each_minute_is_fine(ping, check, connection):
         move_clock(connection, timedelta(minutes=minute))
         assert ping() == 200
 
-    assert check("ticks") == ("ok", "the last one was 0 seconds ago, by curl/8.5.0", None)
+    status, detail, remedy = check("ticks")
+    assert (status, remedy) == ("ok", None)
+    assert re.fullmatch(r"the last one was \d+ seconds? ago, by curl/8\.5\.0", detail)
     assert check("doubled_pings") == ("ok", "no ping comes twice", None)
     assert check("hung_up_pings")[0] == check("lost_ticks")[0] == check("refused_pings")[0] == "ok"
 
@@ -159,39 +162,21 @@ def test_a_wrong_secret_that_is_tried_is_named_and_never_told(ping, check, conne
     status, detail, remedy = check("refused_pings")
     assert status == "warning"
     # The first is noted at once, the others a minute later: many cannot write much.
-    assert detail == "a wrong secret is being tried: 1 ping in a day, the last one 0 seconds ago, by curl/8.5.0"
+    assert re.fullmatch(
+        r"a wrong secret is being tried: 1 ping in a day, the last one \d+ seconds? ago, by curl/8\.5\.0", detail
+    )
     assert "give it this deployment's CRON_SECRET" in remedy
     noted = str(connection.execute("select value from scheduled_action_settings").fetchall())
     assert secret not in noted
-
-
-def test_refusals_add_up_over_the_minutes_and_are_counted_anew_each_day(database_url, runtime, connection):
-    from scheduled_actions.operations.rejected_pings import Refusals
-
-    now = [0.0]
-    refusals = Refusals(runtime.database, monotonic=lambda: now[0])
-    for _ in range(3):
-        for number in range(9):
-            refusals.count(f"caller {number}", is_without=number == 0)
-        now[0] += 60
-
-    def noted():
-        (value,) = connection.execute(
-            "select value from scheduled_action_settings where name = 'refused_pings'"
-        ).fetchone()
-        return value["wrong"], value["without"], len(value["callers"])
-
-    assert noted() == (16, 3, 5)
-    move_clock(connection, timedelta(hours=25))
-    refusals.count("caller", is_without=False)
-    assert noted() == (9, 0, 5)
 
 
 def test_a_scanner_without_a_secret_alarms_nobody_while_the_cron_pings(ping, check):
     assert ping() == 200
     assert ping(headers={}, caller="a-scanner") == 401
 
-    assert check("refused_pings")[:2] == ("ok", "1 ping refused in a day, the last one 0 seconds ago, by a-scanner")
+    status, detail, _ = check("refused_pings")
+    assert status == "ok"
+    assert re.fullmatch(r"1 ping refused in a day, the last one \d+ seconds? ago, by a-scanner", detail)
 
 
 def test_a_refusal_is_answered_though_the_database_is_away(tmp_path):

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
-from uuid import uuid4
 
 import pytest
 
-from scheduled_actions import explain_action, runtime
 from scheduled_actions.core import config
-from scheduled_actions.operations.explain.rules import Code
-from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
 from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
-from tests.explanations import TOML, cases, due, held, later, ticked
 from tests.factories import database_now, insert
-from tests.statements import statement
-from tests.test_docs import DOCS
+from tests.operations.explain.cases import TOML, cases, due, later, ticked
 from tests.web.conftest import Api, application
 
 TYPE = "greeting:say"
@@ -58,15 +52,6 @@ def test_the_true_reason_is_told_on_the_command_line_and_over_http(run, over_htt
     assert told.json["id"] == answered.json["id"] == str(action_id)
 
 
-def test_there_is_a_case_for_each_code_and_a_line_in_the_documentation():
-    page = (DOCS / "reference" / "explain.md").read_text(encoding="utf-8")
-
-    told = {case.code for case in cases()} | {"registry_unreadable", "row_locked"}
-
-    assert told == {code.value for code in Code}
-    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [code.value for code in Code]
-
-
 def test_a_registry_that_cannot_be_read_is_the_reason(run, over_http, connection, project):
     action_id = due(connection, TYPE)
     (project / "handlers" / "_registry.py").unlink()
@@ -96,19 +81,6 @@ def test_an_action_that_is_not_there_is_refused(run, over_http, wanted):
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert wanted in ran.stderr
     assert over_http(f"/actions/{wanted}/explain").json["code"] in {"unknown_action", "invalid_argument"}
-
-
-def test_python_is_told_the_same_and_of_its_own_team_alone(project, database_url, connection):
-    action_id = insert(connection, action_type=TYPE, team_id="blue", status="completed", completed_at="now")
-    mine = Runtime(config.load(project, {"DATABASE_URL": database_url}), registry=Registry(project, {}))
-    before = runtime.use(mine)
-    try:
-        assert explain_action(action_id).code == explain_action(str(action_id), team_id="blue").code == "completed"
-        with pytest.raises(Exception, match="no action has the id"):
-            explain_action(action_id, team_id="red")
-    finally:
-        runtime.use(before)
-        mine.close()
 
 
 def test_what_is_said_comes_true_with_the_next_tick(run, connection):
@@ -157,21 +129,3 @@ def a_team(over_http, connection, project, database_url):
     api = Api(application(mine).test_client(), secret)
     yield "red", lambda path: api("GET", path)
     mine.close()
-
-
-@pytest.mark.parametrize("name", ["explain_action", "ahead_in_line", "series_at_work"])
-def test_each_question_is_answered_by_indexes_alone(connection, name):
-    action_id = held("processing")(connection, TYPE)
-    connection.execute(
-        "insert into scheduled_actions (action_type, scheduled_at, status, lock_group, completed_at)"
-        " select 'other:type', now() + interval '1 day', s, g, case when s = 'completed' then now() end"
-        " from generate_series(1, 4000), unnest(array['pending', 'completed']) s, unnest(array[null, 'g']) g"
-    )
-    connection.execute("analyze")
-    parameters = {"id": action_id, "action_id": action_id, "schedule_id": uuid4(), "team_id": None, "most": 100}
-    parameters |= {"priority": 0, "scheduled_at": database_now(connection)}
-
-    plan = "\n".join(line for (line,) in connection.execute(f"explain {statement(name)}", parameters).fetchall())
-
-    assert "Index" in plan
-    assert "Seq Scan on scheduled_actions " not in plan

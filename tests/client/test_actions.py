@@ -1,0 +1,66 @@
+"""The functions about actions, facts and events work on the process's own project."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+import scheduled_actions
+from scheduled_actions.core.errors import UnknownAction, UnknownFact
+from tests.factories import insert
+
+INVOICE = {"type": "invoice", "id": "42"}
+APPROVED = {"kind": "document_state", "target": INVOICE, "state": "approved"}
+
+
+def test_actions_are_scheduled_and_changed(project):
+    scheduled = scheduled_actions.schedule_action("test:run", {"n": 1}, scheduled_at=timedelta(hours=1))
+    many = scheduled_actions.schedule_actions([{"action_type": "test:run", "payload": {}}])
+    updated = scheduled_actions.update_action(scheduled.id, priority=2)
+    cancelled = scheduled_actions.cancel_action(scheduled.id)
+    retried = scheduled_actions.retry_action(scheduled.id)
+    found = scheduled_actions.get_action(scheduled.id)
+    listed = scheduled_actions.list_actions(status="pending")
+
+    assert (updated.priority, cancelled.status, retried.status) == (2, "cancelled", "pending")
+    assert found == retried
+    assert {one.id for one in listed} == {scheduled.id, many[0].id}
+
+
+def test_an_action_waits_for_a_fact_that_is_reported(project):
+    waiting = scheduled_actions.schedule_when("test:run", {}, APPROVED, check_interval="PT1H", timeout="P1D").id
+    before = project.processor.tick()
+
+    scheduled_actions.report_fact(INVOICE, "state", "approved", by="ann")
+    project.processor.tick()
+
+    assert before.succeeded == 0
+    assert scheduled_actions.get_action(waiting).condition["check_interval"] == "PT1H"
+    assert scheduled_actions.get_action(waiting).status == "completed"
+
+
+def test_facts_are_read_and_forgotten(project):
+    scheduled_actions.report_fact(INVOICE, "state", "draft", team_id="blue")
+    scheduled_actions.report_fact(INVOICE, "state", "approved", team_id="blue")
+
+    found = scheduled_actions.get_fact(INVOICE, "state", team_id="blue")
+    listed = scheduled_actions.list_facts(target_type="invoice", team_id="blue")
+    scheduled_actions.delete_fact(INVOICE, "state", team_id="blue")
+
+    assert found.value == "approved"
+    assert listed == [found]
+    with pytest.raises(UnknownFact):
+        scheduled_actions.get_fact(INVOICE, "state", team_id="blue")
+    values = [one.value for one in scheduled_actions.fact_history(INVOICE, "state", team_id="blue")]
+    assert values[-2:] == ["approved", "draft"]
+
+
+def test_an_action_is_explained_to_its_own_team_alone(project, connection):
+    action_id = insert(connection, team_id="blue", status="completed", completed_at="now")
+
+    mine = scheduled_actions.explain_action(str(action_id), team_id="blue")
+
+    assert mine.code == scheduled_actions.explain_action(action_id).code == "completed"
+    with pytest.raises(UnknownAction):
+        scheduled_actions.explain_action(action_id, team_id="red")

@@ -1,0 +1,43 @@
+"""Why an action has not run: each reason has rows that make it so, and is found by indexes."""
+
+from __future__ import annotations
+
+import re
+from uuid import uuid4
+
+import pytest
+
+from scheduled_actions.operations.explain.rules import Code
+from tests.factories import database_now
+from tests.operations.explain.cases import cases, held
+from tests.statements import statement
+from tests.test_docs import DOCS
+
+TYPE = "test:run"
+
+
+def test_there_is_a_case_for_each_code_and_a_line_in_the_documentation():
+    page = (DOCS / "reference" / "explain.md").read_text(encoding="utf-8")
+
+    told = {case.code for case in cases()} | {"registry_unreadable", "row_locked"}
+
+    assert told == {code.value for code in Code}
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [code.value for code in Code]
+
+
+@pytest.mark.parametrize("name", ["explain_action", "ahead_in_line", "series_at_work"])
+def test_each_question_is_answered_by_indexes_alone(connection, name):
+    action_id = held("processing")(connection, TYPE)
+    connection.execute(
+        "insert into scheduled_actions (action_type, scheduled_at, status, lock_group, completed_at)"
+        " select 'other:type', now() + interval '1 day', s, g, case when s = 'completed' then now() end"
+        " from generate_series(1, 4000), unnest(array['pending', 'completed']) s, unnest(array[null, 'g']) g"
+    )
+    connection.execute("analyze")
+    parameters = {"id": action_id, "action_id": action_id, "schedule_id": uuid4(), "team_id": None, "most": 100}
+    parameters |= {"priority": 0, "scheduled_at": database_now(connection)}
+
+    plan = "\n".join(line for (line,) in connection.execute(f"explain {statement(name)}", parameters).fetchall())
+
+    assert "Index" in plan
+    assert "Seq Scan on scheduled_actions " not in plan
