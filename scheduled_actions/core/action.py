@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -181,32 +181,17 @@ class Claimed(NamedTuple):
         """
         created_at = datetime.fromtimestamp(self.created_epoch, UTC)
         return Action(
-            id=self.id,
-            action_type=self.action_type,
+            **{name: getattr(self, name) for name in _ALIKE},
             status=Status.PROCESSING,
             payload=payload,
-            team_id=self.team_id,
-            priority=self.priority,
             scheduled_at=datetime.fromtimestamp(self.scheduled_epoch, UTC),
             occurrence_at=_instant(self.occurrence_epoch),
             started_at=_instant(self.started_epoch),
             completed_at=None,
-            error_message=self.error_message,
-            attempts=self.attempts,
-            max_attempts=self.max_attempts,
             result=None,
             state=state,
             metadata=metadata,
             history=tuple(history or ()),
-            target_type=self.target_type,
-            target_id=self.target_id,
-            user_id=self.user_id,
-            created_by=self.created_by,
-            schedule_id=self.schedule_id,
-            deadline_id=self.deadline_id,
-            dedup_key=self.dedup_key,
-            lock_group=self.lock_group,
-            lock_group_blocks=self.lock_group_blocks,
             cancel_requested_at=None,
             lease_expires_at=lease_ends,
             claim_token=self.token,
@@ -215,6 +200,8 @@ class Claimed(NamedTuple):
         )
 
 
+#: The fields that are the same in the row as a claim reads it and in the value that handlers see.
+_ALIKE = tuple(name for name in Claimed._fields if name in {field.name for field in fields(Action)})
 #: In epoch seconds: the year 9999, the last of a datetime.
 READABLE_BEFORE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.actions.settling import Settler
-    from scheduled_actions.core.action import Claimed
     from scheduled_actions.core.config import Settings
     from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.registry import Registry
@@ -87,49 +86,51 @@ class Maintenance:
         upkeep.close_lost_ticks(connection)
         return rescued
 
-    def _rescue_together(self, connection: Connection, rescued: Rescued) -> dict[Claimed, Status]:
+    def _rescue_together(self, connection: Connection, rescued: Rescued) -> dict[upkeep.Expired, Status]:
         with connection.transaction():
             expired = upkeep.expired(connection, limit=BITE)
             outcomes = [self._outcome(one) for one in expired]
             statuses = self._settler.settle_actions(connection, outcomes)
         return self._note(rescued, expired, outcomes, statuses)
 
-    def _rescue_each(self, connection: Connection, rescued: Rescued, error: BaseException) -> dict[Claimed, Status]:
+    def _rescue_each(
+        self, connection: Connection, rescued: Rescued, error: BaseException
+    ) -> dict[upkeep.Expired, Status]:
         """Rescue each on its own; the claim token fences it against a settlement at the same time."""
         log.warning("rescue.refused error=%s", reason_of(error))
         with connection.transaction():
             expired = upkeep.expired(connection, limit=BITE)
-        ended: dict[Claimed, Status] = {}
+        ended: dict[upkeep.Expired, Status] = {}
         for one in expired:
             ended |= contain(
                 partial(self._rescue_alone, connection, rescued, one), partial(self._fail, connection, rescued, one)
             )
         return ended
 
-    def _rescue_alone(self, connection: Connection, rescued: Rescued, one: upkeep.Expired) -> dict[Claimed, Status]:
+    def _rescue_alone(
+        self, connection: Connection, rescued: Rescued, one: upkeep.Expired
+    ) -> dict[upkeep.Expired, Status]:
         outcome = self._outcome(one)
         return self._note(rescued, [one], [outcome], self._settler.settle_actions(connection, [outcome]))
 
     def _fail(
         self, connection: Connection, rescued: Rescued, one: upkeep.Expired, error: BaseException
-    ) -> dict[Claimed, Status]:
+    ) -> dict[upkeep.Expired, Status]:
         """End as failed what cannot be rescued; leave what is locked, or refuses even that, to a later rescue."""
-        action, reason = one.action, f"it could not be rescued: {reason_of(error)}"
+        reason = f"it could not be rescued: {reason_of(error)}"
         if isinstance(error, LATER):
             return {}
 
         def unwritten(refusal: BaseException) -> bool:
-            log.error(
-                "action.unwritten id=%s action_type=%s error=%s", action.id, action.action_type, describe(refusal)
-            )
+            log.error("action.unwritten id=%s action_type=%s error=%s", one.id, one.action_type, describe(refusal))
             return False
 
-        fail = partial(settling.fail, connection, action_id=action.id, token=action.token, reason=reason)
+        fail = partial(settling.fail, connection, action_id=one.id, token=one.token, reason=reason)
         if not contain(fail, unwritten):
             return {}
         rescued.count += 1
-        rescued.failed.append((action.id, action.action_type, reason))
-        return {action: Status.FAILED}
+        rescued.failed.append((one.id, one.action_type, reason))
+        return {one: Status.FAILED}
 
     @staticmethod
     def _note(
@@ -137,42 +138,42 @@ class Maintenance:
         expired: Sequence[upkeep.Expired],
         outcomes: Sequence[settling.Outcome],
         statuses: Mapping[UUID, Status],
-    ) -> dict[Claimed, Status]:
+    ) -> dict[upkeep.Expired, Status]:
         """Count and log what was rescued; return the status of each whose claim still stood."""
         ended = {}
         for one, outcome in zip(expired, outcomes, strict=True):
-            status = statuses.get(one.action.id)
+            status = statuses.get(one.id)
             if status is None:
                 continue
-            ended[one.action] = status
+            ended[one] = status
             rescued.count += 1
             if status is Status.FAILED:
-                rescued.failed.append((one.action.id, one.action.action_type, outcome.settlement.error or ""))
+                rescued.failed.append((one.id, one.action_type, outcome.settlement.error or ""))
             log.warning(
                 "action.rescued id=%s action_type=%s started=%s status=%s",
-                one.action.id, one.action.action_type, one.was_started, status,
+                one.id, one.action_type, one.was_started, status,
             )  # fmt: skip
         return ended
 
     def _outcome(self, expired: upkeep.Expired) -> settling.Outcome:
-        action = expired.action
-        options = self._registry.options(action.action_type)
+        options = self._registry.options(expired.action_type)
         outcome = settlement.Crashed(expired.neighbours) if expired.was_started else settlement.Unstarted()
         decided = settlement.decide(
-            action,
+            expired,
             outcome,
-            max_attempts=action.max_attempts or options.max_attempts or self._settings.max_attempts,
-            policy=retry.policy_of(action.retry_text, options.retry, self._usual_policy),
+            max_attempts=expired.max_attempts or options.max_attempts or self._settings.max_attempts,
+            policy=retry.policy_of(expired.retry_text, options.retry, self._usual_policy),
             draw=random.random(),  # noqa: S311 - jitter, no secret
         )
+        entry = settlement.history_entry(
+            expired, decided, started_at=expired.tick_started_at, ended_at=None, tick_id=expired.tick_id
+        )
         return settling.Outcome(
-            action_id=action.id,
-            token=action.token,
+            action_id=expired.id,
+            token=expired.token,
             settlement=decided,
             started_at=expired.tick_started_at,
-            entry=settlement.history_entry(
-                action, decided, started_at=expired.tick_started_at, ended_at=None, tick_id=expired.tick_id
-            ),
+            entry=entry,
         )
 
     def prune(self, *, limit: int) -> int:

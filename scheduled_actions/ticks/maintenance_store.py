@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from scheduled_actions.core.action import Claimed
 from scheduled_actions.database.statements import Statements
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from uuid import UUID
 
     from scheduled_actions.database.connection import Connection
@@ -19,70 +16,46 @@ if TYPE_CHECKING:
 sql = Statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
-    """An action whose lease has ended."""
+class Expired(NamedTuple):
+    """An action whose lease has ended, as `expired.sql` reads it."""
 
-    action: Claimed
-    #: Whether its handler had been announced as started.
-    was_started: bool
-    #: How many others had been announced beside it.
-    neighbours: int
-    tick_started_at: datetime | None
+    id: UUID
+    action_type: str
+    attempts: int
+    max_attempts: int | None
+    #: The fence of the claim that has expired.
+    token: UUID
+    retry_text: str | None
+    lock_group: str | None
+    lock_group_blocks: bool
+    #: The outcome of the last entry of its history; None for an action that has none.
+    last_outcome: str | None
+    schedule_id: UUID | None
+    #: How many actions its tick had announced as started with it, itself included; 0 where it had not announced it.
+    announced: int
+    #: In epoch seconds; with `tick_id` None where it was not announced.
+    tick_epoch: float | None
     tick_id: UUID | None
+
+    @property
+    def was_started(self) -> bool:
+        """Whether its handler had been announced as started."""
+        return self.announced > 0
+
+    @property
+    def neighbours(self) -> int:
+        """How many others had been announced beside it."""
+        return max(0, self.announced - 1)
+
+    @property
+    def tick_started_at(self) -> datetime | None:
+        """When the tick began that had announced it."""
+        return None if self.tick_epoch is None else datetime.fromtimestamp(self.tick_epoch, UTC)
 
 
 def expired(connection: Connection, *, limit: int) -> list[Expired]:
     """Return actions whose lease has ended, locked until the transaction ends, at most `limit`."""
-    rows = sql.run(connection, "expired", {"limit": limit}).fetchall()
-    return [_expired(row) for row in rows]
-
-
-def _expired(row: Sequence[Any]) -> Expired:
-    (
-        action_id, action_type, attempts, max_attempts, token, retry_text, lock_group, lock_group_blocks, last_outcome,
-        scheduled_epoch, announced, tick_epoch, tick_id, schedule_id,
-    ) = row  # fmt: skip
-    action = Claimed(
-        id=action_id,
-        action_type=action_type,
-        priority=0,
-        scheduled_epoch=scheduled_epoch,
-        scheduled_text="",
-        attempts=attempts,
-        max_attempts=max_attempts,
-        lock_group=lock_group,
-        lock_group_blocks=lock_group_blocks,
-        last_outcome=last_outcome,
-        payload_text="{}",
-        state_text=None,
-        retry_text=retry_text,
-        metadata_text=None,
-        history_text=None,
-        team_id=None,
-        error_message=None,
-        target_type=None,
-        target_id=None,
-        user_id=None,
-        created_by=None,
-        schedule_id=schedule_id,
-        deadline_id=None,
-        dedup_key=None,
-        occurrence_epoch=None,
-        previous_epoch=None,
-        started_epoch=None,
-        created_epoch=scheduled_epoch,
-        condition_text=None,
-        has_follow_ups=True,
-        token=token,
-    )
-    return Expired(
-        action,
-        was_started=announced > 0,
-        neighbours=max(0, announced - 1),
-        tick_started_at=None if tick_epoch is None else datetime.fromtimestamp(tick_epoch, UTC),
-        tick_id=tick_id,
-    )
+    return [Expired._make(row) for row in sql.run(connection, "expired", {"limit": limit})]
 
 
 def close_lost_ticks(connection: Connection) -> int:

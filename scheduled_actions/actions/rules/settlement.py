@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, assert_never
 
 from scheduled_actions.core.action import ERROR_LIMIT, Status
 
@@ -15,6 +15,30 @@ if TYPE_CHECKING:
 
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.core.retry import RetryPolicy
+
+
+class Begun(Protocol):
+    """What a settlement looks at in an action whose attempt has ended: a claimed one, or one whose lease has ended."""
+
+    @property
+    def attempts(self) -> int:
+        """Attempts charged, the one that has just ended not counted."""
+        ...
+
+    @property
+    def lock_group(self) -> str | None:
+        """Its lock group."""
+        ...
+
+    @property
+    def lock_group_blocks(self) -> bool:
+        """Whether it keeps the others of its group out while it waits for its retry."""
+        ...
+
+    @property
+    def last_outcome(self) -> str | None:
+        """The outcome of the last entry of its history; None for an action that has none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +171,12 @@ class Settlement:
 
 
 def decide(  # noqa: C901, PLR0911, PLR0912 - one case an outcome, each a line or two
-    action: Claimed, outcome: Outcome, *, max_attempts: int, policy: RetryPolicy, draw: float
+    action: Begun, outcome: Outcome, *, max_attempts: int, policy: RetryPolicy, draw: float
 ) -> Settlement:
     """Return what becomes of `action` after `outcome`.
 
     Args:
-        action: As it was claimed: `attempts` does not count the attempt that has just ended.
+        action: As it was claimed.
         outcome: What happened.
         max_attempts: Attempts allowed, the first included.
         policy: How long to wait after a failure.
@@ -221,12 +245,12 @@ def leaves_only_times(action: Claimed, outcome: Outcome) -> bool:
     )
 
 
-def _is_first(action: Claimed) -> bool:
+def _is_first(action: Begun) -> bool:
     return action.attempts == 0 and action.last_outcome is None
 
 
 def history_entry(
-    action: Claimed,
+    action: Begun,
     settlement: Settlement,
     *,
     started_at: datetime | None,

@@ -1,9 +1,9 @@
--- Actions whose lease has ended, locked for the rest of the transaction: whether their handlers had been announced as
--- started, and how many had been announced beside them.
+-- Actions whose lease has ended, locked for the rest of the transaction: how many had been announced as started with them.
+-- `Expired` relies on the order of the columns.
 select
   a.id, a.action_type, a.attempts, a.max_attempts, a.claim_token, a.retry::text, a.lock_group, a.lock_group_blocks,
-  a.history -> -1 ->> 'outcome', extract(epoch from a.scheduled_at)::float8, coalesce(cardinality(t.running), 0),
-  extract(epoch from t.started_at)::float8, t.id, a.schedule_id
+  a.history -> -1 ->> 'outcome', a.schedule_id, coalesce(cardinality(t.running), 0),
+  extract(epoch from t.started_at)::float8, t.id
 from scheduled_actions a
 left join lateral (
   select k.id, k.running, k.started_at
