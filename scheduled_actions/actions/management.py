@@ -19,7 +19,7 @@ from scheduled_actions.core.action import FINISHED, Action, Status
 from scheduled_actions.core.errors import StateConflict, UnknownAction, WrongStatus
 from scheduled_actions.core.pages import page_by
 from scheduled_actions.database.bounded import Limits
-from scheduled_actions.database.connection import PASSING
+from scheduled_actions.database.failures import PASSING
 from scheduled_actions.database.transactions import borrowed_connection
 
 if TYPE_CHECKING:

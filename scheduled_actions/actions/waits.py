@@ -12,7 +12,7 @@ from uuid import UUID
 
 from scheduled_actions.conditions.rules import PREFIXED_MOST, ActionState, DeadlineState, Fact, FactKey, Needs, Progress
 from scheduled_actions.core.action import Status
-from scheduled_actions.database.connection import PASSING
+from scheduled_actions.database.failures import PASSING
 from scheduled_actions.database.statements import Statements, instants, numbers, texts, uuids
 from scheduled_actions.database.transactions import PATIENCE_MS, wait_shortly
 

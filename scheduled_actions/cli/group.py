@@ -85,7 +85,7 @@ def _refusal(error: Exception) -> str | None:
     psycopg = sys.modules.get("psycopg")
     if psycopg is None or not isinstance(error, psycopg.Error):
         return None
-    from scheduled_actions.database.connection import refusal_of_the_moment  # noqa: PLC0415 - only with a driver
+    from scheduled_actions.database.failures import refusal_of_the_moment  # noqa: PLC0415 - only with a driver
 
     if (refusal := refusal_of_the_moment(error)) is not None:
         return str(refusal)

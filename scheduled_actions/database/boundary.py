@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import psycopg
 
 from scheduled_actions.core.errors import DatabaseUnavailable, ScheduledActionsError, SchemaOutdated
-from scheduled_actions.database.connection import PASSING, is_connection_failure
+from scheduled_actions.database.failures import PASSING, is_connection_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

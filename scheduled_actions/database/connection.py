@@ -13,15 +13,16 @@ import socket
 import threading
 import time
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 
-from scheduled_actions.core.errors import DatabaseBusy, DatabaseUnavailable, RowLocked, SchemaOutdated
+from scheduled_actions.core.errors import DatabaseUnavailable, SchemaOutdated
 from scheduled_actions.database import versions
 from scheduled_actions.database.bounded import BoundedConnection, Limits
+from scheduled_actions.database.failures import is_connection_failure, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 log = logging.getLogger("scheduled_actions")
 
+Result = TypeVar("Result")
+
 #: A kept connection that has been idle longer is tested before it is used, within these limits.
 _TRUSTED_IDLE_SECONDS = 30.0
 _TEST_LIMITS = Limits(statement_seconds=4.0)
@@ -38,6 +41,9 @@ _MALFORMED = (
     "DATABASE_URL is not a valid connection string: postgresql://user:password@host:5432/name, where an @ in the "
     "password is written %40, a : %3A, a / %2F, a ? %3F, a # %23 and a % %25"
 )
+
+#: How often a database that has gone away is tried again.
+_RECONNECT_SECONDS = 0.25
 
 #: What makes a vanished server an error within seconds instead of a wait without end. The caller's own values win.
 _CONNECT_DEFAULTS = {
@@ -188,35 +194,6 @@ def whole(connection: psycopg.Connection[Any]) -> Iterator[None]:
         yield
 
 
-#: Refusals of a moment: what somebody else keeps locked can be written a little later.
-PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
-
-
-def is_connection_failure(error: psycopg.Error) -> bool:
-    """Tell whether the connection itself failed, rather than the statement on it."""
-    state = error.sqlstate
-    # 57014 is a statement that was ended for its time, on a connection that goes on.
-    return state is None or (state[:2] in {"08", "57"} and state != "57014") or state == "53300"
-
-
-def refusal_of_the_moment(error: psycopg.Error) -> RowLocked | DatabaseBusy | None:
-    """Return what to answer where the same statement may succeed a little later; None for any other error."""
-    if isinstance(error, PASSING):
-        return RowLocked()
-    if isinstance(error, psycopg.errors.QueryCanceled):
-        return DatabaseBusy("a statement took longer than it may (statement_timeout_seconds)")
-    return None
-
-
-def unavailable(error: psycopg.Error) -> DatabaseUnavailable:
-    """Return the failure as our own error, in words that name no address, user or password."""
-    text = str(error).lower()
-    for sign, reason in _REASONS.items():
-        if sign in text:
-            return DatabaseUnavailable(reason)
-    return DatabaseUnavailable(f"{type(error).__name__}{f' ({error.sqlstate})' if error.sqlstate else ''}")
-
-
 class Loan:
     """A connection in the hands of one thread, which another one may cut off until it is given back.
 
@@ -246,6 +223,53 @@ class Loan:
                 cut_off(self._connection)
 
 
+class Line:
+    """A connection that is made again when the database goes away under it, until a time is up.
+
+    Args:
+        database: Lends the connections.
+        monotonic: Seconds that never go back.
+        until: When the time is up.
+    """
+
+    def __init__(self, database: Database, monotonic: Callable[[], float], until: float) -> None:
+        self._database = database
+        self._monotonic = monotonic
+        self._until = until
+        self._loan: Loan | None = None
+        #: Whether anything had to be done a second time: then an outcome may have been written by the first.
+        self.was_repeated = False
+        self._has_worked = False
+
+    def do(self, step: Callable[[Connection], Result]) -> Result:
+        """Do one step on the connection; do it again on a new one when the connection was lost.
+
+        So a step has to be one that may be repeated: what the lost connection was told last may have been committed.
+        """
+        while True:
+            try:
+                with self._database.connection() as connection, Loan(connection) as self._loan:
+                    result = step(connection)
+            except psycopg.errors.QueryCanceled as error:
+                if self._loan is not None and self._loan.is_cut:
+                    raise DatabaseUnavailable("it did not answer before the time for it was up") from error
+                raise
+            except DatabaseUnavailable:
+                if not self._has_worked or self._monotonic() + _RECONNECT_SECONDS >= self._until:
+                    raise
+                self.was_repeated = True
+                time.sleep(_RECONNECT_SECONDS)
+            else:
+                self._has_worked = True
+                return result
+
+    def cut(self) -> None:
+        """End the wait of the step that is being done, from another thread."""
+        loan = self._loan
+        if loan is not None:
+            loan.cut()
+
+
 def cut_off(connection: Connection) -> None:
     """End another thread's connection: its statement fails, the server rolls its transaction back.
 
@@ -264,27 +288,6 @@ def cut_off(connection: Connection) -> None:
             duplicate.shutdown(socket.SHUT_RDWR)
         except OSError:
             return
-
-
-_REASONS = {
-    "connection refused": "the connection was refused: is the server running, and is the port right?",
-    "password authentication failed": "the user or the password was refused",
-    "no password supplied": "a password is needed",
-    "does not exist": "the database or the role does not exist",
-    "could not translate host name": "the host name cannot be resolved",
-    "failed to resolve host": "the host name cannot be resolved",
-    "name or service not known": "the host name cannot be resolved",
-    "timeout expired": "it did not answer in time",
-    "timed out": "it did not answer in time",
-    "starting up": "it is starting up",
-    "shutting down": "it is shutting down",
-    "terminating connection": "it ended the connection",
-    "too many": "it has no connection to spare",
-    "remaining connection slots": "it has no connection to spare",
-    "server closed the connection": "it closed the connection",
-    "connection is lost": "the connection was lost",
-    "connection is bad": "the connection was lost",
-}
 
 
 _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.DefaultSelector)

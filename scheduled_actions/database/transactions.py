@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from scheduled_actions.core.errors import InvalidArgument, RefusedByDatabase
-from scheduled_actions.database.connection import refusal_of_the_moment, whole
+from scheduled_actions.database.connection import whole
+from scheduled_actions.database.failures import refusal_of_the_moment
 from scheduled_actions.database.statements import Statements
 
 if TYPE_CHECKING:

@@ -12,13 +12,12 @@ import psycopg
 from scheduled_actions.core import tracing
 from scheduled_actions.core.errors import DatabaseBusy
 from scheduled_actions.core.retry import Exponential
-from scheduled_actions.database.connection import refusal_of_the_moment
+from scheduled_actions.database.failures import refusal_of_the_moment
 from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.attempts.runner import Runner
 from scheduled_actions.ticks.report import Caller, Report, Tally
-from scheduled_actions.ticks.store import Watchdog
 from scheduled_actions.ticks.tick import Tick
-from scheduled_actions.ticks.worker_state import Process
+from scheduled_actions.ticks.worker_state import Process, Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from scheduled_actions.core.action import Claimed
+    from scheduled_actions.database.connection import Line
     from scheduled_actions.ticks.attempts.attempt import Attempt
     from scheduled_actions.ticks.attempts.attempt_runner import Attempts
     from scheduled_actions.ticks.report import Report
-    from scheduled_actions.ticks.store import Line
     from scheduled_actions.ticks.worker_state import Process
 
 log = logging.getLogger("scheduled_actions")

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.database.boundary import contain, reason_of
+from scheduled_actions.database.connection import Line
 from scheduled_actions.ticks import store as tick_store
 from scheduled_actions.ticks.attempts.attempt import Ended, Flight
 from scheduled_actions.ticks.attempts.attempt_runner import Attempts
@@ -21,7 +22,6 @@ from scheduled_actions.ticks.rules.plan import (
     tick_seconds,
 )
 from scheduled_actions.ticks.settling import Settling
-from scheduled_actions.ticks.store import Line
 from scheduled_actions.ticks.tick_maintenance import Tidying
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from scheduled_actions.ticks.store import Watchdog
+from scheduled_actions.ticks.worker_state import Watchdog
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import psycopg
 from scheduled_actions.actions import management_store as management
 from scheduled_actions.core.errors import DatabaseUnavailable
 from scheduled_actions.database import migrate, versions
-from scheduled_actions.database.connection import cut_off, is_connection_failure
+from scheduled_actions.database.connection import cut_off
+from scheduled_actions.database.failures import is_connection_failure
 from scheduled_actions.database.schema import files
 from scheduled_actions.database.statements import Statements
 from scheduled_actions.operations.doctor.rules.database import (

@@ -26,7 +26,7 @@ from scheduled_actions.core.errors import (
     UnknownActionType,
 )
 from scheduled_actions.database.boundary import LATER, concerns_all, describe
-from scheduled_actions.database.connection import PASSING
+from scheduled_actions.database.failures import PASSING
 from scheduled_actions.database.transactions import running_action
 from scheduled_actions.registry import loading
 from scheduled_actions.registry.handler import Context, HandlerOptions

@@ -11,7 +11,7 @@ import psycopg
 
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.database.boundary import contain, isolate, reason_of
-from scheduled_actions.database.connection import PASSING
+from scheduled_actions.database.failures import PASSING
 from scheduled_actions.ticks.attempts.attempt import Ended
 from scheduled_actions.ticks.claiming.scanner import Walk
 from scheduled_actions.ticks.rules.plan import claim_size, expected_seconds, next_wave, too_long
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scheduled_actions.actions.claims import ClaimResult, TickRow
     from scheduled_actions.actions.evaluation import Asking
     from scheduled_actions.core.action import Claimed
+    from scheduled_actions.database.connection import Line
     from scheduled_actions.registry import Registry
     from scheduled_actions.ticks.attempts.attempt import Attempt, Flight
     from scheduled_actions.ticks.attempts.attempt_runner import Attempts
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from scheduled_actions.ticks.report import Report
     from scheduled_actions.ticks.rules.plan import Budget, Candidate
     from scheduled_actions.ticks.settling import Settling
-    from scheduled_actions.ticks.store import Line
     from scheduled_actions.ticks.worker_state import Process
 
 log = logging.getLogger("scheduled_actions")

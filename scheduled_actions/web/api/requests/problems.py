@@ -41,7 +41,7 @@ from scheduled_actions.core.errors import (
     UnknownToken,
     WrongStatus,
 )
-from scheduled_actions.database.connection import refusal_of_the_moment
+from scheduled_actions.database.failures import refusal_of_the_moment
 from scheduled_actions.database.transactions import refused
 from scheduled_actions.web.api.requests import refusals
 from scheduled_actions.web.api.requests.refusals import NotAuthorised
