@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from scheduled_actions.actions.settling import Settler
 from scheduled_actions.core import config as configuration
 from scheduled_actions.core.errors import NotConfigured
-from scheduled_actions.database import shared_settings
 from scheduled_actions.database.bounded import Limits
 from scheduled_actions.database.connection import Database
 from scheduled_actions.operations.request_threads import RequestThreads, threads_of_gunicorn
 from scheduled_actions.registry import Registry
 from scheduled_actions.registry.function_calls import all_within
+from scheduled_actions.schedules import store as schedule_store
 from scheduled_actions.schedules.deferred import PLANNING_CALLS, DeferredPlanning
 from scheduled_actions.schedules.planner import Planner, UnplannedSchedules
 from scheduled_actions.schedules.planning_threads import PlanningThreads
@@ -26,6 +26,7 @@ from scheduled_actions.schedules.series import Series
 from scheduled_actions.ticks import Processor
 from scheduled_actions.ticks.hooks import Hooks, NamedStep
 from scheduled_actions.ticks.maintenance import Maintenance
+from scheduled_actions.webhooks import fifo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -370,12 +371,11 @@ class Runtime:
 
     def _share_fifo_endpoints(self, connection: Connection) -> None:
         """Let the database know which of the file's endpoints keep order."""
-        declared = self.config.settings.webhooks.endpoints
-        shared_settings.share_fifo(connection, [name for name, one in declared.items() if one.ordering == "fifo"])
+        fifo.share(connection, self.config.settings.webhooks.endpoints)
 
     def _sync_schedules(self, connection: Connection) -> None:
         """Bring the declared schedules up to date where they have changed."""
-        if shared_settings.synced(connection) != self.registry.recurrences_digest:
+        if schedule_store.synced(connection) != self.registry.recurrences_digest:
             self.schedules.sync(connection)
 
     def _evaluate(self, claimed: Sequence[Claimed], do: Do) -> Mapping[UUID, Held | Asking]:

@@ -14,7 +14,7 @@ from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid, ScheduledActionsError, UnknownSchedule
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.pages import READ_MOST
-from scheduled_actions.database import clock, shared_settings
+from scheduled_actions.database import clock
 from scheduled_actions.database.connection import whole
 from scheduled_actions.database.transactions import is_own
 from scheduled_actions.schedules import store
@@ -409,14 +409,14 @@ class Schedules(ScheduleOperations):
             name: [] for name in ("created", "changed", "unchanged", "paused", "resumed", "refused")
         }
         with self._borrowed(connection) as borrowed:
-            if not force and shared_settings.synced(borrowed) == digest:
+            if not force and store.synced(borrowed) == digest:
                 return done
             with borrowed.transaction():
                 store.lock_sync(borrowed)
                 self._sync(borrowed, done)
                 # One that was refused may be taken another time: its module may only have failed to load.
                 if not done["refused"]:
-                    shared_settings.write_synced(borrowed, digest)
+                    store.write_synced(borrowed, digest)
         if is_own(connection):
             self._series.finish_left()
         return done

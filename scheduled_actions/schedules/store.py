@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from scheduled_actions.database import shared_settings
 from scheduled_actions.database.statements import Statements, uuids
 from scheduled_actions.schedules.model import Course, Schedule, instant
 from scheduled_actions.schedules.rules.rows import schedule_of
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection
 
 sql = Statements(__file__)
+
+#: Under which the processes share what was brought up to date last.
+_SYNCED = "declared_schedules"
 
 #: The columns that the reading statements return, in their order: the fields of a schedule.
 _FIELDS = tuple(field.name for field in fields(Schedule) if field.name != "problem")
@@ -293,6 +297,17 @@ def declared(connection: Connection) -> list[Declared]:
 def lock_sync(connection: Connection) -> None:
     """Keep others from bringing the declared schedules up to date until the transaction ends."""
     sql.run(connection, "lock_sync")
+
+
+def synced(connection: Connection) -> str | None:
+    """Return the digest of the declared schedules that were brought up to date last; None before the first."""
+    digest: str | None = shared_settings.read(connection, _SYNCED)
+    return digest
+
+
+def write_synced(connection: Connection, digest: str) -> None:
+    """Keep the digest of the declared schedules that have just been brought up to date."""
+    shared_settings.write(connection, _SYNCED, digest)
 
 
 def found(row: Sequence[Any]) -> Found:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scheduled_actions.actions import settling
+from scheduled_actions.actions import settling, shared
 from scheduled_actions.actions.hooks import SettledAction
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core import retry
 from scheduled_actions.core.action import Status
-from scheduled_actions.database import shared_settings
 from scheduled_actions.database.boundary import LATER, contain, describe, reason_of
 from scheduled_actions.ticks import maintenance_store as upkeep
 
@@ -222,15 +221,7 @@ class Maintenance:
 
     def first_tick(self, connection: Connection) -> None:
         """Copy what SQL needs of the settings and of the registry."""
-        by_type = {
-            action_type: window
-            for action_type in sorted(self._registry.types)
-            if (window := self._registry.options(action_type).dedup_window) is not None
-        }
-        windows = {"default": self._settings.deduplication.window_seconds, "by_type": by_type}
-        shared_settings.copy_settings(connection, dedup_window=windows)
-        open_types = [one for one in self._registry.types if self._registry.options(one).open_to_teams]
-        shared_settings.share_open_types(connection, open_types)
+        shared.share(connection, self._registry, window_seconds=self._settings.deduplication.window_seconds)
 
 
 def _unpruned(error: BaseException) -> int | None:

@@ -10,9 +10,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from scheduled_actions.actions import claims, settling
+from scheduled_actions.actions import claims, settling, shared
 from scheduled_actions.core.action import Status
-from scheduled_actions.database import shared_settings
 from tests.factories import (
     PATIENCE,
     a_tick,
@@ -171,7 +170,7 @@ def test_a_window_of_zero_merges_nothing(connection):
 def test_the_window_is_the_calls_own_then_the_types_then_the_projects_then_five_seconds(connection):
     assert usual_window(connection, "test:run") == 5
 
-    shared_settings.copy_settings(connection, dedup_window={"default": 30, "by_type": {"test:run": 9}})
+    shared.share_windows(connection, default=30, by_type={"test:run": 9})
 
     assert usual_window(connection, "test:run") == 9
     assert usual_window(connection, "test:other") == 30
