@@ -22,7 +22,7 @@ from benchmarks.receiver import Receiver, receiver
 from benchmarks.serving import gunicorn, make_project
 from scheduled_actions.core.config import Settings
 from scheduled_actions.operations import registry_build
-from scheduled_actions.outbound.rules.throttle import SLOW_SECONDS
+from scheduled_actions.webhooks.rules.throttle import SLOW_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

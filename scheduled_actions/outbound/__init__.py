@@ -1,1 +1,1 @@
-"""Outbound HTTP: a bounded client, the guard of addresses, throttling per endpoint."""
+"""Outbound HTTP: a bounded client, the guard of addresses, the reach of a post."""

@@ -1,4 +1,4 @@
-"""Webhooks: events, routing, filters, endpoints, deliveries, watched tables.
+"""Webhooks: events, routing, filters, endpoints, deliveries, throttling, watched tables.
 
 A consumer written in Python checks what it received in one line:
 

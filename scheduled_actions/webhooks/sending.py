@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from scheduled_actions.core.config import Config
     from scheduled_actions.core.retry import RetryPolicy
     from scheduled_actions.outbound.answer import Answer
-    from scheduled_actions.outbound.rules.throttle import PutOffReason
     from scheduled_actions.registry.handler import Context
     from scheduled_actions.webhooks.endpoints.model import Endpoint
     from scheduled_actions.webhooks.endpoints.registry import Target
+    from scheduled_actions.webhooks.rules.throttle import PutOffReason
 
 ACTION_TYPE = "webhook:send"
 #: The retry table of Standard Webhooks after the attempt at once: five seconds to a day, three days in all.

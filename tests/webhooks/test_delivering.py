@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 
 from scheduled_actions.core.errors import InvalidArgument, UnknownDelivery, UnknownEndpoint, WrongStatus
-from scheduled_actions.outbound.gate import Gate
 from scheduled_actions.registry.handler import action
 from scheduled_actions.testing import clock
 from scheduled_actions.webhooks.endpoints.store import Lane
+from scheduled_actions.webhooks.gate import Gate
 from scheduled_actions.webhooks.rules.health import APART, DISABLED_AFTER
 from tests.factories import database_now, move_clock, together
 from tests.webhooks.test_endpoints import emit

@@ -28,11 +28,11 @@ from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.core.json_text import decode
 from scheduled_actions.database.boundary import contain, reason_of
 from scheduled_actions.outbound import delivery
-from scheduled_actions.outbound.gate import Gate
 from scheduled_actions.outbound.reach import reach_of
 from scheduled_actions.webhooks.endpoints import store
 from scheduled_actions.webhooks.endpoints.health import write_failure
 from scheduled_actions.webhooks.endpoints.model import Endpoint
+from scheduled_actions.webhooks.gate import Gate
 from scheduled_actions.webhooks.rules import filters, routing
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from scheduled_actions.outbound.rules.throttle import (
+from scheduled_actions.webhooks.rules.throttle import (
     CLOSED_MOST_SECONDS,
     CLOSED_SECONDS,
     HUNG_SECONDS,

@@ -8,7 +8,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from scheduled_actions.outbound.rules.throttle import Lanes, PutOff
+from scheduled_actions.webhooks.rules.throttle import Lanes, PutOff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from scheduled_actions.outbound.gate import Gate
-from scheduled_actions.outbound.rules.throttle import HUNG_SECONDS, SLOW_SECONDS
+from scheduled_actions.webhooks.gate import Gate
+from scheduled_actions.webhooks.rules.throttle import HUNG_SECONDS, SLOW_SECONDS
 from tests.factories import PATIENCE
 
 
