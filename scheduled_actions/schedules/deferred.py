@@ -75,8 +75,8 @@ class DeferredPlanning:
     def _plan_outside(self, schedule_id: UUID, *, is_explicit: bool) -> None:
         """Plan the next occurrence of an active schedule that has none, calling its functions under no lock.
 
-        The answer is written only while the schedule is as it was read. A function that outlives its time limit defers
-        the series: the reason is stored, and the next sweep plans it.
+        The answer is written only while the schedule is as it was read; else they are called again. A function that
+        outlives its time limit defers the series: the reason is stored, and the next sweep plans it.
 
         Raises:
             psycopg.errors.LockNotAvailable: Another transaction keeps the schedule locked; the next sweep plans it.
@@ -92,7 +92,7 @@ class DeferredPlanning:
                 log.warning("schedule.deferred id=%s error=%s", schedule_id, error)
                 note = f"the next occurrence is not planned yet: {error}; it is tried again every {SWEEP_SECONDS:g} s"
                 step = store.Step(schedule_id, status="active", note=note, keeps_pointer=True)
-            is_written, after = self._write_outside(found.schedule, step), step.occurrence_at
+            is_written, after = self._write_outside(found.schedule, step)
             if is_written:
                 return
 
@@ -119,8 +119,12 @@ class DeferredPlanning:
                 is_past=False
             )
 
-    def _write_outside(self, schedule: Schedule, step: store.Step) -> bool:
-        """Write a step of a schedule that is as it was read; False where its occurrence had been created before.
+    def _write_outside(self, schedule: Schedule, step: store.Step) -> tuple[bool, datetime | None]:
+        """Write a step of a schedule that is as it was read.
+
+        Returns:
+            Whether it is written. Where its occurrence had been created before, also that occurrence: one after it is
+            to be found. None where the schedule was changed meanwhile.
 
         Raises:
             psycopg.errors.LockNotAvailable: Another transaction keeps it locked.
@@ -129,8 +133,8 @@ class DeferredPlanning:
             wait_shortly(connection)
             found = next(iter(store.lock(connection, [schedule.id])), None)
             if found is None or not is_planned_alike(found.schedule, schedule):
-                return True
+                return False, None
             if store.advance(connection, [step]):
                 raise psycopg.Rollback(transaction)
-            return True
-        return False
+            return True, None
+        return False, step.occurrence_at

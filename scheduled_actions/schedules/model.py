@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -161,11 +161,11 @@ def is_planned_alike(one: Schedule, other: Schedule) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in _PLANNING)
 
 
-#: What planning reads of a schedule besides the present moment.
+#: What planning reads of a schedule besides the present moment: what a claim reads of it, for both plan by the same
+#: functions, and where it stands.
 _PLANNING = (
-    "recurrence", "timezone", "anchor_at", "recurrence_type", "misfire", "misfire_grace_seconds", "catch_up_limit",
-    "catch_up_seconds", "skip", "until", "remaining", "status", "next_action_id", "next_occurrence_at",
-    "last_action_id", "last_occurrence_at",
+    *(field.name for field in fields(Schedule) if hasattr(Course, field.name)),
+    "status", "next_action_id", "last_action_id", "last_occurrence_at",
 )  # fmt: skip
 
 
