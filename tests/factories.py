@@ -173,9 +173,12 @@ def a_tick(connection: psycopg.Connection[Any], *, lease_seconds: float = 70) ->
     return tick_store.begin_tick(connection, uuid4(), lease_seconds=lease_seconds, caller="tests", budget={})
 
 
+_OF_OUTCOME = ("token", "entry", "follow_ups", "started_at", "schedule_id")
+
+
 def an_outcome(claimed: Claimed, **changes: Any) -> settling.Outcome:
     """Return a completed attempt of what was claimed; `changes` are those of the settlement, or of the outcome."""
-    of_outcome = {name: changes.pop(name) for name in ("token", "entry", "follow_ups", "started_at") if name in changes}
+    of_outcome = {name: changes.pop(name) for name in _OF_OUTCOME if name in changes}
     values = {"status": Status.COMPLETED, "entry": None, "charge": 1} | changes
     return settling.Outcome(
         **{"action_id": claimed.id, "token": claimed.token, "settlement": Settlement(**values)} | of_outcome

@@ -234,15 +234,14 @@ class Management:
         scheduler = self._find_scheduler()
 
         def retry(action_id: UUID, connection: Connection) -> None:
-            with connection.transaction():
-                scheduler.retry_action(action_id, by=by, team_id=filters.team_id, connection=connection)
+            scheduler.retry_action(action_id, by=by, team_id=filters.team_id, connection=connection)
 
         return self._change(filters, retry, limit=limit, cursor=cursor)
 
     def cancel_matching(
         self, filters: Filters, *, by: str | None, reason: str | None, limit: int, cursor: UUID | None
     ) -> Changed:
-        """Cancel those that match, at most `limit`, the newest first."""
+        """Cancel those that match, at most `limit`, the newest first; plan what their series go on with."""
         scheduler = self._find_scheduler()
 
         def cancel(action_id: UUID, connection: Connection) -> None:
@@ -256,7 +255,7 @@ class Management:
                 connection=connection,
             )
 
-        return self._change(filters, cancel, limit=limit, cursor=cursor)
+        return self._change(filters, cancel, limit=limit, cursor=cursor, after_bite=scheduler.finish_left)
 
     def lateness(self, *, team_id: str | None = None) -> list[store.Lateness]:
         """Return how late actions of each type (of a team) started in the last hour: start less due, in seconds."""
@@ -270,8 +269,18 @@ class Management:
             return [Tick(*row) for row in store.ticks(connection, before=before, limit=limit)]
 
     def _change(
-        self, filters: Filters, change: Callable[[UUID, Connection], None], *, limit: int, cursor: UUID | None
+        self,
+        filters: Filters,
+        change: Callable[[UUID, Connection], None],
+        *,
+        limit: int,
+        cursor: UUID | None,
+        after_bite: Callable[[], None] = lambda: None,
     ) -> Changed:
+        """Change each of those that match in a transaction of its own.
+
+        Several in one transaction would wait for the rows of the next while they keep those of the one before.
+        """
         matched = changed = 0
         ends_at = self._monotonic() + self._bounds.seconds
         with self._database.connection(_HARDLY_WAITING) as connection:
@@ -280,8 +289,8 @@ class Management:
                     connection, filters, self._bounds, before=cursor, limit=min(self._bounds.bite, limit - matched)
                 )
                 matched += len(ids)
-                with connection.transaction():
-                    changed += sum(_is_changed(change, action_id, connection) for action_id in ids)
+                changed += sum(_is_changed(change, action_id, connection) for action_id in ids)
+                after_bite()
                 if cursor is None or matched >= limit or self._monotonic() > ends_at:
                     return Changed(matched=matched, changed=changed, more=cursor is not None, next_cursor=cursor)
 

@@ -322,9 +322,14 @@ class Scheduler:
             )
             if cancelled is None:
                 return self._refuse(borrowed, wanted, team_id, edit_lock_seconds, wanted_status="pending or no_action")
-        if is_own(connection):
-            self._settler.finish_left()
+        if connection is None:
+            self.finish_left()
         return cancelled
+
+    def finish_left(self) -> None:
+        """Do what features left for after the commit, unless this is a handler's transaction: then its tick does it."""
+        if is_own(None):
+            self._settler.finish_left()
 
     def retry_action(
         self,

@@ -1,7 +1,7 @@
 """Settling: the outcomes, their statements, and the one entry point through which they are written.
 
-Ticks, rescue, cancel and transactional handlers settle through `Settler`. Locks are taken in one order everywhere: what
-features lock (schedules), then actions, then holds.
+Ticks, rescue, cancel and transactional handlers settle through `Settler`. Locks are taken in one order everywhere: wait
+marks, what features lock (schedules), actions, holds.
 """
 
 from __future__ import annotations
@@ -294,8 +294,10 @@ class Settler:
 
         concerned = self._concerned(unmet)
         if not concerned:
+            # One statement, which locks what they wait for before the actions.
             return waits.settle(connection, tick_id, unmet)
         with connection.transaction():
+            waits.lock(connection, unmet)
             locked = [hook.lock_before_settle(connection, mine) for hook, mine in concerned]
             settled = waits.settle(connection, tick_id, unmet)
             for (hook, mine), held in zip(concerned, locked, strict=True):

@@ -151,6 +151,15 @@ def _facts(rows: Sequence[Sequence[Any]]) -> dict[tuple[str, FactKey], dict[Fact
     return found
 
 
+def lock(connection: Connection, unmet: Sequence[Unmet]) -> None:
+    """Lock what waiting actions wait for until the transaction ends, before `settle` and before anything else.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: Another transaction keeps a row locked.
+    """
+    sql.run(connection, "lock_waits", {"ids": uuids(one.action_id for one in unmet), "patience_ms": PATIENCE_MS})
+
+
 def settle(connection: Connection, tick_id: UUID, unmet: Sequence[Unmet]) -> Settled:
     """Make waiting actions pending until their next check.
 

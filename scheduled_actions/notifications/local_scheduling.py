@@ -112,7 +112,13 @@ class LocalScheduling:
             if recurrence is None:
                 return self._actions(wanted, people, firsts)
             rule = self._rule(recurrence, clock, people, firsts)
-            return [self._series(wanted, rule, user, name=name, first=firsts[user.zone.key]) for user in people]
+            if name is not None:
+                names = [_name_of(name, user) for user in people]
+                store.lock_several(borrowed, names=names, name_team_id=team_id)
+            series = [self._series(wanted, rule, user, name=name, first=firsts[user.zone.key]) for user in people]
+        if connection is None:
+            self._schedules.finish_left()
+        return series
 
     def _actions(
         self, wanted: _Wanted, users: Sequence[User], firsts: Mapping[str, datetime]
@@ -150,7 +156,7 @@ class LocalScheduling:
         return True
 
     def _series(self, wanted: _Wanted, rule: str, user: User, *, name: str | None, first: datetime) -> LocallyScheduled:
-        own_name = None if name is None else f"{name}:{user.user_id}"
+        own_name = None if name is None else _name_of(name, user)
         schedule = self._schedules.schedule_recurring(
             wanted.action_type,
             wanted.payload,
@@ -186,6 +192,11 @@ class _Wanted:
     clock: time
     #: Of every one; the connection, the team and the requester among them.
     options: Mapping[str, Any]
+
+
+def _name_of(name: str, user: User) -> str:
+    """Return the name of a user's own series."""
+    return f"{name}:{user.user_id}"
 
 
 #: Where a rule begins of which only its shape is asked.

@@ -219,6 +219,11 @@ class ScheduleOperations:
         with self._borrowed(None) as borrowed:
             return self._read(borrowed, schedule.id).schedule
 
+    def finish_left(self) -> None:
+        """Plan what this thread's transactions on connections of ours have left unplanned."""
+        if is_own(None):
+            self._series.finish_left()
+
     def delete(
         self,
         reference: UUID | str,

@@ -124,12 +124,16 @@ class Series:
 
     def claim_refused(self, connection: Connection, claimed: Claimed, error: BaseException) -> ClaimResult:
         """Pause the series of an occurrence whose schedule cannot be followed; it fails with the reason."""
-        if isinstance(error, LATER):
+        schedule_id = claimed.schedule_id
+        if isinstance(error, LATER) or (
+            # The claim has locked actions: it waits for no schedule.
+            schedule_id is not None and not store.lock_unless_locked(connection, schedule_id)
+        ):
             # Another session is changing its schedule.
             store.unclaim(connection, [claimed.id])
             return ClaimResult([])
-        if claimed.schedule_id is not None:
-            pause_refused(connection, claimed.schedule_id, error)
+        if schedule_id is not None:
+            pause_refused(connection, schedule_id, error)
         return ClaimResult([], refused=[(claimed, f"its schedule cannot be followed: {reason_of(error)}")])
 
     # -- settling ------------------------------------------------------------------------------------------------------

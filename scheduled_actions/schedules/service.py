@@ -424,6 +424,7 @@ class Schedules(ScheduleOperations):
     def _sync(self, connection: Connection, done: dict[str, list[str]]) -> None:
         wanted: set[tuple[str, str | None]] = set()
         known = {(one.name, one.team_id): one for one in store.declared(connection)}
+        store.lock_several(connection, ids=[one.id for one in known.values()])
         for action_type, declaration in self._registry.recurrences.items():
             name = declaration.get("name", action_type)
             key = (name, declaration.get("team_id"))

@@ -139,6 +139,30 @@ def lock(connection: Connection, ids: Collection[UUID]) -> list[Found]:
     return [found(row) for row in sql.run_leniently(connection, "lock_schedules", {"ids": list(ids)})]
 
 
+def lock_several(
+    connection: Connection, *, ids: Collection[UUID] = (), names: Collection[str] = (), name_team_id: str | None = None
+) -> None:
+    """Lock schedules and their planned occurrences, for a transaction that changes one after the other.
+
+    Otherwise it would wait for a schedule while it keeps the occurrence of another one locked.
+
+    Args:
+        connection: In the transaction, before it has locked any row.
+        ids: These, as far as they are there,
+        names: and those with these names,
+        name_team_id: in this team; None: outside any team.
+    """
+    parameters = {"ids": list(ids), "names": list(names), "name_team_id": name_team_id}
+    locked = [row[0] for row in sql.run(connection, "lock_several", parameters)]
+    if locked:
+        sql.run(connection, "lock_planned", {"ids": locked})
+
+
+def lock_unless_locked(connection: Connection, schedule_id: UUID) -> bool:
+    """Lock a schedule for the rest of the transaction; False where another one has locked it, or it is gone."""
+    return sql.run(connection, "lock_unless_locked", {"schedule_id": schedule_id}).fetchone() is not None
+
+
 def lock_those_that_watch(connection: Connection, ids: Collection[UUID], action_ids: Collection[UUID]) -> list[Found]:
     """Return the schedules whose next step depends on how these actions end, locked for the rest of the transaction."""
     parameters = {"ids": list(ids), "action_ids": list(action_ids)}

@@ -221,6 +221,8 @@ def test_what_somebody_else_changed_first_is_matched_and_not_changed(management,
             connection.execute("update scheduled_actions set status = 'cancelled' where id = %s", [action_id])
             return runtime.scheduler.cancel_action(action_id, connection=connection, **options)
 
+        def finish_left(self): ...
+
     racing = Management(runtime.database, Racing)
 
     changed = racing.cancel_matching(Filters(statuses=(Status.PENDING,)), by=None, reason=None, limit=100, cursor=None)

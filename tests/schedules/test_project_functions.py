@@ -9,11 +9,15 @@ import psycopg
 import pytest
 
 from scheduled_actions import action, next_occurrence, resolve_recipients, skip_occurrence
+from scheduled_actions.actions.management import Management
+from scheduled_actions.actions.search import Bounds, Filters
+from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import FunctionFailed, FunctionTimedOut
 from scheduled_actions.schedules import series
+from scheduled_actions.schedules.rule_lookup import put_off
 from tests.factories import NOW, PATIENCE, insert_many, projects, set_clock, statuses, wait_until
 
-SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 SHORT = 0.1
 #: Later than any sweep that a tick of this project has begun.
 SWEEP_AGAIN = timedelta(seconds=301)
@@ -200,6 +204,39 @@ def test_an_answer_for_a_series_that_was_changed_meanwhile_is_dropped(a_project,
     assert stored(connection, schedule) == ("paused", "enough", None)
 
 
+CHANGED_MEANWHILE = [
+    ({"jitter_seconds": 600.0}, HOUR),
+    # What leaves a planned occurrence where it is leaves this one to be planned, too.
+    ({"misfire": "skip"}, HOUR),
+    ({"until": NOW + 90 * MINUTE}, None),
+]
+
+
+@pytest.mark.parametrize(("changes", "after"), CHANGED_MEANWHILE)
+def test_an_answer_for_a_series_that_was_changed_meanwhile_is_found_again(a_project, connection, gate, changes, after):
+    steps = Stepping()
+    project = a_project(steps.function)
+    schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
+    set_clock(connection, NOW + HOUR)
+    steps.before = gate
+    ticking = threading.Thread(target=project.processor.tick)
+    ticking.start()
+    assert gate.entered.wait(PATIENCE)
+
+    with connection.transaction():
+        # In a transaction of the caller's nothing else plans it.
+        project.schedules.update(schedule.id, connection=connection, **changes)
+    gate.opened.set()
+    ticking.join(PATIENCE)
+
+    found = project.schedules.get(schedule.id)
+    if after is None:
+        assert (found.status, found.next_action_id) == ("ended", None)
+    else:
+        planned = project.scheduler.get_action(found.next_action_id)
+        assert planned.scheduled_at == put_off(found, NOW + HOUR + after)
+
+
 def test_what_was_interrupted_between_claim_and_planning_is_found_by_the_sweep(a_project, connection):
     steps = Stepping()
     project = a_project(steps.function)
@@ -269,6 +306,44 @@ def test_cancelling_a_planned_occurrence_plans_the_next_under_no_row_lock(a_proj
     cancelling.join(PATIENCE)
 
     assert stored(connection, schedule) == ("active", None, 2 * HOUR)
+
+
+def test_cancelling_many_planned_occurrences_plans_the_next_of_each_under_no_row_lock(a_project, connection):
+    """By code and from the command line: a request plans at its end what its transactions left."""
+    steps = Stepping()
+    project = a_project(steps.function)
+    series = [project.schedules.schedule_recurring("test:run", {}, "custom:steps") for _ in range(3)]
+    management = Management(project.database, lambda: project.scheduler, bounds=Bounds(bite=2))
+
+    def look():
+        connection.execute("select from scheduled_action_schedules for update nowait")
+        connection.execute("select from scheduled_actions for update nowait")
+
+    steps.before = look
+    changed = management.cancel_matching(
+        Filters(statuses=(Status.PENDING,)), by=None, reason=None, limit=3, cursor=None
+    )
+
+    assert changed.changed == 3
+    assert [stored(connection, schedule) for schedule in series] == [("active", None, 2 * HOUR)] * 3
+
+
+def test_series_of_users_that_are_changed_together_are_planned_when_they_have_been(a_project, connection):
+    @skip_occurrence("never")
+    def never(moment):
+        return False
+
+    project = a_project(never)
+
+    def schedule_at(clock):
+        scheduled = project.local_scheduling.schedule_local(
+            "test:run", {}, clock, {"ann": "UTC", "kai": "UTC"},
+            recurrence="daily", name="greet", skip={"function": "never"},
+        )  # fmt: skip
+        return [stored(connection, project.schedules.get(one.schedule_id)) for one in scheduled]
+
+    assert schedule_at("14:00") == [("active", None, 2 * HOUR)] * 2
+    assert schedule_at("15:00") == [("active", None, 3 * HOUR)] * 2
 
 
 def test_a_schedule_made_in_the_callers_transaction_is_planned_in_it(a_project, connection):

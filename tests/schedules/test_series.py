@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import threading
 from datetime import datetime, timedelta, timezone
+from functools import partial
 
 import psycopg
 import pytest
 
 from scheduled_actions import Context, Delays, Snooze, action
+from scheduled_actions.actions import claims
 from scheduled_actions.core.errors import RequestError
 from scheduled_actions.registry import Registry
-from tests.factories import NOW, PATIENCE, insert_many, projects, row, set_clock, together, wait_until
+from tests.factories import NOW, PATIENCE, a_tick, insert_many, projects, row, set_clock, together, wait_until
 
 SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=seconds) for seconds in (1, 60, 3600, 86400))
 
@@ -105,6 +107,35 @@ def test_a_series_whose_handler_always_fails_is_alive_after_ten_days(a_project, 
     assert outcomes(connection, schedule) == ["failed"] * 10 + ["pending"]
     assert planned(connection, schedule) == [11 * DAY]
     assert len(ran.calls) == 30
+
+
+def test_a_claim_waits_for_no_schedule_that_cannot_be_followed_and_that_another_session_changes(
+    a_project, connection, database_url
+):
+    ran = Ran()
+    project = a_project(ran.handler)
+    schedule = project.schedules.schedule_recurring("test:run", {}, "daily", scheduled_at=HOUR)
+    set_clock(connection, NOW + HOUR)
+    refuse = partial(project.series.claim_refused, error=ValueError("no such rule"))
+
+    def claim():
+        with connection.transaction():
+            ((claimed,), _) = claims.claim_free(connection, tick, wanted=1, after=claims.START, excluded=())
+            return refuse(connection, claimed)
+
+    tick = a_tick(connection)
+    connection.execute("set lock_timeout = '1s'")
+    with psycopg.connect(database_url) as other:
+        other.execute("select from scheduled_action_schedules for update")
+        while_locked = claim()
+    assert not while_locked.has_found_work
+    assert planned(connection, schedule) == [HOUR]
+
+    (refused,) = claim().refused
+
+    assert "ValueError: no such rule" in refused[1]
+    found = project.schedules.get(schedule.id)
+    assert (found.status, "ValueError: no such rule" in found.status_note) == ("paused", True)
 
 
 @pytest.mark.parametrize(("misfire", "runs"), [("fire_once", 1), ("skip", 0), ("catch_up", 3)])

@@ -1,159 +1,401 @@
-"""Locks are taken in one order everywhere, schedules before actions: no two paths wait for each other in a circle."""
+"""Locks are taken in one order everywhere: wait marks, schedules, actions, holds. No two paths wait in a circle."""
 
 from __future__ import annotations
 
 import itertools
-import logging
-import threading
+from concurrent import futures
 from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 import pytest
 from psycopg import sql
 
 from scheduled_actions import action
-from scheduled_actions.actions import claims
+from scheduled_actions.actions import claims, evaluation, management, settling, waits
+from scheduled_actions.actions.model import NewAction
+from scheduled_actions.actions.search import Filters
+from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import ScheduledActionsError
-from tests.factories import NOW, a_tick, an_outcome, is_waiting, projects, set_clock, wait_until
+from scheduled_actions.database.bounded import UNLIMITED
+from tests.factories import NOW, PATIENCE, a_tick, an_outcome, is_waiting, projects, set_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scheduled_actions.actions.claims import Position
+    from scheduled_actions.core.action import Claimed
+    from scheduled_actions.runtime import Runtime
 
 HOUR = timedelta(hours=1)
+CONDITION = {
+    "wait": {"kind": "document_state", "target": {"type": "order", "id": "42"}, "state": "approved"},
+    "check_interval": "PT1H",
+}
+
+#: Kinds of rows in the order of their locks. Marks and schedules are also locked one after the other.
+KINDS = {
+    "marks": (
+        "select from scheduled_action_waits where action_id = any (%(first)s)",
+        "select from scheduled_action_waits where action_id = any (%(second)s)",
+    ),
+    "schedules": (
+        "select from scheduled_action_schedules where id = any (%(first)s)",
+        "select from scheduled_action_schedules where id = any (%(second)s)",
+    ),
+    "actions": ("select from scheduled_actions",),
+    "holds": ("select from scheduled_action_holds",),
+}
+IN_ORDER = [(kind, rows) for kind, parts in KINDS.items() for rows in parts]
+TABLES = (
+    "scheduled_action_schedules", "scheduled_actions", "scheduled_action_waits", "scheduled_action_holds",
+    "scheduled_action_wakes", "scheduled_action_settings",
+)  # fmt: skip
 
 
-@action("test:run")
-def run(payload: dict):
-    return None
+class Series:
+    """Two rolling schedules: of each the planned occurrence waits for a fact, and a run by hand is being processed.
 
+    All four actions have a mark and hold a lock group. The ids of each list ascend.
+    """
 
-@pytest.fixture
-def project(database_url, connection):
-    set_clock(connection, NOW)
-    # A circle is found before any lock has been waited for too long.
-    name = connection.execute("select current_database()").fetchone()[0]
-    connection.execute(sql.SQL("alter database {} set deadlock_timeout = '5ms'").format(sql.Identifier(name)))
-    with projects(database_url) as a_project:
-        yield a_project(run)
-
-
-class Occurrence:
-    """The planned occurrence of a rolling schedule, due; its schedule waits for its end."""
-
-    def __init__(self, project, connection):
-        self.schedule = project.schedules.schedule_recurring("test:run", {}, "every 1 hour", recurrence_type="rolling")
+    def __init__(self, project: Runtime, connection: psycopg.Connection) -> None:
+        self.project, self.connection = project, connection
+        self.management = management.Management(project.database, lambda: project.scheduler)
+        self.schedules = [
+            project.schedules.schedule_recurring(
+                "test:run", {}, "every 1 hour", name=f"series-{n}",
+                recurrence_type="rolling", condition=CONDITION, lock_group=f"planned-{n}", lock_group_blocks=True,
+            ).id
+            for n in range(2)
+        ]  # fmt: skip
         set_clock(connection, NOW + HOUR)
-        self.schedule_id, self.action_id = self.schedule.id, project.schedules.get(self.schedule.id).next_action_id
+        self.planned = [project.schedules.get(one).next_action_id for one in self.schedules]
+        self.by_hand = [project.schedules.run_now(one).id for one in self.schedules]
+        first, second = zip(self.schedules, self.planned, self.by_hand, strict=True)
+        self.ids = {"first": list(first), "second": list(second)}
+        self.change("update scheduled_actions set lock_group = 'by-hand-' || id where id = any (%s)", self.by_hand)
+        project.processor.tick(lingers=False)
+        self.make_due(self.by_hand)
+        self.tick = a_tick(connection)
+        with connection.transaction():
+            self.claimed, _ = self.claim(connection)
+        assert sorted(one.id for one in self.claimed) == self.by_hand
+        assert [self.count(f"select from {name}") for name in TABLES[:4]] == [2, 4, 4, 4]
+        for name in TABLES:
+            connection.execute(f"create table before_{name} as table {name}")
+        self._restore = "; ".join(
+            f"delete from {name}; insert into {name} overriding system value table before_{name}" for name in TABLES
+        )
 
-    def claim(self, connection):
-        claimed, _ = claims.claim_free(connection, a_tick(connection), wanted=9, after=claims.START, excluded=())
-        return next(one for one in claimed if one.id == self.action_id)
+    def restore(self) -> None:
+        """Bring all rows back."""
+        self.connection.execute(self._restore)
 
+    def change(self, statement: str, *parameters: object) -> None:
+        """Change rows before they are locked."""
+        self.connection.execute(statement, parameters)
 
-def settle(project, found, connection):
-    claimed = found.claim(connection)
-    outcome = an_outcome(claimed)
-    object.__setattr__(outcome, "schedule_id", found.schedule_id)
-    return lambda own: project.settler.settle(own, a_tick(own), [outcome], running=None)
+    def make_due(self, action_ids: list) -> None:
+        """Let a claim find actions."""
+        due = "update scheduled_actions set scheduled_at = scheduled_actions_now() where id = any (%s)"
+        self.change(due, action_ids)
 
+    def claim(self, connection: psycopg.Connection) -> tuple[list[Claimed], Position]:
+        """Claim the actions that are due, all in lock groups; in a transaction."""
+        return claims.claim_grouped(connection, self.tick, wanted=9, after=claims.START, excluded=())
 
-def rescue(project, found, connection):
-    found.claim(connection)
-    connection.execute("update scheduled_actions set lease_expires_at = '-infinity', attempts = 99")
-    return project.maintenance.rescue
+    def count(self, select: str) -> int:
+        """Return how many rows a statement of `KINDS` returns."""
+        return self.connection.execute(select, self.ids).rowcount
 
+    def are_free(self, select: str) -> bool:
+        """Whether no other session has locked any of these rows."""
+        return self.count(select) == self.count(f"{select} for update skip locked")
 
-def cancel(project, found, connection):
-    return lambda own: project.scheduler.cancel_action(found.action_id, connection=own)
-
-
-def cancel_running(project, found, connection):
-    found.claim(connection)
-    return lambda own: project.scheduler.cancel_action(found.action_id, also_running=True, connection=own)
-
-
-def skip(project, found, connection):
-    return lambda own: project.schedules.skip_next(found.schedule_id, connection=own)
-
-
-def pause(project, found, connection):
-    return lambda own: project.schedules.pause(found.schedule_id, connection=own)
-
-
-def change(project, found, connection):
-    return lambda own: project.schedules.update(found.schedule_id, recurrence="every 2 hours", connection=own)
-
-
-def delete(project, found, connection):
-    return lambda own: project.schedules.delete(found.schedule_id, connection=own)
-
-
-def claim_in_a_tick(project, found, connection):
-    return lambda own: project.processor.tick(lingers=False)
-
-
-def sweep(project, found, connection):
-    connection.execute("update scheduled_action_schedules set next_action_id = null")
-    return lambda own: project.series.sweep(own, every_seconds=0)
+    @property
+    def outcomes(self) -> list[settling.Outcome]:
+        """Those of the claimed actions, in another order than that of their ids."""
+        latest_first = sorted(self.claimed, key=lambda one: one.id, reverse=True)
+        return [an_outcome(one, schedule_id=one.schedule_id) for one in latest_first]
 
 
-def _names(pair):
-    return "-".join(path.__name__ for path in pair)
+class Path(NamedTuple):
+    """What takes locks."""
+
+    name: str
+    #: The kinds of rows that it waits for.
+    waits_for: tuple[str, ...]
+    #: Prepares the rows; returns what is done on a connection of its own.
+    prepare: Callable[[Series], Callable[[psycopg.Connection], object]]
 
 
-PATHS = [settle, rescue, cancel, cancel_running, skip, pause, change, delete, claim_in_a_tick, sweep]
+PATHS: list[Path] = []
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
-def test_a_path_that_waits_for_a_schedule_keeps_no_action_locked(project, connection, database_url, path):
-    found = Occurrence(project, connection)
-    step = path(project, found, connection)
+def path(*waits_for: str) -> Callable:
+    """Note a path that waits for rows of these kinds, in this order."""
 
-    with psycopg.connect(database_url) as holder:
-        holder.execute("select from scheduled_action_schedules where id = %s for update", [found.schedule_id])
-        thread = threading.Thread(target=_go, args=[database_url, step])
-        thread.start()
-        wait_until(lambda: is_waiting(connection) or not thread.is_alive())
-        waits = thread.is_alive()
-        # Raises where the path has locked it.
-        connection.execute("select from scheduled_actions where id = %s for update nowait", [found.action_id])
-    thread.join()
+    def note(prepare: Callable) -> Callable:
+        PATHS.append(Path(prepare.__name__, waits_for, prepare))
+        return prepare
 
-    assert waits or path in {claim_in_a_tick, sweep, rescue}, (
-        "these pass by a locked schedule, or settle the action first"
+    return note
+
+
+@path("schedules", "actions", "holds")
+def settle(series):
+    return lambda own: series.project.settler.settle(own, series.tick, series.outcomes, running=None)
+
+
+@path("schedules", "actions", "holds")
+def settle_in_the_transaction_of_a_handler(series):
+    def step(own):
+        with own.transaction():
+            series.project.scheduler.schedule_action(NewAction(action_type="test:run", payload={}), connection=own)
+            series.project.settler.settle(own, series.tick, series.outcomes[:1], running=None)
+
+    return step
+
+
+@path("marks", "schedules", "actions", "holds")
+def settle_waiting(series):
+    unmet = [
+        waits.Unmet(
+            action_id=one.id,
+            token=one.token,
+            schedule_id=one.schedule_id,
+            check_seconds=60,
+            changes_at=None,
+            reason="not approved",
+        )
+        for one in series.claimed
+    ]
+    return lambda own: series.project.settler.settle_waiting(own, series.tick.id, unmet)
+
+
+@path("schedules", "holds")
+def rescue(series):
+    series.change(
+        "update scheduled_actions set lease_expires_at = '-infinity', lock_group_blocks = false where id = any (%s)",
+        series.by_hand,
+    )
+    return series.project.maintenance.rescue
+
+
+@path("actions", "holds")
+def fail(series):
+    return lambda own: settling.fail(own, series.claimed[0].id, series.claimed[0].token, "no outcome can be written")
+
+
+@path("schedules", "actions", "holds")
+def cancel(series):
+    return lambda own: series.project.scheduler.cancel_action(series.planned[0], connection=own)
+
+
+@path("schedules", "actions")
+def cancel_running(series):
+    return lambda own: series.project.scheduler.cancel_action(series.by_hand[0], also_running=True, connection=own)
+
+
+@path("schedules", "actions", "holds")
+def bulk_cancel(series):
+    return lambda _: series.management.cancel_matching(
+        Filters(statuses=(Status.PENDING,)), by=None, reason=None, limit=9, cursor=None
     )
 
 
-@pytest.mark.parametrize("pair", list(itertools.product(PATHS, repeat=2)), ids=_names)
-def test_two_paths_that_wait_for_one_action_go_on_one_after_the_other(project, connection, database_url, caplog, pair):
-    found = Occurrence(project, connection)
-    steps = [_of(path, project, found, connection) for path in pair]
-    with psycopg.connect(database_url) as holder:
-        holder.execute("select from scheduled_actions where id = %s for update", [found.action_id])
-        threads = []
+@path("actions")
+def bulk_retry(series):
+    series.change("update scheduled_actions set status = 'failed' where id = any (%s)", series.planned)
+    return lambda _: series.management.retry_matching(Filters(statuses=(Status.FAILED,)), by=None, limit=9, cursor=None)
+
+
+@path("actions")
+def change_condition(series):
+    return lambda own: series.project.scheduler.update_action(series.planned[0], condition=None, connection=own)
+
+
+@path("schedules", "actions")
+def skip(series):
+    return lambda own: series.project.schedules.skip_next(series.schedules[0], connection=own)
+
+
+@path("schedules", "actions")
+def pause(series):
+    return lambda own: series.project.schedules.pause(series.schedules[0], connection=own)
+
+
+@path("schedules", "actions")
+def change(series):
+    return lambda own: series.project.schedules.update(series.schedules[0], jitter_seconds=60, connection=own)
+
+
+@path("schedules", "actions")
+def delete(series):
+    return lambda own: series.project.schedules.delete(series.schedules[0], connection=own)
+
+
+@path("schedules", "actions")
+def drop_what_the_code_declares_no_more(series):
+    series.change("update scheduled_action_schedules set is_declared = true")
+    return lambda own: series.project.schedules.sync(own, force=True)
+
+
+@path("schedules", "actions")
+def schedule_for_users(series):
+    # In another order than that of the ids.
+    users = {"second": "UTC", "first": "UTC"}
+    for user, one in zip(reversed(users), series.schedules, strict=True):
+        series.change("update scheduled_action_schedules set name = %s where id = %s", f"greet:{user}", one)
+    return lambda own: series.project.local_scheduling.schedule_local(
+        "test:run", {}, "09:00", users, recurrence="daily", name="greet", connection=own
+    )
+
+
+@path()
+def claim(series):
+    series.make_due(series.planned)
+    batches = claims.Batches((series.project.series,))
+    return lambda own: batches.claim(own, lambda: series.claim(own))
+
+
+@path()
+def claim_with_schedules_that_cannot_be_followed(series):
+    series.make_due(series.planned)
+
+    def step(own):
+        with own.transaction():
+            for one in series.claim(own)[0]:
+                series.project.series.claim_refused(own, one, ValueError("no rule"))
+
+    return step
+
+
+@path("marks")
+def evaluate(series):
+    series.change("update scheduled_action_waits set is_woken = true")
+    return lambda own: evaluation.judge(series.claimed, lambda step: step(own))
+
+
+@path("marks", "actions")
+def wake(series):
+    series.change("insert into scheduled_action_wakes (topic) select topic from scheduled_action_waits")
+    return lambda own: waits.wake(own, most=100)
+
+
+@path()
+def sweep(series):
+    series.change("update scheduled_action_schedules set next_action_id = null")
+    return lambda own: series.project.series.sweep(own, every_seconds=0)
+
+
+@pytest.fixture
+def series(database_url, connection, monkeypatch) -> Iterator[Series]:
+    """Give the rows. No limit ends a wait for a lock: nothing depends on how long one takes."""
+    monkeypatch.setattr(settling, "PATIENCE_MS", "0")
+    monkeypatch.setattr(waits, "PATIENCE_MS", "0")
+    monkeypatch.setattr(management, "_HARDLY_WAITING", UNLIMITED)
+    set_clock(connection, NOW)
+    # A circle is found at once.
+    name = connection.execute("select current_database()").fetchone()[0]
+    connection.execute(sql.SQL("alter database {} set deadlock_timeout = '2ms'").format(sql.Identifier(name)))
+
+    @action("test:run")
+    def run(payload: dict) -> None: ...
+
+    with projects(database_url) as a_project:
+        yield Series(a_project(run), connection)
+
+
+class Sessions:
+    """Two sessions on threads of their own, and one that locks rows for both to wait for."""
+
+    def __init__(self, database_url: str, connection: psycopg.Connection, pool: futures.ThreadPoolExecutor) -> None:
+        self._connection, self._pool = connection, pool
+        self.own = [psycopg.connect(database_url, autocommit=True) for _ in range(2)]
+        self.holder = psycopg.connect(database_url)
+        self.under_way: list[futures.Future] = []
+
+    def close(self) -> None:
+        for one in (self.holder, *self.own):
+            one.close()
+
+    def begin(self, step: Callable[[psycopg.Connection], object]) -> futures.Future:
+        """Begin a step; return once it waits for a lock, or has ended."""
+        self.under_way.append(self._pool.submit(step, self.own[len(self.under_way)]))
+        for _ in range(PATIENCE * 1000):
+            at_work = [one for one in self.under_way if not one.done()]
+            if not at_work or is_waiting(self._connection, len(at_work)):
+                break
+            futures.wait(at_work, timeout=0.001)
+        else:
+            raise AssertionError("it neither ends nor waits for a lock")
+        return self.under_way[-1]
+
+    def go_on(self) -> list[BaseException | None]:
+        """Unlock the rows; return what each step raised."""
+        self.holder.rollback()
+        raised = [one.exception(PATIENCE) for one in self.under_way]
+        self.under_way.clear()
+        return raised
+
+
+@pytest.fixture
+def sessions(database_url, connection, series) -> Iterator[Sessions]:
+    with futures.ThreadPoolExecutor(2) as pool:
+        sessions = Sessions(database_url, connection, pool)
+        yield sessions
+        sessions.go_on()
+        sessions.close()
+
+
+def test_a_path_that_waits_for_a_row_has_locked_no_row_that_comes_later(series, sessions):
+    problems, waited_for = [], {}
+    for one in PATHS:
+        kinds = waited_for[one.name] = []
+        for position, (kind, rows) in enumerate(IN_ORDER):
+            series.restore()
+            step = one.prepare(series)
+            sessions.holder.execute(f"{rows} for update", series.ids)
+            waits = not sessions.begin(step).done()
+            locked = [later for later, those in IN_ORDER[position + 1 :] if not series.are_free(those)]
+            if waits and kind not in kinds:
+                kinds.append(kind)
+            if waits and locked:
+                problems.append(f"{one.name} waits for {kind} and has locked {' and '.join(dict.fromkeys(locked))}")
+            (error,) = sessions.go_on()
+            assert error is None, f"{one.name}: {error!r}"
+
+    assert not problems, "\n".join(problems)
+    # Each path has met the rows that it is here for.
+    assert waited_for == {one.name: list(one.waits_for) for one in PATHS}
+
+
+def test_two_paths_that_wait_for_the_same_actions_go_on_one_after_the_other(series, sessions, monkeypatch):
+    deadlocks, made = [], psycopg.errors.DeadlockDetected.__init__
+
+    def counted(error: psycopg.Error, *given: object, **named: object) -> None:
+        # Wherever it is contained.
+        deadlocks.append(error)
+        made(error, *given, **named)
+
+    monkeypatch.setattr(psycopg.errors.DeadlockDetected, "__init__", counted)
+    circles = []
+    # The others pass by what is locked, or lock nothing before they wait for it.
+    for pair in itertools.product([one for one in PATHS if "actions" in one.waits_for], repeat=2):
+        series.restore()
+        steps = [one.prepare(series) for one in pair]
+        sessions.holder.execute("select from scheduled_actions for update")
         for step in steps:
-            # The first waits for the action with all that it locks before; then the second begins.
-            threads.append(threading.Thread(target=_go, args=[database_url, step]))
-            threads[-1].start()
-            wait_until(lambda: is_waiting(connection, sum(thread.is_alive() for thread in threads)))
-    for thread in threads:
-        thread.join()
+            # The first waits for an action with all that it locks before; then the second begins.
+            sessions.begin(step)
+        raised = sessions.go_on()
+        names = " and ".join(one.name for one in pair)
+        # One that comes second may find that its action, or its schedule, is gone or has ended.
+        assert all(isinstance(one, psycopg.Error | ScheduledActionsError | None) for one in raised), (names, raised)
+        if deadlocks:
+            circles.append(names)
+            deadlocks.clear()
 
-    # What is contained is logged.
-    assert "deadlock" not in caplog.text.lower()
-
-
-def _of(path, project, found, connection):
-    try:
-        return path(project, found, connection)
-    except StopIteration:
-        # The other path has claimed it: both settle one action.
-        return lambda _: None
-
-
-def _go(database_url, step):
-    with psycopg.connect(database_url, autocommit=True) as own:
-        try:
-            step(own)
-        except psycopg.errors.DeadlockDetected as error:
-            logging.getLogger("scheduled_actions").warning("deadlock: %s", error)
-        except (psycopg.Error, ScheduledActionsError):
-            # It came second: locked for too long, gone, or ended.
-            pass
+    assert not circles, f"deadlock between {'; '.join(circles)}"
