@@ -286,6 +286,7 @@ def wake(series):
 
 @path()
 def sweep(series):
+    series.change("delete from scheduled_action_settings where name = 'last_sweep'")
     series.change("update scheduled_action_schedules set next_action_id = null")
     return lambda own: series.project.series.sweep(own, every_seconds=0)
 
