@@ -93,7 +93,7 @@ def test_the_time_limit_of_a_handler_begins_when_it_has_its_connection(a_project
 
 
 def test_a_handler_for_which_there_is_no_connection_is_not_charged(a_project, connection, database_url):
-    project = a_project(transactional(write), max_run_seconds=1)
+    project = a_project(transactional(write), max_run_seconds=3)
     action_id = insert(connection, scheduled_at=NOW)
     database = project.database
     ticks_own, given = database.connection, []
