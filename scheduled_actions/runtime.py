@@ -492,6 +492,7 @@ class _DeadlineGuards:
     """Looks at the deadline of an action once more before its handler is called."""
 
     column = "deadline_id"
+    subject = "its deadline"
 
     def __init__(self, database: Database) -> None:
         self._database = database

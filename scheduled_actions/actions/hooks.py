@@ -1,7 +1,4 @@
-"""What features add to the transactions that settle and cancel actions. `runtime.py` registers them.
-
-What they add to a claim is in `claims`.
-"""
+"""What features do in the transactions that claim, settle and cancel actions. `runtime.py` registers them."""
 
 from __future__ import annotations
 
@@ -11,7 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from uuid import UUID
 
-    from scheduled_actions.core.action import Status
+    from scheduled_actions.actions.claims import ClaimResult
+    from scheduled_actions.core.action import Claimed, Status
     from scheduled_actions.database.connection import Connection
 
 
@@ -19,8 +17,33 @@ if TYPE_CHECKING:
 SWEEP_SECONDS = 300.0
 
 
+class ClaimHook(Protocol):
+    """What a feature does in the transaction that claims a batch. No function of the project runs here."""
+
+    @property
+    def column(self) -> str:
+        """The field of `Claimed` that is null for actions which are none of the feature's."""
+
+    def after_claim(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
+        """Return what becomes of actions that were just claimed.
+
+        Args:
+            connection: In the transaction that claimed them.
+            claimed: Some of them concern the feature; the others are kept as they are.
+        """
+
+    def claim_refused(self, connection: Connection, claimed: Claimed, error: BaseException) -> ClaimResult:
+        """Return what becomes of one for which `after_claim` was refused; its changes were undone.
+
+        Args:
+            connection: In the transaction that claimed it.
+            claimed: The action.
+            error: Why.
+        """
+
+
 class Ending(Protocol):
-    """An action that a transaction settles."""
+    """An action that a transaction settles, with the `column` of each `SettleHook`."""
 
     @property
     def action_id(self) -> UUID:

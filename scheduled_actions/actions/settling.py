@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scheduled_actions.actions import waits
     from scheduled_actions.actions.hooks import Ending, SettleHook
     from scheduled_actions.actions.rules.settlement import Settlement
-    from scheduled_actions.core.action import Action
+    from scheduled_actions.core.action import Action, Claimed
     from scheduled_actions.database.connection import Connection
 
 log = logging.getLogger("scheduled_actions")
@@ -277,7 +277,10 @@ class Settler:
         running: Collection[UUID],
         announcement: int = 0,
     ) -> Completed:
-        """Write plain completions as `settle` would, in a part of its time: no feature has anything to add to them.
+        """Write plain completions as `settle` would, in a part of its time.
+
+        Of actions that no feature awaits, or that `after_claim` returned as `unawaited`. The statement leaves out an
+        occurrence whose schedule awaits its end by now.
 
         Raises:
             psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
@@ -343,6 +346,10 @@ class Settler:
     def has_left(self) -> bool:
         """Whether anything is left, by any thread."""
         return any(hook.left for hook in self._hooks)
+
+    def awaits(self, claimed: Claimed) -> bool:
+        """Whether a feature may have something to add to the end of this action."""
+        return any(getattr(claimed, hook.column) is not None for hook in self._hooks)
 
     def _concerned(self, endings: Iterable[Ending]) -> list[tuple[SettleHook, list[Ending]]]:
         listed = list(endings)

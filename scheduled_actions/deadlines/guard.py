@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, ClassVar, assert_never
 
 import psycopg
 
@@ -30,6 +30,7 @@ class Guard:
     deadline_id: UUID
     stage: str
     revision: int
+    subject: ClassVar[str] = "its deadline"
 
     def holds(self, connection: Connection) -> bool:
         """Whether it still may; until the transaction ends nobody can change that.

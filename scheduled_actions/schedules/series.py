@@ -175,8 +175,12 @@ class Series:
         return store.lock_schedule_of(connection, action_id)
 
     def after_cancel(self, connection: Connection, locked: object, action_id: UUID, status: Status) -> None:
-        """Plan the next occurrence where the planned one was cancelled."""
-        self.conclude(connection, {action_id: cast("UUID", locked)}, {action_id: status})
+        """Plan the next occurrence where the planned one was cancelled; pause the schedule where that is refused."""
+        schedule_id = cast("UUID", locked)
+        contain(
+            partial(self.conclude, connection, {action_id: schedule_id}, {action_id: status}),
+            partial(pause_refused, connection, schedule_id),
+        )
 
     def finish_left(self) -> None:
         """Plan what this thread's transactions have left unplanned."""

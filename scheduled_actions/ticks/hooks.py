@@ -1,6 +1,6 @@
 """What features do in a tick. `runtime.py` registers them: the tick itself knows actions alone.
 
-What they do in the transactions that claim, settle and cancel is in `actions.hooks`.
+The hooks of the transactions that claim, settle and cancel are in `actions.hooks`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from scheduled_actions.actions.claims import ClaimHook
     from scheduled_actions.actions.evaluation import Asking, Do
+    from scheduled_actions.actions.hooks import ClaimHook
     from scheduled_actions.actions.rules.settlement import Held, Outcome
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.database.connection import Connection
@@ -39,6 +39,10 @@ class NamedStep(NamedTuple):
 class Guard(Protocol):
     """What an attempt was allowed to begin under."""
 
+    @property
+    def subject(self) -> str:
+        """What it looks at, for reasons: `its deadline`."""
+
     def holds(self, connection: Connection) -> bool:
         """Whether it still may; until the transaction ends nothing changes that."""
 
@@ -49,6 +53,10 @@ class AttemptHook(Protocol):
     @property
     def column(self) -> str:
         """The field of `Claimed` that is null for actions which are none of the feature's."""
+
+    @property
+    def subject(self) -> str:
+        """What it looks at, for reasons: `its deadline`."""
 
     def before_attempt(self, claimed: Claimed) -> Guard | Outcome | None:
         """Return what a transactional handler is guarded by, what becomes of the action instead, or None."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduled_actions.actions import claims, settling
+from scheduled_actions.actions.hooks import SettledAction
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core.action import Status
 from scheduled_actions.database.boundary import CONTAINED, LATER, concerns_all, contain, describe, isolate, reason_of
@@ -278,8 +279,17 @@ class Settling:
             return False
 
         fail = partial(settling.fail, action_id=claimed.id, token=claimed.token, reason=reason)
-        is_written = contain(lambda: self._line.do(fail), unwritten)
-        return _Settled({claimed.id: Status.FAILED}, [(attempt, ended)]) if is_written else _Settled()
+        if not contain(lambda: self._line.do(fail), unwritten):
+            return _Settled()
+        statuses = {claimed.id: Status.FAILED}
+        apart = partial(
+            self._settler.settled_apart,
+            endings=[SettledAction(claimed.id, claimed.schedule_id)],
+            statuses=statuses,
+            one_by_one=True,
+        )
+        self._line.do(apart)
+        return _Settled(statuses, [(attempt, ended)])
 
     def _count(self, attempt: Attempt, ended: Ended, status: Status | None) -> None:
         """Count and log a settlement; without a status its claim had been lost, and nothing was written."""

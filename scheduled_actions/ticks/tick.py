@@ -73,6 +73,7 @@ class Tick:
         self._ended: list[tuple[Attempt, Ended]] = []
         self._flight = Flight(process, self._budget, self._ended)
         self._background: Background | None = None
+        self._may_start_background = True
         self._may_announce = True
         self._claimer = Claimer(process, self._budget, self._flight, self._ended, self._report, tick_seconds=duration)
         self._walk = self._claimer.walk
@@ -211,12 +212,17 @@ class Tick:
         return self._watch.is_kept
 
     def _start_background(self) -> None:
-        """Start what the transactions of this tick have left for after their commit."""
-        if not self._process.settler.has_left:
-            return
+        """Start what the transactions of this tick have left for after their commit; once refused, it is left."""
+        if self._may_start_background and self._process.settler.has_left:
+            self._may_start_background = contain(
+                self._has_started_background, lambda error: self._tidying.refused("background", error)
+            )
+
+    def _has_started_background(self) -> bool:
         if self._background is None:
             self._background = self._process.hooks.background(self._flight.nudge)
         self._background.start()
+        return True
 
     def _awaits_background(self) -> bool:
         """Wait for what features do on threads of their own, which may bring due actions. False when there is none."""

@@ -14,6 +14,7 @@ from scheduled_actions.actions.hooks import SWEEP_SECONDS
 from scheduled_actions.conditions.rules.plan import in_a_circle
 from scheduled_actions.database.boundary import contain, reason_of
 from scheduled_actions.ticks import store as tick_store
+from scheduled_actions.ticks.hooks import NamedStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -87,7 +88,10 @@ class Tidying:
         found = self._found
         assert found is not None  # noqa: S101 - looked before
         if not self._process.had_first_tick:
-            self._try("first_tick", self._first_tick, connection)
+            steps = (NamedStep("first_tick", self._process.maintenance.first_tick), *self._process.hooks.prepare)
+            done = [self._try(step.name, step.run, connection) for step in steps]
+            # Where one was refused, the next tick repeats them all.
+            self._process.had_first_tick = all(done)
         if self._is_sweep_due:
             self._process.next_sweep = self._process.monotonic() + SWEEP_SECONDS
             for step in self._process.hooks.sweep:
@@ -109,15 +113,21 @@ class Tidying:
                 "this process claims nothing until it is restarted",
             )
 
-    def _try(self, name: str, step: Callable[[Connection], object], connection: Connection) -> None:
-        """Do a step; report it where it is refused, whatever it raises: the tick goes on to its claims."""
+    def _try(self, name: str, step: Callable[[Connection], object], connection: Connection) -> bool:
+        """Do a step; report it where it is refused, whatever it raises. Return whether it was done."""
 
-        def refused(error: BaseException) -> None:
-            reason = reason_of(error)
-            log.error("%s.refused error=%s", name, reason)
-            self._report.add_error(None, None, f"{name}: {reason}")
+        def done() -> bool:
+            step(connection)
+            return True
 
-        contain(lambda: step(connection), refused)
+        return contain(done, lambda error: self.refused(name, error))
+
+    def refused(self, name: str, error: BaseException) -> bool:
+        """Report a step that was refused; return False."""
+        reason = reason_of(error)
+        log.error("%s.refused error=%s", name, reason)
+        self._report.add_error(None, None, f"{name}: {reason}")
+        return False
 
     def _release(self, connection: Connection) -> None:
         """Release what waited for a handler of this build; where that is refused, each on its own."""
@@ -133,12 +143,6 @@ class Tidying:
             return sum(contain(partial(release, action_id=one), partial(unreleased, one)) for one in ids)
 
         contain(lambda: claims.release_no_action(connection, types), each)
-
-    def _first_tick(self, connection: Connection) -> None:
-        self._process.maintenance.first_tick(connection)
-        for step in self._process.hooks.prepare:
-            step.run(connection)
-        self._process.had_first_tick = True
 
     def wake(self, connection: Connection) -> None:
         """Make due what waits for something that has changed."""

@@ -255,9 +255,9 @@ class Attempts:
             if handler is None:
                 return Ended(settlement.Unstarted())
             payload = handler.payload.validate_text(attempt.claimed.payload_text)
-            guard = self._before(attempt)
-            if isinstance(guard, Ended):
-                return guard
+            guards = self._before(attempt)
+            if isinstance(guards, Ended):
+                return guards
             # Putting a context together takes longer than many a handler: one that asks for none goes without.
             is_wanted = handler.takes_context or handler.options.transactional or not is_plain(attempt.claimed)
             context = self._context(attempt) if is_wanted else None
@@ -274,7 +274,7 @@ class Attempts:
         if handler.options.transactional:
             assert context is not None  # noqa: S101 - made above
             try:
-                return self._transactions.run(attempt, handler, context, payload, guard)
+                return self._transactions.run(attempt, handler, context, payload, guards)
             finally:
                 # The tick does what they have left.
                 self._settler.release_left()
@@ -303,12 +303,12 @@ class Attempts:
             self._foresee_wait(attempt)
         return handler if attempt.started is not None or attempt.start(self._monotonic()) else None
 
-    def _before(self, attempt: Attempt) -> Guard | Ended | None:
-        """Return what the features have to say before the handler is called: a guard, or what becomes of the action.
+    def _before(self, attempt: Attempt) -> list[Guard] | Ended:
+        """Return what the features have to say before the handler is called: guards, or what becomes of the action.
 
         The handler's time begins afterwards: they may wait for locks.
         """
-        guard: Guard | None = None
+        guards: list[Guard] = []
         for hook in self._hooks.around_attempt:
             if getattr(attempt.claimed, hook.column) is None:
                 continue
@@ -316,13 +316,14 @@ class Attempts:
             try:
                 found = hook.before_attempt(attempt.claimed)
             except (psycopg.Error, ScheduledActionsError, ValueError, TypeError, KeyError) as error:
-                return _ended_before_its_call(error, f"its deadline cannot be looked at: {describe(error)}")
+                return _ended_before_its_call(error, f"{hook.subject} cannot be looked at: {describe(error)}")
             if isinstance(found, settlement.Outcome):
                 return Ended(found)
-            guard = found or guard
+            if found is not None:
+                guards.append(found)
             if not attempt.start(self._monotonic()):
                 return Ended(settlement.Unstarted())
-        return guard
+        return guards
 
     def _run_traced(self, attempt: Attempt) -> Ended:
         claimed, dispatches = attempt.claimed, self._dispatches

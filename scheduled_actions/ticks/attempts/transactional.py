@@ -20,7 +20,7 @@ from scheduled_actions.database.transactions import joined_connection, wait_shor
 from scheduled_actions.ticks.attempts.attempt import Ended, call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from scheduled_actions.database.connection import Connection, Database
     from scheduled_actions.registry.handler import Context
@@ -68,7 +68,7 @@ class HandlerTransactions:
         handler: Handler,
         context: Context,
         payload: Any,  # noqa: ANN401 - the handler's own type
-        guard: Guard | None,
+        guards: Sequence[Guard],
     ) -> Ended:
         """Call the handler in a transaction and settle the attempt in it; its time begins with the call."""
         attempt.hold()
@@ -82,7 +82,7 @@ class HandlerTransactions:
             attempt.loan = stack.enter_context(Loan(connection))
             context._connection = connection  # noqa: SLF001 - the context's other half
             return self._run_on(
-                connection, partial(call, attempt, handler, context, payload), attempt, context, guard=guard
+                connection, partial(call, attempt, handler, context, payload), attempt, context, guards
             )
 
     def _connected(self, attempt: Attempt, stack: ExitStack) -> Connection | Ended:
@@ -102,13 +102,12 @@ class HandlerTransactions:
         call_handler: Callable[[], Ended],
         attempt: Attempt,
         context: Context,
-        *,
-        guard: Guard | None,
+        guards: Sequence[Guard],
     ) -> Ended:
         token = joined_connection.set(connection)
         try:
             with connection.transaction():
-                self._begin(connection, attempt, context, guard)
+                self._begin(connection, attempt, context, guards)
                 ended = self._call(connection, call_handler, attempt)
         except _RolledBack as rolled_back:
             return rolled_back.ended
@@ -125,14 +124,15 @@ class HandlerTransactions:
             joined_connection.reset(token)
         return Ended(ended.outcome, ended.follow_ups, is_settled=True)
 
-    def _begin(self, connection: Connection, attempt: Attempt, context: Context, guard: Guard | None) -> None:
-        """Look at its deadline, then begin the attempt's time.
+    def _begin(self, connection: Connection, attempt: Attempt, context: Context, guards: Sequence[Guard]) -> None:
+        """Ask its guards once more, then begin the attempt's time.
 
         Raises:
             _RolledBack: It may not start.
         """
-        if guard is not None and not guard.holds(connection):
-            raise _RolledBack(Ended(settlement.Unstarted("its deadline was changed")))
+        for guard in guards:
+            if not guard.holds(connection):
+                raise _RolledBack(Ended(settlement.Unstarted(f"{guard.subject} was changed")))
         if attempt.is_stopped or not attempt.start(self._monotonic()):
             # Given up, or asked to end, while it waited for its turn: its handler was never called.
             raise _RolledBack(Ended(settlement.Unstarted()))
