@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID, uuid4
 
 from scheduled_actions.core.action import Claimed
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
-    from scheduled_actions.actions.hooks import ClaimHook
     from scheduled_actions.database.connection import Connection
 
 
@@ -234,6 +233,31 @@ class ClaimResult:
         self.refused = self.refused + other.refused
         self.unawaited |= other.unawaited
         self.is_by_turns = bool(other.kept)
+
+
+class ClaimHook(Protocol):
+    """What a feature does in the transaction that claims a batch. No function of the project runs here."""
+
+    @property
+    def column(self) -> str:
+        """The field of `Claimed` that is null for actions which are none of the feature's."""
+
+    def after_claim(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
+        """Return what becomes of actions that were just claimed.
+
+        Args:
+            connection: In the transaction that claimed them.
+            claimed: Some of them concern the feature; the others are kept as they are.
+        """
+
+    def claim_refused(self, connection: Connection, claimed: Claimed, error: BaseException) -> ClaimResult:
+        """Return what becomes of one for which `after_claim` was refused; its changes were undone.
+
+        Args:
+            connection: In the transaction that claimed it.
+            claimed: The action.
+            error: Why.
+        """
 
 
 class Batches:

@@ -1,4 +1,7 @@
-"""What features do in the transactions that claim, settle and cancel actions. `runtime.py` registers them."""
+"""What features do in the transactions that settle and cancel actions. `runtime.py` registers them.
+
+`ClaimHook`, for the transaction that claims, is in `claims`.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from uuid import UUID
 
-    from scheduled_actions.actions.claims import ClaimResult
-    from scheduled_actions.core.action import Claimed, Status
+    from scheduled_actions.core.action import Status
     from scheduled_actions.database.connection import Connection
 
 
 #: What a crashed process, or a hand in the tables, has left unfinished is repaired at least so often.
 SWEEP_SECONDS = 300.0
-
-
-class ClaimHook(Protocol):
-    """What a feature does in the transaction that claims a batch. No function of the project runs here."""
-
-    @property
-    def column(self) -> str:
-        """The field of `Claimed` that is null for actions which are none of the feature's."""
-
-    def after_claim(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
-        """Return what becomes of actions that were just claimed.
-
-        Args:
-            connection: In the transaction that claimed them.
-            claimed: Some of them concern the feature; the others are kept as they are.
-        """
-
-    def claim_refused(self, connection: Connection, claimed: Claimed, error: BaseException) -> ClaimResult:
-        """Return what becomes of one for which `after_claim` was refused; its changes were undone.
-
-        Args:
-            connection: In the transaction that claimed it.
-            claimed: The action.
-            error: Why.
-        """
 
 
 class Ending(Protocol):

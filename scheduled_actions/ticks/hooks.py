@@ -1,6 +1,6 @@
 """What features do in a tick. `runtime.py` registers them: the tick itself knows actions alone.
 
-The hooks of the transactions that claim, settle and cancel are in `actions.hooks`.
+The hooks of the transactions that claim are in `actions.claims`, of those that settle and cancel in `actions.hooks`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from scheduled_actions.actions.claims import ClaimHook
     from scheduled_actions.actions.evaluation import Asking, Do
-    from scheduled_actions.actions.hooks import ClaimHook
     from scheduled_actions.actions.rules.settlement import Held, Outcome
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.database.connection import Connection

@@ -81,9 +81,7 @@ class HandlerTransactions:
                 return connection
             attempt.loan = stack.enter_context(Loan(connection))
             context._connection = connection  # noqa: SLF001 - the context's other half
-            return self._run_on(
-                connection, partial(call, attempt, handler, context, payload), attempt, context, guards
-            )
+            return self._run_on(connection, partial(call, attempt, handler, context, payload), attempt, context, guards)
 
     def _connected(self, attempt: Attempt, stack: ExitStack) -> Connection | Ended:
         """Return a connection for the handler, asked for until nothing may start any more."""
