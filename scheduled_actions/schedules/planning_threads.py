@@ -55,8 +55,16 @@ class PlanningThreads:
                     queue.append(left)
                     continue
                 self._queues[left.functions] = deque([left])
-            name = f"scheduled-actions-planning-{next(iter(left.functions), 'rules')}"
-            threading.Thread(target=self._serve, args=[left.functions], name=name, daemon=True).start()
+            self._start_thread(left.functions)
+
+    def _start_thread(self, functions: tuple[str, ...]) -> None:
+        name = f"scheduled-actions-planning-{next(iter(functions), 'rules')}"
+        try:
+            threading.Thread(target=self._serve, args=[functions], name=name, daemon=True).start()
+        except BaseException:
+            # Nobody serves the queue: the tick must not wait for it, and the sweep plans what is in it.
+            del self._queues[functions]
+            raise
 
     def _serve(self, functions: tuple[str, ...]) -> None:
         while True:

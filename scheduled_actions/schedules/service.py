@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import psycopg
 
@@ -15,6 +16,7 @@ from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid, Sc
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.pages import READ_MOST
 from scheduled_actions.database import clock
+from scheduled_actions.database.boundary import contain, reason_of
 from scheduled_actions.database.connection import whole
 from scheduled_actions.database.transactions import is_own
 from scheduled_actions.schedules import store
@@ -23,7 +25,7 @@ from scheduled_actions.schedules.operations import ScheduleOperations
 from scheduled_actions.schedules.rules import new_schedule, series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from uuid import UUID
 
     from scheduled_actions.core.requester import Requester
@@ -37,6 +39,14 @@ SYNC = "scheduled-actions schedules sync"
 
 #: What asking for a schedule did to it.
 Change: TypeAlias = Literal["created", "changed", "unchanged"]
+
+
+class _Declaration(NamedTuple):
+    """A schedule that the code declares, validated."""
+
+    action_type: str
+    definition: dict[str, Any]
+    payload: str
 
 
 class Schedules(ScheduleOperations):
@@ -411,9 +421,11 @@ class Schedules(ScheduleOperations):
         with self._borrowed(connection) as borrowed:
             if not force and store.synced(borrowed) == digest:
                 return done
+            # Models are code of the project: none of them runs while rows are locked.
+            declared = self._declared(done)
             with borrowed.transaction():
                 store.lock_sync(borrowed)
-                self._sync(borrowed, done)
+                self._sync(borrowed, declared, done)
                 # One that was refused may be taken another time: its module may only have failed to load.
                 if not done["refused"]:
                     store.write_synced(borrowed, digest)
@@ -421,40 +433,71 @@ class Schedules(ScheduleOperations):
             self._series.finish_left()
         return done
 
-    def _sync(self, connection: Connection, done: dict[str, list[str]]) -> None:
-        wanted: set[tuple[str, str | None]] = set()
+    def _declared(self, done: dict[str, list[str]]) -> list[_Declaration]:
+        """Return the declarations of the code, validated; note those that are refused."""
+        found = (
+            contain(
+                partial(self._validated, action_type, declaration),
+                partial(_refused, done, action_type, declaration.get("name", action_type)),
+            )
+            for action_type, declaration in self._registry.recurrences.items()
+        )
+        return [one for one in found if one is not None]
+
+    def _validated(self, action_type: str, declaration: Mapping[str, Any]) -> _Declaration:
+        given = {"name": action_type, **declaration}
+        payload = given.pop("payload", {})
+        given["recurrence"] = given.pop("rule")
+        definition = self._definition(given, team_id=given.get("team_id"))
+        return _Declaration(action_type, definition, self._payloads.prepare(action_type, payload).text)
+
+    def _sync(self, connection: Connection, declared: Sequence[_Declaration], done: dict[str, list[str]]) -> None:
         known = {(one.name, one.team_id): one for one in store.declared(connection)}
         store.lock_several(connection, ids=[one.id for one in known.values()])
-        for action_type, declaration in self._registry.recurrences.items():
-            name = declaration.get("name", action_type)
-            key = (name, declaration.get("team_id"))
-            wanted.add(key)
-            try:
-                with connection.transaction():
-                    change = self._sync_one(connection, action_type, {**declaration, "name": name})
-                    if key in known and known[key].status == "paused" and known[key].status_by == SYNC:
-                        self.resume(known[key].id, by=SYNC, connection=connection)
-                        done["resumed"].append(name)
-            except ScheduledActionsError as error:
-                log.warning("schedule.refused name=%s action_type=%s error=%s", name, action_type, error)
-                done["refused"].append(f"{name}: {error}")
-            else:
-                done[change].append(name)
-        for key, one in known.items():
-            if key not in wanted and one.status == "active":
-                self.pause(one.id, note="the code declares it no more", by=SYNC, connection=connection)
-                done["paused"].append(one.name)
+        for one in declared:
+            contain(
+                partial(self._sync_one, connection, one, known.get(_key(one.definition)), done),
+                partial(_refused, done, one.action_type, one.definition["name"]),
+            )
+        wanted = {_key({"name": kind, **given}) for kind, given in self._registry.recurrences.items()}
+        for key, schedule in known.items():
+            if key not in wanted and schedule.status == "active":
+                self.pause(schedule.id, note="the code declares it no more", by=SYNC, connection=connection)
+                done["paused"].append(schedule.name)
 
-    def _sync_one(self, connection: Connection, action_type: str, declaration: Mapping[str, Any]) -> Change:
-        given = {"recurrence": declaration["rule"], **declaration}
-        payload = given.pop("payload", {})
-        del given["rule"]
-        definition = self._definition(given, team_id=given.get("team_id"))
-        text = self._payloads.prepare(action_type, payload).text
-        _, change = self._upsert(
-            connection, action_type, text, definition, created_by=SYNC, is_declared=True, may_leave=True
-        )
-        return change
+    def _sync_one(
+        self,
+        connection: Connection,
+        declared: _Declaration,
+        known: store.Declared | None,
+        done: dict[str, list[str]],
+    ) -> None:
+        is_resumed = known is not None and known.status == "paused" and known.status_by == SYNC
+        with connection.transaction():
+            _, change = self._upsert(
+                connection,
+                declared.action_type,
+                declared.payload,
+                declared.definition,
+                created_by=SYNC,
+                is_declared=True,
+                may_leave=True,
+            )
+            if known is not None and is_resumed:
+                self.resume(known.id, by=SYNC, connection=connection)
+        done[change].append(declared.definition["name"])
+        if is_resumed:
+            done["resumed"].append(declared.definition["name"])
+
+
+def _key(definition: Mapping[str, Any]) -> tuple[str, str | None]:
+    return definition["name"], definition.get("team_id")
+
+
+def _refused(done: dict[str, list[str]], action_type: str, name: str, error: BaseException) -> None:
+    reason = str(error) if isinstance(error, ScheduledActionsError) else reason_of(error)
+    log.warning("schedule.refused name=%s action_type=%s error=%s", name, action_type, reason)
+    done["refused"].append(f"{name}: {reason}")
 
 
 def _fingerprint(payload: str) -> str:

@@ -187,6 +187,31 @@ def test_a_rolling_series_of_a_function_is_planned_when_its_run_has_ended(databa
     assert stored(connection, schedule) == ("active", None, 2 * HOUR + HOUR / 2)
 
 
+def test_a_planning_thread_that_cannot_be_started_costs_no_tick_and_the_sweep_plans(a_project, connection, monkeypatch):
+    steps = Stepping()
+    project = a_project(steps.function)
+    schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name.startswith("scheduled-actions-planning"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        report = tick_at(project, connection, HOUR)
+    assert report.succeeded == 1
+    assert report.duration_ms < project.config.settings.max_duration_seconds * 500
+    (error,) = report.errors
+    assert error["error"].startswith("background: RuntimeError: can't start new thread")
+    assert stored(connection, schedule) == ("active", None, None)
+
+    # The first tick of another process sweeps.
+    tick_at(a_project(steps.function), connection, HOUR + SWEEP_AGAIN)
+    assert stored(connection, schedule) == ("active", None, 2 * HOUR)
+
+
 def test_an_answer_for_a_series_that_was_changed_meanwhile_is_dropped(a_project, connection, gate):
     steps = Stepping()
     project = a_project(steps.function)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import ClassVar
 from uuid import uuid4
 
 import psycopg
 import pytest
+from pydantic import BaseModel, field_validator
 
 from scheduled_actions import action
 from scheduled_actions.core.errors import (
@@ -451,6 +454,59 @@ def test_one_declaration_that_cannot_be_harms_no_other(a_project):
     assert done["created"] == ["test:good"]
     assert "nobody" in done["refused"][0]
     assert [one.name for one in project.schedules.find()] == ["test:good"]
+
+
+class Watched(BaseModel):
+    """A payload whose validation calls `watch`."""
+
+    watch: ClassVar[Callable[[], None]]
+    amount: int = 1
+
+    @field_validator("amount", mode="before")
+    @classmethod
+    def validate(cls, value: int) -> int:
+        cls.watch()
+        return value
+
+
+def watched(watch):
+    """Return an action that the code declares, whose payload calls this as it is validated."""
+
+    def handle(payload: Watched) -> None:
+        """Do nothing."""
+
+    Watched.watch = staticmethod(watch)
+    return action("test:watched", recurrence={"rule": "daily", "payload": {"amount": 2}})(handle)
+
+
+@pytest.mark.parametrize("error", [SystemExit("left"), RuntimeError("left"), ValueError("left")])
+def test_a_model_that_raises_harms_no_other_declaration(a_project, error):
+    def leave():
+        raise error
+
+    good = action("test:good", recurrence="daily")(lambda payload: None)
+    project = a_project(registry=Registry.of(watched(leave), good))
+
+    done = project.schedules.sync()
+
+    assert done["created"] == ["test:good"]
+    assert len(done["refused"]) == 1
+    assert type(error).__name__ in done["refused"][0] or "left" in done["refused"][0]
+
+
+def test_models_of_declared_payloads_run_while_no_schedule_is_locked(a_project, database_url):
+    unlocked = []
+
+    def look():
+        with psycopg.connect(database_url) as other:
+            found = other.execute("select name from scheduled_action_schedules for update skip locked")
+            unlocked.append(found.fetchall())
+
+    project = a_project(registry=Registry.of(watched(look)))
+    project.schedules.sync()
+    project.schedules.sync(force=True)
+
+    assert unlocked == [[], [("test:watched",)]]
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -331,6 +331,23 @@ def test_a_cancelled_rolling_occurrence_does_not_end_its_series(a_project, conne
     assert planned(connection, schedule) == [15 * MINUTE]
 
 
+def test_cancelling_an_occurrence_whose_next_cannot_be_written_cancels_it_and_pauses_the_series(a_project, connection):
+    project = a_project(Ran().handler)
+    schedule = project.schedules.schedule_recurring("test:run", {}, "daily")
+    connection.execute(
+        "create function refuse() returns trigger language plpgsql as"
+        " $$ begin raise exception 'no such row here'; end $$;"
+        " create trigger refuse before insert on scheduled_actions for each row execute function refuse()"
+    )
+
+    project.scheduler.cancel_action(schedule.next_action_id)
+
+    found = project.schedules.get(schedule.id)
+    assert outcomes(connection, schedule) == ["cancelled"]
+    assert (found.status, found.next_action_id) == ("paused", None)
+    assert "no such row here" in found.status_note
+
+
 def test_a_rolling_one_that_was_paused_and_resumed_while_it_ran_goes_on_from_the_end_of_that_run(a_project, connection):
     gate = Gate()
     project = a_project(gate.handler)

@@ -267,6 +267,55 @@ def test_a_series_that_is_paused_because_its_step_was_refused_has_nothing_planne
     assert list(statuses(connection).values()) == ["failed"]
 
 
+def test_a_series_goes_on_though_its_occurrence_could_only_be_marked_as_failed(database_url, connection):
+    @action("test:run", max_attempts=1)
+    def run(payload: dict) -> None:
+        raise ValueError("no")
+
+    with projects(database_url) as a_project:
+        project = a_project(run)
+        schedule = project.schedules.schedule_recurring(
+            "test:run", {}, "PT1H", recurrence_type="rolling", pause_after_failures=2
+        )
+        # Its failure may be written without a history only: by the last resort, which knows nothing of schedules.
+        refuse(connection, "new.history <> '[]'")
+        for failures in (1, 2):
+            connection.execute("update scheduled_actions set scheduled_at = scheduled_actions_now()")
+            assert project.processor.tick().failed == 1
+            found = project.schedules.get(schedule.id)
+            assert found.consecutive_failures == failures
+            assert (found.status, found.next_action_id is None) == (
+                ("active", False) if failures == 1 else ("paused", True)
+            )
+    assert set(statuses(connection).values()) == {"failed"}
+
+
+def test_a_refused_step_before_the_first_claims_stops_no_other_and_all_are_repeated(database_url, connection):
+    @action("test:run", recurrence="hourly")
+    def run(payload: dict) -> None:
+        """Do nothing."""
+
+    due = insert(connection)
+    connection.execute(
+        "create function refuse_setting() returns trigger language plpgsql as"
+        " $$ begin raise exception 'no such setting here'; end $$;"
+        " create trigger refuse_setting before insert or update on scheduled_action_settings for each row"
+        " when (new.name = 'webhook_fifo') execute function refuse_setting()"
+    )
+    with projects(database_url) as a_project:
+        project = a_project(run)
+        report = project.processor.tick()
+        assert report.succeeded == 1
+        assert [error["error"] for error in report.errors] == ["webhooks: RaiseException: no such setting here"]
+        assert statuses(connection)[due] == "completed"
+        assert [one.name for one in project.schedules.find()] == ["test:run"]
+
+        connection.execute("drop trigger refuse_setting on scheduled_action_settings")
+        assert project.processor.tick().errors == []
+        shared = "select from scheduled_action_settings where name = 'webhook_fifo'"
+        assert connection.execute(shared).rowcount == 1
+
+
 def test_a_prune_waits_for_few_of_the_rows_that_another_session_keeps_locked(database_url, connection):
     @action("test:run", timeout_seconds=2)
     def run(payload: dict) -> None:
