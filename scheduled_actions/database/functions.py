@@ -56,6 +56,15 @@ class _Overload(NamedTuple):
     place: str
 
 
+class Removed(NamedTuple):
+    """A function of an earlier release that the database still has."""
+
+    #: As `drop function` takes it.
+    signature: str
+    #: What depends on it, as the server describes it: `view own_report`.
+    users: tuple[str, ...]
+
+
 def apply(connection: Connection, functions: Sequence[Function]) -> None:
     """Create or replace the functions; of each, only the signature of its file keeps the name.
 
@@ -91,16 +100,27 @@ def drop_removed(connection: Connection, functions: Sequence[Function]) -> list[
     Raises:
         FunctionInUse: Something that no migration has replaced depends on one.
     """
-    ours = [one.name for one in functions]
-    parameters = {"ours": ours, "outdated": _OUTDATED}
-    signatures = [one for (one,) in sql.run(connection, "removed_functions", parameters).fetchall()]
-    if signatures:
+    removed_functions = removed(connection, functions)
+    if removed_functions:
         try:
-            connection.execute(f"drop function {', '.join(signatures)}")
+            connection.execute(f"drop function {', '.join(one.signature for one in removed_functions)}")
         except psycopg.errors.DependentObjectsStillExist as error:
             uses = (error.diag.message_detail or "").replace(f"{_OUTDATED}(", "(")
             raise FunctionInUse("; ".join(uses.splitlines())) from error
-    return sorted(name for (name,) in sql.run(connection, "forget_functions", {"ours": ours}).fetchall())
+    parameters = {"ours": [one.name for one in functions]}
+    return sorted(name for (name,) in sql.run(connection, "forget_functions", parameters).fetchall())
+
+
+def removed(connection: Connection, functions: Sequence[Function]) -> list[Removed]:
+    """Return our functions that are none of these, and earlier signatures of these, with what uses them.
+
+    Args:
+        connection: In any schema; the tables are there.
+        functions: All of this code.
+    """
+    parameters = {"ours": [one.name for one in functions], "outdated": _OUTDATED}
+    rows = sql.run(connection, "removed_functions", parameters).fetchall()
+    return [Removed(signature, tuple(users)) for signature, users in rows]
 
 
 def fix_search_paths(connection: Connection, functions: Sequence[Function]) -> None:

@@ -114,6 +114,14 @@ def unfinished_indexes(connection: Connection) -> list[str]:
     return concurrent_indexes.unfinished(connection, _index_statements(schema))
 
 
+def removed_functions(connection: Connection) -> list[functions.Removed]:
+    """Return the functions that `migrate` would drop, with what uses them: none in a database of a later release."""
+    schema = files.read()
+    if versions.read(connection).is_later_than(schema):
+        return []
+    return functions.removed(connection, schema.functions)
+
+
 @contextmanager
 def _locked(connection: Connection, name: str) -> Iterator[None]:
     """Run a transaction that no other process migrates in, in the schema of the tables."""

@@ -48,7 +48,7 @@ def test_an_installation_without_faults_is_told_so(run, connection):
             "settings", "cron_secret", "admin_token", "registry", "handlers", "database", "server", "defaults",
             "migrations", "clocks", "transactions", "schema", "ticks", "doubled_pings", "hung_up_pings", "lost_ticks",
             "refused_pings", "heartbeat", "backlog", "failed_actions", "no_action", "schedules", "webhook_endpoints",
-            "waiting_cycles", "indexes", "pooler",
+            "waiting_cycles", "indexes", "functions", "pooler",
         )
     ]  # fmt: skip
     assert all(check.keys() == {"name", "status", "detail", "remedy"} for check in ran.json["checks"])

@@ -508,6 +508,37 @@ def test_what_still_uses_an_earlier_signature_is_named(connection, webhook_statu
     assert overloads(connection, "webhook_status") == ["webhook_status(jsonb,integer)"]
 
 
+def test_the_doctor_names_what_still_uses_an_earlier_signature(connection, webhook_status_with_a_fallback):
+    before = diagnosis.functions_in_use(connection).judged()
+    connection.execute("create view own_report as select webhook_status(result) from scheduled_actions")
+    connection.execute("create table statuses (status integer default webhook_status('{}'))")
+    add_migration(webhook_status_with_a_fallback, view_text().replace("create view", "create or replace view"))
+    with pytest.raises(functions.FunctionInUse):
+        migrate.migrate(connection)
+
+    in_use = diagnosis.functions_in_use(connection).judged()
+
+    assert (before.level, in_use.level) == (Level.OK, Level.WARNING)
+    assert in_use.detail == (
+        "SQL functions of an earlier release: webhook_status_outdated(jsonb), used by"
+        " default value for column status of table statuses, view own_report"
+    )
+    connection.execute("drop view own_report")
+    connection.execute("drop table statuses")
+    migrate.migrate(connection)
+    assert diagnosis.functions_in_use(connection).judged() == before
+
+
+def test_functions_of_a_later_release_are_not_taken_for_earlier_ones(later, shade):
+    shade.unlink()
+    later.execute(
+        "create trigger shades before insert on scheduled_actions for each row"
+        " execute function scheduled_actions_shade()"
+    )
+
+    assert diagnosis.functions_in_use(later).judged().level is Level.OK
+
+
 @pytest.fixture
 def shade(connection, schema_files):
     """Give the file of a function that the database has, too."""
@@ -558,6 +589,9 @@ def test_a_function_without_a_file_that_is_still_used_is_named_and_kept(connecti
 
     assert connection.execute("select deduplicated from schedule_action('test:run')").fetchone() == (False,)
     assert diagnosis.migrations(connection).stale_functions == ("scheduled_actions_shade",)
+    assert diagnosis.functions_in_use(connection).users == {
+        "scheduled_actions_shade()": ("trigger shades on table scheduled_actions",)
+    }
 
 
 # -- a database of a later release -------------------------------------------------------------------------------------

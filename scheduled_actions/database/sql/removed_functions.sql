@@ -1,8 +1,21 @@
--- Our functions that no file defines: of files that are gone, and earlier versions that a migration could not replace.
-select p.oid::regprocedure::text
+-- Our functions that no file defines: of files that are gone, and earlier versions that a migration could not replace; with
+-- what uses each: a view stands for its rule.
+select
+  p.oid::regprocedure::text,
+  array(
+    select distinct pg_describe_object(
+      case when r.oid is null then d.classid else 'pg_class'::regclass end,
+      coalesce(r.ev_class, d.objid),
+      case when r.oid is null then d.objsubid else 0 end
+    )
+    from pg_depend d
+    left join pg_rewrite r on d.classid = 'pg_rewrite'::regclass and r.oid = d.objid
+    where d.refclassid = 'pg_proc'::regclass and d.refobjid = p.oid
+    order by 1
+  )
 from pg_proc p
-where p.pronamespace = quote_ident(current_schema())::regnamespace
-  and p.prokind = 'f'
+join pg_class t on t.oid = 'scheduled_action_functions'::regclass and t.relnamespace = p.pronamespace
+where p.prokind = 'f'
   and p.proname <> all (%(ours)s)
   and exists (select from scheduled_action_functions f where p.proname in (f.name, f.name || %(outdated)s))
 order by 1

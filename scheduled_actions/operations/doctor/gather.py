@@ -220,6 +220,7 @@ def _all_of_database(parts: Installation, connection: Connection) -> Iterator[Fa
             yield from diagnosis.work(connection, is_missing=is_missing)
             yield _waiting_cycles(connection)
             yield diagnosis.indexes(connection)
+            yield diagnosis.functions_in_use(connection)
     if migrations.found == migrations.wanted:
         yield from _stored_secrets(parts, connection)
     # Last, because it wants connections that the server may not have to spare.

@@ -21,6 +21,7 @@ from scheduled_actions.operations.doctor.rules.database import (
     OLD_TRANSACTION,
     ClocksFound,
     DefaultsFound,
+    FunctionsInUseFound,
     IndexesFound,
     LineFound,
     MigrationsFound,
@@ -88,6 +89,11 @@ def migrations(connection: Connection) -> MigrationsFound:
 def indexes(connection: Connection) -> IndexesFound:
     """Return which indexes of the migrations are not finished; every migration must have been applied."""
     return IndexesFound(tuple(migrate.unfinished_indexes(connection)))
+
+
+def functions_in_use(connection: Connection) -> FunctionsInUseFound:
+    """Return which functions of earlier releases something uses; every migration must have been applied."""
+    return FunctionsInUseFound({one.signature: one.users for one in migrate.removed_functions(connection) if one.users})
 
 
 def schema(connection: Connection) -> SchemaFound:

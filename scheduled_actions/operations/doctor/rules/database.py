@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from scheduled_actions.core.errors import SchemaUnreleased
 from scheduled_actions.operations.doctor.rules import Check, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: Servers that this version was made for.
 OLDEST_SERVER, NEWEST_SERVER = 14, 18
@@ -117,6 +121,25 @@ class IndexesFound:
             detail = f"missing or invalid: {', '.join(self.unfinished)}"
             return Check("indexes", Level.WARNING, detail, "run `scheduled-actions migrate`: it resumes there")
         return Check("indexes", Level.OK, "all are built")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionsInUseFound:
+    """SQL functions of earlier releases that `migrate` keeps, because something depends on them."""
+
+    #: What uses each, as the server describes it, by the function's signature.
+    users: Mapping[str, tuple[str, ...]]
+
+    def judged(self) -> Check:
+        """Return a warning that names them and their users: they go on with what an earlier release did."""
+        if self.users:
+            named = "; ".join(f"{signature}, used by {', '.join(users)}" for signature, users in self.users.items())
+            remedy = (
+                "drop what uses them, or let it use the present version, which has the name without `_outdated`; "
+                "then run `scheduled-actions migrate`, which drops the functions"
+            )
+            return Check("functions", Level.WARNING, f"SQL functions of an earlier release: {named}", remedy)
+        return Check("functions", Level.OK, "none of an earlier release is in use")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
