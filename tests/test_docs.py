@@ -102,6 +102,12 @@ def test_every_error_code_is_documented_with_the_status_that_it_is_answered_with
         assert not told or int(told) == status_of(kinds[0]), f"{name} is answered with {status_of(kinds[0])}"
 
 
+def test_no_error_code_is_documented_twice():
+    codes = re.findall(r"^\| `(\w+)` \|", _page("reference/errors.md"), re.MULTILINE)
+
+    assert sorted(codes) == sorted(set(codes))
+
+
 def _family(error: type) -> set[type]:
     return {error}.union(*(_family(child) for child in error.__subclasses__()))
 
