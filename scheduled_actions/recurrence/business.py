@@ -37,13 +37,14 @@ _FORMS = (
 )
 
 
-def parse_business_day(text: str, *, zone: ZoneInfo, anchor: datetime, calendar: Skips) -> Rule:
+def parse_business_day(text: str, *, zone: ZoneInfo, anchor: datetime, since: datetime, calendar: Skips) -> Rule:
     """Return the rule of the nth, or nth last, business day of each month, quarter or year.
 
     Args:
         text: As `_FORMS` shows; first to tenth, 1st to 262nd, last, 2nd last, third-last. In any case.
         zone: Whose dates and wall clock it follows.
-        anchor: Aware; nothing occurs before it, and its wall time is the time of day unless `at` names one.
+        anchor: Aware; its wall time is the time of day unless `at` names one.
+        since: Aware; nothing occurs before it.
         calendar: Which days from Monday to Friday are none.
 
     Raises:
@@ -66,7 +67,7 @@ def parse_business_day(text: str, *, zone: ZoneInfo, anchor: datetime, calendar:
     return _BusinessDay(
         text=text,
         zone=zone,
-        anchor=anchor.astimezone(UTC),
+        since=since.astimezone(UTC),
         calendar=calendar,
         months=months,
         number=number,
@@ -105,7 +106,7 @@ def _time(text: str, words: str) -> time:
 class _BusinessDay:
     text: str
     zone: ZoneInfo
-    anchor: datetime
+    since: datetime
     calendar: Skips
     months: int
     number: int
@@ -132,7 +133,7 @@ class _BusinessDay:
             BudgetExceeded: Before such a day was found.
         """
         budget = budget or EvaluationBudget("the recurrence")
-        after = max(moment.astimezone(UTC), self.anchor - _ONE_MICROSECOND)
+        after = max(moment.astimezone(UTC), self.since - _ONE_MICROSECOND)
         try:
             shown = after.astimezone(self.zone)
             # The period before may have its day put off by a gap into this one.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _ONE_MICROSECOND = timedelta(microseconds=1)
 #: The calendar's first and last years are left for offsets to reach into.
 _FIRST_YEAR, _LAST_YEAR = 2, 9998
+_FIRST_INSTANT = datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC)
 #: Compiled recurrences kept, and answers of each: a hundred thousand schedules share few rules, and are due together.
 _KEPT = 4096
 _ANSWERS_KEPT = 256
@@ -41,6 +42,7 @@ def compile_recurrence(
     *,
     timezone: str = "UTC",
     anchor: datetime,
+    since: datetime | None = None,
     skips: Skips | None = None,
     until: datetime | None = None,
     functions: Functions = NO_FUNCTIONS,
@@ -51,7 +53,9 @@ def compile_recurrence(
     Args:
         text: An interval, a cron expression, an RRULE, a business day of a period, or `custom:` and a name.
         timezone: IANA name of the zone whose wall clock it follows.
-        anchor: Aware: where intervals count from, and the first instant that may be an occurrence.
+        anchor: Aware: gives the phase (where intervals count from, and the time of day where the text names none), and
+            is the first instant that may be an occurrence.
+        since: Aware: the first instant that may be an occurrence, if it is before the anchor; the phase stays.
         skips: What is left out or moved.
         until: Aware: the last instant that may be an occurrence.
         functions: Those of the project that the rule and its skips may name.
@@ -63,7 +67,7 @@ def compile_recurrence(
         NeverOccurs: Nothing occurs within thirty years.
         BudgetExceeded: Its first occurrence, or with COUNT its last, takes more steps than are left.
     """
-    key = _key(text, timezone, anchor, skips=skips, until=until, functions=functions)
+    key = _key(text, timezone, anchor, since=since, skips=skips, until=until, functions=functions)
     spending = budget or EvaluationBudget("the recurrence")
     known = _compiled.get(key)
     if known is None:
@@ -103,7 +107,9 @@ def outline(
     zone = arguments.check_timezone(timezone)
     # Refuses a function of the skips that is not registered.
     Causes(key.skips, zone, functions, text=key.text)
-    rule = parse_rule(key.text, zone=zone, anchor=key.anchor, skips=key.skips, functions=functions, budget=budget)
+    rule = parse_rule(
+        key.text, zone=zone, anchor=key.anchor, since=key.since, skips=key.skips, functions=functions, budget=budget
+    )
     return Outline(rule.kind, _described(rule, zone, key.skips, key.until))
 
 
@@ -117,6 +123,7 @@ class Recurrence:
         *,
         zone: ZoneInfo,
         anchor: datetime,
+        since: datetime,
         skips: Skips,
         until: datetime | None,
         functions: Functions,
@@ -131,7 +138,7 @@ class Recurrence:
         self.clock_zone = rule.zone
         self._rule = rule
         self._skips = skips
-        self._earliest = anchor - _ONE_MICROSECOND
+        self._earliest = since - _ONE_MICROSECOND
         #: Aware: nothing occurs after it; None where no end was given beside the rule's own.
         self.until = until
         self._skipping: SkippingRule | None = None
@@ -244,6 +251,8 @@ class _Key(NamedTuple):
     text: str
     timezone: str
     anchor: datetime
+    #: The anchor, or an instant before it.
+    since: datetime
     skips: Skips
     until: datetime | None
     functions: Functions
@@ -258,6 +267,7 @@ def _key(
     timezone: str,
     anchor: datetime,
     *,
+    since: datetime | None = None,
     skips: Skips | None,
     until: datetime | None,
     functions: Functions,
@@ -266,10 +276,12 @@ def _key(
         raise InvalidArgument("recurrence", text, "a text")
     if not isinstance(timezone, str):
         raise InvalidArgument("timezone", timezone, 'an IANA time zone, such as "Europe/Berlin"')
+    anchor = _instant("anchor", anchor)
     return _Key(
         text.strip(),
         timezone,
-        _instant("anchor", anchor),
+        anchor,
+        anchor if since is None else min(max(_aware("since", since), _FIRST_INSTANT), anchor).astimezone(UTC),
         _NO_SKIPS if skips is None else Skips.parse(skips),
         None if until is None else _instant("until", until),
         functions,
@@ -277,15 +289,15 @@ def _key(
 
 
 def _compile(key: _Key, budget: EvaluationBudget) -> Recurrence:
-    text, timezone, anchor, skips, until, functions = key
+    text, timezone, anchor, since, skips, until, functions = key
     zone = arguments.check_timezone(timezone)
-    rule = parse_rule(text, zone=zone, anchor=anchor, skips=skips, functions=functions, budget=budget)
+    rule = parse_rule(text, zone=zone, anchor=anchor, since=since, skips=skips, functions=functions, budget=budget)
     made = Recurrence(
-        text, rule, zone=zone, anchor=anchor, skips=skips, until=until, functions=functions, budget=budget
+        text, rule, zone=zone, anchor=anchor, since=since, skips=skips, until=until, functions=functions, budget=budget
     )
-    first = made.within(budget).next_without_until(anchor - _ONE_MICROSECOND)
+    first = made.within(budget).next_without_until(since - _ONE_MICROSECOND)
     if first is None:
-        raise RecurrenceInvalid(text, f"has ended: nothing occurs from its start at {anchor.isoformat()} on")
+        raise RecurrenceInvalid(text, f"has ended: nothing occurs from its start at {since.isoformat()} on")
     if until is not None and first.at > until:
         problem = f"ends at {until.isoformat()}, before its first occurrence at {first.at.isoformat()}"
         raise RecurrenceInvalid(text, problem)

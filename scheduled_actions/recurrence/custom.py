@@ -46,8 +46,8 @@ class Functions:
 NO_FUNCTIONS = Functions()
 
 
-def parse_custom(text: str, *, zone: ZoneInfo, anchor: datetime, functions: Functions) -> Rule:
-    """Return the rule of the function that `text` names after `custom:`.
+def parse_custom(text: str, *, zone: ZoneInfo, since: datetime, functions: Functions) -> Rule:
+    """Return the rule of the function that `text` names after `custom:`; nothing occurs before `since`.
 
     Raises:
         RecurrenceInvalid: No function of that name is registered.
@@ -55,7 +55,7 @@ def parse_custom(text: str, *, zone: ZoneInfo, anchor: datetime, functions: Func
     name = text.strip()[len(PREFIX) :].strip()
     if name not in functions.next:
         raise RecurrenceInvalid(text, unregistered(name, functions.next, decorator="next_occurrence"))
-    return _CustomRule(text, zone, anchor.astimezone(UTC), name, functions.next[name])
+    return _CustomRule(text, zone, since.astimezone(UTC), name, functions.next[name])
 
 
 def is_skipped(at: datetime, *, name: str, function: SkipFunction) -> str | None:
@@ -96,7 +96,7 @@ def unregistered(name: str, known: Mapping[str, Any], *, decorator: str) -> str:
 class _CustomRule:
     text: str
     zone: ZoneInfo
-    anchor: datetime
+    since: datetime
     name: str
     function: NextFunction
     kind: Kind = "custom"
@@ -115,7 +115,7 @@ class _CustomRule:
             RecurrenceInvalid: It failed, or its answer is no instant strictly after `moment`.
             NeverOccurs: Its answer is more than thirty years away.
         """
-        after = max(moment.astimezone(UTC), self.anchor - _ONE_MICROSECOND)
+        after = max(moment.astimezone(UTC), self.since - _ONE_MICROSECOND)
         asked = after.astimezone(self.zone)
         answer = _called(self.function, asked, self.name)
         if answer is None:

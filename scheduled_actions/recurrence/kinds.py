@@ -40,14 +40,22 @@ _CRON_FIELDS = 5
 
 
 def parse_rule(
-    text: str, *, zone: ZoneInfo, anchor: datetime, skips: Skips, functions: Functions, budget: EvaluationBudget
+    text: str,
+    *,
+    zone: ZoneInfo,
+    anchor: datetime,
+    since: datetime,
+    skips: Skips,
+    functions: Functions,
+    budget: EvaluationBudget,
 ) -> Rule:
     """Return the rule that `text`, without space around it, is in a zone.
 
     Args:
         text: A rule of any kind.
         zone: Whose wall clock it follows.
-        anchor: Aware: where intervals count from.
+        anchor: Aware: where intervals count from, and the time of day where the text names none.
+        since: Aware, at or before the anchor: nothing occurs before it.
         skips: Say which days are business days.
         functions: Those that `custom:` may name.
         budget: For reading the text, and for counting to the end of a rule with COUNT.
@@ -63,7 +71,7 @@ def parse_rule(
     words = " ".join(text.lower().split())
     # What a kind needs is loaded when a rule is of that kind.
     if words.startswith(PREFIX):
-        return parse_custom(text, zone=zone, anchor=anchor, functions=functions)
+        return parse_custom(text, zone=zone, since=since, functions=functions)
     if _RRULE.match(words):
         from scheduled_actions.recurrence.rrule.rule import parse_rrule  # noqa: PLC0415
 
@@ -71,7 +79,7 @@ def parse_rule(
     if _BUSINESS_DAY.search(words):
         from scheduled_actions.recurrence.business import parse_business_day  # noqa: PLC0415
 
-        return parse_business_day(text, zone=zone, anchor=anchor, calendar=skips)
+        return parse_business_day(text, zone=zone, anchor=anchor, since=since, calendar=skips)
     if _is_cron(words):
         from scheduled_actions.recurrence.cron.rule import parse_cron  # noqa: PLC0415
 
@@ -79,7 +87,7 @@ def parse_rule(
     if words.split(" ")[0] in {"every", *ADVERBS, *AMBIGUOUS} or _ISO.match(words):
         from scheduled_actions.recurrence.intervals.rule import parse_interval  # noqa: PLC0415
 
-        return parse_interval(text, zone=zone, anchor=anchor)
+        return parse_interval(text, zone=zone, anchor=anchor, since=since)
     meant = _meant(words)
     hint = "" if meant is None else f'did you mean "{meant}"? '
     raise RecurrenceInvalid(text, f"{hint}{_POSSIBLE}")

@@ -161,7 +161,7 @@ class ScheduleOperations:
             raise InvalidArgument("end", end, "at or after the start")
         if to > now:
             raise InvalidArgument("end", end, "in the past: what is still to come is planned by itself")
-        rule = self._rules.rule_since(schedule, since)
+        rule = self._rules.rule_of(schedule, since=since)
         found = rule.between(since - timedelta(microseconds=1), to, limit=BACKFILL_LIMIT + 1)
         if len(found) > BACKFILL_LIMIT:
             raise InvalidArgument("end", end, f"near enough: at most {BACKFILL_LIMIT} occurrences at once")

@@ -40,13 +40,20 @@ class ScheduleRules:
         self._registry = registry
 
     def rule_of(
-        self, schedule: Course | Schedule, *, anchor: datetime | None = None, budget: EvaluationBudget | None = None
+        self,
+        schedule: Course | Schedule,
+        *,
+        anchor: datetime | None = None,
+        since: datetime | None = None,
+        budget: EvaluationBudget | None = None,
     ) -> Recurrence:
         """Return the rule of a schedule.
 
         Args:
             schedule: Whose.
             anchor: Where intervals count from instead of its own anchor.
+            since: Before the anchor: its occurrences begin here, with the phase that the anchor gives. What an RRULE
+                means depends on its start: nothing is before its DTSTART or, without one, the anchor.
             budget: For reading the rule and for everything it is asked; None: a new one for each question.
 
         Raises:
@@ -60,6 +67,7 @@ class ScheduleRules:
             schedule.recurrence,
             timezone=schedule.timezone,
             anchor=anchor,
+            since=since,
             skip=schedule.skip,
             until=schedule.until,
             budget=budget,
@@ -73,6 +81,7 @@ class ScheduleRules:
         anchor: datetime,
         skip: Mapping[str, Any] | None,
         until: datetime | None,
+        since: datetime | None = None,
         budget: EvaluationBudget | None = None,
     ) -> Recurrence:
         """Return a rule with this project's functions; arguments as for `rule_of`.
@@ -87,6 +96,7 @@ class ScheduleRules:
             text,
             timezone=timezone,
             anchor=anchor,
+            since=since,
             skips=_skips(skip, budget),
             until=until,
             functions=self._registry.functions,
@@ -159,22 +169,6 @@ class ScheduleRules:
             functions=self._registry.functions,
             budget=budget,
         )
-
-    def rule_since(self, schedule: Schedule, moment: datetime) -> Recurrence:
-        """Return the rule of a schedule as if it had begun at `moment` or before, with the same phase.
-
-        An RRULE keeps its start: its COUNT and INTERVAL have a meaning from there on only.
-        """
-        from scheduled_actions.core import checks as arguments  # noqa: PLC0415 - a cold tick does without
-        from scheduled_actions.recurrence.phase import earlier_anchor  # noqa: PLC0415 - as above
-
-        anchor = schedule.anchor_at
-        if moment < anchor and schedule.kind == "interval":
-            zone = arguments.check_timezone(schedule.timezone)
-            anchor = earlier_anchor(schedule.recurrence, zone=zone, anchor=anchor, moment=moment)
-        elif moment < anchor and schedule.kind != "rrule":
-            anchor = moment
-        return self.rule_of(schedule, anchor=anchor)
 
     def next_of(self, schedule_id: UUID, after: datetime) -> datetime | None:
         """Return the rule's next instant after an occurrence, for a handler that asks; None when there is none."""

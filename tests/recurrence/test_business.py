@@ -22,7 +22,7 @@ US = {"holidays": "US"}
 
 
 def a_rule(text, anchor=ANCHOR, **skips):
-    return parse_business_day(text, zone=NEW_YORK, anchor=anchor, calendar=Skips.parse(skips))
+    return parse_business_day(text, zone=NEW_YORK, anchor=anchor, since=anchor, calendar=Skips.parse(skips))
 
 
 def first(rule, count, after=ANCHOR):

@@ -35,6 +35,44 @@ def problem(text, **options):
     return caught.value.problem
 
 
+#: A text of each kind, with a start that is not its first occurrence's time of day for those that have their own.
+OF_EACH_KIND = (
+    "daily",
+    "every 3 weeks at 10:00",
+    "P1M2DT3H",
+    "PT7H",
+    "0 9 * * MON-FRI",
+    "FREQ=DAILY;INTERVAL=3",
+    "DTSTART:20251030T090000\nRRULE:FREQ=WEEKLY;COUNT=80",
+    "last business day of the month",
+    "custom:payday",
+)
+
+
+@pytest.mark.parametrize("text", OF_EACH_KIND)
+@given(st.timedeltas(timedelta(0), timedelta(days=2000)))
+@settings(max_examples=20, derandomize=True, deadline=None)
+def test_a_rule_that_begins_earlier_has_the_same_occurrences_from_its_anchor_on(text, earlier):
+    functions = Functions(next={"payday": lambda moment: moment.replace(hour=9, minute=0) + timedelta(days=1)})
+    since = ANCHOR - earlier
+    rule = compiled(text, functions=functions)
+    begun_earlier = compiled(text, since=since, functions=functions)
+
+    before = begun_earlier.between(since - MICROSECOND, ANCHOR - MICROSECOND, limit=10_000)
+
+    assert all(since <= one.at < ANCHOR for one in before)
+    assert first(begun_earlier, ANCHOR - MICROSECOND) == first(rule, ANCHOR - MICROSECOND)
+    if text in {"daily", "last business day of the month"}:
+        assert {one.at.astimezone(ZoneInfo(NEW_YORK)).hour for one in before} <= {9}
+
+
+def first(rule, moment):
+    found = [rule.next_after(moment)]
+    while len(found) < 10:
+        found.append(rule.next_after(found[-1].at))
+    return found
+
+
 # Which kind it is
 
 

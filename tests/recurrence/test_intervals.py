@@ -48,7 +48,7 @@ steps = st.one_of(
 
 
 def a_rule(text, zone=NEW_YORK, anchor=ANCHOR):
-    return parse_interval(text, zone=zone, anchor=anchor)
+    return parse_interval(text, zone=zone, anchor=anchor, since=anchor)
 
 
 def first(rule, count, after=ANCHOR):
@@ -250,6 +250,19 @@ def test_the_closed_form_gives_what_counting_step_by_step_from_the_anchor_gives(
     found = rule.next_after(moment)
 
     assert found.at == next(at for at in listed if at > moment)
+
+
+@given(steps, zones, anchors, st.integers(1, 60), st.timedeltas(timedelta(0), timedelta(days=2)))
+@settings(max_examples=200, derandomize=True, deadline=None)
+def test_before_the_anchor_the_steps_are_counted_back_from_it(step, zone, anchor, count, offset):
+    text, length = step
+    listed = [counted_instant(anchor, zone, length, number) for number in range(-count - 5, 4)]
+    since = max(listed[5] - offset, listed[0])
+    rule = parse_interval(text, zone=zone, anchor=anchor, since=since)
+
+    found = first(rule, count + 3, after=since - timedelta(days=400))
+
+    assert [one.at for one in found] == [at for at in listed if at >= since][: count + 3]
 
 
 def counted_instant(anchor, zone, length, number):

@@ -354,16 +354,33 @@ def test_a_backfill_makes_what_was_never_made_and_nothing_twice(schedules, a_pro
     [
         ("monthly", ["2026-02-14"]),
         ("every 2 weeks", ["2026-01-31", "2026-02-14", "2026-02-28"]),
+        ("P20DT24H", ["2026-01-31", "2026-02-21"]),
+        ("P1M3D", ["2026-02-11"]),
         ("PT480H", ["2026-02-02", "2026-02-22"]),
         ("P1Y", []),
+        ("last business day of the month", ["2026-01-30", "2026-02-27"]),
+        ("0 13 1 * *", ["2026-02-01", "2026-03-01"]),
+        ("FREQ=WEEKLY", []),
+        ("DTSTART:20260101T130000Z\nRRULE:FREQ=WEEKLY;INTERVAL=4;COUNT=9", ["2026-01-29", "2026-02-26"]),
     ],
 )
-def test_a_backfilled_interval_keeps_its_phase(schedules, connection, rule, days):
+def test_a_backfill_from_before_the_start_keeps_the_phase_of_the_start(schedules, connection, rule, days):
     made = schedules.schedule_recurring("test:run", {}, rule, scheduled_at=NOW + 10 * DAY + HOUR)
 
     ids = schedules.backfill(made.id, NOW - 40 * DAY, NOW)
 
     assert [row(connection, one)["occurrence_at"] for one in ids] == [f"{day}T13:00:00+00:00" for day in days]
+
+
+@pytest.mark.parametrize("rule", ["daily", "3rd business day of the month", "0 12 * * *"])
+def test_a_backfill_from_before_the_start_makes_no_second_occurrence_of_a_day(schedules, a_project, connection, rule):
+    made = schedules.schedule_recurring("test:run", {}, rule, scheduled_at=NOW)
+    a_project(run).processor.tick()
+    set_clock(connection, NOW + DAY)
+
+    ids = schedules.backfill(made.id, NOW - HOUR, NOW + HOUR)
+
+    assert ids == []
 
 
 def test_backfilled_occurrences_run_one_after_the_other(schedules, a_project, connection):

@@ -37,14 +37,15 @@ _LEAP_CYCLE_MONTHS = 48
 _MEANT_MINUTES = re.compile(r"[Pp](?:[2-9]|[0-9]{2,3})[Mm]", re.ASCII)
 
 
-def parse_interval(text: str, *, zone: ZoneInfo, anchor: datetime) -> Rule:
+def parse_interval(text: str, *, zone: ZoneInfo, anchor: datetime, since: datetime) -> Rule:
     """Return the rule that steps from `anchor` by the interval that `text` names.
 
     Args:
         text: `every N units`, `every unit`, `every other unit`, `hourly` … `yearly`, or an ISO 8601 duration; after
             calendar units also `at 09:00`. In any case.
         zone: Whose calendar and wall clock days, weeks, months and years follow.
-        anchor: Aware; the first occurrence, unless `at` names another time of day.
+        anchor: Aware; an occurrence, unless `at` names another time of day.
+        since: Aware, at or before the anchor; nothing occurs before it.
 
     Raises:
         RecurrenceInvalid: It names no interval, or one shorter than a second.
@@ -58,10 +59,18 @@ def parse_interval(text: str, *, zone: ZoneInfo, anchor: datetime) -> Rule:
     anchor = anchor.astimezone(UTC)
     exact = timedelta(microseconds=length.microseconds)
     if not length.months and not length.days:
-        return _ExactInterval(zone, f"Every {_said(length)}", _exact_warnings(exact, zone, anchor), anchor, exact)
+        return _ExactInterval(
+            zone=zone,
+            description=f"Every {_said(length)}",
+            warnings=_exact_warnings(exact, zone, anchor),
+            anchor=anchor,
+            step=exact,
+            least_steps=-((anchor - since) // exact),
+        )
     first = anchor.astimezone(zone).replace(tzinfo=None, fold=0)
     if length.at is not None:
         first = datetime.combine(first, length.at)
+    average = timedelta(microseconds=length.average)
     return _CalendarInterval(
         zone=zone,
         description=f"Every {_said(length)}{_where(length, first)} at {time_text(first)}",
@@ -72,7 +81,9 @@ def parse_interval(text: str, *, zone: ZoneInfo, anchor: datetime) -> Rule:
         months=length.months,
         days=timedelta(days=length.days),
         exact=exact,
-        average=timedelta(microseconds=length.average),
+        average=average,
+        earliest=since - anchor - _ONE_MICROSECOND,
+        least_steps=(since - anchor) // average - 1 if since < anchor else 0,
     )
 
 
@@ -86,12 +97,14 @@ class _ExactInterval:
     #: In UTC.
     anchor: datetime
     step: timedelta
+    #: Those of the first occurrence; below 0 where it is before the anchor.
+    least_steps: int
     kind: Kind = "interval"
     ending: str = ""
 
     def next_after(self, moment: datetime, _budget: EvaluationBudget | None = None) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`; None where the calendar ends."""
-        steps = max((moment - self.anchor) // self.step + 1, 0)
+        steps = max((moment - self.anchor) // self.step + 1, self.least_steps)
         try:
             return Occurrence(self.anchor + steps * self.step)
         except OverflowError:
@@ -105,7 +118,7 @@ class _CalendarInterval:
     zone: ZoneInfo
     description: str
     warnings: tuple[str, ...]
-    #: In UTC: nothing occurs before.
+    #: In UTC.
     anchor: datetime
     #: Naive, in the zone, as all wall times here: where the dates are counted from.
     first: datetime
@@ -116,6 +129,10 @@ class _CalendarInterval:
     exact: timedelta
     #: How long a step is on average.
     average: timedelta
+    #: Counted from the anchor: nothing occurs at or before.
+    earliest: timedelta
+    #: No fewer are tried; below 0 where occurrences may be before the anchor.
+    least_steps: int
     kind: Kind = "interval"
     ending: str = ""
 
@@ -123,10 +140,10 @@ class _CalendarInterval:
         """Return the first occurrence strictly after `moment`; None where the calendar ends."""
         # Naive instants, as if in UTC: what is left of the work would cost twice as much with aware ones.
         origin = self.anchor.replace(tzinfo=None)
-        after = origin + max(moment - self.anchor, -_ONE_MICROSECOND)
+        after = origin + max(moment - self.anchor, self.earliest)
         try:
             # Never too many: a wall time is less than a day from UTC, and so many months are days off their average.
-            steps = max((after - self.first) // self.average, 0)
+            steps = max((after - self.first) // self.average, self.least_steps)
             wall, at = self._step(steps)
             while at <= after:
                 steps += 1

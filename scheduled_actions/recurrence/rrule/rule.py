@@ -149,7 +149,8 @@ class RRule:
             BudgetExceeded: Before an occurrence was found.
         """
         budget = budget or EvaluationBudget("the recurrence")
-        moment = _within_calendar(moment)
+        # Nothing is before both: the years until then are not searched.
+        moment = max(_within_calendar(moment), min(self.anchor, self.start.opens_at) - _ONE_MICROSECOND)
         horizon = _horizon(moment)
         found = self._next_included(max(moment, self.start.opens_at - _ONE_MICROSECOND), horizon, budget)
         while found is not None:
