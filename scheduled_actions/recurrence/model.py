@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 #: `business_day`: the nth or last of a month or quarter; `custom`: a function registered in `handlers/`.
 Kind: TypeAlias = Literal["interval", "cron", "rrule", "business_day", "custom"]
+#: What is not alike for all kinds outside this package. The occurrences of these do not depend on the anchor:
+ANCHORLESS: Final[frozenset[Kind]] = frozenset({"cron"})
+#: In a rolling series these are counted from the end of the run before; the others keep their own instants.
+COUNTED_FROM_RUN: Final[frozenset[Kind]] = frozenset({"interval"})
+#: These ask the skips which days are business days, even where nothing is skipped.
+OF_BUSINESS_DAYS: Final[frozenset[Kind]] = frozenset({"business_day"})
 
 #: A rule that names no instant within this many years is refused, and never searched further.
 HORIZON_YEARS = 30

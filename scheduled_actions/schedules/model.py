@@ -33,7 +33,7 @@ class Schedule:
     team_id: str | None
     #: The rule as it was typed.
     recurrence: str
-    #: interval, cron, rrule, business_day or custom.
+    #: One of `recurrence.Kind`.
     kind: str
     #: Whose wall clock the rule follows: an IANA name.
     timezone: str

@@ -12,6 +12,7 @@ from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core.errors import BudgetExceeded, FunctionTimedOut, ScheduledActionsError
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.database.boundary import CONTAINED, LATER, concerns_all, contain, reason_of
+from scheduled_actions.recurrence.model import COUNTED_FROM_RUN
 from scheduled_actions.schedules import store
 from scheduled_actions.schedules.model import project_functions
 from scheduled_actions.schedules.rule_lookup import put_off
@@ -190,9 +191,9 @@ class Planner:
             BudgetExceeded: There is not enough of a budget that was given; one of its own pauses the schedule.
             FunctionTimedOut: A function of the project outlived its time limit.
         """
-        # Its first run is at its start; from then on the interval counts from the end of the run before.
+        # Its first run is at its start; from then on an interval counts from the end of the run before.
         has_begun = schedule.recurrence_type == "rolling" and step.is_past
-        is_counted_from_now = has_begun and schedule.kind == "interval"
+        is_counted_from_now = has_begun and schedule.kind in COUNTED_FROM_RUN
         try:
             rule = self.rules.rule_of(
                 schedule,

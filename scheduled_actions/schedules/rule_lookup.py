@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.core.errors import BudgetExceeded, ScheduledActionsError
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.recurrence.model import ANCHORLESS
 from scheduled_actions.schedules import store
 from scheduled_actions.schedules.model import functions_named
 from scheduled_actions.schedules.rules import series
@@ -61,8 +62,8 @@ class ScheduleRules:
             BudgetExceeded: Its first occurrence, or with COUNT its last, takes more steps than are left.
         """
         if anchor is None:
-            # A cron expression knows no start: all schedules that share one share what was made of it.
-            anchor = _ANY_ANCHOR if schedule.kind == "cron" else schedule.anchor_at
+            # Schedules with the same rule share what was made of it, whatever their starts.
+            anchor = _ANY_ANCHOR if schedule.kind in ANCHORLESS else schedule.anchor_at
         return self.rule(
             schedule.recurrence,
             timezone=schedule.timezone,

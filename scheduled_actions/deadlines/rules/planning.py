@@ -14,6 +14,7 @@ from scheduled_actions.deadlines.rules.offsets import parse_offset
 from scheduled_actions.deadlines.rules.working_calendar import BUDGETED, Calendar, parse_calendar
 from scheduled_actions.notifications.rules.people import as_json, parse_person
 from scheduled_actions.recurrence.compiling import compile_recurrence
+from scheduled_actions.recurrence.model import OF_BUSINESS_DAYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -301,7 +302,7 @@ def next_of_series(
     """
     budget = budget or EvaluationBudget("the recurrence")
     rule = compile_recurrence(rule_text, timezone=timezone, anchor=anchor, budget=budget)
-    if rule.kind == "business_day" or calendar.skips.then != "drop":
+    if rule.kind in OF_BUSINESS_DAYS or calendar.skips.then != "drop":
         rule = compile_recurrence(rule_text, timezone=timezone, anchor=anchor, skips=calendar.skips, budget=budget)
     try:
         found = rule.next_after(after)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from scheduled_actions import next_occurrence
+from scheduled_actions.recurrence import Kind
+from scheduled_actions.registry import Registry
 from tests.factories import NOW, set_clock
+from tests.web.conftest import ADMIN_TOKEN, Api, application, run
 
 DAY = timedelta(days=1)
+REFERENCE = Path(__file__).parents[3] / "docs/reference/recurrence.md"
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +156,22 @@ def test_a_preview_says_what_a_rule_means_and_what_a_change_of_clocks_does(api):
     assert [one["at"] for one in shown["occurrences"]] == ["2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00"]
     assert "twice" in shown["occurrences"][0]["remarks"][0]
     assert (shown["rule"], shown["kind"]) == ("30 1 * * *", "cron")
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_the_documented_examples_of_each_kind_can_be_previewed_and_scheduled(a_runtime, kind):
+    @next_occurrence("payday")
+    def payday(moment):
+        return moment + DAY
+
+    api = Api(application(a_runtime(registry=Registry.of(run, payday))).test_client(), ADMIN_TOKEN)
+    row = re.search(rf"^\| `{kind}` \| (.*) \|$", REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert row, f"docs/reference/recurrence.md has no examples of the kind {kind}"
+
+    for rule in re.findall(r"`([^`]+)`", row[1]):
+        preview = api("POST", "/schedules/preview", {"rule": rule, "timezone": "America/New_York", "count": 3})
+        assert (preview.status_code, preview.json.get("kind"), len(preview.json["occurrences"])) == (200, kind, 3)
+        assert made(api, recurrence=rule)["next_occurrence_at"]
 
 
 @pytest.mark.parametrize(

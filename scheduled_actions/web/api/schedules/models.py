@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from pydantic import ConfigDict, Field, model_validator
 
 from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT
 from scheduled_actions.core.pages import PAGE_MOST
+from scheduled_actions.recurrence.model import Kind
 from scheduled_actions.recurrence.preview import COUNT_MOST
 from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, ScheduleStatus
 from scheduled_actions.web.api.models import (
@@ -273,7 +274,7 @@ class Preview(Shown):
     """A rule in words, and its next instants."""
 
     rule: str
-    kind: Literal["interval", "cron", "rrule", "business_day", "custom"]
+    kind: Kind
     description: str
     occurrences: list[PreviewedOccurrence]
     warnings: list[str] = Field(description="What people often get wrong with a rule like this one.")

@@ -1,0 +1,34 @@
+"""The routing tables of the API and of the dashboard: nothing that is declared is forgotten."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+from scheduled_actions.web import api, dashboard
+from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.dashboard.site_map import PAGES
+
+
+@pytest.mark.parametrize(("package", "name", "table"), [(api, "ROUTES", ROUTES), (dashboard, "PAGES", PAGES)])
+def test_what_a_module_declares_is_in_the_table(package, name, table):
+    modules = [one.name for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    declared = {module: getattr(importlib.import_module(module), name, ()) for module in modules}
+
+    forgotten = {module: [one.path for one in of_it if one not in table] for module, of_it in declared.items()}
+
+    assert sum(bool(of_it) for of_it in declared.values()) > 5
+    assert {module: paths for module, paths in forgotten.items() if paths} == {}
+
+
+@pytest.mark.parametrize("table", [ROUTES, PAGES])
+def test_no_address_is_declared_twice(table):
+    addresses = [(one.method, one.path) for one in table]
+
+    assert sorted(addresses) == sorted(set(addresses))
+
+
+def test_a_route_with_a_name_in_its_path_says_what_it_refuses():
+    assert [f"{one.method} {one.path}" for one in ROUTES if "{" in one.path and not one.refuses] == []
