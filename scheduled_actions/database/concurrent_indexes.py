@@ -1,8 +1,8 @@
 """Index statements of migrations that run outside a transaction, so that writers are never blocked.
 
-A migration contains them as `create [unique] index concurrently NAME …;` or `drop index concurrently NAME;`, each at
-the beginning of a line. They run after the transactions of all migrations. The last statement that names an index
-decides whether it exists, so every run of `migrate` finishes what an earlier one left missing or invalid.
+A migration contains them as `create [unique] index concurrently NAME on TABLE …;` or `drop index concurrently NAME;`,
+each at the beginning of a line. They run after the transactions of all migrations. The last statement that names an
+index decides whether it exists, so every run of `migrate` finishes what an earlier one left missing or invalid.
 A change of an index takes a new name.
 """
 
@@ -27,7 +27,7 @@ sql = Statements(__file__)
 
 _STATEMENT = re.compile(
     r"^(?P<verb>create(?: unique)? index|drop index) concurrently"
-    r"(?: if (?:not )?exists)? (?P<name>\w+)(?P<rest>[^;]*);[ ]*\n?",
+    r" (?P<name>\w+)(?: on (?P<definition>\w[^;]*))?;[ ]*\n?",
     re.MULTILINE,
 )
 #: How often the progress of another session's build is looked at.
@@ -55,14 +55,28 @@ class IndexStatement:
     """What is to hold of one index."""
 
     name: str
-    #: Without its semicolon; harmless where the index is as it should be.
-    statement: str
-    is_dropped: bool
+    #: What a migration says of it after `on`: `scheduled_actions (created_by)`; None: it is to be gone.
+    definition: str | None
+    is_unique: bool = False
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the index is to be gone."""
+        return self.definition is None
 
     @property
     def wanted_state(self) -> str:
         """The state of an index for which nothing is to be done."""
         return "missing" if self.is_dropped else "valid"
+
+    def building(self, schema: str) -> str:
+        """Return the statement that builds it on our table, whatever the search path; it fails where the name is taken.
+
+        Args:
+            schema: Of the table, in quotes.
+        """
+        verb = "create unique index" if self.is_unique else "create index"
+        return f"{verb} concurrently {self.name} on {schema}.{self.definition}"
 
 
 class _Found(NamedTuple):
@@ -70,7 +84,8 @@ class _Found(NamedTuple):
 
     #: `missing`, `invalid` or `valid`.
     state: str
-    qualified_name: str
+    #: That of our tables, in quotes.
+    schema: str
     #: Another session builds an index, this or another.
     is_busy: bool
 
@@ -117,9 +132,9 @@ def _apply(connection: Connection, wanted: IndexStatement, report: Callable[[str
         is_changed = True
         try:
             if found.state == "invalid" or wanted.is_dropped:
-                connection.execute(f"drop index concurrently if exists {found.qualified_name}")
+                connection.execute(f"drop index concurrently if exists {found.schema}.{wanted.name}")
             if not wanted.is_dropped:
-                connection.execute(wanted.statement)
+                connection.execute(wanted.building(found.schema))
         except psycopg.Error as error:
             # Another session began at the same moment: one of the two goes first, by unequal waits.
             collisions += _is_collision(error)
@@ -163,7 +178,4 @@ def _find(connection: Connection, name: str) -> _Found:
 
 
 def _statement(found: re.Match[str]) -> IndexStatement:
-    is_dropped = found["verb"].startswith("drop")
-    guard = "if exists" if is_dropped else "if not exists"
-    statement = f"{found['verb']} concurrently {guard} {found['name']}{found['rest']}"
-    return IndexStatement(found["name"], statement, is_dropped)
+    return IndexStatement(found["name"], found["definition"], is_unique="unique" in found["verb"])

@@ -69,6 +69,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
 
     Raises:
         ServerUnsuitable: The server is older than PostgreSQL 14, or the database's encoding is not UTF8.
+        SchemaHidden: Another schema hides tables or functions of ours in the search path; nothing was changed.
         SchemaUnreleased: The tables were made by a build that was never released; nothing was changed.
         MigrationBlocked: Another session holds a table; nothing of that migration was changed.
         FunctionInUse: Something that no migration has replaced uses a function that is to go; migrations are applied,
@@ -77,6 +78,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
     """
     _check_server(connection)
     schema = files.read()
+    versions.check_visible(connection, schema)
     done: list[str] = []
     applied: list[files.Function] = []
     for migration in _pending(schema, versions.read_released(connection, schema)):

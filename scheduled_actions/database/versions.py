@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduled_actions.core.errors import SchemaOutdated, SchemaUnreleased
+from scheduled_actions.core.errors import SchemaHidden, SchemaOutdated, SchemaUnreleased
 from scheduled_actions.database.schema import files
 from scheduled_actions.database.statements import Statements
 
@@ -65,6 +65,18 @@ def read(connection: psycopg.Connection[Any]) -> Versions:
         else {},
         dict(sql.run(connection, "functions_applied").fetchall()) if functions else {},
     )
+
+
+def check_visible(connection: psycopg.Connection[Any], schema: files.Schema) -> None:
+    """Check that the search path finds our tables and functions where they are; anything goes where there are none.
+
+    Raises:
+        SchemaHidden: Another schema has the name of one.
+    """
+    parameters = {"tables": list(schema.tables), "functions": [one.name for one in schema.functions]}
+    found = sql.run(connection, "hidden_objects", parameters).fetchall()
+    if found:
+        raise SchemaHidden(tuple(hiding for hiding, _ in found), found[0][1])
 
 
 def read_released(connection: psycopg.Connection[Any], schema: files.Schema) -> Versions:

@@ -149,6 +149,15 @@ def test_an_index_that_another_session_is_building_is_waited_for(connection, add
     assert connection.execute("select 'scheduled_actions_by_creator'::regclass::oid").fetchone() == first
 
 
+def test_a_name_that_something_else_has_is_an_error(connection, add_migration, monkeypatch):
+    monkeypatch.setattr(concurrent_indexes, "_POLL_SECONDS", 0.001)
+    add_migration(BUILD)
+    connection.execute("create table scheduled_actions_by_creator (created_by text)")
+
+    with pytest.raises(IndexNotBuilt, match='relation "scheduled_actions_by_creator" already exists'):
+        migrate.migrate(connection)
+
+
 def test_only_whole_statements_leave_the_transaction_of_a_migration():
     text = "create table t (a int);\ncreate unique index concurrently u on t (a)\n  where a > 0;\nselect 1;\n"
 
@@ -156,4 +165,4 @@ def test_only_whole_statements_leave_the_transaction_of_a_migration():
 
     assert in_transaction == "create table t (a int);\nselect 1;\n"
     assert (found.name, found.is_dropped) == ("u", False)
-    assert found.statement == "create unique index concurrently if not exists u on t (a)\n  where a > 0"
+    assert found.building('"Our tables"') == 'create unique index concurrently u on "Our tables".t (a)\n  where a > 0'

@@ -15,8 +15,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import scheduled_actions
-from scheduled_actions.core.errors import SchemaOutdated, SchemaUnreleased
-from scheduled_actions.database import functions, migrate, versions
+from scheduled_actions.core.errors import SchemaHidden, SchemaOutdated, SchemaUnreleased
+from scheduled_actions.database import concurrent_indexes, functions, migrate, versions
 from scheduled_actions.database.connection import Database
 from scheduled_actions.database.schema import files
 from scheduled_actions.operations.doctor import store as diagnosis
@@ -211,6 +211,59 @@ def test_an_index_is_dropped_in_the_schema_of_the_tables_alone(behind, schema_fi
         "select indexrelid::regclass::text from pg_index where indexrelid::regclass::text ~ 'creator'"
     )
     assert found.fetchall() == [("scheduled_actions_by_creator",)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "hiding"),
+    [
+        ("create table app.scheduled_actions (created_by text)", "app.scheduled_actions"),
+        ("create view app.scheduled_actions as select 1 as created_by", "app.scheduled_actions"),
+        ("create table app.scheduled_action_migrations (number integer)", "app.scheduled_action_migrations"),
+        ("create table app.scheduled_action_functions (name text)", "app.scheduled_action_functions"),
+        ("create view app.webhook_deliveries as select 1 as id", "app.webhook_deliveries"),
+        ("create temp table scheduled_actions (created_by text)", r"pg_temp_\d+.scheduled_actions"),
+        (
+            "create function app.scheduled_actions_dedup_window(text) returns integer language sql as 'select 1'",
+            r"app.scheduled_actions_dedup_window\(text\)",
+        ),
+    ],
+)
+def test_what_hides_tables_and_functions_in_the_search_path_is_named(behind, schema_files, statement, hiding):
+    behind.execute(statement)
+    name = add_migration(
+        schema_files, "create index concurrently scheduled_actions_by_creator on scheduled_actions (created_by);"
+    )
+    before = functions_of(behind, "app")
+
+    with pytest.raises(
+        SchemaHidden,
+        match=f'finds {hiding} before what has the same name in schema "Our tables"; nothing was changed: name schema',
+    ):
+        migrate.migrate(behind)
+
+    assert diagnosis.migrations(behind).judged().level is Level.FAULT
+    assert functions_of(behind, "app") == before
+    behind.execute('set search_path = "Our tables", pg_temp')
+    assert migrate.migrate(behind) == [name, "index scheduled_actions_by_creator"]
+
+
+def test_an_own_function_with_other_arguments_hides_nothing(behind):
+    behind.execute("create function app.schedule_action(customer integer) returns integer language sql as 'select 1'")
+
+    assert migrate.migrate(behind) == []
+
+
+def test_an_index_is_built_on_our_table_alone(behind):
+    """Also where another table hid it after the look at the search path."""
+    behind.execute("create table app.scheduled_actions (created_by text)")
+    (wanted,) = concurrent_indexes.split(
+        "create index concurrently scheduled_actions_by_creator on scheduled_actions (created_by);"
+    )[1]
+
+    assert concurrent_indexes.reconcile(behind, [wanted]) == ["index scheduled_actions_by_creator"]
+
+    found = behind.execute("select schemaname from pg_indexes where indexname = 'scheduled_actions_by_creator'")
+    assert found.fetchall() == [("Our tables",)]
 
 
 def test_a_database_in_another_encoding_is_refused(postgres_server, admin):

@@ -150,11 +150,29 @@ class SchemaUnreleased(SchemaOutdated):
 
     def __init__(self, migration: str) -> None:
         self.migration = migration
-        DeploymentError.__init__(
-            self,
+        self.problem = (
             "the tables were made by a build that was never released (this code has another migration than "
-            f"{migration}) and cannot be brought up to date; nothing was changed: {self.remedy}",
+            f"{migration}) and cannot be brought up to date"
         )
+        DeploymentError.__init__(self, f"{self.problem}; nothing was changed: {self.remedy}")
+
+
+class SchemaHidden(DeploymentError):
+    """A table or function in another schema hides one of this package, because the search path names that schema first.
+
+    Args:
+        hiding: What hides ours, with its schema.
+        schema: The schema of the package's tables, in quotes where SQL needs them.
+    """
+
+    code = "schema_hidden"
+
+    def __init__(self, hiding: tuple[str, ...], schema: str) -> None:
+        self.hiding = hiding
+        self.schema = schema
+        self.problem = f"the search path finds {', '.join(hiding)} before what has the same name in schema {schema}"
+        self.remedy = f"name schema {schema} first in the role's search_path, or rename the other"
+        super().__init__(f"{self.problem}; nothing was changed: {self.remedy}")
 
 
 class RegistryInvalid(DeploymentError):

@@ -13,6 +13,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 FUNCTIONS = Path(__file__).parent / "functions"
 _NUMBER = re.compile(r"(\d{4})_")
 _COMMENT = re.compile(r"--[^\n]*")
+_TABLE = re.compile(r"^create (?:table|view) (\w+)", re.MULTILINE)
 _CALL = re.compile(r"\b(\w+)\(")
 
 
@@ -57,6 +58,11 @@ class Schema:
     def latest(self) -> int:
         """Return the number of the newest migration."""
         return max((one.number for one in self.migrations), default=0)
+
+    @property
+    def tables(self) -> set[str]:
+        """Return the names of the tables and views that the migrations create."""
+        return {name for one in self.migrations for name in _TABLE.findall(one.text)}
 
     def called_in(self, text: str) -> set[str]:
         """Return the names of the functions that a text calls, and of those that they call in turn."""

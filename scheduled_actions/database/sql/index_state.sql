@@ -1,8 +1,8 @@
--- The state of one index of our schema (missing, invalid or valid), its name whatever the search path, and whether another
+-- The state of one index of our schema (missing, invalid or valid), the name of that schema, and whether another
 -- session builds an index in this database: two builds at once wait for each other.
 select
   case when c.oid is null then 'missing' when i.indisvalid then 'valid' else 'invalid' end,
-  format('%%I.%%I', n.nspname, wanted.name),
+  quote_ident(n.nspname),
   exists (
     select from pg_stat_progress_create_index p
     where p.datname = current_database() and p.pid <> pg_backend_pid()

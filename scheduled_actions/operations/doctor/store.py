@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from scheduled_actions.actions import management_store as management
-from scheduled_actions.core.errors import DatabaseUnavailable
+from scheduled_actions.core.errors import DatabaseUnavailable, SchemaHidden, SchemaUnreleased
 from scheduled_actions.database import migrate, versions
 from scheduled_actions.database.connection import cut_off
 from scheduled_actions.database.failures import is_connection_failure
@@ -76,12 +76,14 @@ def defaults(connection: Connection) -> DefaultsFound:
 def migrations(connection: Connection) -> MigrationsFound:
     """Return which migrations and functions the database has, compared with those of this code."""
     schema = files.read()
-    found = versions.read(connection)
-    unreleased = found.unreleased(schema)
+    try:
+        versions.check_visible(connection, schema)
+        found = versions.read_released(connection, schema)
+    except (SchemaHidden, SchemaUnreleased) as error:
+        return MigrationsFound(found=0, wanted=schema.latest, unusable=error)
     return MigrationsFound(
-        found=0 if unreleased else found.applied,
+        found=found.applied,
         wanted=schema.latest,
-        unreleased=unreleased,
         stale_functions=(*(one.name for one in found.stale_functions(schema)), *found.removed_functions(schema)),
     )
 

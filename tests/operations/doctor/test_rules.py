@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from scheduled_actions.core.errors import SchemaHidden, SchemaUnreleased
 from scheduled_actions.operations.doctor.rules import (
     Check,
     EndpointFound,
@@ -109,9 +110,14 @@ def ticks(due=0, **ago):
             "SQL functions of another version: a, b",
         ),
         (
-            MigrationsFound(found=0, wanted=3, unreleased="0001_old"),
+            MigrationsFound(found=0, wanted=3, unusable=SchemaUnreleased("0001_old")),
             FAULT,
             "the tables were made by a build that was never",
+        ),
+        (
+            MigrationsFound(found=0, wanted=3, unusable=SchemaHidden(("app.scheduled_actions",), "public")),
+            FAULT,
+            "the search path finds app.scheduled_actions before what",
         ),
         (clocks(seconds=2), OK, "this machine and the database agree"),
         (clocks(seconds=-2), OK, "this machine and the database agree"),

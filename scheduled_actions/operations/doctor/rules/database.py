@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from scheduled_actions.core.errors import SchemaUnreleased
 from scheduled_actions.operations.doctor.rules import Check, Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from scheduled_actions.core.errors import SchemaHidden, SchemaUnreleased
 
 #: Servers that this version was made for.
 OLDEST_SERVER, NEWEST_SERVER = 14, 18
@@ -85,17 +86,16 @@ class MigrationsFound:
 
     found: int
     wanted: int
-    #: The migration that a build made that was never released; None: there is none.
-    unreleased: str | None = None
+    #: Why no `migrate` can bring the tables up to date; None: it can.
+    unusable: SchemaHidden | SchemaUnreleased | None = None
     #: The SQL functions of which the database has another version.
     stale_functions: tuple[str, ...] = ()
 
     def judged(self) -> Check:
         """Return a fault where some are missing; a database ahead of its code works, as migrations only expand."""
         migrate = "run `scheduled-actions migrate`"
-        if self.unreleased is not None:
-            detail = f"the tables were made by a build that was never released ({self.unreleased})"
-            return Check("migrations", Level.FAULT, detail, SchemaUnreleased.remedy)
+        if self.unusable is not None:
+            return Check("migrations", Level.FAULT, self.unusable.problem, self.unusable.remedy)
         if not self.found:
             return Check("migrations", Level.FAULT, "the tables are not there", migrate)
         if self.found < self.wanted:
