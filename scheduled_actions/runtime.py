@@ -128,7 +128,7 @@ class Runtime:
     def scheduler(self) -> Scheduler:
         """Schedules, reads and changes actions."""
         # Loaded with the first that is scheduled: a tick that finds nothing due does without.
-        from scheduled_actions.actions.service import Scheduler  # noqa: PLC0415
+        from scheduled_actions.actions.service import Scheduler  # noqa: PLC0415 - as said
 
         return Scheduler(self.database, self.payload_access, self.preparation, self.settler, self.wake)
 
@@ -225,7 +225,7 @@ class Runtime:
     def deadlines(self) -> DeadlineForesight:
         """Sets, reads and changes deadlines."""
         # Loaded with the first deadline.
-        from scheduled_actions.deadlines.preview import DeadlineForesight  # noqa: PLC0415
+        from scheduled_actions.deadlines.preview import DeadlineForesight  # noqa: PLC0415 - as said
 
         return DeadlineForesight(self.database, self.payload_access, self.notifications)
 
@@ -260,7 +260,7 @@ class Runtime:
     def endpoint_book(self) -> EndpointBook:
         """The webhook endpoints, as deliveries need them."""
         # Loaded with the first event, and pydantic and much else with it.
-        from scheduled_actions.webhooks.endpoints.registry import EndpointBook  # noqa: PLC0415
+        from scheduled_actions.webhooks.endpoints.registry import EndpointBook  # noqa: PLC0415 - as said
 
         return EndpointBook(self.config, self.database)
 
@@ -409,8 +409,8 @@ class Runtime:
     def heartbeat(self) -> Heartbeat:
         """Tells somebody outside of each good tick."""
         # With the first beat come HTTP and what else it needs.
-        from scheduled_actions.operations.heartbeat import Heartbeat  # noqa: PLC0415
-        from scheduled_actions.outbound.reach import reach_of  # noqa: PLC0415
+        from scheduled_actions.operations.heartbeat import Heartbeat  # noqa: PLC0415 - as said
+        from scheduled_actions.outbound.reach import reach_of  # noqa: PLC0415 - as said
 
         environ = self.config.environ
         return Heartbeat(

@@ -41,6 +41,17 @@ def test_the_rules_take_the_present_moment_as_an_argument():
         assert not re.search(r"\b(now|utcnow|today|uuid[1-8])\(", file.read_text(encoding="utf-8")), file
 
 
+def test_every_import_inside_a_function_says_why():
+    for file in PACKAGE.rglob("*.py"):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines):
+            where = f"{file.relative_to(ROOT)}:{number + 1}"
+            if line.startswith("# ruff: noqa: PLC0415"):
+                assert lines[number - 1].startswith("# "), f"{where}: the line before says why"
+            elif "PLC0415" in line:
+                assert re.search(r"PLC0415\b.*( - |\()\w", line), f"{where}: write # noqa: PLC0415 - WHY"
+
+
 def test_the_registry_of_this_repositorys_handlers_is_fresh():
     checked = subprocess.run(
         [sys.executable, "registry_build.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -73,19 +73,19 @@ def parse_rule(
     if words.startswith(PREFIX):
         return parse_custom(text, zone=zone, since=since, functions=functions)
     if _RRULE.match(words):
-        from scheduled_actions.recurrence.rrule.rule import parse_rrule  # noqa: PLC0415
+        from scheduled_actions.recurrence.rrule.rule import parse_rrule  # noqa: PLC0415 - as said
 
         return parse_rrule(text, zone=zone, anchor=anchor, budget=budget)
     if _BUSINESS_DAY.search(words):
-        from scheduled_actions.recurrence.business import parse_business_day  # noqa: PLC0415
+        from scheduled_actions.recurrence.business import parse_business_day  # noqa: PLC0415 - as said
 
         return parse_business_day(text, zone=zone, anchor=anchor, since=since, calendar=skips)
     if _is_cron(words):
-        from scheduled_actions.recurrence.cron.rule import parse_cron  # noqa: PLC0415
+        from scheduled_actions.recurrence.cron.rule import parse_cron  # noqa: PLC0415 - as said
 
         return parse_cron(text, zone=zone, anchor=anchor)
     if words.split(" ")[0] in {"every", *ADVERBS, *AMBIGUOUS} or _ISO.match(words):
-        from scheduled_actions.recurrence.intervals.rule import parse_interval  # noqa: PLC0415
+        from scheduled_actions.recurrence.intervals.rule import parse_interval  # noqa: PLC0415 - as said
 
         return parse_interval(text, zone=zone, anchor=anchor, since=since)
     meant = _meant(words)

@@ -50,8 +50,8 @@ def _stand_ins(found: Declarations) -> Functions:
 def _mistake(handler: Declaration, given: dict[str, Any], functions: Functions) -> Iterator[Problem]:
     """Take a declaration as far as a schedule could be made of it; yield what stands in the way."""
     from scheduled_actions.actions import dependencies as follow_ups  # noqa: PLC0415 - most projects declare no recurrence
-    from scheduled_actions.recurrence import compile_recurrence  # noqa: PLC0415
-    from scheduled_actions.recurrence.skips.model import Skips  # noqa: PLC0415
+    from scheduled_actions.recurrence import compile_recurrence  # noqa: PLC0415 - as above
+    from scheduled_actions.recurrence.skips.model import Skips  # noqa: PLC0415 - as above
     from scheduled_actions.schedules.rules import new_schedule  # noqa: PLC0415 - most projects declare no recurrence
 
     lines, key = handler.recurrence_lines, "skip"

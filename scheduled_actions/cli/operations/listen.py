@@ -29,7 +29,7 @@ def listen(project: Project, *, ping: bool) -> None:
     Ctrl-C or SIGTERM lets what runs finish.
     """
     from scheduled_actions.core.errors import NotConfigured  # noqa: PLC0415 - help needs no database driver
-    from scheduled_actions.ticks.listener import Listener  # noqa: PLC0415
+    from scheduled_actions.ticks.listener import Listener  # noqa: PLC0415 - as above
 
     runtime = project.open_without_handlers() if ping else project.open()
     listener = Listener(runtime.database, tell=lambda line: click.echo(one_line(line)))

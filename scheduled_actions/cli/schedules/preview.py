@@ -49,8 +49,8 @@ def preview(
     ("FREQ=MONTHLY;BYMONTHDAY=-1"), or a business day ("last business day of the quarter at 09:00").
     """
     from scheduled_actions.recurrence import Skips  # noqa: PLC0415 - help needs no rules
-    from scheduled_actions.recurrence.custom import NO_FUNCTIONS  # noqa: PLC0415
-    from scheduled_actions.recurrence.preview import preview as previewed  # noqa: PLC0415
+    from scheduled_actions.recurrence.custom import NO_FUNCTIONS  # noqa: PLC0415 - as above
+    from scheduled_actions.recurrence.preview import preview as previewed  # noqa: PLC0415 - as above
 
     names_a_function = rule.strip().startswith("custom:") or "function" in (skip or {})
     found = previewed(

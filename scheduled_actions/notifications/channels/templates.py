@@ -104,7 +104,7 @@ def _parts(name: str, text: str) -> tuple[str, str]:
 @functools.cache
 def _environment(folder: Path) -> Environment:
     """Return an environment that reads this folder, and ours for what its templates extend."""
-    from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, StrictUndefined  # noqa: PLC0415
+    from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, StrictUndefined  # noqa: PLC0415 - with the first notice
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415 - with the first notice
 
     ours = FileSystemLoader(_OURS)

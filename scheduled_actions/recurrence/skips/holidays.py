@@ -146,7 +146,7 @@ def _markets(path: str) -> list[str]:
 def _library(path: str) -> ModuleType:
     try:
         import holidays  # noqa: PLC0415 - an extra, and a tenth of a second to load
-        import holidays.registry  # noqa: PLC0415
+        import holidays.registry  # noqa: PLC0415 - as above
     except ImportError:
         problem = 'needs the library "holidays": pip install "scheduled-actions[holidays]"'
         raise RecurrenceInvalid(path, problem, name=path) from None
