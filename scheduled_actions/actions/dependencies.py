@@ -23,7 +23,7 @@ from scheduled_actions.core.json_text import Unquoted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduled_actions.conditions.rules import Outside
+    from scheduled_actions.conditions.rules.model import Outside
 
 #: The arguments of `schedule_action` that are looked at here.
 NAMES = frozenset({"condition", "after", "on_success", "on_failure"})
@@ -61,7 +61,7 @@ def extras_of(
 
 
 def _condition(given: Any, row_of: Callable[[Mapping[str, Any], int], dict[str, Any]], depth: int) -> str:  # noqa: ANN401 - any JSON
-    from scheduled_actions.conditions import rules as conditions  # noqa: PLC0415 - most projects have none
+    from scheduled_actions.conditions.rules.plan import stored_plan  # noqa: PLC0415 - most projects have none
 
     if isinstance(given, Mapping) and "wait" in given:
         given = {
@@ -72,21 +72,21 @@ def _condition(given: Any, row_of: Callable[[Mapping[str, Any], int], dict[str, 
         if "on_timeout" in given:
             text = _follow_ups("on_timeout", given["on_timeout"], row_of, depth)
             given["on_timeout"] = json.loads(text or "[]")
-    return conditions.stored_plan(given)
+    return stored_plan(given)
 
 
 def with_public_reach(condition: str) -> str:
     """Return a stored condition whose HTTP requests go only to the public internet."""
-    from scheduled_actions.conditions import rules as conditions  # noqa: PLC0415 - as above
+    from scheduled_actions.conditions.rules import parsing, plan  # noqa: PLC0415 - as above
 
-    return conditions.stored_plan(conditions.with_public_reach(json.loads(condition)))
+    return plan.stored_plan(parsing.with_public_reach(json.loads(condition)))
 
 
 def check_outsides(condition: str, check: Callable[[Outside], None]) -> None:
     """Refuse what could not be asked: a query or a function that is not there, an address out of reach."""
-    from scheduled_actions.conditions import rules as conditions  # noqa: PLC0415 - as above
+    from scheduled_actions.conditions.rules.plan import plan_of  # noqa: PLC0415 - as above
 
-    asked = conditions.plan_of(condition).condition
+    asked = plan_of(condition).condition
     for outside in asked.outsides() if asked is not None else ():
         check(outside)
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from scheduled_actions.actions import store, waits
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.actions.rules.settlement import Held
-from scheduled_actions.conditions import rules as conditions
-from scheduled_actions.conditions.rules import Known, Needs, Progress, Ruled, Ruling
+from scheduled_actions.conditions.rules.evaluation import Progress, Ruled, Ruling, rule
+from scheduled_actions.conditions.rules.model import BUDGETED, PREFIX_MARK, Known, Needs
+from scheduled_actions.conditions.rules.plan import plan_of
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from uuid import UUID
 
-    from scheduled_actions.conditions.rules import Checked, Fact, FactKey, Outside, Plan
+    from scheduled_actions.conditions.rules.model import Checked, Condition, Fact, FactKey, Outside
+    from scheduled_actions.conditions.rules.plan import Plan
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.database.connection import Connection
 
@@ -57,7 +59,7 @@ def judge(claimed: Sequence[Claimed], do: Do) -> dict[UUID, Held | Asking]:
     plans: dict[UUID, Plan] = {}
     for one in claimed:
         try:
-            plans[one.id] = conditions.plan_of(one.condition_text or "")
+            plans[one.id] = plan_of(one.condition_text or "")
         except InvalidArgument as error:
             found[one.id] = Held(settlement.Failed(f"its condition cannot be read: {error}", is_final=True))
     judged = [one for one in claimed if one.id in plans]
@@ -128,7 +130,7 @@ def _bites(claimed: Iterable[Claimed], waiters: Mapping[UUID, waits.Waiter]) -> 
 
 
 def _judged(plan: Plan, known: Known, progress: Progress) -> Held | Asking | None:
-    ruled = conditions.rule(plan, known, progress)
+    ruled = rule(plan, known, progress)
     return Asking(plan, known, progress) if ruled.ruling is Ruling.ASK else held_of(plan, ruled)
 
 
@@ -143,10 +145,10 @@ def ask(asking: Asking, claimed: Claimed, question: Callable[[Outside, Claimed],
     """
     answers: dict[Outside, Checked] = {}
     # On a thread of its own: it holds up no other action, and judges again after each answer.
-    known = replace(asking.known, budget=EvaluationBudget(conditions.BUDGETED))
+    known = replace(asking.known, budget=EvaluationBudget(BUDGETED))
     while True:
         # One at a time: what is answered may settle it, or leave only a part of the rest to be asked.
-        ruled = conditions.rule(asking.plan, replace(known, answers=answers), asking.progress)
+        ruled = rule(asking.plan, replace(known, answers=answers), asking.progress)
         if ruled.ruling is not Ruling.ASK:
             break
         wanted = asking.plan.condition.outsides() if asking.plan.condition is not None else ()
@@ -185,7 +187,7 @@ def _needs(plan: Plan) -> Needs:
     return needs
 
 
-def _parts(plan: Plan) -> Iterator[conditions.Condition]:
+def _parts(plan: Plan) -> Iterator[Condition]:
     if plan.after is not None:
         yield plan.after
     if plan.condition is not None:
@@ -212,4 +214,4 @@ def _known(waiter: waits.Waiter, claimed: Claimed, seen: waits.Seen) -> Known:
 
 
 def _is_whole_name(key: FactKey) -> bool:
-    return not key.name.endswith(conditions.PREFIX_MARK)
+    return not key.name.endswith(PREFIX_MARK)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scheduled_actions.actions.model import NewAction
-    from scheduled_actions.conditions.rules import Outside
+    from scheduled_actions.conditions.rules.model import Outside
     from scheduled_actions.core.config import Settings
     from scheduled_actions.core.requester import Requester
     from scheduled_actions.database.connection import Database

@@ -10,7 +10,9 @@ from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from scheduled_actions.conditions.rules import PREFIXED_MOST, ActionState, DeadlineState, Fact, FactKey, Needs, Progress
+from scheduled_actions.conditions.rules.evaluation import Progress
+from scheduled_actions.conditions.rules.kinds import PREFIXED_MOST
+from scheduled_actions.conditions.rules.model import ActionState, DeadlineState, Fact, FactKey, Needs
 from scheduled_actions.core.action import Status
 from scheduled_actions.database.failures import PASSING
 from scheduled_actions.database.statements import Statements, instants, numbers, texts, uuids

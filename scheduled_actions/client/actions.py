@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduled_actions.conditions.fact import Fact, FactChange, Reported
     from scheduled_actions.core.action import Action, DedupMode, Scheduled
     from scheduled_actions.core.retry import RetryPolicy
-    from scheduled_actions.operations.explain.rules import Explanation
+    from scheduled_actions.operations.explain.rules.facts import Explanation
 
 
 def schedule_action(

@@ -13,8 +13,9 @@ import psycopg
 
 from scheduled_actions.conditions.project_functions import ConditionCheck
 from scheduled_actions.conditions.queries import check_team, first_row, parameters_of
-from scheduled_actions.conditions.rules import PUBLIC, Checked
 from scheduled_actions.conditions.rules.kinds import compares
+from scheduled_actions.conditions.rules.model import Checked
+from scheduled_actions.conditions.rules.parsing import PUBLIC
 from scheduled_actions.conditions.rules.pointer import MISSING, found_at
 from scheduled_actions.core import json_text
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
@@ -23,7 +24,7 @@ from scheduled_actions.outbound import bounded_http, delivery, network
 from scheduled_actions.outbound.reach import reach_of
 
 if TYPE_CHECKING:
-    from scheduled_actions.conditions.rules import Outside
+    from scheduled_actions.conditions.rules.model import Outside
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.core.config import Settings
     from scheduled_actions.database.connection import Database

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.conditions import store
-from scheduled_actions.conditions.rules import FactKey
+from scheduled_actions.conditions.rules.model import FactKey
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core import json_text
 from scheduled_actions.core.errors import InvalidArgument, UnknownFact

@@ -13,7 +13,7 @@ from scheduled_actions.database.transactions import refused, savepoint
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from scheduled_actions.conditions.rules import FactKey
+    from scheduled_actions.conditions.rules.model import FactKey
     from scheduled_actions.database.connection import Connection
 
 

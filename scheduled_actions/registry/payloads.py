@@ -20,8 +20,6 @@ from scheduled_actions.core.typed_dicts import for_pydantic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["PayloadModel", "decode", "encode"]
-
 #: Annotations that take every JSON object; a handler without one is such, too.
 _TAKES_ALL = (inspect.Parameter.empty, Any, object, dict, dict[str, Any])
 _OBJECT_EXPECTED = "a JSON object: pass a dict, or an instance of the handler's model"

@@ -11,7 +11,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from scheduled_actions.actions import claims, settling, waits
-from scheduled_actions.conditions.rules import FactKey, Needs
+from scheduled_actions.conditions.rules.model import FactKey, Needs
 from tests.factories import PATIENCE, a_tick, an_outcome, insert, is_waiting, move_clock, row, wait_until
 
 ORDER = FactKey("order", "42", "state")

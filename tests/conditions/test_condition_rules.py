@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduled_actions.conditions.rules import (
+from scheduled_actions.conditions.rules.evaluation import Progress, Ruling, rule
+from scheduled_actions.conditions.rules.model import (
     ActionState,
     Checked,
     DeadlineState,
@@ -18,15 +19,10 @@ from scheduled_actions.conditions.rules import (
     FactKey,
     Known,
     Needs,
-    Plan,
-    Progress,
-    Ruling,
     Truth,
-    plan_of,
-    read_condition,
-    rule,
-    stored_plan,
 )
+from scheduled_actions.conditions.rules.parsing import read_condition
+from scheduled_actions.conditions.rules.plan import Plan, plan_of, stored_plan
 from scheduled_actions.core.errors import InvalidArgument, TooLarge
 from tests.factories import NOW
 

@@ -21,7 +21,8 @@ from pydantic.errors import PydanticUndefinedAnnotation
 from typing_extensions import TypedDict
 
 from scheduled_actions.core.errors import InvalidArgument, PayloadInvalid, TooLarge
-from scheduled_actions.registry.payloads import PayloadModel, decode, encode
+from scheduled_actions.core.json_text import decode, encode
+from scheduled_actions.registry.payloads import PayloadModel
 
 LIMIT = 256 * 1024
 

@@ -8,7 +8,7 @@ from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import RegistryInvalid, RequestError, UnknownAction
 from scheduled_actions.operations.explain import rules as explanation
 from scheduled_actions.operations.explain import store
-from scheduled_actions.operations.explain.rules import Facts, Here
+from scheduled_actions.operations.explain.rules.facts import Facts, Here
 from scheduled_actions.registry.handler import HandlerOptions
 from scheduled_actions.ticks.rules.plan import Budget, Candidate, Pace, expected_seconds, tick_seconds
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.core.action import Action
     from scheduled_actions.database.connection import Connection
-    from scheduled_actions.operations.explain.rules import Explanation
+    from scheduled_actions.operations.explain.rules.facts import Explanation
     from scheduled_actions.operations.installation import Installation
 
 

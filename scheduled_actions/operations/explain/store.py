@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scheduled_actions.actions.store import action_of
 from scheduled_actions.core.action import Action, Status
 from scheduled_actions.database.statements import Statements
-from scheduled_actions.operations.explain.rules import HoldSeen, LockSeen, SeriesSeen, TickSeen
-from scheduled_actions.operations.explain.rules.facts import AHEAD_MOST
+from scheduled_actions.operations.explain.rules.facts import AHEAD_MOST, HoldSeen, LockSeen, SeriesSeen, TickSeen
 from scheduled_actions.schedules import store as schedules
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from scheduled_actions.operations.explain.rules import Code
+from scheduled_actions.operations.explain.rules.facts import Code
 from tests.factories import database_now
 from tests.operations.explain.cases import cases, held
 from tests.statements import statement

@@ -12,32 +12,13 @@ from typing import TYPE_CHECKING
 
 from scheduled_actions.operations.explain.rules import claimed_or_ended, due, not_yet_due
 from scheduled_actions.operations.explain.rules.facts import (
-    Code,
     Explanation,
     Facts,
-    Here,
-    HoldSeen,
-    LockSeen,
-    SeriesSeen,
-    TickSeen,
     iso,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = [
-    "REASONS",
-    "Code",
-    "Explanation",
-    "Facts",
-    "Here",
-    "HoldSeen",
-    "LockSeen",
-    "SeriesSeen",
-    "TickSeen",
-    "explain",
-]
 
 #: Each answers None where it does not apply; the last one always does.
 REASONS: tuple[Callable[[Facts], Explanation | None], ...] = (

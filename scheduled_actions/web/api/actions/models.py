@@ -13,7 +13,7 @@ from scheduled_actions.actions.management import BULK_MOST
 from scheduled_actions.actions.search import Filters
 from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Status
 from scheduled_actions.core.pages import PAGE_MOST
-from scheduled_actions.operations.explain.rules import Code
+from scheduled_actions.operations.explain.rules.facts import Code
 from scheduled_actions.web.api.models import (
     ActionTypeName,
     DedupKey,

@@ -7,7 +7,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from scheduled_actions.conditions.rules import APPROVAL
+from scheduled_actions.conditions.rules.kinds import APPROVAL
 from scheduled_actions.core.errors import InvalidArgument, TooLarge, UnknownFact
 from scheduled_actions.core.pages import page_of
 from scheduled_actions.operations.tokens import Role
