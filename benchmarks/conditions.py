@@ -45,8 +45,6 @@ select count(*)
 from generate_series(1, %s) n
 cross join lateral report_fact(jsonb_build_object('type', 'order', 'id', n::text), 'state', '"approved"')
 """
-_DUE_AGAIN = "update scheduled_actions set scheduled_at = now() - interval '1 minute' where status = 'pending'"
-_HAS_WAITED = "select waiting is not null and status = 'pending' from scheduled_actions where id = %s"
 
 
 def run(bench: Bench) -> list[Comparison]:

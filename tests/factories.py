@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from scheduled_actions.actions import claims, settling
 from scheduled_actions.actions.rules.settlement import Settlement
 from scheduled_actions.core import config
-from scheduled_actions.core.action import Action, Claimed, Status
+from scheduled_actions.core.action import Claimed, Status
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.database.bounded import Limits
 from scheduled_actions.registry import Registry
@@ -38,25 +38,6 @@ NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 PATIENCE = 20
 #: Long enough to open the cron endpoint.
 CRON_SECRET = "a-cron-secret-of-tests"
-
-
-def an_action(**changes: Any) -> Action:
-    """Return an action that is being processed for the first time."""
-    values = dict.fromkeys(field.name for field in fields(Action))
-    values |= {
-        "id": UUID("0197a000-0000-7000-8000-000000000001"),
-        "action_type": "test:run",
-        "status": Status.PROCESSING,
-        "payload": {},
-        "priority": 0,
-        "attempts": 0,
-        "history": (),
-        "lock_group_blocks": False,
-        "scheduled_at": NOW,
-        "created_at": NOW,
-        "updated_at": NOW,
-    }
-    return Action(**values | changes)
 
 
 def a_claimed(**changes: Any) -> Claimed:

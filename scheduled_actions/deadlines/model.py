@@ -83,7 +83,7 @@ class Stage:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Stage:
-        """Return the stage that `as_json` made; `stored_rows` checks rows that were written by SQL."""
+        """Return the stage that `as_json` made; `deadlines.rules.rows` checks rows that were written by SQL."""
         values = dict(stored)
         for name in _INSTANTS:
             if name in values:

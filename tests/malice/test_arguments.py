@@ -94,14 +94,6 @@ class Unprintable:
     __repr__ = __str__
 
 
-class Endless(dict[str, Any]):
-    """A mapping that never ends."""
-
-    def items(self) -> Any:
-        while True:
-            yield "x", self
-
-
 HOSTILE: list[Any] = [
     None,
     True,

@@ -27,7 +27,6 @@ _SECONDS = 600.0 if IS_WHOLE else 25.0
 #: Requests of the hostile team between two rounds of the other's.
 _EACH_ROUND = 40
 _SEED = 20261122
-_VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 #: Text columns whose values have a meaning of their own.
 _MEANT = {
     "status",

@@ -49,7 +49,7 @@ def words(runtime: Runtime, schedule: Schedule) -> str:
 
 
 def all_words(runtime: Runtime, schedules: Collection[Schedule]) -> list[str]:
-    """Return the rules of schedules in words, as `Occurrences.all_in_words` does."""
+    """Return the rules of schedules in words, as `ScheduleRules.all_in_words` does."""
     with handlers_aside():
         return runtime.schedule_rules.all_in_words(schedules)
 

@@ -31,8 +31,6 @@ _ONE_MICROSECOND = timedelta(microseconds=1)
 _SHORTEST_MONTH = 28
 _MONTHS_A_YEAR = 12
 _LEAP_DAY = (2, 29)
-#: Between two leap days, and between 1901 and 2099 always.
-_LEAP_CYCLE_MONTHS = 48
 #: P5M is five months: those who write it often mean PT5M. Few mean P1M so.
 _MEANT_MINUTES = re.compile(r"[Pp](?:[2-9]|[0-9]{2,3})[Mm]", re.ASCII)
 

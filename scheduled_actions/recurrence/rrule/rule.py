@@ -4,7 +4,7 @@ Where RFC 5545 leaves a choice, or people expect otherwise:
 
 * DAILY and coarser rules name wall times. One that the clocks skip moves on by the gap and counts; one that they show
   twice is its first showing (erratum 4271). Two that become one instant count once.
-* HOURLY and finer rules count real time: see `rrule_exact`.
+* HOURLY and finer rules count real time: see `recurrence.rrule.exact`.
 * A day that does not exist (31 April) is left out and not counted.
 * A start that does not match the rule is no occurrence: the first match counts as the first.
 * BYWEEKNO without a day takes the start's day of the week; YEARLY with BYMONTHDAY alone takes every month.

@@ -30,8 +30,6 @@ def send_payout(payload: Payout): ...
 def anything(payload: dict): ...
 
 
-#: What a clone does not copy: its time is asked for, its key would merge it, and its author is the one who clones.
-NOT_TAKEN = {"scheduled_at", "delay", "timezone", "dedup_key", "dedup_window", "dedup_mode", "created_by"}
 FOLLOW_UPS = [
     {
         "action_type": "any:thing",
