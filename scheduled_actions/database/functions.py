@@ -100,13 +100,8 @@ def drop_removed(connection: Connection, functions: Sequence[Function]) -> list[
     Raises:
         FunctionInUse: Something that no migration has replaced depends on one.
     """
-    removed_functions = removed(connection, functions)
-    if removed_functions:
-        try:
-            connection.execute(f"drop function {', '.join(one.signature for one in removed_functions)}")
-        except psycopg.errors.DependentObjectsStillExist as error:
-            uses = (error.diag.message_detail or "").replace(f"{_OUTDATED}(", "(")
-            raise FunctionInUse("; ".join(uses.splitlines())) from error
+    if removed_functions := removed(connection, functions):
+        _drop(connection, [one.signature for one in removed_functions])
     parameters = {"ours": [one.name for one in functions]}
     return sorted(name for (name,) in sql.run(connection, "forget_functions", parameters).fetchall())
 
@@ -143,7 +138,17 @@ def _replace(connection: Connection, function: Function, before: Sequence[_Overl
 
 def _rename(connection: Connection, outdated: Iterable[_Overload]) -> None:
     for one in outdated:
+        # What an earlier run renamed so, and could not drop.
+        _drop(connection, [one.signature.replace(f"{one.name}(", f"{one.name}{_OUTDATED}(", 1)])
         connection.execute(f"alter function {one.signature} rename to {one.name}{_OUTDATED}")
+
+
+def _drop(connection: Connection, signatures: Sequence[str]) -> None:
+    try:
+        connection.execute(f"drop function if exists {', '.join(signatures)}")
+    except psycopg.errors.DependentObjectsStillExist as error:
+        uses = (error.diag.message_detail or "").replace(f"{_OUTDATED}(", "(")
+        raise FunctionInUse("; ".join(uses.splitlines())) from error
 
 
 def _overloads(connection: Connection, names: Sequence[str]) -> set[_Overload]:

@@ -72,8 +72,8 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
         SchemaHidden: Another schema hides tables or functions of ours in the search path; nothing was changed.
         SchemaUnreleased: The tables were made by a build that was never released; nothing was changed.
         MigrationBlocked: Another session holds a table; nothing of that migration was changed.
-        FunctionInUse: Something that no migration has replaced uses a function that is to go; migrations are applied,
-            the other functions are as before.
+        FunctionInUse: Something that no migration has replaced uses a function that is to go; the migrations before are
+            applied, the other functions are as before.
         IndexNotBuilt: The server ended the build of an index; the next call resumes there.
     """
     _check_server(connection)

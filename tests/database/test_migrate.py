@@ -561,6 +561,24 @@ def test_what_still_uses_an_earlier_signature_is_named(connection, webhook_statu
     assert overloads(connection, "webhook_status") == ["webhook_status(jsonb,integer)"]
 
 
+def test_an_answer_that_changes_again_while_the_first_is_still_used_is_named(connection, schema_files):
+    path = schema_files / "functions" / "webhook_status.sql"
+    text, view = path.read_text(encoding="utf-8"), f"drop view webhook_deliveries;\n{view_text()}"
+    connection.execute("create view own_report as select webhook_status(result) from scheduled_actions")
+    for answer in ("bigint", "numeric"):
+        path.write_text(text.replace("integer", answer), encoding="utf-8")
+        add_migration(schema_files, view)
+
+        with pytest.raises(functions.FunctionInUse, match=r"own_report depends on function webhook_status\(jsonb\);"):
+            migrate.migrate(connection)
+
+    assert overloads(connection, "webhook_status") == ["webhook_status(jsonb)", "webhook_status_outdated(jsonb)"]
+    connection.execute("drop view own_report")
+    migrate.migrate(connection)
+    assert overloads(connection, "webhook_status") == ["webhook_status(jsonb)"]
+    assert connection.execute("select pg_typeof(webhook_status('{}'))::text").fetchone() == ("numeric",)
+
+
 def test_the_doctor_names_what_still_uses_an_earlier_signature(connection, webhook_status_with_a_fallback):
     before = diagnosis.functions_in_use(connection).judged()
     connection.execute("create view own_report as select webhook_status(result) from scheduled_actions")
