@@ -12,9 +12,10 @@ from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 
 from scheduled_actions.actions import store as actions
-from scheduled_actions.core.errors import RequestError
-from scheduled_actions.database import migrate
+from scheduled_actions.core.errors import RequestError, SchemaHidden
+from scheduled_actions.database import migrate, versions
 from scheduled_actions.database.grants import Grant, GrantRefused, Kind, grant
+from scheduled_actions.database.schema import files
 
 EVENT = {"event": "order:paid", "entity_type": "order", "entity_id": "7"}
 TARGET = '{"type": "order", "id": "7"}'
@@ -290,6 +291,18 @@ def test_a_grant_finds_the_tables_behind_another_schema_of_the_search_path(conne
         own.execute("select * from schedule_action('test:run')")
 
     assert rows(connection) == [("test:run", None)]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_what_a_grant_puts_before_the_tables_hides_them_from_their_owner_alone(connection, role, as_role, kind):
+    schema = grant(connection, kind, role).schema
+
+    with as_role(f"{schema}, public") as own:
+        versions.check_visible(own, files.read())
+
+    connection.execute(f"set search_path = {schema}, public")
+    with pytest.raises(SchemaHidden, match="finds scheduled_actions_api"):
+        versions.check_visible(connection, files.read())
 
 
 @pytest.mark.parametrize(("team", "seen"), [(None, {"blue", "red", None}), ("blue", {"blue"})])
