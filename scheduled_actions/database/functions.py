@@ -47,6 +47,19 @@ class FunctionInUse(DeploymentError):
         )
 
 
+class FunctionTaken(DeploymentError):
+    """A function that is none of this package has the name of one, in the schema of the tables."""
+
+    code = "function_taken"
+
+    def __init__(self, signatures: Sequence[str]) -> None:
+        self.signatures = tuple(signatures)
+        super().__init__(
+            f"the schema of the tables has functions with names of this package: {', '.join(signatures)}; nothing was "
+            "changed: rename them, or give this package a schema of its own"
+        )
+
+
 class _Overload(NamedTuple):
     """One function of the catalog."""
 
@@ -63,6 +76,20 @@ class Removed(NamedTuple):
     signature: str
     #: What depends on it, as the server describes it: `view own_report`.
     users: tuple[str, ...]
+
+
+def check_free(connection: Connection, names: Sequence[str]) -> None:
+    """Check that nobody else has functions of these names, which the database does not record as ours.
+
+    Args:
+        connection: In a transaction that no other process migrates in, in the schema of the tables.
+        names: Without arguments.
+
+    Raises:
+        FunctionTaken: Somebody has: it would be replaced.
+    """
+    if taken := sorted(one.signature for one in _overloads(connection, names)):
+        raise FunctionTaken(taken)
 
 
 def apply(connection: Connection, functions: Sequence[Function]) -> None:

@@ -71,6 +71,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
         ServerUnsuitable: The server is older than PostgreSQL 14, or the database's encoding is not UTF8.
         SchemaHidden: Another schema hides tables or functions of ours in the search path; nothing was changed.
         SchemaUnreleased: The tables were made by a build that was never released; nothing was changed.
+        FunctionTaken: A function that is none of ours has the name of one; nothing was changed.
         MigrationBlocked: Another session holds a table; nothing of that migration was changed.
         FunctionInUse: Something that no migration has replaced uses a function that is to go; the migrations before are
             applied, the other functions are as before.
@@ -86,6 +87,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
             # Another process may have applied it meanwhile.
             found = versions.read_released(connection, schema)
             if migration in _pending(schema, found):
+                functions.check_free(connection, found.unrecorded_functions(schema))
                 report(migration.name)
                 applied += _apply(connection, schema, migration, found)
                 done.append(migration.name)
@@ -95,6 +97,7 @@ def migrate(connection: Connection, *, report: Callable[[str], None] = lambda _:
             return done
         stale = found.stale_functions(schema)
         if stale:
+            functions.check_free(connection, found.unrecorded_functions(schema))
             report(f"{len(stale)} functions")
             functions.apply(connection, stale)
             functions.record(connection, stale)

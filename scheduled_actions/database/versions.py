@@ -49,6 +49,10 @@ class Versions:
             return []
         return [one for one in schema.functions if self.functions.get(one.name) != one.checksum]
 
+    def unrecorded_functions(self, schema: files.Schema) -> list[str]:
+        """Return the names of the functions of `schema` that the database does not have."""
+        return [one.name for one in schema.functions if one.name not in self.functions]
+
     def removed_functions(self, schema: files.Schema) -> list[str]:
         """Return the names of the functions that `schema` has no more; none where a later release migrated it."""
         if self.is_later_than(schema):

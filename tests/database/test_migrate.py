@@ -645,6 +645,29 @@ def test_a_function_of_the_project_is_left_alone(connection):
     assert overloads(connection, "scheduled_actions_of_mine") == ["scheduled_actions_of_mine()"]
 
 
+def test_a_function_of_the_project_with_one_of_our_names_is_refused_and_kept(empty):
+    empty.execute("create function schedule_action(text) returns integer language sql as 'select 1'")
+
+    with pytest.raises(functions.FunctionTaken, match=r"schedule_action\(text\)"):
+        migrate.migrate(empty)
+
+    assert tables(empty) == set()
+    assert empty.execute("select schedule_action('mine')").fetchone() == (1,)
+
+
+def test_a_function_of_the_project_with_the_name_of_a_new_one_is_refused_and_kept(connection, schema_files):
+    connection.execute("create function scheduled_actions_shade() returns integer language sql as 'select 1'")
+    (schema_files / "functions" / "scheduled_actions_shade.sql").write_text(
+        "-- Returns two.\ncreate or replace function scheduled_actions_shade() returns integer\n"
+        "  language sql as 'select 2';\n"
+    )
+
+    with pytest.raises(functions.FunctionTaken, match=r"scheduled_actions_shade\(\)"):
+        migrate.migrate(connection)
+
+    assert connection.execute("select scheduled_actions_shade()").fetchone() == (1,)
+
+
 def test_a_function_without_a_file_that_is_still_used_is_named_and_kept(connection, shade):
     shade.unlink()
     connection.execute(
