@@ -23,6 +23,7 @@ from scheduled_actions.runtime import Runtime
 from scheduled_actions.schedule import Schedule
 from scheduled_actions.settlement import Settlement
 from scheduled_actions.store import claims
+from scheduled_actions.store.bounded import Limits
 from scheduled_actions.testing import clock
 
 if TYPE_CHECKING:
@@ -234,11 +235,25 @@ def wait_until(is_so: Callable[[], Any]) -> None:
 
 def is_waiting(connection: psycopg.Connection[Any], count: int = 1) -> bool:
     """Whether so many other sessions of this database are waiting for a lock."""
+    # A transaction would be shown again what it saw first.
+    connection.execute("select pg_stat_clear_snapshot()")
     found = connection.execute(
         "select count(*) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid() and wait_event_type = 'Lock'"
     ).fetchone()
     return found is not None and found[0] >= count
+
+
+def wait_for_locks(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the project's statements wait for a lock as long as a test waits, whatever holds their process up."""
+    monkeypatch.setattr(runtime.database, "_limits", Limits(lock_seconds=PATIENCE, statement_seconds=PATIENCE))
+
+
+def find_circles_late(connection: psycopg.Connection[Any]) -> None:
+    """Let the server look for deadlocks on sessions that begin later only when a test has long given up."""
+    name = connection.info.dbname
+    statement = sql.SQL("alter database {} set deadlock_timeout = {}")
+    connection.execute(statement.format(sql.Identifier(name), sql.Literal(f"{PATIENCE}s")))
 
 
 def steps_spent(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from scheduled_actions import ScheduledActions, action, config, tokens
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime, use
-from tests.factories import CRON_SECRET
+from tests.factories import CRON_SECRET, wait_for_locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,6 +94,13 @@ def a_runtime(database_url: str) -> Iterator[Callable[..., Runtime]]:
 def runtime(a_runtime: Callable[..., Runtime]) -> Runtime:
     """Give a project of three handlers."""
     return a_runtime()
+
+
+@pytest.fixture
+def patient_runtime(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """Let the project wait for a lock as long as a test waits."""
+    wait_for_locks(runtime, monkeypatch)
+    return runtime
 
 
 def application(runtime: Runtime, *, url_prefix: str | None = None) -> Flask:

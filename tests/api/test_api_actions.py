@@ -12,7 +12,7 @@ import pytest
 
 from scheduled_actions.action import Action, Status
 from scheduled_actions.api import action_models
-from tests.factories import database_now, insert, insert_many, move_clock, row, wait_until
+from tests.factories import database_now, insert, insert_many, is_waiting, move_clock, row, wait_until
 
 UNKNOWN = "0197a000-0000-7000-8000-00000000ffff"
 IN_AN_HOUR = timedelta(hours=1)
@@ -587,6 +587,7 @@ def test_an_etag_of_an_action_that_never_was_is_not_found(api):
     assert api("PATCH", f"/actions/{UNKNOWN}", {"priority": 1}, headers={"If-Match": '"x"'}).status_code == 404
 
 
+@pytest.mark.usefixtures("patient_runtime")
 def test_of_two_who_saw_the_same_one_changes_it(api, later, connection, database_url):
     etag = api("GET", f"/actions/{later}").headers["ETag"]
     answers = []
@@ -601,18 +602,12 @@ def test_of_two_who_saw_the_same_one_changes_it(api, later, connection, database
         threads = [threading.Thread(target=change) for _ in range(4)]
         for thread in threads:
             thread.start()
-        wait_until(lambda: len(waiting(connection)) == 4)
+        wait_until(lambda: is_waiting(connection, 4))
         holder.rollback()
         for thread in threads:
             thread.join()
 
     assert sorted(answers) == [200, 412, 412, 412]
-
-
-def waiting(connection):
-    return connection.execute(
-        "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    ).fetchall()
 
 
 # -- cancel, remove, retry, run now ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.api.conftest import ADMIN_TOKEN, Api, application
-from tests.factories import move_clock, wait_until
+from tests.factories import is_waiting, move_clock, wait_until
 
 NEW = {"action_type": "test:run", "payload": {"n": 1}}
 KEY = {"Idempotency-Key": "order-42"}
@@ -151,6 +151,7 @@ def test_of_many_at_once_one_is_carried_out_and_all_are_answered_the_same(a_runt
     assert count(connection) == 1
 
 
+@pytest.mark.usefixtures("patient_runtime")
 def test_a_second_waits_for_the_first_and_does_it_when_that_fails(client, connection, database_url):
     answers = []
 
@@ -161,17 +162,11 @@ def test_a_second_waits_for_the_first_and_does_it_when_that_fails(client, connec
         first.execute("insert into scheduled_action_idempotency_keys (scope, key, digest) values ('', 'order-42', 'x')")
         second = threading.Thread(target=ask)
         second.start()
-        wait_until(lambda: is_waited_for(connection))
+        wait_until(lambda: is_waiting(connection))
         first.rollback()
     second.join()
 
     assert answers == [201]
-
-
-def is_waited_for(connection):
-    return connection.execute(
-        "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    ).fetchone()
 
 
 def test_a_first_that_takes_too_long_is_a_conflict_to_be_tried_again(api, connection, database_url):

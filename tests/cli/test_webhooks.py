@@ -18,6 +18,7 @@ from standardwebhooks.webhooks import Webhook
 
 from scheduled_actions.registry import source as registry_source
 from tests.conftest import ROOT
+from tests.factories import is_waiting
 from tests.faults.serving import wait_until
 
 KEY = Fernet.generate_key().decode()
@@ -289,7 +290,7 @@ def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goe
         # Also where these tests run in the background of a shell, which has its programs ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     ) as first:
-        wait_until(lambda: _waits_for_the_lock(connection), within=60, what="the recovery to stand still")
+        wait_until(lambda: is_waiting(connection), within=60, what="the recovery to stand still")
         first.send_signal(signal.SIGINT)
         told = first.communicate(timeout=60)[1].splitlines()
     connection.execute("select pg_advisory_unlock(4711)")
@@ -304,11 +305,6 @@ def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goe
     assert connection.execute("select status, count(*) from webhook_deliveries group by 1").fetchall() == [
         ("pending", 10_000)
     ]
-
-
-def _waits_for_the_lock(connection):
-    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
-    return connection.execute(waiting).fetchone()[0] == 1
 
 
 def test_what_an_endpoint_missed_is_replayed(run, connection, endpoint):

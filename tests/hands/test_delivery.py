@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import gzip
 import logging
+import re
 import socket
 import ssl
 import struct
@@ -328,7 +329,7 @@ def test_a_receiver_that_keeps_talking_is_cut_off_when_the_time_is_up(receive, t
 
     assert 0.3 <= time.monotonic() - started < 4
     assert answer.status is None
-    assert "did not answer in time: given up after 0." in answer.error
+    assert re.search(r"did not answer in time: given up after [0-3]\.", answer.error)
 
 
 def test_the_status_that_had_come_is_told_when_the_body_never_ends(receive):

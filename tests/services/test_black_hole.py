@@ -96,7 +96,7 @@ def test_a_statement_without_an_answer_ends_soon_after_its_limit(url, network):
         with database.connection() as other:
             assert other.execute("select 1").fetchone() == (1,)
 
-    assert seconds < 2.5
+    assert seconds < 5
 
 
 def test_pings_in_a_black_hole_are_503_within_the_limits_and_the_next_one_does_the_work(url, network, connection):

@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from scheduled_actions.errors import InvalidArgument, UnknownActionType, WrongDeadlineStatus
@@ -187,11 +188,17 @@ def test_one_that_has_ended_and_handlers_that_are_not_there_refuse(deadlines):
         deadlines.update(made.id, reminders=["1 day before"])
 
 
-def test_a_change_waits_for_a_tick_that_begins_a_reminder_and_keeps_what_that_wrote(deadlines, connection):
+def test_a_change_waits_for_a_tick_that_begins_a_reminder_and_keeps_what_that_wrote(
+    deadlines, connection, database_url
+):
     made, _ = deadlines.set(GIVEN)
-    changing = threading.Thread(
-        target=deadlines.update, args=(made.id,), kwargs={"reminders": ["60 days before", "10 days before"]}
-    )
+
+    def change():
+        # On a connection that waits for a lock as long as it takes.
+        with psycopg.connect(database_url, autocommit=True) as own:
+            deadlines.update(made.id, reminders=["60 days before", "10 days before"], connection=own)
+
+    changing = threading.Thread(target=change)
 
     with connection.transaction():
         (found,) = store.lock(connection, [made.id])

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from scheduled_actions import Context, action
-from tests.factories import PATIENCE, insert, projects, row, statuses, wait_until
+from tests.factories import PATIENCE, insert, is_waiting, projects, row, statuses, wait_for_locks, wait_until
 
 SECOND = timedelta(seconds=1)
 #: Every answer that is due at once comes within it, also on a machine that is busy with other things.
@@ -239,7 +239,7 @@ def test_an_action_that_cannot_be_claimed_does_not_make_a_watch_turn_in_circles(
     assert connection.execute("select sum(idx_scan) from pg_stat_user_indexes").fetchone()[0] - before < 2000
 
 
-def test_a_ping_left_to_a_tick_at_its_end_is_not_forgotten(a_project, connection, database_url):
+def test_a_ping_left_to_a_tick_at_its_end_is_not_forgotten(a_project, connection, database_url, monkeypatch):
     seen = []
 
     @action("test:run")
@@ -247,6 +247,7 @@ def test_a_ping_left_to_a_tick_at_its_end_is_not_forgotten(a_project, connection
         seen.append(context.id)
 
     project = a_project(handle)
+    wait_for_locks(project, monkeypatch)
     # The tick hangs in its very last statement, when it has looked for work for the last time.
     connection.execute(
         "create function held() returns trigger language plpgsql as"
@@ -256,9 +257,7 @@ def test_a_ping_left_to_a_tick_at_its_end_is_not_forgotten(a_project, connection
     with connection.transaction():
         connection.execute("select pg_advisory_xact_lock(77)")
         tick = InBackground(project)
-        wait_until(
-            lambda: connection.execute("select 1 from pg_locks where locktype = 'advisory' and not granted").fetchone()
-        )
+        wait_until(lambda: is_waiting(connection))
         with psycopg.connect(database_url, autocommit=True) as other:
             late = other.execute("select id from schedule_action('test:run', '{}')").fetchone()[0]
         asked = project.processor.tick()

@@ -217,7 +217,7 @@ def test_a_rescue_goes_on_while_the_schedules_of_what_it_ended_are_locked(databa
         def run(payload: dict) -> None:
             """Do nothing."""
 
-        project = a_project(run, max_run_seconds=2, max_duration_seconds=12)
+        project = a_project(run, max_run_seconds=6, max_duration_seconds=12)
         for _ in range(40):
             project.schedules.schedule_recurring("test:run", {}, "PT1H", recurrence_type="rolling")
         crash(connection)

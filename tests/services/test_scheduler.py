@@ -646,7 +646,8 @@ def test_a_change_that_meets_a_claim_finds_the_action_claimed(project, connectio
     def work(own, number):
         if number == 0:
             with pytest.raises(WrongStatus, match="is processing"):
-                project.scheduler.update_action(action_id, priority=1)
+                # On a connection that waits for a lock as long as it takes.
+                project.scheduler.update_action(action_id, priority=1, connection=own)
             return
         with own.transaction():
             own.execute(

@@ -22,6 +22,7 @@ from tests.factories import (
     PATIENCE,
     holds,
     insert,
+    insert_many,
     is_waiting,
     move_clock,
     projects,
@@ -102,7 +103,7 @@ def test_an_attempt_that_takes_longer_than_its_timeout_has_failed_and_the_others
 
     found = row(connection, hanging)
     assert (report.retried, report.succeeded) == (1, 20)
-    assert report.duration_ms < 2000
+    assert report.duration_ms < PATIENCE * 500
     assert (found["status"], found["attempts"]) == ("pending", 1)
     assert found["error_message"] == "timed out after 0.2 s"
     assert [entry["outcome"] for entry in found["history"]] == ["timed_out"]
@@ -296,7 +297,7 @@ def test_a_blocking_member_that_could_never_fit_does_not_keep_the_tick_busy(a_pr
 
     report = project.processor.tick()
 
-    assert report.duration_ms < 3000
+    assert report.duration_ms < PATIENCE * 500
     assert statuses(connection) == {action_id: "pending"}
 
 
@@ -304,16 +305,15 @@ def test_a_blocking_member_that_could_never_fit_does_not_keep_the_tick_busy(a_pr
 
 
 def test_nothing_starts_after_the_run_and_what_is_left_is_released_uncharged(a_project, connection):
-    """Each takes 60 ms, and half a second runs eight or so."""
+    """Each takes 60 ms, and a second runs sixteen or so of a hundred."""
     pause = threading.Event()
 
     @action("test:run")
     def handle(payload):
         pause.wait(0.06)
 
-    project = a_project(handle, concurrency=1, max_run_seconds=0.5, max_duration_seconds=40)
-    for _ in range(30):
-        insert(connection)
+    project = a_project(handle, concurrency=1, max_run_seconds=1, max_duration_seconds=40)
+    insert_many(connection, 100)
 
     report = project.processor.tick()
 
@@ -322,19 +322,19 @@ def test_nothing_starts_after_the_run_and_what_is_left_is_released_uncharged(a_p
     ).fetchall()
     late = connection.execute(
         "select count(*) from scheduled_actions a, scheduled_action_ticks t"
-        " where a.started_at > t.started_at + interval '600 ms'"
+        " where a.started_at > t.started_at + interval '3 s'"
     ).fetchone()
-    assert found == [("completed", 1, report.succeeded), ("pending", 0, 30 - report.succeeded)]
-    assert 0 < report.succeeded < 10
+    assert found == [("completed", 1, report.succeeded), ("pending", 0, 100 - report.succeeded)]
+    assert 0 < report.succeeded < 40
     assert late == (0,)
-    assert (report.remaining, report.more) == (30 - report.succeeded, True)
-    assert report.duration_ms < 1500
+    assert (report.remaining, report.more) == (100 - report.succeeded, True)
+    assert report.duration_ms < 5000
 
 
 def test_by_its_end_a_tick_has_given_up_what_still_runs_and_has_answered(a_project, connection, released):
     """The handler's own timeout is longer than what its type's measured durations promised."""
     project = a_project(
-        a_hanging(released, timeout_seconds=30), concurrency=2, max_run_seconds=0.5, max_duration_seconds=2.5
+        a_hanging(released, timeout_seconds=30), concurrency=2, max_run_seconds=1.5, max_duration_seconds=3.5
     )
     for _ in range(20):
         project.processor.process.pace.record("test:hang", 0.01)
@@ -343,7 +343,7 @@ def test_by_its_end_a_tick_has_given_up_what_still_runs_and_has_answered(a_proje
     report = project.processor.tick()
 
     found = row(connection, action_id)
-    assert 1400 < report.duration_ms < 2500
+    assert 2400 < report.duration_ms < 6000
     assert (report.retried, found["status"], found["attempts"]) == (1, "pending", 1)
     assert "the tick's time was up" in found["error_message"]
 
@@ -658,7 +658,7 @@ def test_a_start_whose_outcome_could_not_be_written_in_time_is_charged_all_the_s
         if context.attempt == 1:
             holder.execute("select from scheduled_actions where id = %s for update", [context.id])
 
-    project = a_project(handle, max_run_seconds=0.5, max_duration_seconds=2.2, default_timeout_seconds=0.1)
+    project = a_project(handle, max_run_seconds=1.5, max_duration_seconds=3.2, default_timeout_seconds=0.1)
     action_id = schedule(project)
     with holder:
         # Its last statement is cut off where it waits for the row.
@@ -782,7 +782,7 @@ def test_a_database_that_does_not_answer_ends_the_tick_in_time(a_project, connec
             project.processor.tick()
         seconds = time.monotonic() - began
 
-    assert seconds < 2.5
+    assert seconds < 5
     assert statuses(connection) == {action_id: "pending"}
     assert project.processor.tick().succeeded == 1
 
@@ -843,5 +843,5 @@ def test_a_tick_answers_at_once_where_nothing_is_due(a_project):
     began = time.monotonic()
     report = project.processor.tick()
 
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < PATIENCE / 4
     assert (report.processed, report.more) == (0, False)

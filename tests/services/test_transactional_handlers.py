@@ -79,16 +79,17 @@ def test_the_time_limit_of_a_handler_begins_when_it_has_its_connection(a_project
 
     def work(context):
         begun.append(context.seconds_left)
-        time.sleep(0.4)
+        time.sleep(0.7)
 
-    project = a_project(transactional(work, timeout_seconds=0.6), concurrency=2)
+    project = a_project(transactional(work, timeout_seconds=2), concurrency=2)
     ids = [insert(connection, scheduled_at=NOW) for _ in range(4)]
 
     report = project.processor.tick()
 
     assert report.succeeded == 4
     assert {statuses(connection)[one] for one in ids} == {"completed"}
-    assert min(begun) > 0.5
+    # The last has waited for longer than its limit, and each but the first for 0.7 s.
+    assert min(begun) > 1.5
 
 
 def test_a_handler_for_which_there_is_no_connection_is_not_charged(a_project, connection, database_url):
@@ -167,7 +168,7 @@ def test_a_lock_that_outlasts_the_attempt_rolls_it_back_and_every_other_outcome_
     def other_handler(payload: dict) -> None:
         """Do nothing."""
 
-    project = a_project(transactional(work, timeout_seconds=1), other_handler)
+    project = a_project(transactional(work, timeout_seconds=2), other_handler)
     action_id = insert(connection, scheduled_at=NOW)
     reports = []
     ticking = threading.Thread(target=lambda: reports.append(project.processor.tick()))
@@ -179,7 +180,7 @@ def test_a_lock_that_outlasts_the_attempt_rolls_it_back_and_every_other_outcome_
         locked.set()
         wait_until(lambda: [statuses(connection)[one] for one in others] == ["completed"] * 5)
         # Past the attempt's time, and past the first refusal of its failure.
-        time.sleep(2)
+        time.sleep(3)
     ticking.join(PATIENCE)
 
     assert (reports[0].succeeded, reports[0].retried) == (5, 1)
@@ -357,7 +358,7 @@ def test_a_lock_on_the_ticks_own_row_ends_no_tick_and_loses_no_outcome(a_project
     with psycopg.connect(database_url) as other:
         other.execute("select from scheduled_action_ticks for update")
         locked.set()
-        wait_until(lambda: is_waiting(connection))
+        wait_until(lambda: is_waiting(connection) or not ticking.is_alive())
         time.sleep(1)
     ticking.join(PATIENCE)
 
