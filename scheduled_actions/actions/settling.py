@@ -349,7 +349,10 @@ class Settler:
 
     def awaits(self, claimed: Claimed) -> bool:
         """Whether a feature may have something to add to the end of this action."""
-        return any(getattr(claimed, hook.column) is not None for hook in self._hooks)
+        for hook in self._hooks:  # noqa: SIM110 - done for each action: a generator costs more than the looks
+            if getattr(claimed, hook.column) is not None:
+                return True
+        return False
 
     def _concerned(self, endings: Iterable[Ending]) -> list[tuple[SettleHook, list[Ending]]]:
         listed = list(endings)

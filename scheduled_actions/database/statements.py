@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -43,10 +42,14 @@ class Statements:
 
     def __init__(self, module_file: str) -> None:
         self._folder = Path(module_file).parent / "sql"
+        self._texts: dict[str, LiteralString] = {}
 
     def text(self, name: str) -> LiteralString:
         """Return the statement of `<name>.sql`; its comments stay, so that they show in the server's log."""
-        return _read(self._folder / f"{name}.sql")
+        text = self._texts.get(name)
+        if text is None:
+            text = self._texts[name] = expand((self._folder / f"{name}.sql").read_text(encoding="utf-8"))
+        return text
 
     def run(
         self, connection: psycopg.Connection[Any], name: str, parameters: Mapping[str, Any] | None = None
@@ -87,11 +90,6 @@ def texts(values: Iterable[str]) -> str:
     """Return texts as an array, each in quotes: whatever it holds is text."""
     quoted = [one.replace("\\", "\\\\").replace('"', '\\"') for one in values]
     return '{"' + '","'.join(quoted) + '"}' if quoted else "{}"
-
-
-@cache
-def _read(path: Path) -> LiteralString:
-    return expand(path.read_text(encoding="utf-8"))
 
 
 def expand(text: str) -> LiteralString:

@@ -189,7 +189,7 @@ class Claimer:
         held = judged(claimed.kept, self._line, self._process.hooks.evaluate)
         for one in claimed.kept:
             attempt = self._attempts.make(one, start_until=self._budget.run_until)
-            attempt.is_awaited = one.id not in claimed.unawaited and self._process.settler.awaits(one)
+            attempt.is_awaited = self._process.settler.awaits(one) and one.id not in claimed.unawaited
             candidate = attempt.candidate
             found = held.get(one.id)
             if isinstance(found, Ended):
