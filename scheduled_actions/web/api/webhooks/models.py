@@ -99,7 +99,7 @@ class Lane(Shown):
     put_off_until: datetime | None = Field(description="When the first of these is due.")
     put_off_reason: str | None = Field(
         description="`hung` (one took five seconds or more), `slow` (one takes far longer than usual), `full` (no room "
-        "beside those in flight) or `rate_limit`."
+        "beside those in flight), `team` (others of its team do not answer) or `rate_limit`."
     )
     is_complete: bool = Field(description="False: of more than 10,000 waiting actions those due next were looked at.")
 
