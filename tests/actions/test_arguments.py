@@ -164,7 +164,9 @@ def test_each_way_stores_an_argument_alike(project, connection, name):
     for way in WAYS:
         plain = row(connection, way(project, connection, PLAIN))
         given = row(connection, way(project, connection, PLAIN | {name: VALUES[name][0]}))
-        changed.append({column: value for column, value in given.items() if value != plain[column] and column not in OF_THE_ROW})
+        changed.append(
+            {name: value for name, value in given.items() if value != plain[name] and name not in OF_THE_ROW}
+        )
         connection.execute("update scheduled_actions set dedup_open = false")
 
     assert changed[0] != {}
