@@ -165,7 +165,7 @@ def test_each_way_stores_an_argument_alike(project, connection, name):
         plain = row(connection, way(project, connection, PLAIN))
         given = row(connection, way(project, connection, PLAIN | {name: VALUES[name][0]}))
         changed.append(
-            {name: value for name, value in given.items() if value != plain[name] and name not in OF_THE_ROW}
+            {column: value for column, value in given.items() if value != plain[column] and column not in OF_THE_ROW}
         )
         connection.execute("update scheduled_actions set dedup_open = false")
 
