@@ -383,7 +383,7 @@ def test_one_row_that_cannot_be_read_is_one_failure(a_project, connection, colum
     assert has_run == []
 
 
-@pytest.mark.parametrize("retry", ["soon", {"kind": "fibonacci"}, {"kind": ["linear"]}, [], [-1], [10**400]])
+@pytest.mark.parametrize("retry", ["soon", {"kind": "no-such-kind"}, {"kind": ["linear"]}, [], [-1], [10**400]])
 def test_a_retry_policy_that_is_none_counts_as_none(a_project, connection, retry):
     project = a_project(a_handler(ValueError("no")), retry_base_seconds=30)
     action_id = insert(connection, retry=retry)

@@ -1,20 +1,161 @@
-"""A setting of an endpoint is one in Python, over HTTP, at the command line and in the docs."""
+"""A setting of an endpoint is one everywhere: in Python, over HTTP, at the command line, in the docs, in deliveries."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+import json
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import click
+import pytest
 
 from scheduled_actions.cli.webhooks.endpoints import endpoints
+from scheduled_actions.core import config
+from scheduled_actions.core.errors import InvalidArgument
+from scheduled_actions.core.retry import Delays
 from scheduled_actions.web.api.webhooks import models
-from scheduled_actions.webhooks.endpoints import checks
+from scheduled_actions.webhooks.endpoints import checks, views
+from scheduled_actions.webhooks.endpoints.model import Endpoint
+from scheduled_actions.webhooks.endpoints.registry import EndpointBook, Target
+from scheduled_actions.webhooks.endpoints.store import Lane
 from scheduled_actions.webhooks.endpoints.views import Shown
+from tests.webhooks.test_endpoints import emit
+from tests.webhooks.webhook_project import URL, webhook_project
+from tests.webhooks.wire import a_wire
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Shown by their names alone: their values may be secrets.
 SECRET = {"headers"}
+#: Only people read them.
+FOR_PEOPLE = {"description"}
+#: Read in the database, where the settings file's endpoints are shared, too.
+OF_THE_DATABASE = {"ordering"}
+#: The settings file has no such keys: the URL is in the environment.
+NOT_IN_THE_FILE = {"url", "filter", "headers"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A value of a setting, other than its default; where people or deliveries see it in another form, that form."""
+
+    given: Any
+    shown: Any = None
+    delivered: Any = None
+
+
+SAMPLES = {
+    "url": Sample("https://crm.example/in"),
+    "description": Sample("The CRM"),
+    "patterns": Sample(["task:*"], delivered=("task:*",)),
+    "filter": Sample({"data.n": 1}),
+    "enabled": Sample(given=False),
+    "ordering": Sample("fifo"),
+    "rate_limit": Sample(5.0),
+    "retry": Sample([7, 8], shown=Delays((7, 8)).as_json(), delivered=Delays((7, 8))),
+    "headers": Sample({"x-tenant": "blue"}, shown=["x-tenant"]),
+}
+
+
+def sample_of(setting):
+    """Return the value of a setting, as it is given, shown and delivered."""
+    assert setting in SAMPLES, f"give {setting!r} a value in SAMPLES that is not its default"
+    sample = SAMPLES[setting]
+    seen = [sample.given if form is None else form for form in (sample.shown, sample.delivered)]
+    return sample.given, *seen
+
+
+def may_be_null(setting):
+    try:
+        return checks.check_settings({setting: None}) == {setting: None}
+    except InvalidArgument:
+        return False
+
+
+def shown_by(endpoint, setting):
+    """Return a setting as the API shows it."""
+    document = models.Endpoint.model_validate(endpoint).model_dump()
+    return document["header_names" if setting == "headers" else setting]
+
+
+def delivered_by(book, name, setting):
+    """Return a setting as the deliveries to an endpoint have it."""
+    endpoint = book.any(name)
+    has_it = [one for one in (endpoint, book.target(endpoint)) if hasattr(one, setting)]
+    assert has_it, f"no delivery sees {setting!r}: neither Endpoint nor Target has it"
+    return getattr(has_it[0], setting)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory, shared_database_url):
+    """Give the project of all these tests: each has endpoints of its own in it."""
+    with webhook_project(tmp_path_factory.mktemp("project"), shared_database_url) as project:
+        yield project
+
+
+@pytest.mark.parametrize("setting", sorted(checks.SETTINGS))
+def test_each_setting_is_kept_as_it_is_given_until_it_is_changed(project, setting):
+    given, shown, _ = sample_of(setting)
+    other = {"url": URL} if setting == "description" else {"description": "another"}
+    usual, _ = project.endpoints.create(url=URL)
+    made, _ = project.endpoints.create(**{"url": URL, setting: given})
+
+    changed = project.endpoints.update(usual.id, **{setting: given})
+    kept = project.endpoints.update(made.id, **other)
+
+    assert shown_by(usual, setting) != shown, "that is the default: it proves nothing"
+    assert [shown_by(one, setting) for one in (made, changed, kept)] == [shown] * 3
+
+
+@pytest.mark.parametrize("setting", sorted(filter(may_be_null, checks.SETTINGS)))
+def test_a_setting_that_may_be_null_is_null_again(project, setting):
+    given, _, _ = sample_of(setting)
+    made, _ = project.endpoints.create(**{"url": URL, setting: given})
+
+    assert shown_by(project.endpoints.update(made.id, **{setting: None}), setting) is None
+    assert delivered_by(project.endpoint_book, made.id, setting) is None
+
+
+@pytest.mark.parametrize("setting", sorted(checks.SETTINGS - FOR_PEOPLE))
+def test_deliveries_see_each_setting_of_an_endpoint_of_the_database(project, setting):
+    given, _, delivered = sample_of(setting)
+    made, _ = project.endpoints.create(**{"url": URL, setting: given})
+
+    assert delivered_by(project.endpoint_book, made.id, setting) == delivered
+
+
+@pytest.mark.parametrize("setting", sorted(checks.SETTINGS - NOT_IN_THE_FILE))
+def test_people_and_deliveries_see_each_setting_of_an_endpoint_of_the_file(tmp_path, setting):
+    given, shown, delivered = sample_of(setting)
+    toml = f'[webhooks.endpoints.crm]\nenv_var = "CRM_URL"\n{setting} = {json.dumps(given)}'
+    (tmp_path / "scheduled_actions.toml").write_text(toml, encoding="utf-8")
+    made = config.load(tmp_path, {"CRM_URL": URL})
+    nothing = Lane(0, 1, 0, None, 0, None, None, is_complete=True)
+
+    endpoint = views.of_file("crm", made.settings.webhooks.endpoints["crm"], None, nothing, url=URL)
+
+    assert shown_by(endpoint, setting) == shown
+    if setting not in FOR_PEOPLE:
+        assert delivered_by(EndpointBook(made, None), "crm", setting) == delivered
+
+
+def test_a_delivery_reads_each_setting(tmp_path, database_url, monkeypatch):
+    read = set()
+
+    def reading(self, name):
+        read.add(name)
+        return object.__getattribute__(self, name)
+
+    monkeypatch.setattr(Endpoint, "__getattribute__", reading)
+    monkeypatch.setattr(Target, "__getattribute__", reading)
+    with a_wire(monkeypatch, tmp_path) as wire, webhook_project(tmp_path, database_url) as project:
+        wire.post(URL)
+        project.endpoints.create(url=URL)
+        emit(project)
+        project.processor.tick()
+
+    assert len(wire.calls) == 1
+    assert checks.SETTINGS - FOR_PEOPLE - OF_THE_DATABASE - read == set(), "nothing follows from them"
 
 
 def test_the_api_takes_and_shows_each_setting():

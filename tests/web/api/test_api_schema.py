@@ -94,6 +94,7 @@ MEANT: dict[str, dict[str, str]] = {
     "POST /api/v1/notifications": {
         "invalid_argument": "recipients.*|scheduled_at|subject|html|text", "too_large": "payload.*|html|text",
     },
+    "(POST /api/v1/webhooks/endpoints|PATCH /api/v1/webhooks/endpoints/{id})": {"fields_invalid": "filter"},  # its size
     "POST /api/v1/local-actions": {
         **_RULE, **_PAYLOAD, "invalid_argument": r"name|recurrence|users[.].*|timezone",
     },
