@@ -36,7 +36,7 @@ class Bounds:
     candidates: int = 5_000
     #: For so many seconds a page that has found nothing yet walks on.
     page_seconds: float = 0.5
-    #: So many actions a change of many finds at once, and then changes one by one.
+    #: How many actions a bulk change reads at once; it changes them one by one.
     bite: int = 100
     #: After so many seconds a change of many starts no further bite.
     seconds: float = 5.0

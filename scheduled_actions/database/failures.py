@@ -6,7 +6,7 @@ import psycopg
 
 from scheduled_actions.core.errors import DatabaseBusy, DatabaseUnavailable, RowLocked
 
-#: Refusals of a moment: what somebody else keeps locked can be written a little later.
+#: Temporary refusals: a row that another session has locked can be written later.
 PASSING = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 

@@ -79,14 +79,14 @@ class Removed(NamedTuple):
 
 
 def check_free(connection: Connection, names: Sequence[str]) -> None:
-    """Check that nobody else has functions of these names, which the database does not record as ours.
+    """Check that the schema has no functions of these names, which are not recorded as ours.
 
     Args:
         connection: In a transaction that no other process migrates in, in the schema of the tables.
         names: Without arguments.
 
     Raises:
-        FunctionTaken: Somebody has: it would be replaced.
+        FunctionTaken: It has one, which would be replaced.
     """
     if taken := sorted(one.signature for one in _overloads(connection, names)):
         raise FunctionTaken(taken)

@@ -14,7 +14,7 @@ sql = Statements(__file__)
 
 
 def read(connection: Connection, name: str) -> Any:  # noqa: ANN401 - any JSON
-    """Return a value; None when nobody has written it."""
+    """Return a value; None when it was never written."""
     row = sql.run(connection, "setting", {"name": name}).fetchone()
     return None if row is None else row[0]
 

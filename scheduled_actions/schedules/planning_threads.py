@@ -62,7 +62,7 @@ class PlanningThreads:
         try:
             threading.Thread(target=self._serve, args=[functions], name=name, daemon=True).start()
         except BaseException:
-            # Nobody serves the queue: the tick must not wait for it, and the sweep plans what is in it.
+            # No thread serves the queue: the tick must not wait for it, and the sweep plans what is in it.
             del self._queues[functions]
             raise
 

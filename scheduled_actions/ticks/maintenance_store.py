@@ -44,7 +44,7 @@ class Expired(NamedTuple):
 
     @property
     def neighbours(self) -> int:
-        """How many others had been announced beside it."""
+        """How many others had been announced with it."""
         return max(0, self.announced - 1)
 
     @property

@@ -1,4 +1,4 @@
-"""Which endpoints keep order: the database knows those of its own table, and is told those of the settings file."""
+"""Endpoints that keep order: the database has those of its table; the first tick writes those of the settings file."""
 
 from __future__ import annotations
 

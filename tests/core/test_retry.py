@@ -40,7 +40,7 @@ def made_of(policy):
 
 
 def waiting(kind, wait, **others):
-    """Return the JSON form of a policy whose first wait is so many seconds."""
+    """Return the JSON form of a policy whose first wait has that many seconds."""
     first = {"seconds": [wait]} if "seconds" in KINDS[kind].__dataclass_fields__ else {"base_seconds": wait}
     return {"kind": kind, **first, **others}
 
@@ -51,7 +51,7 @@ policies = st.one_of(*map(made_of, KINDS.values()))
 def test_each_policy_is_among_the_kinds():
     classes = {one for _, one in inspect.getmembers(retry, inspect.isclass) if one.__module__ == retry.__name__}
 
-    # Decided is what a policy of the project's has answered: nobody gives it.
+    # Decided holds the answer of a project's own policy; no caller gives it.
     assert {one for one in classes if hasattr(one, "delay")} - {RetryPolicy, Decided} == set(KINDS.values())
 
 

@@ -94,7 +94,7 @@ def whole(api):
 
 
 def in_rows(connection, action_id):
-    """Return what an action's row holds of its arguments; a clone has no key, and who asked for it is somebody else."""
+    """Return what an action's row holds of its arguments; a clone has no key and another creator."""
     values = row(connection, action_id)
     for name in ("id", "created_at", "updated_at", "dedup_key", "dedup_open", "created_by"):
         del values[name]

@@ -1,7 +1,7 @@
 """What the facts found about an installation mean, and what to do: the judgement of `doctor` and `/readyz`.
 
 Each fact is a value that knows its own meaning; those of the database are in `doctor.rules.database`. Facts are
-gathered elsewhere; nothing here looks at the world.
+gathered elsewhere; nothing here does I/O.
 """
 
 from __future__ import annotations
