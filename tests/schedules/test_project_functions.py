@@ -14,6 +14,7 @@ from scheduled_actions.actions.search import Bounds, Filters
 from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import FunctionFailed, FunctionTimedOut
 from scheduled_actions.schedules import series
+from scheduled_actions.schedules.planning_threads import PlanningThreads
 from scheduled_actions.schedules.rule_lookup import put_off
 from tests.factories import NOW, PATIENCE, insert_many, projects, set_clock, statuses, wait_until
 
@@ -191,18 +192,24 @@ def test_a_planning_thread_that_cannot_be_started_costs_no_tick_and_the_sweep_pl
     steps = Stepping()
     project = a_project(steps.function)
     schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
-    start = threading.Thread.start
+    start_thread, start_planning = threading.Thread.start, PlanningThreads.start
+    started = []
 
     def refuse(thread):
         if thread.name.startswith("scheduled-actions-planning"):
             raise RuntimeError("can't start new thread")
-        start(thread)
+        start_thread(thread)
+
+    def note(planning):
+        started.append(planning)
+        start_planning(planning)
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
+        patch.setattr(PlanningThreads, "start", note)
         report = tick_at(project, connection, HOUR)
     assert report.succeeded == 1
-    assert report.duration_ms < project.config.settings.max_duration_seconds * 500
+    assert [planning.is_busy for planning in started] == [False]
     (error,) = report.errors
     assert error["error"].startswith("background: RuntimeError: can't start new thread")
     assert stored(connection, schedule) == ("active", None, None)

@@ -98,8 +98,8 @@ class Lane(Shown):
     put_off: int = Field(description="Of those that wait: put off for the endpoint's sake. That costs no attempt.")
     put_off_until: datetime | None = Field(description="When the first of these is due.")
     put_off_reason: str | None = Field(
-        description="`hung` (one took five seconds or more), `slow` (one takes far longer than usual), `full` (no room "
-        "beside those in flight), `team` (others of its team do not answer) or `rate_limit`."
+        description="`hung` (one took five seconds or more), `slow` (one takes far longer than usual), `full` (as "
+        "many are in flight as may be), `team` (other endpoints of its team do not answer) or `rate_limit`."
     )
     is_complete: bool = Field(description="False: of more than 10,000 waiting actions those due next were looked at.")
 
