@@ -1,6 +1,6 @@
-"""How gunicorn serves the project: `gunicorn scheduled_actions.wsgi:app` in this directory reads it by itself.
+"""Configuration of gunicorn; read automatically by `gunicorn scheduled_actions.wsgi:app` in this directory.
 
-Every name here that gunicorn knows is a setting of gunicorn; it passes over the others.
+Names that gunicorn knows are its settings; it ignores all other names.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from scheduled_actions.runtime import current
 
 _CONFIG = load(None, os.environ)
 _LONGEST_TICK_SECONDS = math.ceil(_CONFIG.settings.max_duration_seconds)
-# Whoever holds the embedded Postgres in the master; empty where DATABASE_URL names a database.
+# The master's reference to the embedded Postgres; empty if DATABASE_URL is set.
 _HELD: list[Any] = []
 
-# A sync worker would be killed in the middle of a tick; one of threads says that it lives while a request goes on.
+# A sync worker would be killed in the middle of a tick; threaded workers send heartbeats during requests.
 worker_class = "gthread"
-# Two, so that one answers while the other is replaced.
+# Two, so that one serves requests while the other restarts.
 workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
-# Requests at once in one worker. Handlers have threads of their own (`concurrency` in scheduled_actions.toml).
+# Concurrent requests per worker. Handlers have separate threads (`concurrency` in scheduled_actions.toml).
 threads = 8
-# Neither silence nor a stop ends a worker before the longest tick has answered and settled.
+# Longer than the longest tick, so that neither the timeout nor a shutdown kills a worker before its tick is settled.
 timeout = _LONGEST_TICK_SECONDS + 30
 graceful_timeout = _LONGEST_TICK_SECONDS + 15
-# A leak in a handler's library stays small; the jitter keeps the workers from leaving together.
+# Restarts limit memory leaks in handlers' libraries; the jitter prevents simultaneous restarts.
 max_requests = 10_000
 max_requests_jitter = 1_000
-# Nobody steers gunicorn through a socket file here. (Before gunicorn 25 there is no such setting, and no such socket.)
+# The control socket is not used. (gunicorn before 25 has neither the socket nor this setting.)
 control_socket_disable = True
-# All that is logged goes to standard output, one line each. Requests are not: their paths and addresses concern nobody.
+# Logs go to standard output, one line per record. Requests are not logged: paths and addresses may be sensitive.
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -46,7 +46,7 @@ logconfig_dict = {
 
 
 def on_starting(_server: Any) -> None:  # noqa: ANN401 - gunicorn's own
-    """Hold the embedded Postgres, where it is used, for as long as the master lives: no leaving worker stops it."""
+    """Attach the master to the embedded Postgres, if it is used, so that no exiting worker stops it."""
     if _CONFIG.database_url.reveal() or _CONFIG.is_production:
         return
     from scheduled_actions.database import embedded as local_postgres  # noqa: PLC0415 - only where there is no DATABASE_URL
@@ -55,24 +55,23 @@ def on_starting(_server: Any) -> None:  # noqa: ANN401 - gunicorn's own
 
 
 def post_fork(_server: Any, _worker: Any) -> None:  # noqa: ANN401 - gunicorn's own
-    """Give up the worker's copy of what the master holds: each worker holds for itself what it uses."""
-    _let_go()
+    """Close the worker's inherited reference; each worker attaches itself."""
+    _release()
 
 
 def on_exit(_server: Any) -> None:  # noqa: ANN401 - gunicorn's own
-    """Give the embedded Postgres up; the last to do so stops it."""
-    _let_go()
+    """Detach from the embedded Postgres; the last process to detach stops it."""
+    _release()
 
 
-def _let_go() -> None:
+def _release() -> None:
     while _HELD:
         _HELD.pop().close()
 
 
 def post_request(worker: Any, _request: Any, _environ: Any, _response: Any) -> None:  # noqa: ANN401 - gunicorn's own
-    """Let a worker leave whose threads are all held by handlers that never returned; another takes its place."""
-    runtime = current()
-    has_ticked = "processor" in vars(runtime)
-    if has_ticked and runtime.processor.is_exhausted and worker.alive:
-        worker.log.warning("worker.exhausted pid=%s every handler thread is stuck", worker.pid)
+    """Replace a worker whose handler threads are all blocked by handlers that never returned."""
+    state = current().worker_state
+    if state is not None and state.is_exhausted and worker.alive:
+        worker.log.warning("worker.exhausted pid=%s all handler threads are blocked", worker.pid)
         worker.alive = False

@@ -1,9 +1,9 @@
-"""Build `handlers/_registry.py` from the text of `handlers/`. Run it after any change of an `@action` line.
+"""Build `handlers/_registry.py` from the source of `handlers/`. Run it after changing an `@action` line.
 
-    python registry_build.py            write the registry where it changed
-    python registry_build.py --check    write nothing; exit 1 when it is stale
+    python registry_build.py            write the registry if it changed
+    python registry_build.py --check    write nothing; exit 1 if the registry is out of date
 
-Exit 0 when the registry is up to date, 1 when it is not or the handlers hold a mistake, 2 on wrong usage.
+Exit codes: 0 the registry is up to date or was written, 1 out of date or an error in the handlers, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from scheduled_actions.operations import registry_build
 
 
 def main() -> int:
-    """Return the exit code, after the work and a line about it."""
-    parser = argparse.ArgumentParser(description="Build handlers/_registry.py from the text of handlers/.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the registry is stale")
+    """Build or check the registry, print a summary and return the exit code."""
+    parser = argparse.ArgumentParser(description="Build handlers/_registry.py from the source of handlers/.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the registry is out of date")
     parser.add_argument(
         "--project",
         type=Path,
         default=Path(os.environ.get("SCHEDULED_ACTIONS_PROJECT") or "."),
-        help="the project's directory (default: $SCHEDULED_ACTIONS_PROJECT, or the working directory)",
+        help="project directory (default: $SCHEDULED_ACTIONS_PROJECT, or the working directory)",
     )
     arguments = parser.parse_args()
     try:

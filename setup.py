@@ -1,7 +1,7 @@
-"""The one thing pyproject.toml cannot say: what `scheduled-actions init` writes goes into the wheel.
+"""Add the files that `scheduled-actions init` writes to the wheel, which pyproject.toml cannot express.
 
-The files stand at the top of this repository, where they are the project it deploys; a second copy in the tree would
-grow apart. `scheduled_actions/local/project_files.txt` lists them, and the wheel holds them below `_project/`.
+The files are at the top of this repository, which is itself a project; a second copy would diverge.
+`scheduled_actions/local/project_files.txt` lists them, and the wheel contains them in `local/_project/`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _TARGET = Path("scheduled_actions/local/_project")
 
 
 class BuildWithProject(build_py):
-    """Builds the package, and beside it what a new project begins with."""
+    """Build the package and copy the files of a new project into it."""
 
     def run(self) -> None:
-        """Build; an editable installation finds the files where they stand."""
+        """Build the package; an editable installation uses the original files."""
         super().run()
         if not self.editable_mode:
             for source in _sources():
@@ -28,12 +28,12 @@ class BuildWithProject(build_py):
                 self.copy_file(str(source), str(target), preserve_mode=False)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:  # noqa: FBT001, FBT002 - the signature of setuptools
-        """Return every file that is built."""
+        """Return all built files."""
         outputs: list[str] = super().get_outputs(include_bytecode)
         return outputs + [str(Path(self.build_lib, _TARGET, source)) for source in _sources()]
 
     def get_source_files(self) -> list[str]:
-        """Return what is read, so that a source distribution holds it, too."""
+        """Return all source files, so that a source distribution includes the project files."""
         read: list[str] = super().get_source_files()
         return [*read, str(_LIST), *map(str, _sources())]
 

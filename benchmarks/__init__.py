@@ -1,1 +1,1 @@
-"""What the package costs beside the bare SQL that does the same: `python -m benchmarks`."""
+"""Benchmarks of the package, compared with plain SQL that does the same work: `python -m benchmarks`."""

@@ -1,6 +1,7 @@
-"""`python -m benchmarks`: run them all, print what was measured beside what, and which figures were reached.
+"""Run the benchmarks and print a table of measurements, baselines and targets: `python -m benchmarks`.
 
-Exit 0 when everything ran, whatever the figures; 1 when a benchmark broke or its result was wrong; 2 on wrong usage.
+Exit codes: 0 all benchmarks ran, whether or not targets were met; 1 a benchmark failed or its result was wrong; 2 wrong
+usage.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Comparison]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code, after the measuring and a table of it."""
+    """Run the selected benchmarks, print the table and return the exit code."""
     options = _parser().parse_args(arguments)
     began = time.monotonic()
 
@@ -88,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seconds = time.monotonic() - began
     print(f"\n{table(comparisons)}\n\n{_summary(comparisons, seconds)}")
     for name, reason in failures.items():
-        print(f"BROKEN {name}: {reason}")
+        print(f"FAILED {name}: {reason}")
     if options.json is not None:
         write(
             options.json,
@@ -109,14 +110,14 @@ def _scale(options: argparse.Namespace) -> Scale:
 
 
 def _run(bench: Bench, names: Sequence[str]) -> tuple[list[Comparison], dict[str, str]]:
-    """Return what the benchmarks measured, and why some of them could not; one that breaks stops no other."""
+    """Return the comparisons, and the error of each benchmark that failed; the others still run."""
     comparisons: list[Comparison] = []
     failures: dict[str, str] = {}
     for name in names:
         bench.say(f"== {name}")
         try:
             comparisons += BENCHMARKS[name](bench)
-        except Exception as error:  # noqa: BLE001 - told at the end, and in the exit code
+        except Exception as error:  # noqa: BLE001 - reported at the end and by the exit code
             traceback.print_exc()
             failures[name] = f"{type(error).__name__}: {error}"
     return comparisons, failures
@@ -125,18 +126,21 @@ def _run(bench: Bench, names: Sequence[str]) -> tuple[list[Comparison], dict[str
 def _summary(comparisons: Sequence[Comparison], seconds: float) -> str:
     judged = [one.is_met for one in comparisons if one.is_met is not None]
     return (
-        f"{sum(judged)} of {len(judged)} figures reached; medians of rounds that take turns; {seconds:.0f} s; "
-        f"load at the end: {load()}.\nRead ratios: the two values of one were taken next to each other."
+        f"{sum(judged)} of {len(judged)} targets met; medians of interleaved rounds; {seconds:.0f} s; "
+        f"load at the end: {load()}.\n"
+        "Compare ratios, not absolute values: both values of a ratio come from the same run."
     )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure the package beside the bare SQL that does the same.",
-        epilog=f"{URL_VARIABLE} names a server to use in place of a temporary one; databases come and go on it.",
+        description="Measure the package and compare it with plain SQL that does the same work.",
+        epilog=f"{URL_VARIABLE}: server to use instead of a temporary one; databases are created and dropped on it.",
     )
-    parser.add_argument("--smoke", action="store_true", help="one round, small numbers: whether everything still runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="one round with small numbers, to check that everything runs"
+    )
     parser.add_argument(
         "--only",
         action="append",
@@ -144,8 +148,10 @@ def _parser() -> argparse.ArgumentParser:
         choices=BENCHMARKS,
         help=f"one of {', '.join(BENCHMARKS)}; repeatable",
     )
-    parser.add_argument("--completed", type=int, metavar="N", help="finished actions beside the others (1,000,000)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write settings and the values of every round there")
+    parser.add_argument("--completed", type=int, metavar="N", help="completed actions in the table (1,000,000)")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the settings and the values of every round to FILE"
+    )
     return parser
 
 

@@ -1,6 +1,6 @@
-"""What is measured in a process of its own: `python -m benchmarks.child NAME`, which answers one line of JSON.
+"""Measurements that need a new process: `python -m benchmarks.child NAME` prints one line of JSON.
 
-Nothing but the standard library is imported before the measuring starts.
+Only the standard library is imported before the measurement starts.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from flask import Flask
 
-# ruff: noqa: PLC0415 - when something is imported is what this file is about
+# ruff: noqa: PLC0415 - this file measures imports
 
 
 def import_app() -> dict[str, Any]:
-    """Import the ready-made application."""
+    """Import the WSGI application."""
     started = time.perf_counter()
     import scheduled_actions.wsgi
 
@@ -30,7 +30,7 @@ def import_app() -> dict[str, Any]:
 
 
 def import_libraries() -> dict[str, Any]:
-    """Import what the application stands on, and what it needs of it: some of them load their parts when asked."""
+    """Import the application's libraries and the names that it uses; some libraries load these on first access."""
     started = time.perf_counter()
     import flask
     import psycopg
@@ -41,7 +41,7 @@ def import_libraries() -> dict[str, Any]:
 
 
 def import_names() -> dict[str, Any]:
-    """Import the libraries as their names alone."""
+    """Import the libraries without accessing any of their names."""
     started = time.perf_counter()
     import flask
     import psycopg
@@ -52,19 +52,19 @@ def import_names() -> dict[str, Any]:
 
 
 def first_tick() -> dict[str, Any]:
-    """Import the application and have it process what is due."""
+    """Import the application and run a tick with due actions."""
     return _tick(_app())
 
 
 def idle_tick() -> dict[str, Any]:
-    """Import the application and have it find nothing due."""
+    """Import the application and run a tick with nothing due."""
     started = time.perf_counter()
     answer = _tick(_app())
     return {"seconds": time.perf_counter() - started, "succeeded": answer["succeeded"]}
 
 
 def connect() -> dict[str, Any]:
-    """Import the libraries as an application would, and connect to the database."""
+    """Import the application's libraries and connect to the database."""
     started = time.perf_counter()
     import_libraries()
     import os
@@ -77,7 +77,7 @@ def connect() -> dict[str, Any]:
 
 
 def first_claim() -> dict[str, Any]:
-    """Import the libraries, claim what is due and complete it."""
+    """Import the libraries, then claim and complete all due actions with plain SQL."""
     import_libraries()
     import os
 
@@ -90,7 +90,7 @@ def first_claim() -> dict[str, Any]:
 
 
 def tick_memory() -> dict[str, Any]:
-    """Watch the memory of one tick, the second of its process: the first finds nothing."""
+    """Measure the memory of a process's second tick; the first finds nothing due."""
     app = _app()
     _tick(app)
     idle = _resident_megabytes()
@@ -100,7 +100,7 @@ def tick_memory() -> dict[str, Any]:
 
 
 def sql_memory() -> dict[str, Any]:
-    """Watch the memory of the same SQL in a process that has imported the same."""
+    """Measure the memory of the same SQL in a process with the same imports."""
     app = _app()
     _tick(app)
     from benchmarks import plain_sql
@@ -119,7 +119,7 @@ def _app() -> Flask:
 
 def _tick(app: Flask) -> dict[str, Any]:
     secret = app.extensions["scheduled_actions"].config.cron_secret.reveal()
-    # As a server calls it: Flask's own test client brings a debugger along, which no deployment loads.
+    # Called as a WSGI server does: Flask's test client would import a debugger.
     environ = {
         "REQUEST_METHOD": "GET",
         "PATH_INFO": "/cron/process",
@@ -150,7 +150,7 @@ def _resident_megabytes() -> float:
 
 
 def _peak_megabytes() -> float:
-    # Linux hands a parent's peak on to its child in `getrusage`, but not here.
+    # On Linux, `getrusage` includes the peak of the parent process; /proc does not.
     return _status("VmHWM") or _usage()
 
 

@@ -1,4 +1,4 @@
-"""Measurements that need a process of their own; `child.py` is what runs there."""
+"""Run a measurement of `child.py` in a new process."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PATIENCE_SECONDS = 120
 
 
 def answer_of(environ: Mapping[str, str], *arguments: str) -> dict[str, Any]:
-    """Return what a new process answers: the measurement's name, and its arguments.
+    """Run `benchmarks.child` with these arguments in a new process and return its JSON output.
 
     Raises:
-        WrongResultError: It failed.
+        WrongResultError: The process failed.
     """
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.child", *arguments],

@@ -1,4 +1,4 @@
-"""A claim of a hundred where ten thousand, a hundred thousand and a million wait beside a million finished ones."""
+"""Claim 100 actions out of 10k, 100k and 1M pending ones in a table with 1M completed ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Point, Wanted
+from benchmarks.comparison import Comparison, Point, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError
 from scheduled_actions.actions import claims
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Table:
-    """A database whose table keeps its size: what is claimed is completed, and as much is put behind the others."""
+    """A database with a constant number of pending actions: claimed ones are completed and replaced."""
 
     dsn: str
     connection: Connection
@@ -33,8 +33,10 @@ class Table:
     def __post_init__(self) -> None:
         self.tick = plain_sql.begin(self.connection)
 
-    def claim(self, after: claims.Position = claims.START, *, refill: bool = True) -> tuple[float, claims.Position]:
-        """Return the milliseconds of one claim, and where the next may go on."""
+    def claim(
+        self, after: claims.ScanPosition = claims.START, *, refill: bool = True
+    ) -> tuple[float, claims.ScanPosition]:
+        """Return the milliseconds of one claim, and the scan position for the next one."""
         started = time.perf_counter()
         claimed, position = claims.claim_free(
             self.connection, self.tick, wanted=plain_sql.BATCH, after=after, excluded=()
@@ -59,12 +61,12 @@ class Table:
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the claim at each size beside the smallest and beside a bare one, then behind a snapshot held open."""
+    """Compare claims at each size with the smallest size and with a bare claim, with and without a held snapshot."""
     with _tables(bench) as tables:
         small, middle, large = tables
-        bench.say("claims from the front, milliseconds each")
+        bench.say("claims from the start, ms each")
         usual = bench.collect(lambda _: _round(bench, tables))
-        bench.say("claims behind a snapshot held open, milliseconds each")
+        bench.say("claims with a held snapshot, ms each")
         held = bench.collect(lambda _: _round_behind_snapshot(bench, tables[small], tables[large]))
     _draw(bench, usual, held)
     at_small, at_middle, at_large = (f"claim at {_short(size)}" for size in (small, middle, large))
@@ -73,8 +75,8 @@ def run(bench: Bench) -> list[Comparison]:
         _comparison(at_large, usual[at_large], at_small, usual[at_small], 1.5),
         _comparison(at_middle, usual[at_middle], at_small, usual[at_small]),
         _comparison(at_large, usual[at_large], bare, usual[bare]),
-        _comparison(f"{at_large}, snapshot held", held["going on"], at_small, held["small"], 2),
-        _comparison("the same, from the front once a second", held["from the front"], at_small, held["small"]),
+        _comparison(f"{at_large}, snapshot held", held["continued"], at_small, held["small"], 2),
+        _comparison("the same, from the start (once a second)", held["from the start"], at_small, held["small"]),
     ]
 
 
@@ -82,12 +84,12 @@ def _draw(bench: Bench, usual: dict[str, list[float]], held: dict[str, list[floa
     large = bench.scale.pending[-1]
     drawn = [("the package's claim", size, usual[f"claim at {_short(size)}"]) for size in bench.scale.pending]
     drawn.append(("bare claim", large, usual[f"bare claim at {_short(large)}"]))
-    drawn.append(("going on behind a snapshot held open", large, held["going on"]))
-    drawn.append(("from the front behind it", large, held["from the front"]))
+    drawn.append(("continued, snapshot held", large, held["continued"]))
+    drawn.append(("from the start, snapshot held", large, held["from the start"]))
     bench.points += [
         Point(
             plot="Claim of a hundred against backlog",
-            x_name=f"waiting actions, beside {bench.scale.completed:,} finished ones",
+            x_name=f"pending actions, {bench.scale.completed:,} completed",
             y_name="ms",
             line=line,
             x=size,
@@ -99,16 +101,16 @@ def _draw(bench: Bench, usual: dict[str, list[float]], held: dict[str, list[floa
 
 @contextmanager
 def _tables(bench: Bench) -> Iterator[dict[int, Table]]:
-    """Give a table of each size, all with the same finished actions beside."""
+    """Yield a table of each size, all with the same completed actions."""
     with ExitStack() as stack:
         original = stack.enter_context(bench.databases.fresh())
         with connected(original) as connection:
-            bench.say(f"filling {bench.scale.completed:,} finished actions")
+            bench.say(f"inserting {bench.scale.completed:,} completed actions")
             plain_sql.fill_completed(connection, bench.scale.completed)
             plain_sql.settle_down(connection)
         tables: dict[int, Table] = {}
         for size in bench.scale.pending:
-            bench.say(f"filling {size:,} waiting ones beside them")
+            bench.say(f"inserting {size:,} pending actions")
             dsn = stack.enter_context(bench.databases.fresh(like=original))
             connection = stack.enter_context(connected(dsn))
             plain_sql.fill_due(connection, size)
@@ -129,28 +131,29 @@ def _round(bench: Bench, tables: dict[int, Table]) -> dict[str, float]:
 
 
 def _round_behind_snapshot(bench: Bench, small: Table, large: Table) -> dict[str, float]:
-    """Drain as a tick does while another transaction keeps every dead row; return the medians of its last claims.
+    """Drain like a tick while another transaction keeps all dead rows; return the medians of the last claims.
 
-    Each claim goes on where the one before ended; one from the front, as a tick makes once a second, comes last.
+    Each claim continues at the position of the previous one; the last claim scans from the start, as ticks do once a
+    second.
     """
-    in_all, timed = bench.scale.behind_snapshot // plain_sql.BATCH, bench.scale.claims
-    going_on: list[float] = []
-    beside: list[float] = []
+    total, timed = bench.scale.behind_snapshot // plain_sql.BATCH, bench.scale.claims
+    continued: list[float] = []
+    baseline: list[float] = []
     with _snapshot(large.dsn):
         position = claims.START
-        for number in range(in_all):
+        for number in range(total):
             took, position = large.claim(position, refill=False)
-            if number >= in_all - timed:
-                going_on.append(took)
-                beside.append(small.claim()[0])
-        from_the_front, _ = large.claim()
-    plain_sql.fill_due(large.connection, in_all * plain_sql.BATCH)
-    return {"going on": median(going_on), "small": median(beside), "from the front": from_the_front}
+            if number >= total - timed:
+                continued.append(took)
+                baseline.append(small.claim()[0])
+        from_the_start, _ = large.claim()
+    plain_sql.fill_due(large.connection, total * plain_sql.BATCH)
+    return {"continued": median(continued), "small": median(baseline), "from the start": from_the_start}
 
 
 @contextmanager
 def _snapshot(dsn: str) -> Iterator[None]:
-    """Hold a snapshot open that was taken now, as a long report does."""
+    """Hold a snapshot open, as a long-running report does."""
     with connected(dsn) as other:
         other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         with other.transaction():
@@ -163,7 +166,9 @@ def _short(size: int) -> str:
 
 
 def _comparison(
-    name: str, measured: list[float], beside_name: str, beside: list[float], at_most: float | None = None
+    name: str, measured: list[float], baseline_name: str, baseline: list[float], at_most: float | None = None
 ) -> Comparison:
-    wanted = None if at_most is None else Wanted("ratio", "at most", at_most)
-    return Comparison(name=name, beside_name=beside_name, unit="ms", measured=measured, beside=beside, wanted=wanted)
+    target = None if at_most is None else Target("ratio", "at most", at_most)
+    return Comparison(
+        name=name, baseline_name=baseline_name, unit="ms", measured=measured, baseline=baseline, target=target
+    )

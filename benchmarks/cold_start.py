@@ -1,4 +1,4 @@
-"""A new process up to the end of its first tick, beside one that does the least."""
+"""Cold start: a new process until the end of its first tick, compared with a minimal process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import plain_sql
 from benchmarks.children import answer_of
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError
 from benchmarks.serving import environment
@@ -23,39 +23,39 @@ _IDLE = ("idle_tick", "connect")
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the time of a first tick that finds nothing, and of a process that lives to complete one action."""
+    """Compare an idle first tick, and a whole process that completes one action, with their minimal equivalents."""
     with bench.databases.fresh() as dsn, connected(dsn) as connection:
         environ = environment(bench.project, dsn)
         measures: dict[str, Callable[[], float]] = {
             **{way: partial(_milliseconds, connection, environ, way) for way in _WITH_AN_ACTION},
-            **{way: partial(_told_milliseconds, environ, way) for way in _IDLE},
+            **{way: partial(_reported_milliseconds, environ, way) for way in _IDLE},
         }
         for measure in measures.values():
-            measure()  # Byte code is written now, and files are in memory.
+            measure()  # Writes byte code and fills the file cache.
         took = bench.take_turns(measures, rounds=bench.scale.starts)
     return [
         Comparison(
             name="first tick of a cold process, idle",
-            beside_name="flask, psycopg, pydantic, connect",
+            baseline_name="flask, psycopg, pydantic, connect",
             unit="ms",
             measured=took["idle_tick"],
-            beside=took["connect"],
-            wanted=Wanted("ratio", "at most", 1.3),
+            baseline=took["connect"],
+            target=Target("ratio", "at most", 1.3),
         ),
         Comparison(
             name="cold start to first tick",
-            beside_name="libraries and bare SQL",
+            baseline_name="libraries and bare SQL",
             unit="ms",
             measured=took["first_tick"],
-            beside=took["first_claim"],
+            baseline=took["first_claim"],
         ),
     ]
 
 
-def _told_milliseconds(environ: Mapping[str, str], way: str) -> float:
+def _reported_milliseconds(environ: Mapping[str, str], way: str) -> float:
     answer = answer_of(environ, way)
     if answer["succeeded"]:
-        raise WrongResultError("actions found where there were none", found=answer["succeeded"], expected=0)
+        raise WrongResultError("actions processed by an idle tick", found=answer["succeeded"], expected=0)
     return float(answer["seconds"]) * 1000
 
 
@@ -65,5 +65,5 @@ def _milliseconds(connection: Connection, environ: Mapping[str, str], way: str) 
     answer = answer_of(environ, way)
     took = (time.perf_counter() - started) * 1000
     if answer.get("succeeded") != 1:
-        raise WrongResultError("actions that a new process completed", found=answer.get("succeeded"), expected=1)
+        raise WrongResultError("actions completed by a new process", found=answer.get("succeeded"), expected=1)
     return took

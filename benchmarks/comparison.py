@@ -1,4 +1,4 @@
-"""A measurement beside another one of the same minute: their ratio, its spread, and what was wanted of it."""
+"""Comparisons of a measurement with a baseline from the same run: ratio, spread and target."""
 
 from __future__ import annotations
 
@@ -10,37 +10,36 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Wanted(NamedTuple):
-    """A figure to reach."""
+class Target(NamedTuple):
+    """A bound that a benchmark should meet."""
 
-    #: What the bound is on; a measured value has the comparison's unit.
+    #: The bounded value; a measured value has the comparison's unit.
     of: Literal["ratio", "measured"]
     side: Literal["at least", "at most"]
     bound: float
 
     def is_met_by(self, value: float) -> bool:
-        """Whether the value is on the right side of the bound, or on it."""
+        """Return whether the value is within the bound (inclusive)."""
         return value >= self.bound if self.side == "at least" else value <= self.bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One line of the result."""
+    """A measurement and its baseline, one line of the table."""
 
     name: str
-    #: What it is measured beside.
-    beside_name: str
+    baseline_name: str
     unit: str
-    #: One value a round; the two of a round were taken next to each other.
+    #: One value per round; both values of a round were measured right after each other.
     measured: Sequence[float]
-    beside: Sequence[float]
-    #: None: for information.
-    wanted: Wanted | None = None
+    baseline: Sequence[float]
+    #: None: for information only.
+    target: Target | None = None
 
     @property
     def ratios(self) -> list[float]:
         """The ratio of each round."""
-        return [one / other for one, other in zip(self.measured, self.beside, strict=True)]
+        return [one / other for one, other in zip(self.measured, self.baseline, strict=True)]
 
     @property
     def ratio(self) -> float:
@@ -49,37 +48,37 @@ class Comparison:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the figure was reached; None where none is wanted."""
-        if self.wanted is None:
+        """Whether the target was met; None without a target."""
+        if self.target is None:
             return None
-        return self.wanted.is_met_by(self.ratio if self.wanted.of == "ratio" else median(self.measured))
+        return self.target.is_met_by(self.ratio if self.target.of == "ratio" else median(self.measured))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line with the values of every round."""
+        """Return the comparison with the values of every round."""
         return {
             "name": self.name,
-            "beside": self.beside_name,
+            "baseline": self.baseline_name,
             "unit": self.unit,
             "measured_rounds": list(self.measured),
-            "beside_rounds": list(self.beside),
+            "baseline_rounds": list(self.baseline),
             "ratio": {"median": self.ratio, "least": min(self.ratios), "most": max(self.ratios)},
-            "wanted": self.wanted and self.wanted._asdict(),
+            "target": self.target and self.target._asdict(),
             "met": self.is_met,
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """What a plot shows at one place of its x axis."""
+    """Values of a plot at one position of its x axis."""
 
-    #: The plot, and its axes with their units.
+    #: Title of the plot, and its axes with their units.
     plot: str
     x_name: str
     y_name: str
-    #: Which line of the plot.
+    #: Name of the line.
     line: str
     x: float
-    #: One value a round.
+    #: One value per round.
     values: Sequence[float]
 
     def as_json(self) -> dict[str, Any]:
@@ -88,8 +87,8 @@ class Point:
 
 
 def table(comparisons: Sequence[Comparison]) -> str:
-    """Return the comparisons as lines for people: medians, the ratio's spread over the rounds, and what was wanted."""
-    heads = ("measured", "", "beside", "", "ratio", "min - max", "wanted", "met")
+    """Return the comparisons as a text table: medians, spread of the ratio over the rounds, and target."""
+    heads = ("measured", "", "baseline", "", "ratio", "min - max", "target", "met")
     rows = [heads, *map(_row, comparisons)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     lines = ["  ".join(_cells(row, widths)).rstrip() for row in rows]
@@ -100,20 +99,20 @@ def _row(one: Comparison) -> tuple[str, ...]:
     return (
         one.name,
         f"{_number(median(one.measured))} {one.unit}",
-        one.beside_name,
-        f"{_number(median(one.beside))} {one.unit}",
+        one.baseline_name,
+        f"{_number(median(one.baseline))} {one.unit}",
         f"{one.ratio:.2f}",
         f"{min(one.ratios):.2f} - {max(one.ratios):.2f}",
-        _wanted_text(one),
+        _target_text(one),
         {None: "", True: "yes", False: "NO"}[one.is_met],
     )
 
 
-def _wanted_text(one: Comparison) -> str:
-    if one.wanted is None:
+def _target_text(one: Comparison) -> str:
+    if one.target is None:
         return ""
-    sign = "≥" if one.wanted.side == "at least" else "≤"
-    return f"{sign} {one.wanted.bound:g}" + ("" if one.wanted.of == "ratio" else f" {one.unit}")
+    sign = "≥" if one.target.side == "at least" else "≤"
+    return f"{sign} {one.target.bound:g}" + ("" if one.target.of == "ratio" else f" {one.unit}")
 
 
 def _number(value: float) -> str:

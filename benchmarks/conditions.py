@@ -1,4 +1,4 @@
-"""Waiting conditions: a tick that looks at ten thousand of them, and how soon a fact runs what waits for it."""
+"""Waiting conditions: ticks that evaluate 10,000 of them, and the time from a fact to the handler waiting for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.noop import ACTION_TYPE
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
 
-#: Of a hundred waiting actions so many have their fact.
+#: Percentage of waiting actions whose fact has been reported.
 _MET_OF_HUNDRED = 1
 _WARM_UP = 200
 _PAUSE_SECONDS = 0.02
 _PATIENCE_SECONDS = 20.0
-#: Longer than any round; the end of it is called.
+#: Longer than any round; the tick is stopped at the end of the benchmark.
 _LINGER_SECONDS = 600
 
 _FILL_WAITING = """
@@ -48,17 +48,17 @@ cross join lateral report_fact(jsonb_build_object('type', 'order', 'id', n::text
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return a tick over waiting actions beside one over plain ones, and the time from a fact to the handler."""
+    """Compare ticks over waiting actions with ticks over plain ones, and measure the time from fact to handler."""
     with bench.databases.fresh() as dsn, connected(dsn) as connection, runtime_on(bench.project, dsn) as ticking:
         plain_sql.fill_completed(connection, min(100_000, bench.scale.completed))
         plain_sql.settle_down(connection)
-        for measure in (_waiting, _checked_again, _plain):
+        for measure in (_waiting, _repeated, _plain):
             measure(connection, ticking, _WARM_UP)
         count = bench.scale.drained
         looked = bench.take_turns(
             {
                 "waiting": partial(_waiting, connection, ticking, count),
-                "again": partial(_checked_again, connection, ticking, count),
+                "repeated": partial(_repeated, connection, ticking, count),
                 "plain": partial(_plain, connection, ticking, count),
             }
         )
@@ -67,7 +67,7 @@ def run(bench: Bench) -> list[Comparison]:
         bench.databases.fresh() as dsn,
         connected(dsn) as connection,
         runtime_on(bench.project, dsn, settings=settings) as lingering,
-        _at_work(lingering),
+        _running_tick(lingering),
     ):
         reached = bench.take_turns(
             {
@@ -75,28 +75,28 @@ def run(bench: Bench) -> list[Comparison]:
                 "plain": partial(_from_scheduling, bench, connection, lingering),
             }
         )
-    beside = "as many plain actions"
+    baseline = "as many plain actions"
     return [
         Comparison(
-            name="a first look at waiting conditions, 1 % met", beside_name=beside, unit="s",
-            measured=looked["waiting"], beside=looked["plain"], wanted=Wanted("ratio", "at most", 1.5),
+            name="first evaluation of waiting conditions, 1 % met", baseline_name=baseline, unit="s",
+            measured=looked["waiting"], baseline=looked["plain"], target=Target("ratio", "at most", 1.5),
         ),
         Comparison(
-            name="a further look, none met", beside_name=beside, unit="s",
-            measured=looked["again"], beside=looked["plain"], wanted=Wanted("ratio", "at most", 1.5),
+            name="repeated evaluation, 0 % met", baseline_name=baseline, unit="s",
+            measured=looked["repeated"], baseline=looked["plain"], target=Target("ratio", "at most", 1.5),
         ),
         Comparison(
-            name="fact to handler, a tick lingers", beside_name="schedule_action() to handler", unit="ms",
-            measured=reached["fact"], beside=reached["plain"], wanted=Wanted("measured", "at most", 50),
+            name="fact to handler, lingering tick", baseline_name="schedule_action() to handler", unit="ms",
+            measured=reached["fact"], baseline=reached["plain"], target=Target("measured", "at most", 50),
         ),
     ]  # fmt: skip
 
 
 def _waiting(connection: Connection, ticking: Runtime, count: int) -> float:
-    """Return the seconds of ticks that look at waiting actions for the first time."""
+    """Return the seconds of ticks that evaluate waiting actions for the first time."""
     connection.execute("delete from scheduled_actions where status = 'pending'")
     for table in ("scheduled_action_waits", "scheduled_action_facts", "scheduled_action_wakes"):
-        connection.execute(f"truncate {table}")  # type: ignore[arg-type]  # names of our own
+        connection.execute(f"truncate {table}")
     connection.execute(_FILL_WAITING, {"action_type": ACTION_TYPE, "count": count})
     met = count * _MET_OF_HUNDRED // 100
     connection.execute(_REPORT, [met])
@@ -109,8 +109,8 @@ def _waiting(connection: Connection, ticking: Runtime, count: int) -> float:
     return seconds
 
 
-def _checked_again(connection: Connection, ticking: Runtime, count: int) -> float:
-    """Return the seconds of ticks that look at them again; those that had their fact are gone."""
+def _repeated(connection: Connection, ticking: Runtime, count: int) -> float:
+    """Return the seconds of ticks that evaluate the remaining waiting actions a second time."""
     _waiting(connection, ticking, count)
     connection.execute(
         "update scheduled_actions set scheduled_at = now() - interval '1 minute' where status = 'pending'"
@@ -128,7 +128,7 @@ def _plain(connection: Connection, ticking: Runtime, count: int) -> float:
 
 
 def _tick(ticking: Runtime, count: int) -> int:
-    """Tick until nothing is due; return how many actions were settled."""
+    """Tick until nothing is due; return the number of settled actions."""
     settled = 0
     while (report := ticking.processor.tick()).remaining:
         settled += report.processed
@@ -139,7 +139,7 @@ def _tick(ticking: Runtime, count: int) -> int:
 
 
 @contextmanager
-def _at_work(lingering: Runtime) -> Iterator[None]:
+def _running_tick(lingering: Runtime) -> Iterator[None]:
     thread = threading.Thread(target=lingering.processor.tick)
     thread.start()
     try:
@@ -192,9 +192,9 @@ def _from_scheduling(bench: Bench, connection: Connection, lingering: Runtime) -
 def _until(connection: Connection, query: str, action_id: object) -> None:
     until = time.monotonic() + _PATIENCE_SECONDS
     while True:
-        row = connection.execute(query, [action_id]).fetchone()  # type: ignore[arg-type]  # a text of our own
+        row = connection.execute(query, [action_id]).fetchone()
         if row is not None and row[0]:
             return
         if time.monotonic() > until:
-            raise WrongResultError("actions that came so far", found=0, expected=1)
+            raise WrongResultError("actions in the awaited state", found=0, expected=1)
         time.sleep(0.002)

@@ -1,4 +1,4 @@
-"""The first byte of the dashboard's pages beside a million actions, and in a table that is empty."""
+"""Time to first byte of the dashboard's pages with a million actions, compared with an empty table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.noop import ACTION_TYPE
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _CALLS = 8
 _TOKEN = "the-admin-token-of-a-benchmark"
-#: A month of finished actions, one of fifty failed, and a month of waiting ones beside them.
+#: Completed actions over 30 days, of which 2 % failed, and pending ones over the next 30 days.
 _FILL = """
 insert into scheduled_actions (
   action_type, payload, team_id, status, scheduled_at, started_at, completed_at, attempts, max_attempts, error_message
@@ -47,7 +47,7 @@ from generate_series(1, %(count)s) n
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return a line for each page: its first byte, and one for the bytes and requests that it costs."""
+    """Return two comparisons per page: time to first byte, and transferred bytes."""
     count = bench.scale.completed
     environ = {"ADMIN_TOKEN": _TOKEN}
     with (
@@ -56,10 +56,10 @@ def run(bench: Bench) -> list[Comparison]:
         runtime_on(bench.project, many, environ=environ) as large,
         runtime_on(bench.project, empty, environ=environ) as small,
     ):
-        bench.say("filling")
+        bench.say("inserting actions")
         with connected(many) as connection:
             _fill(connection, finished=count, waiting=max(1, count // 100))
-        # One action stands in the empty table, so that there is one to look at.
+        # The "empty" table has one action, for the page of a single action.
         with connected(empty) as connection:
             _fill(connection, finished=0, waiting=1)
         crowded, calm = _Browser(large), _Browser(small)
@@ -74,23 +74,23 @@ def run(bench: Bench) -> list[Comparison]:
     return [
         *(
             Comparison(
-                name=f"first byte of {name}, {count:,} finished beside",
-                beside_name="an empty table",
+                name=f"first byte of {name}, {count:,} completed",
+                baseline_name="an empty table",
                 unit="ms",
                 measured=took[f"{name} many"],
-                beside=took[f"{name} empty"],
-                wanted=Wanted("ratio", "at most", 2),
+                baseline=took[f"{name} empty"],
+                target=Target("ratio", "at most", 2),
             )
             for name in names
         ),
         *(
             Comparison(
-                name=f"{name} with its {busy[1]} requests, {count:,} finished beside",
-                beside_name="an empty table",
+                name=f"{name} with its {busy[1]} requests, {count:,} completed",
+                baseline_name="an empty table",
                 unit="KB",
                 measured=[busy[0] / 1024],
-                beside=[idle[0] / 1024],
-                wanted=Wanted("measured", "at most", 100),
+                baseline=[idle[0] / 1024],
+                target=Target("measured", "at most", 100),
             )
             for name, (busy, idle) in costs.items()
         ),
@@ -98,7 +98,7 @@ def run(bench: Bench) -> list[Comparison]:
 
 
 class _Browser:
-    """Somebody who has signed in; without the network, which is the same for all."""
+    """A signed-in client that calls the application in process, without a network."""
 
     def __init__(self, runtime: Runtime) -> None:
         app = Flask("benchmark", static_folder=None)
@@ -112,16 +112,16 @@ class _Browser:
         self._client.post("/dashboard/login", data=sent)
 
     def pages(self) -> dict[str, str]:
-        """Return the pages that are looked at."""
+        """Return the measured pages: path by name."""
         return {"overview": "", "actions": "/actions", "one action": f"/actions/{self._action}", "month": "/calendar"}
 
     def first_byte_ms(self, path: str) -> float:
-        """Return how long a page takes, of several times the median."""
+        """Return the median time of a page in milliseconds."""
         self._get(path)
         return median(seconds_of(partial(self._get, path)) for _ in range(_CALLS)) * 1000
 
     def cost(self, path: str) -> tuple[int, int]:
-        """Return the bytes and the requests of a page with all that it loads, as for a browser that has nothing yet."""
+        """Return the bytes and requests of a page with its assets, for a browser with an empty cache."""
         text = self._get(path)
         loaded = re.findall(r'(?:src|href)="(/dashboard/static/[^"]+)"', text)
         sizes = [len(self._client.get(one, headers={"Accept-Encoding": "gzip"}).data) for one in loaded]

@@ -1,4 +1,4 @@
-"""Where the benchmarks' tables are: databases of their own on a real server with its durable defaults."""
+"""Create databases for the benchmarks on a Postgres server with its durable defaults."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Connection
 
-#: Names a server to use in place of a temporary one; its databases are made there, and dropped again.
+#: Environment variable with the DSN of a server to use instead of a temporary one.
 URL_VARIABLE = "DATABASE_URL_BENCH"
 
 
 class Databases:
-    """Makes and drops databases on one server.
+    """Create and drop databases on one server.
 
     Args:
-        dsn: Of any database there; the role may create others.
-        is_embedded: Whether the server lives for this run only.
+        dsn: DSN of any database of the server; the role needs CREATEDB.
+        is_embedded: Whether the server was started for this run.
     """
 
     def __init__(self, dsn: str, *, is_embedded: bool) -> None:
@@ -41,10 +41,10 @@ class Databases:
 
     @contextmanager
     def fresh(self, *, like: str | None = None) -> Iterator[str]:
-        """Give the address of a new database with the tables, and drop it afterwards.
+        """Yield the DSN of a new, migrated database and drop it afterwards.
 
         Args:
-            like: The address of one to copy, with all its rows; nobody may be connected to it.
+            like: DSN of a database to copy with all rows; it must have no open connections.
         """
         name = f"scheduled_actions_bench_{uuid4().hex}"
         dsn = make_conninfo(self._dsn, dbname=name)
@@ -60,19 +60,19 @@ class Databases:
                 connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
 
     def connection(self) -> psycopg.Connection[tuple[object, ...]]:
-        """Return a connection to the server's own database."""
+        """Return a connection to the server's default database."""
         return psycopg.connect(self._dsn, autocommit=True)
 
 
 @contextmanager
 def databases() -> Iterator[Databases]:
-    """Give databases on the server of `DATABASE_URL_BENCH`, or on a new one that is removed afterwards."""
+    """Yield databases on the server of `DATABASE_URL_BENCH`, or on a temporary one that is removed afterwards."""
     given = os.environ.get(URL_VARIABLE, "").strip()
     if given:
         yield Databases(given, is_embedded=False)
         return
     directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-bench-"))
-    directory.chmod(0o711)  # The account that runs the server for root has to pass through.
+    directory.chmod(0o711)  # Under root the server runs as another account, which needs access.
     try:
         with local_postgres.attach(directory) as server:
             yield Databases(server.dsn, is_embedded=True)
@@ -83,7 +83,7 @@ def databases() -> Iterator[Databases]:
 
 @contextmanager
 def connected(dsn: str) -> Iterator[Connection]:
-    """Give a connection exactly as the package makes them: nothing is prepared by name."""
+    """Yield a connection with the package's own settings (no named prepared statements)."""
     with Database(lambda: dsn).connect() as connection:
         yield connection
 
@@ -95,6 +95,6 @@ def _create(connection: psycopg.Connection[tuple[object, ...]], name: str, like:
     original = psycopg.conninfo.conninfo_to_dict(like)["dbname"]
     statement += sql.SQL(" template {}").format(sql.Identifier(str(original)))
     if connection.info.server_version >= 150000:
-        # Files are copied as they are; by default every page goes through the log.
+        # Copies files instead of writing every page to the WAL.
         statement += sql.SQL(" strategy file_copy")
     return statement

@@ -1,11 +1,11 @@
-"""A thousand deadlines of eight stages, set in one call and moved, beside as many plain actions in one call."""
+"""Create and move 1,000 deadlines of eight stages in one call, compared with scheduling 8,000 plain actions."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from scheduled_actions import action
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Connection
 
-#: A figure of `schedule-bulk` has as many actions as this has stages.
 _STAGES = 8
-_AT_MOST = Wanted("ratio", "at most", 4)
+_AT_MOST = Target("ratio", "at most", 4)
 _GIVEN = {
     "target": {"type": "licence", "id": "42"},
     "due_at": timedelta(days=90),
@@ -42,69 +41,69 @@ _GIVEN = {
 
 @action("reminder:send")
 def remind(payload: dict[str, Any]) -> None:
-    """Stand for the handler that is never reached here."""
+    """Never called: the benchmark only schedules."""
 
 
 @action("escalation:send")
 def escalate(payload: dict[str, Any]) -> None:
-    """Stand for the handler that is never reached here."""
+    """Never called: the benchmark only schedules."""
 
 
 @action("deadline:miss")
 def miss(payload: dict[str, Any]) -> None:
-    """Stand for the handler that is never reached here."""
+    """Never called: the benchmark only schedules."""
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the seconds of setting, and of moving, beside those of scheduling."""
-    wanted = max(10, bench.scale.bulk // 10)
+    """Compare the time to create and to move deadlines with the time to schedule plain actions."""
+    count = max(10, bench.scale.bulk // 10)
     with bench.databases.fresh() as dsn, connected(dsn) as connection:
         own = Runtime(config.load(bench.project, {"DATABASE_URL": dsn}), registry=Registry.of(remind, escalate, miss))
         try:
             _set(own, connection, 10)
             seconds = bench.take_turns(
                 {
-                    "set": lambda: _set(own, connection, wanted)[0],
-                    "move": lambda: _move(own, connection, wanted),
-                    "schedule": lambda: _schedule(own, connection, wanted * _STAGES),
+                    "set": lambda: _set(own, connection, count)[0],
+                    "move": lambda: _move(own, connection, count),
+                    "schedule": lambda: _schedule(own, connection, count * _STAGES),
                 }
             )
         finally:
             own.close()
-    beside = f"{wanted * _STAGES:,} plain actions scheduled"
+    baseline = f"{count * _STAGES:,} plain actions scheduled"
     return [
         Comparison(
-            name=f"{wanted:,} deadlines of {_STAGES} stages {done}", beside_name=beside, unit="s",
-            measured=seconds[name], beside=seconds["schedule"], wanted=_AT_MOST if name == "set" else None,
+            name=f"{count:,} deadlines of {_STAGES} stages {done}", baseline_name=baseline, unit="s",
+            measured=seconds[name], baseline=seconds["schedule"], target=_AT_MOST if name == "set" else None,
         )
         for name, done in (("set", "set"), ("move", "moved"))
     ]  # fmt: skip
 
 
-def _set(own: Runtime, connection: Connection, wanted: int) -> tuple[float, list[UUID]]:
-    """Return how long setting so many takes, having seen that every stage was planned; and their ids."""
+def _set(own: Runtime, connection: Connection, count: int) -> tuple[float, list[UUID]]:
+    """Create `count` deadlines, check that all stages were planned, and return the seconds and the ids."""
     ids: list[UUID] = []
-    seconds = seconds_of(lambda: ids.extend(own.deadlines.set_many([_GIVEN] * wanted)))
+    seconds = seconds_of(lambda: ids.extend(own.deadlines.set_many([_GIVEN] * count)))
     planned = _count(connection, ids)
-    if planned != wanted * _STAGES:
-        raise WrongResultError("stages planned", found=planned, expected=wanted * _STAGES)
+    if planned != count * _STAGES:
+        raise WrongResultError("stages planned", found=planned, expected=count * _STAGES)
     return seconds, ids
 
 
-def _move(own: Runtime, connection: Connection, wanted: int) -> float:
-    _, ids = _set(own, connection, wanted)
+def _move(own: Runtime, connection: Connection, count: int) -> float:
+    _, ids = _set(own, connection, count)
     return seconds_of(lambda: own.deadlines.move_many(dict.fromkeys(ids, timedelta(days=120))))
 
 
-def _schedule(own: Runtime, connection: Connection, wanted: int) -> float:
+def _schedule(own: Runtime, connection: Connection, count: int) -> float:
     new = [
         {"action_type": "reminder:send", "payload": {"n": number}, "scheduled_at": timedelta(days=30)}
-        for number in range(wanted)
+        for number in range(count)
     ]
     before = _count(connection, None)
     seconds = seconds_of(lambda: own.scheduler.schedule_actions(new))
-    if (added := _count(connection, None) - before) != wanted:
-        raise WrongResultError("actions scheduled", found=added, expected=wanted)
+    if (added := _count(connection, None) - before) != count:
+        raise WrongResultError("actions scheduled", found=added, expected=count)
     return seconds
 
 

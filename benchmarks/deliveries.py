@@ -1,4 +1,4 @@
-"""Webhook deliveries through `/cron/process` under gunicorn: beside bare `requests`, and with endpoints that hang."""
+"""Webhook deliveries through `/cron/process` under gunicorn, compared with plain `requests`, and hanging endpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import requests
 
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import FULL, Bench, WrongResultError
 from benchmarks.receiver import Receiver, receiver
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Connection
 
-#: Both sides post with so many threads: the default of the setting `concurrency`.
+#: Threads of both sides: the default of the setting `concurrency`.
 _THREADS = Settings().concurrency
-#: Endpoints of the third measurement, and those of them that never answer.
+#: Endpoints of the third measurement, and how many of them never respond.
 _ENDPOINTS, _HANGING = 40, 4
-#: Delivered once before all rounds: lanes and connections are open then.
+#: Delivered once before the rounds, so that connections are open.
 _WARM_UP = 50
 _PATIENCE_SECONDS = 90
 _SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -50,14 +50,14 @@ from generate_series(1, %(count)s) n
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return deliveries beside bare posts, at once and after 50 ms, and what endpoints that hang cost the others."""
+    """Compare deliveries with plain posts, to fast and slow endpoints, and measure the cost of hanging endpoints."""
     with receiver() as there:
         project = _project(bench, there)
-        return [*_rates(bench, project, there), *_with_hanging_ones(bench, project, there)]
+        return [*_rates(bench, project, there), *_with_hanging_endpoints(bench, project, there)]
 
 
 def _project(bench: Bench, there: Receiver) -> Path:
-    """Return a project whose endpoints are all at the receiver."""
+    """Create a project whose endpoints all point to the receiver."""
     project = make_project(bench.project.parent / "deliveries")
     handler = Path(__file__).parents[1] / "handlers" / "webhook.py"
     (project / "handlers" / "webhook.py").write_text(handler.read_text(encoding="utf-8"), encoding="utf-8")
@@ -109,17 +109,17 @@ def _rates(bench: Bench, project: Path, there: Receiver) -> Iterator[Comparison]
         for endpoint in ("fast", "slow"):
             delivered(endpoint, _WARM_UP)
         rates = bench.take_turns(measures)
-    beside = f"requests, {_THREADS} sessions"
-    yield _rate("deliveries, 1 endpoint", rates["deliveries"], beside, rates["requests"], 0.8)
-    yield _rate("deliveries, answered after 50 ms", rates["deliveries, 50 ms"], beside, rates["requests, 50 ms"])
+    baseline = f"requests, {_THREADS} sessions"
+    yield _rate("deliveries, 1 endpoint", rates["deliveries"], baseline, rates["requests"], 0.8)
+    yield _rate("deliveries, answered after 50 ms", rates["deliveries, 50 ms"], baseline, rates["requests, 50 ms"])
 
 
 def _rate(
-    name: str, measured: list[float], beside_name: str, beside: list[float], at_least: float | None = None
+    name: str, measured: list[float], baseline_name: str, baseline: list[float], at_least: float | None = None
 ) -> Comparison:
-    wanted = None if at_least is None else Wanted("ratio", "at least", at_least)
+    target = None if at_least is None else Target("ratio", "at least", at_least)
     return Comparison(
-        name=name, beside_name=beside_name, unit="posts/s", measured=measured, beside=beside, wanted=wanted
+        name=name, baseline_name=baseline_name, unit="posts/s", measured=measured, baseline=baseline, target=target
     )
 
 
@@ -128,7 +128,7 @@ def _fill(connection: Connection, endpoints: list[str], count: int) -> None:
 
 
 def _posted(there: Receiver, path: str, count: int) -> float:
-    """Return how many bodies of a delivery's size a second bare sessions post, one a thread."""
+    """Return the posts per second of plain `requests` sessions, one per thread, with bodies of a delivery's size."""
     body = json.dumps({"event": "task:created", "entity_id": "1", "data": _DATA, "padding": "x" * 150}).encode()
     before = there.seen().posts
 
@@ -151,44 +151,44 @@ def _check(wanted: int, found: int) -> None:
         raise WrongResultError("posts that arrived", found=found, expected=wanted)
 
 
-def _with_hanging_ones(bench: Bench, project: Path, there: Receiver) -> Iterator[Comparison]:
-    hanging = [*_names("good")[_HANGING:], *_names("hang")[:_HANGING]]
+def _with_hanging_endpoints(bench: Bench, project: Path, there: Receiver) -> Iterator[Comparison]:
+    mixed = [*_names("good")[_HANGING:], *_names("hang")[:_HANGING]]
     seconds = bench.take_turns(
         {
-            "4 of 40 hang": partial(_until_last_good, bench, project, there, sorted(hanging, key=_place)),
-            "none hangs": partial(_until_last_good, bench, project, there, _names("good")),
+            "4 of 40 hang": partial(_until_last_good, bench, project, there, sorted(mixed, key=_position)),
+            "0 of 40 hang": partial(_until_last_good, bench, project, there, _names("good")),
         }
     )
-    hanging_ones, none = seconds["4 of 40 hang"], seconds["none hangs"]
+    some_hang, all_good = seconds["4 of 40 hang"], seconds["0 of 40 hang"]
     each = bench.scale.each_endpoint
     yield Comparison(
         name=f"last good delivery, {each} each, {_HANGING} of {_ENDPOINTS} endpoints hanging",
-        beside_name="none hanging",
+        baseline_name="0 hanging",
         unit="ms",
-        measured=hanging_ones,
-        beside=none,
-        # Beside less work the half second of the next line is as much as all the rest.
-        wanted=Wanted("ratio", "at most", 2) if each >= FULL.each_endpoint else None,
+        measured=some_hang,
+        baseline=all_good,
+        # With less work, the one-off half second of the next line dominates the ratio.
+        target=Target("ratio", "at most", 2) if each >= FULL.each_endpoint else None,
     )
     yield Comparison(
-        name="what those that hang cost the others, once",
-        beside_name="until one has shown itself",
+        name="one-off delay of the others by hanging endpoints",
+        baseline_name="time until an endpoint counts as slow",
         unit="ms",
-        measured=[one - other for one, other in zip(hanging_ones, none, strict=True)],
-        beside=[SLOW_SECONDS * 1000] * len(none),
+        measured=[one - other for one, other in zip(some_hang, all_good, strict=True)],
+        baseline=[SLOW_SECONDS * 1000] * len(all_good),
     )
 
 
-def _place(name: str) -> int:
-    """Return where an endpoint stands among the others: those that hang are spread over all."""
+def _position(name: str) -> int:
+    """Return the sort position of an endpoint, with the hanging ones spread evenly."""
     number = int(name.lstrip("abcdefghijklmnopqrstuvwxyz"))
     return number * (_ENDPOINTS // _HANGING) + 1 if name.startswith("hang") else number
 
 
 def _until_last_good(bench: Bench, project: Path, there: Receiver, endpoints: list[str]) -> float:
-    """Return the milliseconds from the ping to the last delivery that can arrive; a new process each time.
+    """Return the milliseconds from the ping to the last delivery to a good endpoint.
 
-    What it has learnt of an endpoint that hangs is thus not known beforehand.
+    Each call starts a new process, which knows nothing about the hanging endpoints yet.
     """
     count = bench.scale.each_endpoint * _ENDPOINTS
     good = bench.scale.each_endpoint * sum(name.startswith("good") for name in endpoints)
@@ -212,11 +212,11 @@ def _until_last_good(bench: Bench, project: Path, there: Receiver, endpoints: li
 
 @contextmanager
 def _pinging(ping: Callable[[], object]) -> Iterator[None]:
-    """Ping once more whenever a ping has been answered, beside the block."""
+    """Ping in the background while the block runs, each time after the previous response."""
     is_over = threading.Event()
 
     def go_on() -> None:
-        # The last one is cut off: those that hang are not waited for.
+        # The last ping is aborted, because its hanging deliveries are not awaited.
         with suppress(OSError, http.client.HTTPException, WrongResultError):
             while not is_over.is_set():
                 ping()

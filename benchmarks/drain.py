@@ -1,4 +1,4 @@
-"""Ten thousand due actions through `/cron/process` under gunicorn, beside the same SQL without handlers."""
+"""Drain 10,000 due actions through `/cron/process` under gunicorn, compared with the same SQL without handlers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.serving import gunicorn
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Connection
 
-#: Finished actions beside the due ones: enough that no plan can treat the table as small.
+#: Completed actions in the table: enough that the planner does not treat it as small.
 _COMPLETED = 100_000
-#: Drained once before all rounds: a process learns there that the handler is fast.
+#: Drained once before the rounds, so that the process has measured the handler's duration.
 _WARM_UP = 300
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the drain beside the same SQL, and beside a bare claim and completion."""
+    """Compare the drain with the same SQL, and with a bare claim and completion."""
     with (
         bench.databases.fresh() as dsn,
         connected(dsn) as connection,
@@ -52,7 +52,7 @@ def run(bench: Bench) -> list[Comparison]:
 
 
 def rate(connection: Connection, count: int, drain: Callable[[], float]) -> float:
-    """Return how many actions a second the drain completes, having seen that it completed all of them."""
+    """Return the actions per second of a drain, after checking that it completed all of them."""
     before = plain_sql.count_completed(connection)
     plain_sql.fill_due(connection, count)
     seconds = drain()
@@ -63,9 +63,9 @@ def rate(connection: Connection, count: int, drain: Callable[[], float]) -> floa
 
 
 def _comparison(
-    name: str, measured: list[float], beside_name: str, beside: list[float], at_least: float | None = None
+    name: str, measured: list[float], baseline_name: str, baseline: list[float], at_least: float | None = None
 ) -> Comparison:
-    wanted = None if at_least is None else Wanted("ratio", "at least", at_least)
+    target = None if at_least is None else Target("ratio", "at least", at_least)
     return Comparison(
-        name=name, beside_name=beside_name, unit="actions/s", measured=measured, beside=beside, wanted=wanted
+        name=name, baseline_name=baseline_name, unit="actions/s", measured=measured, baseline=baseline, target=target
     )

@@ -1,4 +1,4 @@
-"""A tick that finds nothing due, beside `select 1` in the same application, its own statement, and one bare claim."""
+"""A tick with nothing due, compared with `select 1` in the same application, its own statement and a bare claim."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.serving import SELECT_ONE, App, gunicorn, runtime_on
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
 
-_BESIDE = 100_000
+_EXISTING = 100_000
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the empty tick over HTTP, where much waits for later and much has ended."""
+    """Measure the empty tick in a table with many future and many completed actions."""
     with (
         bench.databases.fresh() as dsn,
         connected(dsn) as connection,
         runtime_on(bench.project, dsn) as runtime,
         gunicorn(bench.project, dsn, module=SELECT_ONE) as app,
     ):
-        plain_sql.fill_completed(connection, min(_BESIDE, bench.scale.completed))
-        plain_sql.fill_due(connection, min(_BESIDE, bench.scale.completed))
+        plain_sql.fill_completed(connection, min(_EXISTING, bench.scale.completed))
+        plain_sql.fill_due(connection, min(_EXISTING, bench.scale.completed))
         connection.execute(
             "update scheduled_actions set scheduled_at = now() + interval '1 day' where status = 'pending'"
         )
@@ -49,9 +49,11 @@ def run(bench: Bench) -> list[Comparison]:
             {name: partial(_milliseconds, bench.scale.pings, work) for name, work in measures.items()}
         )
     return [
-        Comparison(name=name, beside_name=beside_name, unit="ms", measured=took[one], beside=took[other], wanted=wanted)
-        for name, one, beside_name, other, wanted in (
-            ("empty tick over HTTP", "over HTTP", "select 1, same app", "select 1", Wanted("ratio", "at most", 3)),
+        Comparison(
+            name=name, baseline_name=baseline_name, unit="ms", measured=took[one], baseline=took[other], target=target
+        )
+        for name, one, baseline_name, other, target in (
+            ("empty tick over HTTP", "over HTTP", "select 1, same app", "select 1", Target("ratio", "at most", 3)),
             ("empty tick over HTTP", "over HTTP", "same SQL", "same SQL", None),
             ("empty tick in process", "in process", "same SQL", "same SQL", None),
             ("empty tick over HTTP", "over HTTP", "one bare empty claim", "bare claim", None),
@@ -62,27 +64,25 @@ def run(bench: Bench) -> list[Comparison]:
 def _ping(app: App) -> None:
     answer = app.ping()
     if answer["processed"] or answer["remaining"]:
-        raise WrongResultError("actions of an empty tick", found=answer["processed"], expected=0)
+        raise WrongResultError("actions processed by an empty tick", found=answer["processed"], expected=0)
 
 
 def _statements(runtime: Runtime, connection: Connection) -> None:
-    """Do what an empty tick asks of the database, on one connection."""
-    settings = runtime.config.settings
-    found = tick_store.look(
+    """Run the statement of an empty tick on one connection."""
+    found = tick_store.find_work(
         connection,
+        runtime.config.settings,
         tick_id=uuid4(),
         may_be_idle=True,
         caller="",
-        budget="{}",
-        counts="{}",
+        budget={},
+        counts={},
         action_types=list(runtime.registry.types),
-        retention_days=settings.retention_days,
-        retention_failed_days=settings.retention_failed_days,
     )
-    if not found.is_noted:
-        raise WrongResultError("what an empty tick found", found=found, expected="nothing")
+    if not found.is_recorded:
+        raise WrongResultError("result of an empty tick", found=found, expected="idle")
 
 
 def _milliseconds(times: int, work: Callable[[], object]) -> float:
-    """Return the median of so many calls."""
+    """Return the median duration of `times` calls in milliseconds."""
     return median(seconds_of(work) for _ in range(times)) * 1000

@@ -1,4 +1,4 @@
-"""How late ten actions of one team start while another has a crowd due, beside the same ten alone."""
+"""How late ten actions of one team start behind 100,000 of another team, compared with the ten alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError
 from benchmarks.noop import ACTION_TYPE
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection
 
 _SMALL = 10
-#: Drained once before all rounds: a process learns there that the handler is fast.
+#: Drained once before the rounds, so that the process has measured the handler's duration.
 _WARM_UP = 300
 
 _FILL = """
@@ -34,11 +34,11 @@ where team_id = 'small' and status = 'completed'
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the lateness of the ten behind the crowd with turns and without, and what the turns cost a drain."""
-    crowd = bench.scale.backlog[1]
+    """Compare the lateness of the ten behind a backlog, with and without fair sharing, with the ten alone."""
+    backlog = bench.scale.backlog[1]
     ways: dict[str, tuple[int, Mapping[str, object]]] = {
-        "turns": (crowd, {}),
-        "no turns": (crowd, {"fair_by_team": False}),
+        "fair": (backlog, {}),
+        "not fair": (backlog, {"fair_by_team": False}),
         "idle": (0, {}),
     }
     took = bench.take_turns(
@@ -47,19 +47,19 @@ def run(bench: Bench) -> list[Comparison]:
     )
     return [
         Comparison(
-            name=f"ten of one team behind {crowd:,} of another, {name}",
-            beside_name="the ten alone",
+            name=f"ten of one team behind {backlog:,} of another, {name}",
+            baseline_name="the ten alone",
             unit="ms",
             measured=took[name],
-            beside=took["idle"],
-            wanted=Wanted("measured", "at most", 1000) if name == "turns" else None,
+            baseline=took["idle"],
+            target=Target("measured", "at most", 1000) if name == "fair" else None,
         )
-        for name in ("turns", "no turns")
+        for name in ("fair", "not fair")
     ]
 
 
-def _late(bench: Bench, crowd: int, settings: Mapping[str, object]) -> float:
-    """Return in milliseconds after the beginning of a tick when the last of the ten was started."""
+def _late(bench: Bench, backlog: int, settings: Mapping[str, object]) -> float:
+    """Return the milliseconds from the start of a tick to the start of the last of the ten actions."""
     with (
         bench.databases.fresh() as dsn,
         connected(dsn) as connection,
@@ -67,7 +67,7 @@ def _late(bench: Bench, crowd: int, settings: Mapping[str, object]) -> float:
     ):
         plain_sql.fill_due(connection, _WARM_UP)
         checked_tick(runtime)
-        _fill(connection, "crowd", crowd, age="1 hour")
+        _fill(connection, "large", backlog, age="1 hour")
         _fill(connection, "small", _SMALL, age="1 minute")
         plain_sql.settle_down(connection)
         began = connection.execute("select now()").fetchone()

@@ -1,4 +1,4 @@
-"""What every benchmark is given: its scale, its databases, and rounds that take turns."""
+"""Shared by all benchmarks: scale, databases and interleaved rounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WrongResultError(Exception):
-    """What was measured did not do its work, so its time means nothing."""
+    """The measured work was not done, so its time is meaningless."""
 
     def __init__(self, what: str, *, found: object, expected: object) -> None:
         super().__init__(f"{what}: {found}, expected {expected}")
@@ -23,44 +23,44 @@ class WrongResultError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much of everything."""
+    """Sizes of all benchmarks."""
 
     rounds: int
     #: Due actions of one drain.
     drained: int
-    #: Actions scheduled one by one, and in one call.
+    #: Actions scheduled individually, and in one call.
     singles: int
     bulk: int
-    #: Finished actions beside those that wait.
+    #: Completed actions in the same table.
     completed: int
-    #: Waiting actions of the three tables that are claimed from, ascending.
+    #: Pending actions of the three tables that claims read, ascending.
     pending: tuple[int, int, int]
-    #: Claims of one round, of each kind.
+    #: Claims per round, of each kind.
     claims: int
-    #: Actions drained behind a snapshot held open.
+    #: Actions drained while another transaction holds a snapshot.
     behind_snapshot: int
-    #: Empty ticks of one round.
+    #: Empty ticks per round.
     pings: int
     #: Processes started, of each kind.
     starts: int
-    #: Due actions that a tick finds while its memory is watched.
+    #: Due actions when the memory of a tick is measured.
     backlog: tuple[int, int]
     backlog_rounds: int
-    #: Batch sizes and numbers of gunicorn workers that a drain is repeated with.
+    #: Batch sizes and numbers of gunicorn workers of the sweep.
     batches: tuple[int, ...]
     processes: tuple[int, ...]
-    #: Instants that each kind of rule is asked about.
+    #: Instants for which each kind of rule is evaluated.
     instants: int
-    #: Schedules that are due for one tick, and in one minute.
+    #: Schedules due in one tick, and in one minute.
     recurring: tuple[int, int]
-    #: Actions of one round whose lateness is measured, and the seconds that they are spread over.
+    #: Actions per round whose lateness is measured, and the seconds over which they are spread.
     spread: tuple[int, float]
     spread_rounds: int
-    #: Actions that wake a tick, one after the other.
+    #: Actions that wake a tick, one after another.
     wakes: int
-    #: Webhooks delivered in one round to a receiver that answers at once, and to one that takes 50 ms.
+    #: Webhooks per round to a receiver that responds immediately, and to one that takes 50 ms.
     deliveries: tuple[int, int]
-    #: Webhooks for each of many endpoints, of which some hang.
+    #: Webhooks per endpoint when some of many endpoints hang.
     each_endpoint: int
 
 
@@ -113,13 +113,13 @@ SMOKE = Scale(
 
 
 class Bench:
-    """What a benchmark works with.
+    """Context of a benchmark.
 
     Args:
-        databases: Gives it databases of its own.
+        databases: Creates databases.
         project: A project directory whose only handler does nothing.
-        scale: How much of everything.
-        say: Takes a line about how far things are.
+        scale: Sizes to measure.
+        say: Prints a progress line.
     """
 
     def __init__(self, databases: Databases, project: Path, scale: Scale, say: Callable[[str], None]) -> None:
@@ -127,15 +127,15 @@ class Bench:
         self.project = project
         self.scale = scale
         self.say = say
-        #: What the plots of the report show.
+        #: Data points for the plots of the report.
         self.points: list[Point] = []
-        #: Milliseconds by which actions started late, by who kept the watch.
+        #: Lateness of actions in milliseconds, by mechanism (`linger`, `listen`, `wake`).
         self.lateness: dict[str, list[float]] = {}
 
     def take_turns(
         self, measures: Mapping[str, Callable[[], float]], *, rounds: int | None = None
     ) -> dict[str, list[float]]:
-        """Return the values of each measure, one a round; each round begins with another of them."""
+        """Return the values of each measure, one per round; the first measure rotates from round to round."""
         names = list(measures)
 
         def one_round(number: int) -> dict[str, float]:
@@ -147,20 +147,20 @@ class Bench:
     def collect(
         self, one_round: Callable[[int], Mapping[str, float]], *, rounds: int | None = None
     ) -> dict[str, list[float]]:
-        """Return the values that each round answers by name, as one list a name."""
+        """Run the rounds and return the list of values of each name."""
         values: dict[str, list[float]] = {}
-        wanted = self.scale.rounds if rounds is None else rounds
-        for number in range(wanted):
-            answered = one_round(number)
-            for name, value in answered.items():
+        total = self.scale.rounds if rounds is None else rounds
+        for number in range(total):
+            results = one_round(number)
+            for name, value in results.items():
                 values.setdefault(name, []).append(value)
-            told = ", ".join(f"{name} {answered[name]:.4g}" for name in values)
-            self.say(f"round {number + 1} of {wanted}: {told}")
+            summary = ", ".join(f"{name} {results[name]:.4g}" for name in values)
+            self.say(f"round {number + 1} of {total}: {summary}")
         return values
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Return how long a call takes."""
+    """Return the duration of a call in seconds."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""The import of the ready-made application, beside that of the libraries it stands on."""
+"""Import of the WSGI application, compared with the import of its libraries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.children import answer_of
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.serving import environment
 
 if TYPE_CHECKING:
@@ -18,21 +18,21 @@ _WAYS = ("import_app", "import_libraries", "import_names")
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the import, each time in a new process; no database is needed for it."""
+    """Measure the imports, each in a new process, without a database."""
     environ = environment(bench.project, "")
     for way in _WAYS:
-        _milliseconds(environ, way)  # Byte code is written now, and files are in memory.
+        _milliseconds(environ, way)  # Writes byte code and fills the file cache.
     took = bench.take_turns({way: partial(_milliseconds, environ, way) for way in _WAYS}, rounds=bench.scale.starts)
     return [
         Comparison(
             name="import of the WSGI app",
-            beside_name=beside_name,
+            baseline_name=baseline_name,
             unit="ms",
             measured=took["import_app"],
-            beside=took[beside],
-            wanted=Wanted("ratio", "at most", 1.3),
+            baseline=took[baseline],
+            target=Target("ratio", "at most", 1.3),
         )
-        for beside_name, beside in (
+        for baseline_name, baseline in (
             ("flask, psycopg, pydantic", "import_libraries"),
             ("the same, parts not yet loaded", "import_names"),
         )

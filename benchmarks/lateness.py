@@ -1,4 +1,4 @@
-"""How late actions start that are spread over time, beside a bare loop that sleeps until as many instants."""
+"""Lateness of actions at random instants, compared with a loop that sleeps until such instants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, LiteralString
 
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError
 from benchmarks.noop import ACTION_TYPE
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Connection
 
-    _Watching = Callable[[Bench, str, Connection], AbstractContextManager[None]]
+    _Runner = Callable[[Bench, str, Connection], AbstractContextManager[None]]
 
-#: The first instant lies so far ahead: all actions are in the table by then.
+#: Time before the first instant, in which all actions are inserted.
 _LEAD_SECONDS = 1.0
-#: How much longer somebody keeps the watch, and everything may take.
+#: How long ticks continue after the last instant; also the timeout of waits.
 _MARGIN_SECONDS = 30.0
-#: Run before a round: handlers are imported, and known to be fast.
+#: Actions run before a round, so that handlers are imported and their duration is known.
 _WARM_UP = 20
 _POLL_SECONDS = 0.05
-_WANTED_MS = {"p50": 15.0, "p99": 100.0, "most": None}
+_WANTED_MS = {"p50": 15.0, "p99": 100.0, "max": None}
 
 _SCHEDULE = """
 insert into scheduled_actions (action_type, payload, scheduled_at)
@@ -48,7 +48,7 @@ order by scheduled_at
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the lateness by lingering alone and by `listen`, each beside the bare loop of the same seconds."""
+    """Compare the lateness of a lingering tick and of `listen` with a bare loop that runs at the same time."""
     ways = {"linger": _lingering, "listen": _listening}
 
     def one_round(number: int) -> dict[str, float]:
@@ -58,18 +58,18 @@ def run(bench: Bench) -> list[Comparison]:
             bench.lateness.setdefault(way, []).extend(values)
             bench.lateness.setdefault("bare loop", []).extend(bare)
             figures |= {f"{way} {name}": value for name, value in _percentiles(values).items()}
-            figures |= {f"bare beside {way} {name}": value for name, value in _percentiles(bare).items()}
+            figures |= {f"bare loop during {way} {name}": value for name, value in _percentiles(bare).items()}
         return figures
 
     took = bench.collect(one_round, rounds=bench.scale.spread_rounds)
     return [
         Comparison(
             name=f"lateness by {way}, {name}",
-            beside_name="sleep and select 1",
+            baseline_name="sleep and select 1",
             unit="ms",
             measured=took[f"{way} {name}"],
-            beside=took[f"bare beside {way} {name}"],
-            wanted=None if bound is None else Wanted("measured", "at most", bound),
+            baseline=took[f"bare loop during {way} {name}"],
+            target=None if bound is None else Target("measured", "at most", bound),
         )
         for way in ways
         for name, bound in _WANTED_MS.items()
@@ -77,17 +77,17 @@ def run(bench: Bench) -> list[Comparison]:
 
 
 def _percentiles(values: Sequence[float]) -> dict[str, float]:
-    return {"p50": median(values), "p99": quantiles(values, n=100, method="inclusive")[98], "most": max(values)}
+    return {"p50": median(values), "p99": quantiles(values, n=100, method="inclusive")[98], "max": max(values)}
 
 
-def _late(bench: Bench, watching: _Watching, *, seed: int) -> tuple[list[float], list[float]]:
-    """Return in milliseconds how late each action started, and each turn of the bare loop beside them."""
+def _late(bench: Bench, runner: _Runner, *, seed: int) -> tuple[list[float], list[float]]:
+    """Return the lateness of each action, and of each iteration of the bare loop, in milliseconds."""
     count, seconds = bench.scale.spread
     draw = random.Random(seed)
     ours, others = ([_LEAD_SECONDS + draw.uniform(0, seconds) for _ in range(count)] for _ in range(2))
     bare: list[float] = []
     with bench.databases.fresh() as dsn, connected(dsn) as connection:
-        with watching(bench, dsn, connection):
+        with runner(bench, dsn, connection):
             _wait_for(connection, _scheduled(connection, [0.0] * _WARM_UP))
             loop = threading.Thread(target=_bare_loop, args=[dsn, sorted(others), bare])
             ids = _scheduled(connection, ours)
@@ -105,7 +105,7 @@ def _scheduled(connection: Connection, seconds: list[float]) -> list[object]:
 
 
 def _wait_for(connection: Connection, ids: list[object]) -> None:
-    """Wait until all of them have ended."""
+    """Wait until all of these actions are settled."""
     waiting = "select count(*) from scheduled_actions where id = any (%s) and status in ('pending', 'processing')"
     _wait_until(lambda: not _number(connection, waiting, [ids]))
 
@@ -119,12 +119,12 @@ def _wait_until(is_so: Callable[[], object]) -> None:
     until = time.monotonic() + _MARGIN_SECONDS
     while not is_so():
         if time.monotonic() > until:
-            raise WrongResultError("seconds waited for a tick", found=f"over {_MARGIN_SECONDS:g}", expected="few")
+            raise WrongResultError("seconds waited for a tick", found=f"over {_MARGIN_SECONDS:g}", expected="fewer")
         time.sleep(_POLL_SECONDS)
 
 
 def _bare_loop(dsn: str, instants: list[float], late: list[float]) -> None:
-    """Sleep until each instant, in seconds from now, and ask the database for a 1; note how late its answer was."""
+    """Sleep until each instant (seconds from now), run `select 1`, and append how late its result was."""
     with connected(dsn) as connection:
         began = time.monotonic()
         for instant in instants:
@@ -135,7 +135,7 @@ def _bare_loop(dsn: str, instants: list[float], late: list[float]) -> None:
 
 @contextmanager
 def _lingering(bench: Bench, dsn: str, connection: Connection) -> Iterator[None]:
-    """Have one ping linger at gunicorn; the end of gunicorn ends it."""
+    """Keep a tick lingering in gunicorn; it ends with gunicorn."""
     _, seconds = bench.scale.spread
     linger = seconds + _MARGIN_SECONDS
     settings = {"linger_seconds": linger, "max_duration_seconds": linger + 2 * _MARGIN_SECONDS}
@@ -152,7 +152,7 @@ def _lingering(bench: Bench, dsn: str, connection: Connection) -> Iterator[None]
 
 @contextmanager
 def _joined() -> Iterator[list[threading.Thread]]:
-    """Wait at the end for the threads put into the list."""
+    """Yield a list of threads and join them at the end."""
     threads: list[threading.Thread] = []
     try:
         yield threads
@@ -163,7 +163,7 @@ def _joined() -> Iterator[list[threading.Thread]]:
 
 @contextmanager
 def _listening(bench: Bench, dsn: str, _: Connection) -> Iterator[None]:
-    """Run `scheduled-actions listen` beside."""
+    """Run `scheduled-actions listen` in another process."""
     command = [sys.executable, "-m", "scheduled_actions.cli", "listen"]
     with (bench.project / "listen.log").open("ab") as log:
         process = subprocess.Popen(

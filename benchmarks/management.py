@@ -1,4 +1,4 @@
-"""What the management API reads, in a table of many finished actions, beside the same in one of a hundred."""
+"""Reads of the management API in a table with many completed actions, compared with a table of a hundred."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.noop import ACTION_TYPE
 from benchmarks.serving import runtime_on
-from scheduled_actions.actions.management import Management
-from scheduled_actions.actions.search import Filters
+from scheduled_actions.actions.management import ActionOperations
+from scheduled_actions.actions.search import ActionFilters
 from scheduled_actions.core.action import Status
 from scheduled_actions.operations.explain import service as explaining
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
 
 _FEW = 100
-#: Of each kind in each table, whatever its size; the failed ones are its oldest rows.
+#: Failed actions in each table, whatever its size; they are the oldest rows.
 _RARE = 20
-#: Of this team the smaller table holds as many as the page shows that is compared: a page of two is another matter.
+#: A team with at least a full page of actions in both tables, so that equal pages are compared.
 _TEAM = "team-1"
 _PAGE = 100
 _CALLS = 10
@@ -50,7 +50,7 @@ from generate_series(1, %(count)s) n
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return a line for each reading."""
+    """Compare each read in the large table with the same read in the small one."""
     count = bench.scale.completed
     with (
         bench.databases.fresh() as many,
@@ -58,7 +58,7 @@ def run(bench: Bench) -> list[Comparison]:
         runtime_on(bench.project, many) as large,
         runtime_on(bench.project, few) as small,
     ):
-        bench.say("filling")
+        bench.say("inserting actions")
         for dsn, finished, waiting in ((many, count, count // 100), (few, _FEW, _FEW)):
             with connected(dsn) as connection:
                 _fill(connection, finished=finished, waiting=waiting)
@@ -71,26 +71,28 @@ def run(bench: Bench) -> list[Comparison]:
         took = bench.take_turns(measures)
     return [
         Comparison(
-            name=f"{name}, {count:,} finished beside",
-            beside_name=f"{_FEW} beside",
+            name=f"{name}, {count:,} completed",
+            baseline_name=f"{_FEW} completed",
             unit="ms",
             measured=took[f"{name} many"],
-            beside=took[f"{name} few"],
-            # What is counted to ten thousand takes longer than to a hundred.
-            wanted=Wanted("measured", "at most", 100) if "counts" in name else Wanted("ratio", "at most", 3),
+            baseline=took[f"{name} few"],
+            # Counting ten thousand rows takes longer than counting a hundred, so counts have an absolute target.
+            target=Target("measured", "at most", 100) if "counts" in name else Target("ratio", "at most", 3),
         )
         for name in names
     ]
 
 
 def _readings(runtime: Runtime) -> dict[str, Callable[[], Any]]:
-    management = Management(runtime.database, lambda: runtime.scheduler)
-    (waiting,) = management.page(Filters(statuses=(Status.PENDING,)), limit=1).actions
+    management = ActionOperations(runtime.database, lambda: runtime.scheduler)
+    (waiting,) = management.page(ActionFilters(statuses=(Status.PENDING,)), limit=1).actions
     return {
-        "list page": partial(_page, management, Filters(), _PAGE),
-        "list page of the failed, the oldest": partial(_page, management, Filters(statuses=(Status.FAILED,)), _RARE),
-        "list page of a team": partial(_page, management, Filters(team_id=_TEAM), _PAGE),
-        "bulk retry, dry run": partial(management.count_matching, Filters(statuses=(Status.FAILED,))),
+        "list page": partial(_page, management, ActionFilters(), _PAGE),
+        "list page of the failed, the oldest": partial(
+            _page, management, ActionFilters(statuses=(Status.FAILED,)), _RARE
+        ),
+        "list page of a team": partial(_page, management, ActionFilters(team_id=_TEAM), _PAGE),
+        "bulk retry, dry run": partial(management.count_matching, ActionFilters(statuses=(Status.FAILED,))),
         "counts": management.counts,
         "counts of a team": partial(management.counts, team_id=_TEAM),
         "show": partial(management.get, waiting.id, team_id=None),
@@ -98,8 +100,8 @@ def _readings(runtime: Runtime) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _page(management: Management, filters: Filters, least: int) -> None:
-    """Read pages until there are as many as there must be."""
+def _page(management: ActionOperations, filters: ActionFilters, least: int) -> None:
+    """Read pages until `least` actions have been read."""
     found, cursor = 0, None
     while found < least:
         page = management.page(filters, cursor=cursor)

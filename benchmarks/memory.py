@@ -1,11 +1,11 @@
-"""The memory of one tick over a backlog of a hundred thousand, beside one of a thousand and beside the same SQL."""
+"""Memory of a tick with a backlog of 100,000 actions, compared with a backlog of 1,000 and with the same SQL."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.children import answer_of
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError
 from benchmarks.serving import environment
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Connection
 
-_WANTED = Wanted("measured", "at most", 60)
+_TARGET = Target("measured", "at most", 60)
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return what the tick takes above the idle process, and the peak of the whole process."""
+    """Compare the memory of a tick above the idle process, and the peak of the whole process."""
     small, large = bench.scale.backlog
     with bench.databases.fresh() as dsn, connected(dsn) as connection:
         environ = environment(bench.project, dsn)
@@ -39,27 +39,27 @@ def run(bench: Bench) -> list[Comparison]:
 
         megabytes = bench.collect(one_round, rounds=bench.scale.backlog_rounds)
     lines = (
-        (f"tick above idle, backlog {large:,}", "large above idle", f"backlog {small:,}", "small above idle", _WANTED),
+        (f"tick above idle, backlog {large:,}", "large above idle", f"backlog {small:,}", "small above idle", _TARGET),
         (f"peak of the process, backlog {large:,}", "large", f"backlog {small:,}", "small", None),
         (f"peak of the process, backlog {large:,}", "large", "same SQL", "same SQL", None),
     )
     return [
         Comparison(
             name=name,
-            beside_name=beside_name,
+            baseline_name=baseline_name,
             unit="MB",
             measured=megabytes[one],
-            beside=megabytes[other],
-            wanted=wanted,
+            baseline=megabytes[other],
+            target=target,
         )
-        for name, one, beside_name, other, wanted in lines
+        for name, one, baseline_name, other, target in lines
     ]
 
 
 def _watched(connection: Connection, environ: Mapping[str, str], way: str, backlog: int) -> dict[str, Any]:
-    """Return what the child saw; one tick need not come to the end of its backlog, and what it left is removed."""
+    """Return the values of the child process; the tick may end before its backlog, so the table is truncated."""
     answer = answer_of(environ, way, str(backlog))
     if not answer["succeeded"]:
-        raise WrongResultError("actions that a tick completed", found=0, expected=f"up to {backlog}")
+        raise WrongResultError("actions completed by a tick", found=0, expected=f"up to {backlog}")
     connection.execute("truncate scheduled_actions")
     return answer

@@ -1,4 +1,4 @@
-"""The handler of all benchmarks: it does nothing, so that what is measured is everything around it."""
+"""A handler that does nothing, so that the benchmarks measure only the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: its values as JSON, and no process when it is told to end."""
+"""Write the results of a run as JSON, and exit cleanly on SIGTERM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(
     points: Sequence[Point] = (),
     lateness: Mapping[str, Sequence[float]] | None = None,
 ) -> None:
-    """Write the settings, the values of every round and what the plots show to a file."""
+    """Write the settings, the values of every round and the points of the plots to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {
         "setting": setting,
@@ -39,5 +39,5 @@ def write(
 
 
 def leave(number: int, _: object) -> None:
-    """End in order: no server, no process and no directory is left behind."""
+    """Exit through the context managers, so that servers, processes and directories are removed."""
     sys.exit(128 + number)

@@ -1,4 +1,4 @@
-"""Rows to work on, and the same work done by bare statements on one connection."""
+"""Insert test rows, and do the work of a tick with plain SQL on one connection."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from benchmarks.harness import WrongResultError
 from benchmarks.noop import ACTION_TYPE
 from scheduled_actions.actions import claims, settling
 from scheduled_actions.ticks import store as tick_store
-from scheduled_actions.ticks.rules.plan import LARGEST
+from scheduled_actions.ticks.rules.plan import MAX_BATCH
 
 if TYPE_CHECKING:
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.database.connection import Connection
 
-#: Of a claim that stands alone: the default of the setting `batch_size`.
+#: Batch size of a single claim: the default of the setting `batch_size`.
 BATCH = 100
-#: Of the claims of a drain: what those of a tick grow to, where handlers do nothing.
-DRAINED_AT_ONCE = LARGEST
+#: Batch size of a drain: the size to which a tick's claims grow when handlers do nothing.
+DRAINED_AT_ONCE = MAX_BATCH
 
 _FILL_DUE = """
 insert into scheduled_actions (action_type, payload, scheduled_at)
@@ -28,7 +28,7 @@ select %(action_type)s, jsonb_build_object('n', n), now() - interval '1 minute' 
 from generate_series(1, %(count)s) n
 """
 
-# Spread over the last day, so that none is old enough to be pruned.
+# Spread over the last day: too recent to be pruned.
 _FILL_COMPLETED = """
 insert into scheduled_actions (
   action_type, payload, status, scheduled_at, started_at, completed_at, attempts, max_attempts
@@ -60,17 +60,17 @@ where id = any (%(ids)s)
 
 
 def fill_due(connection: Connection, count: int) -> None:
-    """Add due actions; they go behind all that are there."""
+    """Insert due actions that sort after all existing ones."""
     connection.execute(_FILL_DUE, {"action_type": ACTION_TYPE, "count": count})
 
 
 def fill_completed(connection: Connection, count: int) -> None:
-    """Add actions that completed within the last day."""
+    """Insert actions that completed within the last day."""
     connection.execute(_FILL_COMPLETED, {"action_type": ACTION_TYPE, "count": count})
 
 
 def settle_down(connection: Connection) -> None:
-    """Leave nothing of a fill to be done later: statistics, visibility, dirty pages."""
+    """Vacuum, analyse and checkpoint, so that inserted rows cause no background work during a measurement."""
     connection.execute("vacuum (analyze) scheduled_actions")
     try:
         connection.execute("checkpoint")
@@ -79,10 +79,10 @@ def settle_down(connection: Connection) -> None:
 
 
 def drain(connection: Connection) -> int:
-    """Claim, announce and settle all that is due with the package's own statements, without handlers.
+    """Claim, announce and settle all due actions with the package's own statements, without handlers.
 
     Returns:
-        How many actions were settled.
+        The number of settled actions.
     """
     tick = begin(connection)
     running: list[Claimed] = []
@@ -98,14 +98,14 @@ def drain(connection: Connection) -> int:
 
 
 def begin(connection: Connection) -> claims.TickRow:
-    """Return the row of a tick whose leases outlive the benchmark."""
+    """Insert and return a tick whose leases last longer than the benchmark."""
     return tick_store.begin_tick(connection, uuid4(), lease_seconds=3600, caller="benchmark", budget={})
 
 
 def complete(
     connection: Connection, tick: claims.TickRow, ended: list[Claimed], *, announced: list[Claimed] | None = None
 ) -> int:
-    """Settle actions as completed and announce the next, in the package's one statement; return how many it settled."""
+    """Settle actions as completed and announce the next ones in one statement; return the number settled."""
     running = [one.id for one in announced or ()]
     if not ended:
         settling.settle(connection, tick, [], running=running)
@@ -115,7 +115,7 @@ def complete(
 
 
 def bare_drain(connection: Connection) -> int:
-    """Claim and complete all that is due with the least that could be called so; return how many."""
+    """Claim and complete all due actions with minimal SQL; return their number."""
     completed = 0
     while ids := bare_claim(connection, DRAINED_AT_ONCE):
         completed += bare_complete(connection, ids)
@@ -123,20 +123,20 @@ def bare_drain(connection: Connection) -> int:
 
 
 def bare_claim(connection: Connection, wanted: int = BATCH) -> list[UUID]:
-    """Claim a batch by the shortest statement that is safe; return its ids."""
+    """Claim a batch with the shortest safe statement; return the ids."""
     return [row[0] for row in connection.execute(_BARE_CLAIM, {"wanted": wanted})]
 
 
 def bare_complete(connection: Connection, ids: list[UUID]) -> int:
-    """Complete a batch by its ids, without fence, times or announcement; return how many."""
+    """Complete a batch by id, without claim token, start times or announcement; return the number completed."""
     return connection.execute(_BARE_COMPLETE, {"ids": ids}).rowcount
 
 
 def count_completed(connection: Connection) -> int:
-    """Return how many actions are completed.
+    """Return the number of completed actions.
 
     Raises:
-        WrongResultError: Some are neither completed nor pending: something failed, or was left claimed.
+        WrongResultError: An action is neither completed nor pending, or took more than one attempt.
     """
     row = connection.execute(
         "select count(*) filter (where status = 'completed' and attempts = 1),"
@@ -144,5 +144,5 @@ def count_completed(connection: Connection) -> int:
     ).fetchone()
     assert row is not None  # an aggregate has one row
     if row[1]:
-        raise WrongResultError("actions neither pending nor completed at once", found=row[1], expected=0)
+        raise WrongResultError("actions neither pending nor completed at the first attempt", found=row[1], expected=0)
     return int(row[0])

@@ -1,7 +1,7 @@
-"""A receiver of webhooks that costs as little as can be, in a process of its own: `python -m benchmarks.receiver`.
+"""A minimal webhook receiver that runs in its own process: `python -m benchmarks.receiver`.
 
-It prints its port, and answers 204: `/at-once…` at once, `/slow…` after 50 ms, `/hang…` never. `GET /seen` tells how
-many posts it has answered, and when the last one came; `GET /release` hangs up on those that wait.
+It prints its port and responds with 204: `/at-once…` immediately, `/slow…` after 50 ms, `/hang…` never. `GET /seen`
+returns the number of answered posts and the time of the last one; `GET /release` closes hanging connections.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ _ANSWER = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a receiver has answered."""
+    """Posts that a receiver has answered."""
 
     posts: int
-    #: On the system's monotonic clock, in seconds.
+    #: Time of the last one on the monotonic clock, in seconds.
     last_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """One that runs."""
+    """A running receiver."""
 
     url: str
 
     def seen(self) -> Seen:
-        """Return what it has answered so far."""
-        return self._told("seen")
+        """Return the posts answered so far."""
+        return self._get("seen")
 
     def release(self) -> None:
-        """Hang up on all that wait for an answer in vain, so that they need not be waited for."""
-        self._told("release")
+        """Close all hanging connections, so that their senders do not wait for their timeout."""
+        self._get("release")
 
-    def _told(self, path: str) -> Seen:
+    def _get(self, path: str) -> Seen:
         with urllib.request.urlopen(f"{self.url}/{path}", timeout=10) as answer:
             return Seen(**json.load(answer))
 
 
 @contextmanager
 def receiver() -> Iterator[Receiver]:
-    """Give a receiver, and stop it afterwards."""
+    """Start a receiver, yield it and stop it afterwards."""
     root = Path(__file__).parents[1]
     with subprocess.Popen([sys.executable, "-m", "benchmarks.receiver"], stdout=subprocess.PIPE, cwd=root) as process:
         assert process.stdout is not None
@@ -91,8 +91,8 @@ class _Connection(asyncio.Protocol):
             if head.startswith(b"GET /release"):
                 while _Connection.waiting:
                     _Connection.waiting.pop().abort()
-            told = json.dumps({"posts": _Connection.posts, "last_at": _Connection.last_at}).encode()
-            self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(told), told))
+            seen = json.dumps({"posts": _Connection.posts, "last_at": _Connection.last_at}).encode()
+            self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(seen), seen))
         elif head.startswith(b"POST /at-once"):
             self._answer()
         elif head.startswith(b"POST /slow"):

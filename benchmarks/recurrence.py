@@ -1,4 +1,4 @@
-"""What comes after an instant, for each kind of rule, beside the libraries underneath doing the same."""
+"""Time to compute the next occurrence for each kind of rule, compared with the underlying libraries."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
-from croniter import croniter
+from croniter import croniter  # type: ignore[import-untyped]
 from dateutil.relativedelta import relativedelta
 from dateutil.rrule import rrulestr
 
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.harness import Bench, WrongResultError, seconds_of
-from scheduled_actions.recurrence import Skips, compile_recurrence
+from scheduled_actions.recurrence.compiling import compile_recurrence
+from scheduled_actions.recurrence.skips.model import Skips
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _ZONE = ZoneInfo("Europe/Berlin")
-#: Far from a change of the clocks for a hundred days: there the libraries answer the same.
+#: No daylight saving change within the next hundred days, so that the libraries return the same instants.
 _ANCHOR = datetime(2026, 4, 1, 9, tzinfo=_ZONE)
-#: What is asked for: as many instants, this far apart, no two alike, so that no answer has been given before.
-_APART = timedelta(hours=2, minutes=7)
+#: Distance of the evaluated instants; all differ, so that no result comes from a cache.
+_STEP = timedelta(hours=2, minutes=7)
 _INTERVAL_MICROSECONDS, _CRON_MICROSECONDS = 10.0, 150.0
 
 
 class Kind(NamedTuple):
-    """A rule, and what else answers the same question."""
+    """A rule, and a library function that computes the same."""
 
     name: str
     text: str
-    beside_name: str
-    #: Takes and answers an aware instant.
-    beside: Callable[[datetime], datetime]
-    wanted: Wanted | None = None
+    baseline_name: str
+    #: Takes and returns an aware instant.
+    baseline: Callable[[datetime], datetime]
+    target: Target | None = None
     skips: Skips | None = None
 
 
@@ -46,7 +47,7 @@ def run(bench: Bench) -> list[Comparison]:
 def _kinds() -> list[Kind]:
     minutes, workdays = "*/5 * * * *", "0 9 * * 1-5"
     last = "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1"
-    interval, cron = (Wanted("measured", "at most", bound) for bound in (_INTERVAL_MICROSECONDS, _CRON_MICROSECONDS))
+    interval, cron = (Target("measured", "at most", bound) for bound in (_INTERVAL_MICROSECONDS, _CRON_MICROSECONDS))
     return [
         Kind("interval, PT10M", "PT10M", "timedelta", _by_timedelta, interval),
         Kind("interval, daily", "daily", "relativedelta", _by_relativedelta, interval),
@@ -84,7 +85,7 @@ def _by_croniter(text: str, moment: datetime) -> datetime:
 
 
 def _by_dateutil(text: str) -> Callable[[datetime], datetime]:
-    """Return the same with a rule parsed once, without its cache: that would be a list of all answers."""
+    """Return `rrule.after` of a rule that is parsed once; without rrule's cache, which would hold all occurrences."""
     rule = rrulestr(text, dtstart=_ANCHOR.replace(tzinfo=None))
 
     def after(moment: datetime) -> datetime:
@@ -95,7 +96,7 @@ def _by_dateutil(text: str) -> Callable[[datetime], datetime]:
 
 
 def _next(bench: Bench, kind: Kind) -> Comparison:
-    moments = [_ANCHOR.astimezone(UTC) + n * _APART for n in range(1, bench.scale.instants + 1)]
+    moments = [_ANCHOR.astimezone(UTC) + n * _STEP for n in range(1, bench.scale.instants + 1)]
     rule = compile_recurrence(kind.text, timezone=_ZONE.key, anchor=_ANCHOR, skips=kind.skips)
 
     def ours(moment: datetime) -> datetime | None:
@@ -103,27 +104,27 @@ def _next(bench: Bench, kind: Kind) -> Comparison:
         return None if found is None else found.at
 
     for moment in moments:
-        if ours(moment) != kind.beside(moment):
-            raise WrongResultError(f"{kind.name} after {moment}", found=ours(moment), expected=kind.beside(moment))
+        if ours(moment) != kind.baseline(moment):
+            raise WrongResultError(f"{kind.name} after {moment}", found=ours(moment), expected=kind.baseline(moment))
     bench.say(kind.name)
-    took = bench.take_turns({"ours": partial(_each, ours, moments), "beside": partial(_each, kind.beside, moments)})
+    took = bench.take_turns({"ours": partial(_each, ours, moments), "baseline": partial(_each, kind.baseline, moments)})
     return Comparison(
         name=f"next: {kind.name}",
-        beside_name=kind.beside_name,
+        baseline_name=kind.baseline_name,
         unit="µs",
         measured=took["ours"],
-        beside=took["beside"],
-        wanted=kind.wanted,
+        baseline=took["baseline"],
+        target=kind.target,
     )
 
 
-def _each(ask: Callable[[datetime], datetime | None], moments: Sequence[datetime]) -> float:
-    """Return how long one question takes, in microseconds."""
-    return seconds_of(lambda: [ask(moment) for moment in moments]) / len(moments) * 1_000_000
+def _each(next_after: Callable[[datetime], datetime | None], moments: Sequence[datetime]) -> float:
+    """Return the mean time of a call in microseconds."""
+    return seconds_of(lambda: [next_after(moment) for moment in moments]) / len(moments) * 1_000_000
 
 
 def _compile(bench: Bench) -> Comparison:
-    """Return what a rule costs that this process has not met before: parsing, and its first occurrence."""
+    """Measure compiling a rule that is not cached and computing its first occurrence."""
     starts = iter(range(10**9))
 
     def ours(_: datetime) -> datetime | None:
@@ -134,12 +135,15 @@ def _compile(bench: Bench) -> Comparison:
     moments = [_ANCHOR] * max(1, bench.scale.instants // 10)
     bench.say("compile")
     took = bench.take_turns(
-        {"ours": partial(_each, ours, moments), "beside": partial(_each, partial(_by_croniter, "0 9 * * 1-5"), moments)}
+        {
+            "ours": partial(_each, ours, moments),
+            "baseline": partial(_each, partial(_by_croniter, "0 9 * * 1-5"), moments),
+        }
     )
     return Comparison(
         name="compile and next: cron, workdays at 9",
-        beside_name="croniter",
+        baseline_name="croniter",
         unit="µs",
         measured=took["ours"],
-        beside=took["beside"],
+        baseline=took["baseline"],
     )

@@ -1,4 +1,4 @@
-"""`schedule_actions()`, ten thousand in one call, beside one insert from `jsonb_to_recordset`."""
+"""`schedule_actions()` with 10,000 actions in one call, compared with one insert from `jsonb_to_recordset`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.noop import ACTION_TYPE
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Connection
 
-#: Finished actions beside the new ones.
-_BESIDE = 100_000
-#: Scheduled once each way before all rounds: functions are compiled, handlers imported.
+#: Completed actions in the table.
+_EXISTING = 100_000
+#: Scheduled once each way before the rounds, so that functions are compiled and handlers imported.
 _WARM_UP = 100
-_AT_LEAST = Wanted("ratio", "at least", 0.4)
+_AT_LEAST = Target("ratio", "at least", 0.4)
 
 _FUNCTION = "select id, deduplicated from schedule_actions(%(rows)s::jsonb)"
 
@@ -44,13 +44,13 @@ returning id
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the Python call, and the SQL function alone, without and with dedup keys, beside a plain insert."""
+    """Compare the Python function and the SQL function, without and with dedup keys, with a plain insert."""
     with (
         bench.databases.fresh() as dsn,
         connected(dsn) as connection,
         runtime_on(bench.project, dsn) as own,
     ):
-        plain_sql.fill_completed(connection, min(_BESIDE, bench.scale.completed))
+        plain_sql.fill_completed(connection, min(_EXISTING, bench.scale.completed))
         plain_sql.settle_down(connection)
         before = runtime.use(own)
         try:
@@ -93,7 +93,7 @@ def _rows(wanted: int, *, keyed: bool) -> list[dict[str, Any]]:
 
 
 def _rate(connection: Connection, rows: list[dict[str, Any]], put: Callable[[list[dict[str, Any]]], object]) -> float:
-    """Return how many actions a second one call puts in the table, having seen that each was a new one."""
+    """Return the actions per second of one call, after checking that each inserted a new row."""
     before = _count(connection)
     seconds = seconds_of(lambda: put(rows))
     added = _count(connection) - before
@@ -109,8 +109,8 @@ def _count(connection: Connection) -> int:
 
 
 def _comparison(
-    name: str, measured: list[float], beside_name: str, beside: list[float], wanted: Wanted | None
+    name: str, measured: list[float], baseline_name: str, baseline: list[float], target: Target | None
 ) -> Comparison:
     return Comparison(
-        name=name, beside_name=beside_name, unit="actions/s", measured=measured, beside=beside, wanted=wanted
+        name=name, baseline_name=baseline_name, unit="actions/s", measured=measured, baseline=baseline, target=target
     )

@@ -1,4 +1,4 @@
-"""`schedule_action()` with a dedup key, one action a commit, beside an insert of the same columns."""
+"""`schedule_action()` with a dedup key, one action per commit, compared with an insert of the same columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.noop import ACTION_TYPE
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from scheduled_actions.database.connection import Connection
 
-#: Waiting and finished actions beside the new ones.
-_BESIDE = 100_000
-#: Scheduled once each way before all rounds: functions are compiled, handlers imported.
+#: Pending and completed actions in the table, each.
+_EXISTING = 100_000
+#: Scheduled once each way before the rounds, so that functions are compiled and handlers imported.
 _WARM_UP = 20
 
-# As another language calls it: the dedup window is looked up in the settings.
+# As called from other languages: the function reads the dedup window from the settings.
 _FUNCTION = (
     "select id, deduplicated from schedule_action(%(action_type)s, %(payload)s::jsonb, dedup_key => %(dedup_key)s)"
 )
 
-# Every column that the function writes, in the same table, under the same indexes.
+# Every column that the function writes, into the same table with the same indexes.
 _INSERT = """
 insert into scheduled_actions (
   action_type, payload, team_id, priority, scheduled_at, max_attempts, retry, lock_group, lock_group_blocks, dedup_key,
@@ -52,14 +52,14 @@ _EMPTY = dict.fromkeys(
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the Python call, and the SQL function alone, beside a plain insert."""
+    """Compare the Python function and the SQL function with a plain insert."""
     with (
         bench.databases.fresh() as dsn,
         connected(dsn) as connection,
         runtime_on(bench.project, dsn) as own,
     ):
-        plain_sql.fill_completed(connection, min(_BESIDE, bench.scale.completed))
-        plain_sql.fill_due(connection, min(_BESIDE, bench.scale.completed))
+        plain_sql.fill_completed(connection, min(_EXISTING, bench.scale.completed))
+        plain_sql.fill_due(connection, min(_EXISTING, bench.scale.completed))
         plain_sql.settle_down(connection)
         before = runtime.use(own)
         try:
@@ -73,18 +73,18 @@ def run(bench: Bench) -> list[Comparison]:
     return [
         Comparison(
             name=name,
-            beside_name="insert, same columns",
+            baseline_name="insert, same columns",
             unit="actions/s",
             measured=rates[way],
-            beside=rates["insert"],
-            wanted=Wanted("ratio", "at least", 0.6),
+            baseline=rates["insert"],
+            target=Target("ratio", "at least", 0.6),
         )
         for name, way in {"schedule_action(), keyed": "Python", "SQL schedule_action(), keyed": "SQL"}.items()
     ]
 
 
 def _ways(connection: Connection) -> dict[str, Callable[[str, int], object]]:
-    """Return three ways to put one action with a dedup key in the table."""
+    """Return three functions that insert an action with a dedup key."""
 
     def by_function(key: str, number: int) -> object:
         named = {"action_type": ACTION_TYPE, "payload": _payload(number), "dedup_key": key}
@@ -107,15 +107,15 @@ def _payload(number: int) -> str:
 
 
 def _rate(connection: Connection, wanted: int, schedule: Callable[[str, int], object]) -> float:
-    """Return how many actions a second are put in the table, having seen that each was a new one."""
+    """Return the actions per second, after checking that each call inserted a new row."""
     prefix, numbers = uuid4().hex, count()
 
-    def all_of_them() -> None:
+    def schedule_all() -> None:
         for _ in range(wanted):
             number = next(numbers)
             schedule(f"{prefix}:{number}", number)
 
-    seconds = seconds_of(all_of_them)
+    seconds = seconds_of(schedule_all)
     row = connection.execute(
         "select count(*) from scheduled_actions where dedup_key like %s and dedup_open", [f"{prefix}:%"]
     ).fetchone()

@@ -1,4 +1,4 @@
-"""The ready-made application and one route more: the least that can be asked of it and its database."""
+"""The WSGI application with one more route that only runs `select 1`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scheduled_actions.wsgi import app
 
 @app.get("/select-1")
 def select_one() -> dict[str, int]:
-    """Ask the database for a 1, on a connection of the package's own."""
+    """Run `select 1` on a pooled connection of the package."""
     with app.extensions["scheduled_actions"].database.connection() as connection:
         [(one,)] = connection.execute("select 1").fetchall()
     return {"one": one}

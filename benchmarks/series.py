@@ -1,4 +1,4 @@
-"""Ticks that settle occurrences of schedules, beside ticks that settle as many plain actions."""
+"""Ticks over occurrences of schedules, compared with ticks over as many plain actions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError
 from benchmarks.noop import ACTION_TYPE
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
 
-#: Drained once before all rounds: a process learns there that the handler is fast.
+#: Drained once before the rounds, so that the process has measured the handler's duration.
 _WARM_UP = 300
 
-# Made one after the other during a day: up to 86,400 different starts, as schedules have them.
+# Anchors spread over a day, as with real schedules: up to 86,400 different ones.
 _FILL_SCHEDULES = """
 insert into scheduled_action_schedules (name, action_type, recurrence, kind, timezone, anchor_at)
 select
@@ -33,7 +33,7 @@ select
 from generate_series(0, %(count)s - 1) n
 """
 
-# An hour ahead, so that none of those that follow comes due while the round lasts.
+# An hour ahead, so that no following occurrence becomes due during the round.
 _PLAN = """
 with planned as (
   insert into scheduled_actions (action_type, scheduled_at, occurrence_at, schedule_id)
@@ -61,21 +61,21 @@ join scheduled_actions a on a.id = s.next_action_id and a.status = 'pending' and
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return a tick's worth of occurrences, and a crowd of them due in one minute."""
-    few, crowd = bench.scale.recurring
+    """Measure the occurrences of one tick, and many schedules that are due in the same minute."""
+    few, many = bench.scale.recurring
     return [
-        _compare(bench, few, f"tick of {few:,} occurrences", rounds=bench.scale.rounds, wanted=1.6),
-        _compare(bench, crowd, f"{crowd:,} schedules due at once", rounds=bench.scale.backlog_rounds),
+        _compare(bench, few, f"tick of {few:,} occurrences", rounds=bench.scale.rounds, at_most=1.6),
+        _compare(bench, many, f"{many:,} schedules due at once", rounds=bench.scale.backlog_rounds),
     ]
 
 
-def _compare(bench: Bench, count: int, name: str, *, rounds: int, wanted: float | None = None) -> Comparison:
+def _compare(bench: Bench, count: int, name: str, *, rounds: int, at_most: float | None = None) -> Comparison:
     with (
         bench.databases.fresh() as dsn,
         connected(dsn) as connection,
         runtime_on(bench.project, dsn) as runtime,
     ):
-        bench.say(f"{name}: filling")
+        bench.say(f"{name}: inserting schedules")
         connection.execute(_FILL_SCHEDULES, {"action_type": ACTION_TYPE, "count": count})
         connection.execute(_PLAN)
         plain_sql.settle_down(connection)
@@ -87,11 +87,11 @@ def _compare(bench: Bench, count: int, name: str, *, rounds: int, wanted: float 
         took = bench.take_turns(measures, rounds=rounds)
     return Comparison(
         name=name,
-        beside_name="as many plain actions",
+        baseline_name="as many plain actions",
         unit="ms",
         measured=took["occurrences"],
-        beside=took["plain"],
-        wanted=None if wanted is None else Wanted("ratio", "at most", wanted),
+        baseline=took["plain"],
+        target=None if at_most is None else Target("ratio", "at most", at_most),
     )
 
 
@@ -104,7 +104,7 @@ def _occurrences(runtime: Runtime, connection: Connection, count: int) -> float:
 
 
 def _drain(runtime: Runtime, connection: Connection, count: int, fill: Callable[[], object]) -> float:
-    """Tick until nothing is due; return how long it took, in milliseconds, having seen that all of it was done."""
+    """Tick until nothing is due, check that all actions completed, and return the milliseconds."""
     fill()
     plain_sql.settle_down(connection)
     done, started = 0, time.perf_counter()

@@ -1,4 +1,4 @@
-"""The package as it is deployed: a project directory, gunicorn on it, and a cron that pings."""
+"""Run the package as it is deployed: a project directory, gunicorn, and pings over HTTP."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from scheduled_actions.runtime import Runtime
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: The module of the application that has one route more.
+#: Module of the application with the additional route `/select-1`.
 SELECT_ONE = "select_one"
-#: The longest that any answer is waited for: a tick has 55.
+#: Timeout of a response; a tick takes at most 55 seconds.
 _PATIENCE_SECONDS = 120
-#: How soon a pinger comes back whose ping met another tick in the same process.
+#: Pause of a pinger after the response `busy`.
 _BUSY_SECONDS = 0.01
 _CRON_SECRET = secrets.token_urlsafe(24)
-#: A deployment has its byte code; without it a cold start would compile, and nothing else be measured.
+#: Deployments have byte code; without it, a cold start would mostly measure compilation.
 _NO_BYTE_CODE = "PYTHONDONTWRITEBYTECODE"
-#: Of the environment around, all but what would be settings of the benchmarks' own project.
+#: Variables that would change the settings of the benchmark's project.
 _NOT_INHERITED = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "GUNICORN_CMD_ARGS", _NO_BYTE_CODE)
 
 
 def make_project(directory: Path) -> Path:
-    """Return a new project in `directory`: a handler that does nothing, the registry, an app to compare with."""
+    """Create a project in `directory` with a handler that does nothing, its registry and the `select_one` module."""
     project = directory / "project"
     (project / "handlers").mkdir(parents=True)
     (project / "handlers" / "__init__.py").touch()
@@ -53,12 +53,12 @@ def make_project(directory: Path) -> Path:
 
 
 def environment(project: Path, dsn: str, settings: Mapping[str, object] | None = None) -> dict[str, str]:
-    """Return the environment of a process that works on the project and the database.
+    """Return the environment of a process that runs the project on the database.
 
     Args:
-        project: Where it runs.
-        dsn: Its database.
-        settings: What is not at its default, by the names of scheduled_actions.toml.
+        project: Project directory.
+        dsn: DSN of the database.
+        settings: Settings other than the defaults, named as in scheduled_actions.toml.
     """
     changed = {f"{config.PREFIX}{name.upper()}": str(value).lower() for name, value in (settings or {}).items()}
     inherited = {
@@ -78,7 +78,7 @@ def runtime_on(
     settings: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[Runtime]:
-    """Give the package put together in this process, on the project's settings and the database."""
+    """Yield a `Runtime` in this process with the project's settings and the database."""
     values = environment(project, dsn, settings) | dict(environ or {})
     runtime = Runtime(config.load(project, values), registry=Registry.of(noop.run))
     try:
@@ -97,7 +97,7 @@ def gunicorn(
     environ: Mapping[str, str] | None = None,
     module: str = "scheduled_actions.wsgi",
 ) -> Iterator[App]:
-    """Give an application, the ready-made one if nothing else is said, under gunicorn, and stop it afterwards."""
+    """Serve an application (by default the package's WSGI module) with gunicorn, and stop it afterwards."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     port = listener.getsockname()[1]
     command = [sys.executable, "-m", "gunicorn", "--bind", f"fd://{listener.fileno()}"]
@@ -112,7 +112,7 @@ def gunicorn(
             stdout=log,
             stderr=log,
         )
-    listener.close()  # The child's copy is the one that answers, and goes away with it.
+    listener.close()  # gunicorn has its own copy of the socket.
     try:
         yield App(port)
     finally:
@@ -120,14 +120,14 @@ def gunicorn(
 
 
 class App:
-    """The application behind a port."""
+    """HTTP client of an application on a local port."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self.url = f"http://127.0.0.1:{port}"
 
     def drain(self, *, pingers: int = 1) -> float:
-        """Ping until nothing is due, from so many sides at once; return how long it took, in seconds."""
+        """Ping with `pingers` threads until nothing is due; return the seconds."""
         started = time.perf_counter()
         with ThreadPoolExecutor(pingers) as pool:
             for pinger in [pool.submit(self._ping_until_done) for _ in range(pingers)]:
@@ -135,18 +135,18 @@ class App:
         return time.perf_counter() - started
 
     def ping(self) -> dict[str, Any]:
-        """Return what one tick answers.
+        """Ping and return the tick's report.
 
         Raises:
-            WrongResultError: It was refused, or an action did not succeed.
+            WrongResultError: The ping was refused, or an action did not succeed.
         """
         return checked(self._answer("POST", "/cron/process"))
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return the JSON at a path.
+        """Return the JSON response of a path.
 
         Raises:
-            WrongResultError: It was refused.
+            WrongResultError: The status was not 200.
         """
         return self._answer("GET", path)
 
@@ -170,10 +170,10 @@ class App:
 
 
 def checked(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return a tick's answer in which nothing but success is counted.
+    """Return a tick's report after checking that every action succeeded.
 
     Raises:
-        WrongResultError: Something was.
+        WrongResultError: An action did not succeed, or the tick had an error.
     """
     if answer["errors"] or answer["processed"] != answer["succeeded"]:
         raise WrongResultError("succeeded of processed", found=answer["succeeded"], expected=answer["processed"])
@@ -181,16 +181,16 @@ def checked(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked_tick(runtime: Runtime) -> dict[str, Any]:
-    """Return the answer of a tick in this process, in which nothing but success is counted.
+    """Run a tick in this process and return its report.
 
     Raises:
-        WrongResultError: Something was.
+        WrongResultError: An action did not succeed, or the tick had an error.
     """
     return checked(json.loads(runtime.processor.tick().as_text()))
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end, and wait until it has."""
+    """Terminate a process and wait for its exit; kill it after 15 seconds."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(timeout=15)

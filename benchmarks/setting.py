@@ -1,4 +1,4 @@
-"""Where and on what the figures were measured: without it they mean nothing."""
+"""Describe the machine, versions and settings of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduled_actions.core.config import Settings
 if TYPE_CHECKING:
     from benchmarks.databases import Databases
 
-#: What decides how fast a commit is, and what else moves the figures.
+#: Server settings that affect the results, above all the cost of a commit.
 _SERVER_SETTINGS = (
     "fsync",
     "synchronous_commit",
@@ -29,7 +29,7 @@ _SERVER_SETTINGS = (
 
 
 def setting_of(databases: Databases) -> dict[str, Any]:
-    """Return the machine, the versions and the settings that matter, by name."""
+    """Return the machine, versions and relevant settings, by name."""
     settings = Settings()
     with databases.connection() as connection:
         server = dict.fromkeys(_SERVER_SETTINGS, "") | {
@@ -42,17 +42,17 @@ def setting_of(databases: Databases) -> dict[str, Any]:
     return {
         "machine": f"{platform.system()} {platform.machine()}, {_cores()} cores, {_processor()}",
         "load at the beginning": load(),
-        "PostgreSQL": f"{version and version[0]}, {'embedded' if databases.is_embedded else 'given'}",
+        "PostgreSQL": f"{version and version[0]}, {'embedded' if databases.is_embedded else 'external'}",
         "server settings": ", ".join(f"{name}={value}" for name, value in server.items()),
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
-        "psycopg": f"{psycopg.__version__} ({psycopg.pq.__impl__}), nothing prepared by name, on either side",
+        "psycopg": f"{psycopg.__version__} ({psycopg.pq.__impl__}), no named prepared statements",
         "scheduled-actions": f"{scheduled_actions.__version__}, batch_size={settings.batch_size}, "
         f"concurrency={settings.concurrency}, database_direct={str(settings.database_direct).lower()}",
     }
 
 
 def load() -> str:
-    """Return how busy the machine has been in the last 1, 5 and 15 minutes, with this and with other things."""
+    """Return the load averages of the last 1, 5 and 15 minutes."""
     return " ".join(f"{average:.1f}" for average in os.getloadavg())
 
 

@@ -1,4 +1,4 @@
-"""The drain over HTTP again and again: with other batch sizes, and with more processes and as many pingers."""
+"""Drain over HTTP with different batch sizes, and with different numbers of workers and pingers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Bench
 
-#: What the others stand beside: the default batch, one process.
+#: Batch size of the baseline, which has one worker.
 _BATCH = plain_sql.BATCH
 _COMPLETED = 100_000
 _WARM_UP = 300
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the drain with each batch size beside the default one, and with each number of processes beside one."""
+    """Compare each batch size with the default one, and each number of workers with one worker."""
     batches, processes = bench.scale.batches, bench.scale.processes
     ways = [(size, 1) for size in batches] + [(_BATCH, count) for count in processes if count > 1]
     with bench.databases.fresh() as dsn, connected(dsn) as connection, ExitStack() as stack:
@@ -40,7 +40,7 @@ def run(bench: Bench) -> list[Comparison]:
     _draw(bench, rates, ways)
     usual = _name(_BATCH, 1)
     return [
-        Comparison(name=f"drain, {name}", beside_name=usual, unit="actions/s", measured=values, beside=rates[usual])
+        Comparison(name=f"drain, {name}", baseline_name=usual, unit="actions/s", measured=values, baseline=rates[usual])
         for name, values in rates.items()
         if name != usual
     ]

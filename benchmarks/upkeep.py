@@ -1,4 +1,4 @@
-"""What an action costs in log and disk, and whether prune and rescue stay flat where much has been finished."""
+"""WAL and disk space per action, and the time of prune and rescue in a table with many completed actions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks import plain_sql
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.noop import ACTION_TYPE
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from scheduled_actions.runtime import Runtime
 
 _LOG = logging.getLogger("scheduled_actions")
-#: Finished actions of the small table.
+#: Completed actions in the small table.
 _SMALL = 10_000
 #: Actions pruned, and rescued, by one timed call.
-_BITE = 500
-_FLAT = Wanted("ratio", "at most", 2)
+_BATCH = 500
+_FLAT = Target("ratio", "at most", 2)
 
 _FILL_OLD = """
 insert into scheduled_actions (
@@ -52,13 +52,13 @@ select count(*) from schedule_actions((
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the log that an action writes, the room that a finished one takes, and prune and rescue at both sizes."""
+    """Measure the WAL and disk space per action, and prune and rescue in a small and in a large table."""
     with ExitStack() as stack:
         small, large = (
             _Table(stack, bench, completed) for completed in (min(_SMALL, bench.scale.completed), bench.scale.completed)
         )
-        room = large.room()
-        costs = bench.collect(lambda _: _log_of_a_life(large, bench.scale.bulk))
+        disk = large.disk()
+        costs = bench.collect(lambda _: _wal_per_action(large, bench.scale.bulk))
         took = bench.take_turns(
             {
                 "prune, small": partial(small.prune, bench.scale.claims),
@@ -67,27 +67,27 @@ def run(bench: Bench) -> list[Comparison]:
                 "rescue, large": partial(large.rescue, bench.scale.claims),
             }
         )
-    at, beside = f"{bench.scale.completed:,} finished", f"{small.completed:,} finished"
+    at, baseline = f"{bench.scale.completed:,} completed", f"{small.completed:,} completed"
     return [
-        _cost("log: schedule, tick, prune", costs["ours"], "insert, claim, complete, delete", costs["bare"]),
-        _cost("log: schedule_actions()", costs["schedule"], "bare insert", costs["insert"]),
-        _cost("log: tick", costs["tick"], "bare claim and complete", costs["work"]),
-        _cost("log: prune", costs["prune"], "bare delete", costs["delete"]),
+        _cost("WAL: schedule, tick, prune", costs["ours"], "insert, claim, complete, delete", costs["bare"]),
+        _cost("WAL: schedule_actions()", costs["schedule"], "bare insert", costs["insert"]),
+        _cost("WAL: tick", costs["tick"], "bare claim and complete", costs["work"]),
+        _cost("WAL: prune", costs["prune"], "bare delete", costs["delete"]),
         Comparison(
-            name="disk: a finished action, indexes included",
-            beside_name="its row alone",
+            name="disk: a completed action with indexes",
+            baseline_name="without indexes",
             unit="bytes",
-            measured=[room[0]],
-            beside=[room[1]],
+            measured=[disk[0]],
+            baseline=[disk[1]],
         ),
         *(
             Comparison(
-                name=f"{what} of {_BITE}, {at}",
-                beside_name=beside,
+                name=f"{what} of {_BATCH}, {at}",
+                baseline_name=baseline,
                 unit="ms",
                 measured=took[f"{what}, large"],
-                beside=took[f"{what}, small"],
-                wanted=_FLAT,
+                baseline=took[f"{what}, small"],
+                target=_FLAT,
             )
             for what in ("prune", "rescue")
         ),
@@ -95,20 +95,20 @@ def run(bench: Bench) -> list[Comparison]:
 
 
 class _Table:
-    """A database with so many finished actions in it, none of which is old."""
+    """A database with a given number of recently completed actions."""
 
     def __init__(self, stack: ExitStack, bench: Bench, completed: int) -> None:
         self.completed = completed
         dsn = stack.enter_context(bench.databases.fresh())
         self.connection: Connection = stack.enter_context(connected(dsn))
         self.runtime: Runtime = stack.enter_context(runtime_on(bench.project, dsn))
-        bench.say(f"filling {completed:,} finished actions")
+        bench.say(f"inserting {completed:,} completed actions")
         plain_sql.fill_completed(self.connection, completed)
         plain_sql.settle_down(self.connection)
         checked_tick(self.runtime)
 
-    def room(self) -> tuple[float, float]:
-        """Return the bytes that a finished action takes with its indexes, and without."""
+    def disk(self) -> tuple[float, float]:
+        """Return the bytes of a completed action on disk with indexes, and without."""
         row = self.connection.execute(
             "select pg_total_relation_size('scheduled_actions'), pg_table_size('scheduled_actions')"
         ).fetchone()
@@ -116,30 +116,30 @@ class _Table:
         return row[0] / self.completed, row[1] / self.completed
 
     def prune(self, times: int) -> float:
-        """Return the median of so many prunes, in milliseconds."""
-        self._fill(_FILL_OLD, _BITE * times)
+        """Return the median time of `times` prunes in milliseconds."""
+        self._fill(_FILL_OLD, _BATCH * times)
         return median(self._timed(self._prune_once) for _ in range(times))
 
     def rescue(self, times: int) -> float:
-        """Return the median of so many rescues, in milliseconds; what was rescued is removed again."""
+        """Return the median time of `times` rescues in milliseconds; rescued actions are deleted."""
         took = []
-        _LOG.setLevel(logging.ERROR)  # Each rescued action is a warning.
+        _LOG.setLevel(logging.ERROR)  # Every rescued action logs a warning.
         for _ in range(times):
-            self._fill(_FILL_EXPIRED, _BITE)
+            self._fill(_FILL_EXPIRED, _BATCH)
             took.append(self._timed(self._rescue_once))
             self.connection.execute("delete from scheduled_actions where status = 'pending'")
         _LOG.setLevel(logging.NOTSET)
         return median(took)
 
     def _prune_once(self) -> None:
-        pruned = self.runtime.maintenance.prune_on(self.connection, limit=_BITE)
-        if pruned != _BITE:
-            raise WrongResultError("actions pruned at once", found=pruned, expected=_BITE)
+        pruned = self.runtime.maintenance.prune_on(self.connection, limit=_BATCH)
+        if pruned != _BATCH:
+            raise WrongResultError("actions pruned at once", found=pruned, expected=_BATCH)
 
     def _rescue_once(self) -> None:
-        rescued = self.runtime.maintenance.rescue(self.connection).count
-        if rescued != _BITE:
-            raise WrongResultError("actions rescued at once", found=rescued, expected=_BITE)
+        rescued = len(self.runtime.maintenance.rescue(self.connection))
+        if rescued != _BATCH:
+            raise WrongResultError("actions rescued at once", found=rescued, expected=_BATCH)
 
     def _fill(self, statement: str, count: int) -> None:
         self.connection.execute(statement, {"action_type": ACTION_TYPE, "count": count})
@@ -149,8 +149,8 @@ class _Table:
         return seconds_of(work) * 1000
 
 
-def _log_of_a_life(table: _Table, count: int) -> dict[str, float]:
-    """Return the bytes of log that an action writes on each station of its life, and that bare statements write."""
+def _wal_per_action(table: _Table, count: int) -> dict[str, float]:
+    """Return the WAL bytes per action of each step from schedule to prune, and of the equivalent plain SQL."""
     connection = table.connection
     many = {"action_type": ACTION_TYPE, "count": count}
     old = "update scheduled_actions set completed_at = now() - interval '10 days' where completed_at > %(since)s"
@@ -159,10 +159,10 @@ def _log_of_a_life(table: _Table, count: int) -> dict[str, float]:
     costs: dict[str, float] = {}
 
     def cost(name: str, work: Callable[[], object]) -> None:
-        connection.execute("checkpoint")  # So that each begins with the same: whole pages are logged once after it.
-        before = _log_position(connection)
+        connection.execute("checkpoint")  # Equal conditions: the first change of a page after it logs the full page.
+        before = _wal_position(connection)
         work()
-        costs[name] = (_log_position(connection) - before) / count
+        costs[name] = (_wal_position(connection) - before) / count
 
     cost("schedule", lambda: connection.execute(_SCHEDULE, many))
     cost("tick", lambda: _tick_until_done(table.runtime))
@@ -192,11 +192,11 @@ def _prune_all(table: _Table, count: int) -> None:
         raise WrongResultError("actions pruned", found=pruned, expected=count)
 
 
-def _log_position(connection: Connection) -> int:
+def _wal_position(connection: Connection) -> int:
     row = connection.execute("select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint").fetchone()
     assert row is not None  # a select without a table has one row
     return int(row[0])
 
 
-def _cost(name: str, measured: list[float], beside_name: str, beside: list[float]) -> Comparison:
-    return Comparison(name=name, beside_name=beside_name, unit="bytes", measured=measured, beside=beside)
+def _cost(name: str, measured: list[float], baseline_name: str, baseline: list[float]) -> Comparison:
+    return Comparison(name=name, baseline_name=baseline_name, unit="bytes", measured=measured, baseline=baseline)

@@ -1,4 +1,4 @@
-"""Waking a tick after the commit of what is due now: how soon the handler starts, and what the caller pays for it."""
+"""Wake a tick when a due action is committed: time until the handler starts, and the cost for the caller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.comparison import Comparison, Wanted
+from benchmarks.comparison import Comparison, Target
 from benchmarks.databases import connected
 from benchmarks.harness import Bench, WrongResultError, seconds_of
 from benchmarks.noop import ACTION_TYPE
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
 
-#: Between two calls, as between two requests of an application: the ping of the first is through by then.
+#: Pause between two calls, as between two requests of an application; the ping of the first has ended by then.
 _PAUSE_SECONDS = 0.05
 _POLL_SECONDS = 0.005
 _PATIENCE_SECONDS = 20.0
@@ -26,7 +26,7 @@ _WARM_UP = 20
 
 
 def run(bench: Bench) -> list[Comparison]:
-    """Return the time from commit to handler, and a call with wake on beside one without."""
+    """Measure the time from commit to handler, and compare calls with and without wake."""
     with (
         bench.databases.fresh() as dsn,
         connected(dsn) as connection,
@@ -44,25 +44,25 @@ def run(bench: Bench) -> list[Comparison]:
     return [
         Comparison(
             name="wake: commit to handler",
-            beside_name="an empty tick over HTTP",
+            baseline_name="an empty tick over HTTP",
             unit="ms",
             measured=started["handler"],
-            beside=started["ping"],
-            wanted=Wanted("measured", "at most", 30),
+            baseline=started["ping"],
+            target=Target("measured", "at most", 30),
         ),
         Comparison(
             name="schedule_action(), wake on",
-            beside_name="the same, wake off",
+            baseline_name="the same, wake off",
             unit="ms",
             measured=called["wake"],
-            beside=called["silent"],
-            wanted=Wanted("ratio", "at most", 1.2),
+            baseline=called["silent"],
+            target=Target("ratio", "at most", 1.2),
         ),
     ]
 
 
 def _to_the_handler(bench: Bench, connection: Connection, waking: Runtime) -> float:
-    """Return the median of so many actions, in milliseconds from the statement that scheduled to the handler."""
+    """Return the median time from the scheduling statement to the handler, in milliseconds."""
     took = [_one_woken(connection, waking) for _ in range(bench.scale.wakes)]
     bench.lateness.setdefault("wake", []).extend(took)
     return median(took)
@@ -78,13 +78,13 @@ def _one_woken(connection: Connection, waking: Runtime) -> float:
     )
     while (row := connection.execute(query, [action_id]).fetchone()) is None:
         if time.monotonic() > until:
-            raise WrongResultError("actions that woke a tick and ran", found=0, expected=1)
+            raise WrongResultError("actions that ran after waking a tick", found=0, expected=1)
         time.sleep(_POLL_SECONDS)
     return float(row[0])
 
 
 def _ping(bench: Bench, app: App) -> float:
-    """Return the median of so many pings that find nothing, in milliseconds."""
+    """Return the median time of pings with nothing due, in milliseconds."""
     took = []
     for _ in range(bench.scale.wakes):
         time.sleep(_PAUSE_SECONDS)
@@ -93,7 +93,7 @@ def _ping(bench: Bench, app: App) -> float:
 
 
 def _called(bench: Bench, app: App, ways: dict[str, Runtime]) -> dict[str, float]:
-    """Return the median of so many calls in milliseconds, of each way; the ways take turns, call by call."""
+    """Return the median time of a call with each runtime, in milliseconds; the runtimes alternate call by call."""
     took: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(bench.scale.wakes):
         for way, own in ways.items():

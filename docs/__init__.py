@@ -1,1 +1,1 @@
-"""The documentation, and what draws its images."""
+"""Documentation of the project and the script that draws its diagrams."""

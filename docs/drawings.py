@@ -1,4 +1,4 @@
-"""`python -m docs.drawings`: draw the import order of the folders, from the contract in pyproject.toml."""
+"""Draw the import order of the folders from the contract in pyproject.toml: `python -m docs.drawings`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DRAWING = ROOT / "docs" / "images" / "import-order.svg"
 _PACKAGE = ROOT / "scheduled_actions"
 _WIDTH, _ROW, _GAP, _TOP, _MARGIN = 860, 30, 6, 52, 20
 _BOX_LEFT, _BOX_WIDTH = 64, 132
-_RULE = "A folder imports only from the folders below it. Two that touch do not import each other."
-# A card of its own, so that it is legible on white and on dark pages.
+_RULE = "A folder imports only from the folders below it. Adjacent boxes do not import each other."
+# The drawing has its own background, so that it is legible on light and dark pages.
 _STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#1f2328} .card{fill:#fff;stroke:#8c959f} .box{fill:#0b5cad} "
     ".name{fill:#fff;font-weight:600} .arrow{stroke:#59636e;stroke-width:2;fill:none} .head{fill:#59636e}"
@@ -22,14 +22,14 @@ _STYLE = (
 
 
 def layers() -> list[list[str]]:
-    """Return the folders by layer, the highest first, as the `layers` contract has them."""
+    """Return the folders of each layer of the `layers` contract, highest layer first."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     [contract] = [one for one in settings["tool"]["importlinter"]["contracts"] if one["type"] == "layers"]
     return [layer.replace("|", " ").split() for layer in contract["layers"]]
 
 
 def purpose(folder: str) -> str:
-    """Return what a folder is for: the first line of its docstring, without its name."""
+    """Return the purpose of a folder: the first line of its docstring without the folder's name."""
     file = _PACKAGE / f"{folder}.py"
     if not file.exists():
         file = _PACKAGE / folder / "__init__.py"
@@ -38,7 +38,7 @@ def purpose(folder: str) -> str:
 
 
 def import_order() -> str:
-    """Return an SVG document: a row for each folder, the highest layer at the top."""
+    """Return an SVG document with a row per folder, highest layer at the top."""
     rows, y = [], _TOP
     for layer in layers():
         for folder in layer:

@@ -3,7 +3,7 @@
 HANDLERS: dict[str, str] = {
     "billing:check-renewals": "handlers.billing:check_renewals",
     "deadline:miss": "handlers.deadline:mark_missed",
-    "deadline:renew": "handlers.deadline:make_next",
+    "deadline:renew": "handlers.deadline:create_next",
     "email:send": "handlers.email:send_email",
     "escalation:send": "handlers.deadline:send_escalation",
     "for_each:run": "handlers.for_each:run",
@@ -14,14 +14,14 @@ HANDLERS: dict[str, str] = {
 }
 
 OPTIONS: dict[str, dict[str, object]] = {
-    "billing:check-renewals": {"description": "Remind customers of renewals ahead", "transactional": True},
+    "billing:check-renewals": {"description": "Remind customers of upcoming renewals", "transactional": True},
     "deadline:miss": {"description": "Mark a deadline missed when it is due", "transactional": True},
-    "deadline:renew": {"description": "Make the next deadline of a series", "transactional": True},
+    "deadline:renew": {"description": "Create the next deadline of a series", "transactional": True},
     "email:send": {"description": "Send one email", "max_attempts": 5, "timeout_seconds": 15},
-    "escalation:send": {"description": "Tell the next level of a deadline's ladder", "max_attempts": 10, "transactional": True},
-    "for_each:run": {"description": "Make an action of each row of a query, once", "transactional": True},
-    "maintenance:prune": {"description": "Remove finished actions older than the retention"},
-    "notification:send": {"description": "Send a notice to one person", "max_attempts": 10, "timeout_seconds": 30},
-    "reminder:send": {"description": "Remind people of a deadline", "max_attempts": 10, "transactional": True},
-    "webhook:send": {"description": "Route an event to the endpoints that want it, or deliver it to one of them, signed", "max_attempts": 10, "open_to_teams": True, "timeout_seconds": 20},
+    "escalation:send": {"description": "Notify the next escalation level of a deadline", "max_attempts": 10, "transactional": True},
+    "for_each:run": {"description": "Schedule an action for each row of a query, once", "transactional": True},
+    "maintenance:prune": {"description": "Delete finished actions that are older than the retention period"},
+    "notification:send": {"description": "Notify one person", "max_attempts": 10, "timeout_seconds": 30},
+    "reminder:send": {"description": "Send a reminder of a deadline", "max_attempts": 10, "transactional": True},
+    "webhook:send": {"description": "Route an event to the matching endpoints, or deliver it to one endpoint", "max_attempts": 10, "open_to_teams": True, "timeout_seconds": 20},
 }

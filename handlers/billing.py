@@ -2,15 +2,15 @@
 
     schedule_action("billing:check-renewals", {"days_ahead": 14})
 
-What `transactional=True` is for: the mark in `billing_subscriptions`, the emails as follow-up actions and the
-settlement of this action are one transaction. All of it happened, or nothing did: a crash at any instant
-loses no reminder and plans none twice, and two runs at the same time share the work.
+An example of `transactional=True`: the mark in `billing_subscriptions`, the emails as scheduled actions and the
+settlement of this action commit in one transaction. A crash at any instant loses no reminder and schedules none twice,
+and two concurrent runs share the work.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date  # noqa: TC003 - whoever asks for the type hints of Renewal finds them
+from datetime import date
 from typing import Annotated
 
 from psycopg.rows import class_row, scalar_row
@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from scheduled_actions import Context, action
 from scheduled_actions.core.errors import PayloadInvalid
 
-# An example that stands on its own brings its table along; where it exists, this costs nothing. (If two first
-# runs collide, one of them fails and is retried.) A real application leaves its tables to its migrations.
+# The example creates its own table; an application does so in its migrations. If two first runs collide, one of them
+# fails and is retried.
 _CREATE_TABLE = """
 create table if not exists billing_subscriptions (
     id bigint generated always as identity primary key,
@@ -32,7 +32,7 @@ create table if not exists billing_subscriptions (
 )
 """
 
-# Who is due and not yet reminded of this renewal; rows that another run holds are left to it.
+# Marks the subscriptions whose customers are to be reminded, except those that a concurrent run has locked.
 _MARK_REMINDED = """
 with due as materialized (
     select id
@@ -61,19 +61,19 @@ where not cancelled
 
 
 class CheckRenewals(BaseModel):
-    """How far to look, and how much to do at once."""
+    """The payload of `billing:check-renewals`."""
 
     model_config = ConfigDict(extra="forbid")
 
-    #: Counted from the database's date, today included.
+    #: Renewals within this number of days from the database's date, today included.
     days_ahead: Annotated[int, Field(ge=0, le=366)] = 30
-    #: Reminders at most; what remains is left to the next run.
+    #: Maximum number of reminders in this run; the next run continues with the rest.
     limit: Annotated[int, Field(ge=1, le=1000)] = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A subscription about to renew."""
+    """A subscription that renews soon."""
 
     id: int
     customer_email: str
@@ -81,9 +81,9 @@ class Renewal:
     renews_on: date
 
 
-@action("billing:check-renewals", transactional=True, description="Remind customers of renewals ahead")
+@action("billing:check-renewals", transactional=True, description="Remind customers of upcoming renewals")
 def check_renewals(payload: CheckRenewals, context: Context) -> dict[str, int]:
-    """Plan the reminders that are due; the result is `{"reminded", "refused", "remaining"}`, all counts."""
+    """Schedule the due reminders; the result is `{"reminded", "refused", "remaining"}`, all counts."""
     connection, bounds = context.connection, payload.model_dump()
     connection.execute(_CREATE_TABLE)
     with connection.cursor(row_factory=class_row(Renewal)) as cursor:
@@ -99,12 +99,12 @@ def _remind(renewal: Renewal, context: Context) -> bool:
     email = {
         "to": renewal.customer_email,
         "subject": f"Your {renewal.plan} plan renews on {day}",
-        "text": f"Your {renewal.plan} plan renews on {day}. If you want it so, there is nothing to do.\n",
+        "text": f"Your {renewal.plan} plan renews on {day}. You do not need to do anything to keep it.\n",
     }
     try:
         context.schedule("email:send", email, target={"type": "subscription", "id": str(renewal.id)})
     except PayloadInvalid:
-        # One row with an address that is none must not keep the others from their reminders.
+        # An invalid address must not prevent the other reminders.
         context.log.warning("billing.reminder_refused subscription_id=%s", renewal.id)
         return False
     return True

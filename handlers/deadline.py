@@ -1,7 +1,7 @@
-"""`reminder:send`, `escalation:send`, `deadline:miss`, `deadline:renew`: what deadlines plan by themselves.
+"""`reminder:send`, `escalation:send`, `deadline:miss`, `deadline:renew`: the actions that deadlines plan.
 
-They are planned by `set_deadline` and take no payload of yours. Each commits together with its settlement: what is
-told, what is noted in the deadline's history, and the end of the action are one, or never were.
+`set_deadline` schedules them; do not schedule them yourself. Each is transactional: its notifications, the deadline's
+history and the end of the action commit together.
 """
 
 from __future__ import annotations
@@ -9,35 +9,39 @@ from __future__ import annotations
 from typing import Any
 
 from scheduled_actions import Context, Exponential, Skip, action, runtime
-from scheduled_actions.deadlines.handlers import StagePayload, escalate, miss, remind, renew
+from scheduled_actions.deadlines.handlers import StagePayload, miss, renew, send_notices
 
 
-@action("reminder:send", transactional=True, max_attempts=10, description="Remind people of a deadline")
+@action("reminder:send", transactional=True, max_attempts=10, description="Send a reminder of a deadline")
 def send_reminder(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
-    """Tell the recipients of a stage; the result is `{"told": […]}`."""
-    return remind(payload, context, runtime.current().notifications)
+    """Schedule the notifications of a reminder; return `{"notified": […]}`, with `passed_over` if any, or `Skip`."""
+    return _send(payload, context)
 
 
 @action(
-    "escalation:send", transactional=True, max_attempts=10, description="Tell the next level of a deadline's ladder"
+    "escalation:send", transactional=True, max_attempts=10, description="Notify the next escalation level of a deadline"
 )
 def send_escalation(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
-    """Tell the people of a level; the result is `{"told": […], "passed_over": […]}`."""
+    """Schedule the notifications of a level; return `{"notified": […]}`, with `passed_over` if any, or `Skip`."""
+    return _send(payload, context)
+
+
+def _send(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
     current = runtime.current()
-    return escalate(payload, context, current.notifications, emits_events=current.emits_events)
+    return send_notices(payload, context, current.notifications, emits_events=current.emits_events)
 
 
 @action(
     "deadline:miss", transactional=True, retry=Exponential(5, 3600), description="Mark a deadline missed when it is due"
 )
 def mark_missed(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
-    """Mark it missed, unless it was resolved or moved; the result is `{"missed_at"}`."""
+    """Mark the deadline missed and return `{"missed_at"}`; `Skip` unless the deadline is open and due."""
     return miss(payload, context, emits_events=runtime.current().emits_events)
 
 
 @action(
-    "deadline:renew", transactional=True, retry=Exponential(5, 3600), description="Make the next deadline of a series"
+    "deadline:renew", transactional=True, retry=Exponential(5, 3600), description="Create the next deadline of a series"
 )
-def make_next(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
-    """Make the deadline that follows, unless it is there; the result is `{"deadline_id"}`."""
+def create_next(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
+    """Create the next deadline of the series and return `{"deadline_id"}`; `Skip` if there is none."""
     return renew(payload, context)

@@ -1,19 +1,19 @@
-"""`email:send`: one email through the SMTP server of the settings.
+"""`email:send`: send one email through the configured SMTP server.
 
     schedule_action("email:send", {"to": "ann@example.org", "subject": "Welcome", "text": "Hello Ann!"})
 
-The server is set in `scheduled_actions.toml` under `[email]`; the login comes from `SMTP_USERNAME` and
-`SMTP_PASSWORD`, the file of a private certificate authority from `SMTP_CA_FILE`.
+Set the server under `[email]` in `scheduled_actions.toml`, the login in the environment variables `SMTP_USERNAME` and
+`SMTP_PASSWORD`, and the file of a private certificate authority in `SMTP_CA_FILE`.
 
-A handler like most: a model says what is valid, `@action` names the type, and what the function answers
-decides how it goes on.
+A typical handler: a model defines the valid payload, `@action` names the type, and the outcome determines what happens
+next.
 
-- The server took the message for at least one recipient: done. The result lists those it refused, and its
-  words; they are not tried again, so that nobody gets the message twice.
-- It refused for good (a wrong login, only unknown recipients): `Fail`, and no further attempt.
-- Not now, or no connection: the exception is left alone, and the action is retried.
+- The server accepted the message for at least one recipient: the action completes. The result lists the refused
+  recipients with the server's replies; they are not tried again, so that no recipient gets the message twice.
+- The server refused it permanently (a wrong login, only unknown recipients): `Fail`, without another attempt.
+- The server is unavailable: the exception propagates, and the action is retried.
 
-Every attempt carries the same Message-ID, made of the action's id, so that a second copy can be told as one.
+All attempts have the same Message-ID, made from the action's id, so that a duplicate is recognised.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _as_list(given: object) -> object:
     return [given] if isinstance(given, str) else given
 
 
-#: Text that can stand in a header and cannot begin another one.
+#: Header text without line breaks.
 Line = Annotated[
     str,
     Field(min_length=1, max_length=998, json_schema_extra={"pattern": r"^[^\r\n]+$"}),
@@ -57,23 +57,23 @@ Addresses = Annotated[
     BeforeValidator(_as_list),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
-#: A header of one's own, or one that says how the message belongs to a list or a thread.
+#: Name of a custom header, or of one that relates the message to a list or a thread.
 HeaderName = Annotated[
     str, Field(pattern=r"^((X|List)-[A-Za-z0-9-]{1,70}|Auto-Submitted|In-Reply-To|Precedence|References)$")
 ]
 
-#: What every server takes for one message (RFC 5321 §4.5.3.1.8).
+#: The number of recipients that every server accepts (RFC 5321 §4.5.3.1.8).
 MOST_RECIPIENTS = 100
 
 
 class Email(BaseModel):
-    """What is sent, and to whom."""
+    """The payload of `email:send`."""
 
     model_config = ConfigDict(extra="forbid")
 
     to: Annotated[Addresses, Field(min_length=1)]
     subject: Line
-    #: The body; always there, for those who cannot or will not read HTML.
+    #: The plain-text body; required, for clients that do not show HTML.
     text: Annotated[str, Field(json_schema_extra={"contentMediaType": "text/plain"})]
     html: Annotated[str, Field(json_schema_extra={"contentMediaType": "text/html"})] | None = None
     cc: Addresses = []
@@ -84,19 +84,23 @@ class Email(BaseModel):
     @model_validator(mode="after")
     def _few_enough(self) -> Self:
         if len(self.to) + len(self.cc) + len(self.bcc) > MOST_RECIPIENTS:
-            message = f"to, cc and bcc name more than {MOST_RECIPIENTS} recipients"
+            message = f"to, cc and bcc contain more than {MOST_RECIPIENTS} recipients in total"
             raise ValueError(message)
         return self
 
 
 @action("email:send", timeout_seconds=15, max_attempts=5, description="Send one email")
 def send_email(payload: Email, context: Context) -> dict[str, Any]:
-    """Send it; the result is `{"message_id", "accepted": how many, "refused": {address: the reply}}`."""
+    """Send the email; return `{"message_id", "accepted": number of recipients, "refused": {address: reply}}`."""
     return deliver(payload, context, runtime.current().config)
 
 
 def deliver(payload: Email, context: Context, config: Config) -> dict[str, Any]:
-    """Send it as `config` says, within the time that is left to the attempt."""
+    """Send the email through the configured server, within the remaining time of the attempt.
+
+    Raises:
+        Fail: The server refused the email permanently.
+    """
     try:
         sent = mail.submit(compose(payload), config, name=str(context.id), timeout=context.seconds_left)
     except mail.MailRefused as error:
@@ -105,7 +109,7 @@ def deliver(payload: Email, context: Context, config: Config) -> dict[str, Any]:
 
 
 def compose(payload: Email) -> EmailMessage:
-    """Return the message as far as the payload says it."""
+    """Convert a payload to an email message."""
     message = EmailMessage()
     for name, addresses in (("To", payload.to), ("Cc", payload.cc), ("Bcc", payload.bcc)):
         if addresses:

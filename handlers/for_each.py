@@ -1,4 +1,4 @@
-"""`for_each:run`: an action for each row of a query, once.
+"""`for_each:run`: schedule an action for each row of a query, once per row or per period.
 
     schedule_recurring_action(
         "for_each:run",
@@ -6,9 +6,8 @@
         "every hour",
     )
 
-The query is one of `[queries]` in scheduled_actions.toml; its columns are the payload of each action. What has become
-an action and the actions themselves are written in one transaction: a crash at any instant makes none twice and loses
-none.
+The query is one of `[queries]` in scheduled_actions.toml; its columns are the payload of each action. The handled rows
+and the actions are stored in one transaction: a crash at any instant neither loses nor repeats an action.
 """
 
 from __future__ import annotations
@@ -18,41 +17,51 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from scheduled_actions import Context, Fail, action, runtime
+from scheduled_actions.actions.for_each import schedule_rows
 from scheduled_actions.core.errors import RequestError
 from scheduled_actions.core.requester import AddressReach
 
 
-class ForEach(BaseModel):
-    """Which rows, and what becomes of each."""
+class ForEachPayload(BaseModel):
+    """The payload of `for_each:run`."""
 
     model_config = ConfigDict(extra="forbid")
 
-    #: A name of `[queries]`.
+    #: Name of a query in `[queries]`.
     query: str
-    #: Of the actions; each payload is a row, by column.
+    #: Type of the actions; the payload of each is a row, with its columns as fields.
     action_type: str
-    #: The column that tells the rows apart.
+    #: The column that identifies a row.
     key: str
-    #: Of the query.
+    #: Parameters of the query.
     parameters: dict[str, str | int | float | bool | None] = {}
-    #: Rows at most; the others wait for the next run.
+    #: Maximum number of rows in this run; the next run continues with the rest.
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
-    #: When a row of the same key may become an action again; None: never.
+    #: Seconds after which a row with the same key is scheduled again; None: never.
     again_after_seconds: Annotated[float, Field(gt=0, le=366 * 86400)] | None = None
-    #: Whose rows they are; None: the query's and the action type's.
+    #: Scope of the keys; None: the query and the action type.
     name: Annotated[str, Field(min_length=1, max_length=255)] | None = None
-    #: Arguments of `schedule_action` for each of them, such as `priority` or `lock_group`.
+    #: Arguments of `schedule_action` for each action, such as `priority` or `lock_group`.
     options: dict[str, Any] = {}
-    #: How far what a token asked for reaches; None: application code.
+    #: Which addresses the actions may use if an API token scheduled this one; None: application code scheduled it.
     reach: AddressReach | None = None
 
 
-@action("for_each:run", transactional=True, description="Make an action of each row of a query, once")
-def run(payload: ForEach, context: Context) -> dict[str, Any]:
-    """Make them; the result is `{"scheduled", "refused", "more"}`."""
+@action("for_each:run", transactional=True, description="Schedule an action for each row of a query, once")
+def run(payload: ForEachPayload, context: Context) -> dict[str, Any]:
+    """Schedule the actions; return `{"scheduled": count, "refused": count, "more": whether rows may be left}`.
+
+    The first `reasons` are added if rows were refused.
+
+    Raises:
+        Fail: The query, the action type or another argument is invalid.
+    """
     try:
-        return runtime.current().for_each.schedule(
-            **payload.model_dump(), team_id=context.action.team_id, connection=context.connection
+        return schedule_rows(
+            runtime.current().scheduler,
+            **payload.model_dump(),
+            team_id=context.action.team_id,
+            connection=context.connection,
         )
     except RequestError as error:
         raise Fail(str(error)) from error

@@ -1,9 +1,9 @@
-"""`maintenance:prune`: old rows out, now instead of little by little.
+"""`maintenance:prune`: delete old rows immediately.
 
     schedule_action("maintenance:prune", {"limit": 50_000})
 
-Every tick prunes a little by itself, so nobody has to schedule this; it is for the day on which
-`retention_days` was shortened. The smallest handler there is: it validates, calls the package, answers JSON.
+Ticks prune old rows, a limited number each, so this is only needed after `retention_days` was shortened. This is a
+minimal handler: it validates its payload, calls the package and returns JSON.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from scheduled_actions import action, runtime
 
 
 class Prune(BaseModel):
-    """How much to do at once."""
+    """The payload of `maintenance:prune`."""
 
     model_config = ConfigDict(extra="forbid")
 
-    #: Rows at most; what is left waits for the next time.
+    #: Maximum number of actions to delete; ticks and other old rows are deleted in addition.
     limit: Annotated[int, Field(ge=1, le=100_000)] = 10_000
 
 
-@action("maintenance:prune", description="Remove finished actions older than the retention")
+@action("maintenance:prune", description="Delete finished actions that are older than the retention period")
 def prune(payload: Prune) -> dict[str, int]:
-    """Remove them; the result is `{"pruned": how many}`."""
+    """Delete the rows; return `{"pruned": number of actions}`."""
     return {"pruned": runtime.current().maintenance.prune(limit=payload.limit)}

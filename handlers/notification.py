@@ -1,9 +1,9 @@
-"""`notification:send`: a notice to one person, through the first of their channels that works.
+"""`notification:send`: notify one person through the first of their channels that works.
 
     notify(["ann@example.org", "role:cfo"], "The contract has been signed.")
 
-Reminders of deadlines come here, too; those to one person that come together become one message. Who people are, which
-channels they have and when they are not to be disturbed is for `@resolve_recipients` to say.
+This action also sends the reminders of deadlines; reminders to one person at the same time are combined into one
+message. Use `@resolve_recipients` to define people, their channels and their quiet hours.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from scheduled_actions import Context, Skip, Snooze, action, runtime
-from scheduled_actions.notifications.planning import Notices  # noqa: TC001 - whoever asks for the type hints of send finds it
+from scheduled_actions.notifications.planning import Notices
 
 
-@action("notification:send", timeout_seconds=30, max_attempts=10, description="Send a notice to one person")
+@action("notification:send", timeout_seconds=30, max_attempts=10, description="Notify one person")
 def send(payload: Notices, context: Context) -> Skip | Snooze | dict[str, Any]:
-    """Send it; the result says when, through which channel, and what was tried before."""
+    """Send the notifications as one message; return `{"sent", "notices", "left_out", "tried"}`.
+
+    Returns `Skip` if no notification is valid any more, `Snooze` in quiet hours and before a channel is tried again.
+    """
     return runtime.current().sender.send(payload, context)

@@ -1,11 +1,11 @@
-"""`webhook:send`: an event on its way to the endpoints that want it.
+"""`webhook:send`: deliver an event to the endpoints that subscribe to it.
 
     emit_event("task:created", entity_id="t1", data={"name": "Write"})
 
-The endpoints are set in `scheduled_actions.toml` under `[webhooks.endpoints.NAME]`, or made while the application runs
-(`scheduled-actions webhooks endpoints create`). The event's own action
-finds those that want it and schedules one delivery for each, of this same type; a delivery posts to its
-endpoint, signed the Standard Webhooks way, and is retried over three days.
+Declare endpoints in `scheduled_actions.toml` under `[webhooks.endpoints.NAME]`, or create them at run time
+(`scheduled-actions webhooks endpoints create`). The action of an event schedules one delivery of the same type per
+matching endpoint. A delivery is a POST, signed if the endpoint has a secret (Standard Webhooks), and retried for about
+three days.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from scheduled_actions.webhooks.sending import DELIVERY_RETRY, WebhookEvent, sen
     max_attempts=10,
     retry=DELIVERY_RETRY,
     open_to_teams=True,
-    description="Route an event to the endpoints that want it, or deliver it to one of them, signed",
+    description="Route an event to the matching endpoints, or deliver it to one endpoint",
 )
 def send(event: WebhookEvent, context: Context) -> Skip | Snooze | dict[str, Any]:
-    """Return the endpoints an event went to, or the status a delivery was answered with."""
-    current = runtime.current()
-    return send_webhook(event, context, current.config, book=current.endpoint_book)
+    """Route an event and return its endpoints, or deliver it and return the response."""
+    return send_webhook(event, context, runtime.current().endpoint_directory)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         skip_next_occurrence,
         update_schedule,
     )
-    from scheduled_actions.conditions.fact import Fact
+    from scheduled_actions.conditions.model import Fact
     from scheduled_actions.deadlines.model import Deadline
     from scheduled_actions.notifications.rules.people import Person
     from scheduled_actions.schedules.model import Schedule
@@ -141,7 +141,7 @@ __version__ = version.VERSION
 # Handlers import this package for `action` alone: the database and Flask come with the first name that needs them.
 _LATER = {
     "Deadline": "scheduled_actions.deadlines.model",
-    "Fact": "scheduled_actions.conditions.fact",
+    "Fact": "scheduled_actions.conditions.model",
     "NewAction": "scheduled_actions.actions.model",
     "Person": "scheduled_actions.notifications.rules.people",
     "Schedule": "scheduled_actions.schedules.model",
@@ -205,8 +205,7 @@ _LATER = {
 
 def __getattr__(name: str) -> Callable[..., Any]:
     if name not in _LATER:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - next to its only use
 
     found: Callable[..., Any] = getattr(import_module(_LATER[name]), name)

@@ -1,4 +1,4 @@
-"""Runtime: builds and wires the objects of one project; registers the hooks."""
+"""Runtime: build and connect the objects of one project, and register the hooks of the tick."""
 
 from __future__ import annotations
 
@@ -6,479 +6,397 @@ import contextlib
 import os
 import signal
 import threading
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scheduled_actions.actions.rules.settlement import AttemptResult, Outcome
 from scheduled_actions.actions.settling import Settler
 from scheduled_actions.core import config as configuration
+from scheduled_actions.core.action import Claimed
 from scheduled_actions.core.errors import NotConfigured
-from scheduled_actions.database.bounded import Limits
-from scheduled_actions.database.connection import Database
+from scheduled_actions.database import bounded, shared_settings
+from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.operations.request_threads import RequestThreads, threads_of_gunicorn
 from scheduled_actions.registry import Registry
-from scheduled_actions.registry.function_calls import all_within
-from scheduled_actions.schedules import store as schedule_store
-from scheduled_actions.schedules.deferred import PLANNING_CALLS, DeferredPlanning
-from scheduled_actions.schedules.planner import Planner, UnplannedSchedules
-from scheduled_actions.schedules.planning_threads import PlanningThreads
-from scheduled_actions.schedules.rule_lookup import ScheduleRules
-from scheduled_actions.schedules.series import Series
-from scheduled_actions.ticks import Processor
-from scheduled_actions.ticks.hooks import Hooks, NamedStep
-from scheduled_actions.ticks.maintenance import Maintenance
-from scheduled_actions.webhooks import fifo
+from scheduled_actions.registry.project_functions import total_time_limit
+from scheduled_actions.schedules import deferred, planner, store
+from scheduled_actions.ticks import Processor, hooks
+from scheduled_actions.ticks.wake import TickWaker
+from scheduled_actions.ticks.worker_state import WorkerState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from uuid import UUID
-
-    from scheduled_actions.actions.evaluation import Asking, Do
-    from scheduled_actions.actions.for_each import ForEach
-    from scheduled_actions.actions.rules.settlement import Held, Outcome
+    from scheduled_actions.actions.evaluation import Do, PendingCheck
+    from scheduled_actions.actions.management import ActionOperations
     from scheduled_actions.actions.service import Scheduler
-    from scheduled_actions.actions.validation import PayloadAccess, Preparation
-    from scheduled_actions.calendar.days import CalendarDays
+    from scheduled_actions.actions.validation import ActionValidator, PayloadValidator
     from scheduled_actions.calendar.feeds import Feeds
-    from scheduled_actions.calendar.service import Calendar
-    from scheduled_actions.conditions.external_checks import Asker
+    from scheduled_actions.calendar.service import CalendarService
+    from scheduled_actions.conditions.external_checks import ExternalChecker
     from scheduled_actions.conditions.facts import Facts
-    from scheduled_actions.core.action import Claimed
-    from scheduled_actions.core.config import Config
     from scheduled_actions.core.requester import Requester
-    from scheduled_actions.database.connection import Connection
     from scheduled_actions.database.embedded import LocalPostgres
-    from scheduled_actions.deadlines.preview import DeadlineForesight
+    from scheduled_actions.deadlines.service import Deadlines
     from scheduled_actions.notifications.local_scheduling import LocalScheduling
     from scheduled_actions.notifications.planning import Notifications
     from scheduled_actions.notifications.sending import Sender
     from scheduled_actions.operations.heartbeat import Heartbeat
-    from scheduled_actions.operations.rejected_pings import Refusals
+    from scheduled_actions.operations.rejected_pings import RejectedPings
     from scheduled_actions.operations.simulation.service import Simulator
+    from scheduled_actions.schedules.rule_lookup import ScheduleRules
+    from scheduled_actions.schedules.series import ScheduleHook
     from scheduled_actions.schedules.service import Schedules
-    from scheduled_actions.ticks.hooks import Guard
-    from scheduled_actions.ticks.wake import Wake
-    from scheduled_actions.ticks.worker_state import Process as WorkerState
+    from scheduled_actions.ticks.maintenance import Maintenance
     from scheduled_actions.webhooks.deliveries import Deliveries
-    from scheduled_actions.webhooks.endpoints.registry import EndpointBook
+    from scheduled_actions.webhooks.endpoints.directory import EndpointDirectory
     from scheduled_actions.webhooks.endpoints.service import Endpoints
 
-#: Where good ticks are told of; kept like a secret, for whoever has it can tell of ticks that never were.
+
+#: Variable with the URL to which ticks are reported; a secret, because its holder can fake these reports.
 HEARTBEAT_URL = f"{configuration.PREFIX}HEARTBEAT_URL"
-#: Set by hosts that freeze a process between two requests.
+#: Environment variables that are set by hosts that freeze processes between requests.
 _FREEZING = ("VERCEL", "AWS_LAMBDA_FUNCTION_NAME", "K_SERVICE")
-#: One of them shows that a directory is a project.
+#: A project directory contains at least one of these.
 _OF_PROJECTS = ("handlers", configuration.TOML_NAME, ".scheduled_actions")
 
 _T = TypeVar("_T")
 
 
 class _part(cached_property[_T]):  # noqa: N801 - a decorator
-    """Made once, whichever threads ask first: two processors would be two ticks at a time in one process."""
+    """A property that is built once, even with several threads: two processors would run two concurrent ticks."""
 
     def __get__(self, runtime: Runtime, owner: type[Any] | None = None) -> _T:  # type: ignore[override]  # of instances
         with runtime.making:
             return super().__get__(runtime, owner)
 
 
+class _lazy(_part[_T]):  # noqa: N801 - as `_part`
+    """A part whose module is imported on first use: an idle tick does not need it.
+
+    Args:
+        location: `MODULE:CLASS`, below `scheduled_actions`.
+        arguments: Attributes of the runtime that are passed to the constructor, by name; `a.b` is attribute `b` of `a`.
+    """
+
+    def __init__(self, location: str, *arguments: str) -> None:
+        super().__init__(lambda runtime: _imported(location)(*(attrgetter(one)(runtime) for one in arguments)))
+
+
+def _imported(location: str) -> Any:  # noqa: ANN401 - a class or a function
+    """Import and return `MODULE:NAME` of this package."""
+    module, _, name = location.partition(":")
+    return getattr(import_module(f"scheduled_actions.{module}"), name)
+
+
+def _later(location: str) -> Callable[..., Any]:
+    """Return a function that calls a function `MODULE:NAME`, whose module is imported with the first call."""
+
+    def call(*values: Any, **named: Any) -> Any:  # noqa: ANN401 - those of the function
+        return _imported(location)(*values, **named)
+
+    return call
+
+
 class Runtime:
-    """A project's parts, each made when it is first needed.
+    """The objects of a project, each built on first use.
 
     Args:
         config: Settings and secrets.
         registry: Handlers; None: the project's generated registry.
     """
 
-    def __init__(self, config: Config, *, registry: Registry | None = None) -> None:
+    def __init__(self, config: configuration.Config, *, registry: Registry | None = None) -> None:
         self.config = config
         self._given_registry = registry
         self._local: LocalPostgres | None = None
         self._lock = threading.Lock()
-        self._unplanned = UnplannedSchedules()
-        #: Held while a part is made, which may need others.
+        #: Held while an object is built, which may build others.
         self.making = threading.RLock()
 
     @_part
     def registry(self) -> Registry:
-        """The handlers of this build."""
+        """The handlers and functions of this build."""
         registry = self._given_registry or Registry.load(self.config.project)
         registry.calls.timeout_seconds = self.config.settings.function_timeout_seconds
         return registry
 
     @_part
     def database(self) -> Database:
-        """The way to the project's database."""
+        """Connections to the project's database."""
         return Database(
             self.find_dsn,
             keep=self.config.settings.concurrency // 2 + 4,
             is_direct=self.config.settings.database_direct,
-            limits=Limits(statement_seconds=self.config.settings.statement_timeout_seconds),
+            limits=bounded.StatementLimits(statement_seconds=self.config.settings.statement_timeout_seconds),
         )
 
     @property
     def emits_events(self) -> bool:
-        """Whether events of the package's own reach anybody: this build has a handler of `webhook:send`."""
+        """Whether this build has a handler for `webhook:send`, so that the package's own events are delivered."""
         return "webhook:send" in self.registry.types
 
     @_part
     def request_threads(self) -> RequestThreads:
-        """Limits the requests of the API and the dashboard at once."""
+        """Limits concurrent requests of the API and the dashboard."""
         return RequestThreads(threads_of_gunicorn() or self.config.settings.http_threads)
 
-    @_part
-    def scheduler(self) -> Scheduler:
-        """Schedules, reads and changes actions."""
-        # Loaded with the first that is scheduled: a tick that finds nothing due does without.
-        from scheduled_actions.actions.service import Scheduler  # noqa: PLC0415 - as said
+    #: Schedules, reads and changes actions.
+    scheduler: _lazy[Scheduler] = _lazy("actions.service:Scheduler", "database", "action_validator", "settler", "wake")
+    #: Counts, finds and changes actions for the management API.
+    action_operations: _lazy[ActionOperations] = _lazy(
+        "actions.management:ActionOperations", "database", "_find_scheduler"
+    )
 
-        return Scheduler(self.database, self.payload_access, self.preparation, self.settler, self.wake)
-
     @_part
-    def payload_access(self) -> PayloadAccess:
+    def payload_validator(self) -> PayloadValidator:
         """Validates types and payloads."""
-        from scheduled_actions.actions.validation import PayloadAccess  # noqa: PLC0415 - as above
+        from scheduled_actions.actions.validation import PayloadValidator  # noqa: PLC0415 - loaded on first use
 
-        return PayloadAccess(self.registry, {"webhook:send": self._check_event, "for_each:run": self._check_for_each})
-
-    def _check_event(self, payload: dict[str, Any], requester: Requester) -> dict[str, Any]:
-        from scheduled_actions.webhooks.access import check_event  # noqa: PLC0415 - asked over HTTP alone
-
-        return check_event(self.database, payload, requester)
-
-    def _check_for_each(self, payload: dict[str, Any], requester: Requester) -> dict[str, Any]:
-        from scheduled_actions.actions.for_each import check_payload  # noqa: PLC0415 - as above
-
-        def check_follow_ups(given: Mapping[str, Any]) -> object:
-            return self.preparation.extras(given, requester=requester, team_id=requester.team_id)
-
-        return check_payload(
-            payload,
-            requester,
-            access=self.payload_access,
-            settings=self.config.settings,
-            check_follow_ups=check_follow_ups,
+        return PayloadValidator(
+            self.registry,
+            {
+                "webhook:send": partial(_later("webhooks.endpoints.service:check_event"), self.database),
+                "for_each:run": self._check_for_each,
+            },
         )
 
-    @_part
-    def preparation(self) -> Preparation:
-        """Checks new actions against the handlers."""
-        from scheduled_actions.actions.validation import Preparation  # noqa: PLC0415 - as above
+    def _find_scheduler(self) -> Scheduler:
+        return self.scheduler
 
-        return Preparation(self.database, self.registry, self.config.settings, self.payload_access)
+    def _check_for_each(self, payload: dict[str, Any], requester: Requester) -> dict[str, Any]:
+        from scheduled_actions.actions.for_each import check_payload  # noqa: PLC0415 - loaded on first use
 
-    @_part
-    def wake(self) -> Wake:
-        """Has a tick look at once for what is due now."""
-        from scheduled_actions.ticks.wake import Wake  # noqa: PLC0415 - as above
+        return check_payload(payload, requester, self.action_validator)
 
-        return Wake(self.config.settings.url, self.config.cron_secret, self.database, self._ask_here)
+    #: Checks new actions against the handlers.
+    action_validator: _lazy[ActionValidator] = _lazy(
+        "actions.validation:ActionValidator", "database", "config.settings", "payload_validator"
+    )
+
+    #: Wakes a tick for actions that have become due.
+    wake: _lazy[TickWaker] = _lazy(
+        "ticks.wake:TickWaker", "config.settings.url", "config.cron_secret", "database", "_ask_here"
+    )
 
     @property
     def worker_state(self) -> WorkerState | None:
-        """What the ticks of this process share; None before the first tick."""
+        """The state that the ticks of this process share; None before the processor is built."""
         processor: Processor | None = self.__dict__.get("processor")
-        return None if processor is None else processor.process
+        return None if processor is None else processor.state
 
     def _ask_here(self, *, has_changed: bool) -> bool:
-        """Tell the tick at work in this process that something is due; whether there is one."""
+        """Notify the running tick of this process that actions may be due; return whether a tick is running."""
         state = self.worker_state
-        return state is not None and state.turn.ask(has_changed=has_changed)
+        return state is not None and state.single_flight.notify(has_changed=has_changed)
+
+    #: Looks up the rules of schedules.
+    schedule_rules: _lazy[ScheduleRules] = _lazy("schedules.rule_lookup:ScheduleRules", "database", "registry")
 
     @_part
-    def schedule_rules(self) -> ScheduleRules:
-        """The rules of schedules."""
-        return ScheduleRules(self.database, self.registry)
+    def _deferred(self) -> deferred.DeferredPlanning:
+        return deferred.DeferredPlanning(planner.Planner(self.schedule_rules))
 
-    @_part
-    def _planner(self) -> Planner:
-        return Planner(self.schedule_rules, self._unplanned)
-
-    @_part
-    def _deferred(self) -> DeferredPlanning:
-        return DeferredPlanning(self.database, self.registry, self._planner, self._unplanned)
-
-    @_part
-    def series(self) -> Series:
-        """Plans what recurs."""
-        return Series(self._planner, self._deferred, self._unplanned)
+    #: Plans the occurrences of schedules.
+    series: _lazy[ScheduleHook] = _lazy("schedules.series:ScheduleHook", "_deferred")
 
     @_part
     def settler(self) -> Settler:
-        """Settles actions, with what features add to that."""
+        """Settles actions, and plans the next occurrences of their schedules."""
         return Settler((self.series,))
 
-    @_part
-    def schedules(self) -> Schedules:
-        """Makes, reads and changes schedules."""
-        from scheduled_actions.schedules.service import Schedules  # noqa: PLC0415 - as above
-
-        return Schedules(self.database, self.registry, self.series, self._extras, self.payload_access)
+    #: Creates, reads and changes schedules.
+    schedules: _lazy[Schedules] = _lazy(
+        "schedules.service:Schedules", "database", "registry", "series", "action_validator"
+    )
 
     def _prepare(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
-        """Return a follow-up, validated; what that takes is loaded with the first."""
-        return self.scheduler.prepare(action_type, payload, **options)
+        """Return a validated follow-up as columns; the first call loads the modules."""
+        return self.action_validator.row({**options, "action_type": action_type, "payload": payload})
 
-    def _extras(self, given: Mapping[str, Any], *, requester: Requester | None, team_id: str | None) -> dict[str, Any]:
-        """Return a condition and follow-ups of a schedule as its columns; loaded likewise."""
-        return self.preparation.extras(given, requester=requester, team_id=team_id)
+    #: Sets, reads and changes deadlines.
+    deadlines: _lazy[Deadlines] = _lazy(
+        "deadlines.service:Deadlines", "database", "payload_validator", "notifications.recipients"
+    )
 
-    @_part
-    def deadlines(self) -> DeadlineForesight:
-        """Sets, reads and changes deadlines."""
-        # Loaded with the first deadline.
-        from scheduled_actions.deadlines.preview import DeadlineForesight  # noqa: PLC0415 - as said
+    #: Facts that the application reports.
+    facts: _lazy[Facts] = _lazy("conditions.facts:Facts", "database", "wake")
 
-        return DeadlineForesight(self.database, self.payload_access, self.notifications)
+    #: Runs the external checks of conditions: queries, HTTP requests and project functions.
+    external_checker: _lazy[ExternalChecker] = _lazy(
+        "conditions.external_checks:ExternalChecker", "database", "registry", "config.settings"
+    )
 
-    @_part
-    def facts(self) -> Facts:
-        """What the application says is so."""
-        from scheduled_actions.conditions.facts import Facts  # noqa: PLC0415 - most projects have none
+    #: Rescues actions and prunes old rows.
+    maintenance: _lazy[Maintenance] = _lazy("ticks.maintenance:Maintenance", "processor.state")
 
-        return Facts(self.database, self.wake)
+    #: Looks up webhook endpoints for deliveries.
+    endpoint_directory: _lazy[EndpointDirectory] = _lazy(
+        "webhooks.endpoints.directory:EndpointDirectory", "config", "database"
+    )
 
-    @_part
-    def asker(self) -> Asker:
-        """Asks the world for conditions."""
-        from scheduled_actions.conditions.external_checks import Asker  # noqa: PLC0415 - as above
+    #: Creates, reads and changes webhook endpoints.
+    endpoints: _lazy[Endpoints] = _lazy(
+        "webhooks.endpoints.service:Endpoints", "database", "config", "endpoint_directory"
+    )
 
-        return Asker(self.database, self.registry, self.config.settings)
+    #: Lists and resends webhook deliveries.
+    deliveries: _lazy[Deliveries] = _lazy("webhooks.deliveries:Deliveries", "database", "endpoint_directory")
 
-    @_part
-    def for_each(self) -> ForEach:
-        """Makes actions of the rows of queries."""
-        from scheduled_actions.actions.for_each import ForEach  # noqa: PLC0415 - as above
+    #: Calendar feeds.
+    feeds: _lazy[Feeds] = _lazy("calendar.feeds:Feeds", "database", "schedule_rules")
 
-        return ForEach(self.database, self.scheduler, self.config.settings)
+    #: Simulates future runs.
+    simulator: _lazy[Simulator] = _lazy(
+        "operations.simulation.service:Simulator", "database", "schedule_rules", "config.settings"
+    )
 
-    @_part
-    def maintenance(self) -> Maintenance:
-        """Rescues and prunes."""
-        prunes = (self._prune_waits, self._prune_rows, self._prune_deadlines)
-        return Maintenance(self.database, self.registry, self.config.settings, self.settler, prunes)
-
-    @_part
-    def endpoint_book(self) -> EndpointBook:
-        """The webhook endpoints, as deliveries need them."""
-        # Loaded with the first event, and pydantic and much else with it.
-        from scheduled_actions.webhooks.endpoints.registry import EndpointBook  # noqa: PLC0415 - as said
-
-        return EndpointBook(self.config, self.database)
-
-    @_part
-    def endpoints(self) -> Endpoints:
-        """The webhook endpoints, as people make and change them."""
-        from scheduled_actions.webhooks.endpoints.service import Endpoints  # noqa: PLC0415 - as above
-
-        return Endpoints(self.database, self.config, self.endpoint_book)
-
-    @_part
-    def deliveries(self) -> Deliveries:
-        """The webhook deliveries, as people look at them and send them again."""
-        from scheduled_actions.webhooks.deliveries import Deliveries  # noqa: PLC0415 - as above
-
-        return Deliveries(self.database, self.endpoint_book)
-
-    @_part
-    def feeds(self) -> Feeds:
-        """What calendar programs read."""
-        from scheduled_actions.calendar.feeds import Feeds  # noqa: PLC0415 - only for those who ask
-
-        return Feeds(self.database, self.schedule_rules)
-
-    @_part
-    def simulator(self) -> Simulator:
-        """Looks ahead."""
-        from scheduled_actions.operations.simulation.service import Simulator  # noqa: PLC0415 - only for those who ask
-
-        return Simulator(self.database, self.schedule_rules, self.config.settings)
-
-    @_part
-    def notifications(self) -> Notifications:
-        """Knows whom notices reach, when and how, and plans them."""
-        from scheduled_actions.notifications.planning import Notifications  # noqa: PLC0415 - as above
-
-        return Notifications(self.config, self.registry, self.database, self.scheduler)
+    #: Plans notifications to people.
+    notifications: _lazy[Notifications] = _lazy(
+        "notifications.planning:Notifications", "config", "registry", "database", "scheduler"
+    )
 
     @_part
     def sender(self) -> Sender:
-        """Sends notices."""
-        from scheduled_actions.deadlines import store as deadlines  # noqa: PLC0415 - as above
-        from scheduled_actions.notifications.sending import Sender  # noqa: PLC0415 - as above
+        """Sends notifications."""
+        from scheduled_actions.deadlines import store as deadlines  # noqa: PLC0415 - loaded on first use
+        from scheduled_actions.notifications.sending import Sender  # noqa: PLC0415 - loaded on first use
 
-        return Sender(self.notifications, self.database, holding=deadlines.holding, prove=deadlines.keep_notices)
+        return Sender(self.notifications, self.database, deadlines.valid_guards, deadlines.insert_receipts)
 
-    @_part
-    def refusals(self) -> Refusals:
-        """Counts refused pings."""
-        from scheduled_actions.operations.rejected_pings import Refusals  # noqa: PLC0415 - a tick does without
+    #: Counts rejected pings.
+    rejected_pings: _lazy[RejectedPings] = _lazy("operations.rejected_pings:RejectedPings", "database")
 
-        return Refusals(self.database)
+    #: The calendar by page and by day.
+    calendar: _lazy[CalendarService] = _lazy("calendar.service:CalendarService", "database", "schedule_rules")
 
-    @_part
-    def calendar(self) -> Calendar:
-        """Shows what is to come."""
-        from scheduled_actions.calendar.service import Calendar  # noqa: PLC0415 - only for those who ask
-
-        return Calendar(self.database, self.schedule_rules)
-
-    @_part
-    def local_scheduling(self) -> LocalScheduling:
-        """Schedules for users at a time of day on each one's own clock."""
-        from scheduled_actions.notifications.local_scheduling import LocalScheduling  # noqa: PLC0415 - only for those who ask
-
-        usual_zone = self.config.settings.notifications.timezone
-        return LocalScheduling(self.database, self.scheduler, self.schedules, self.schedule_rules, usual_zone)
-
-    @_part
-    def calendar_days(self) -> CalendarDays:
-        """Counts what the days of a calendar hold."""
-        from scheduled_actions.calendar.days import CalendarDays  # noqa: PLC0415 - only for those who ask
-
-        return CalendarDays(self.database, self.schedule_rules)
+    #: Schedules actions at a time of day in each user's time zone.
+    local_scheduling: _lazy[LocalScheduling] = _lazy(
+        "notifications.local_scheduling:LocalScheduling",
+        "database",
+        "scheduler",
+        "schedules",
+        "schedule_rules",
+        "config.settings.notifications.timezone",
+    )
 
     @_part
     def processor(self) -> Processor:
-        """Ticks."""
+        """Runs ticks."""
         return Processor(
             database=self.database,
             registry=self.registry,
             settings=self.config.settings,
-            maintenance=self.maintenance,
             settler=self.settler,
             hooks=self._hooks(),
             prepare=self._prepare,
-            beat=self._beat if self.has_heartbeat else None,
-            heartbeat_outcome=self._heartbeat_outcome if self.has_heartbeat else None,
+            on_tick_end=self._beat if self.heartbeat_url else None,
+            heartbeat_outcome=self._heartbeat_outcome if self.heartbeat_url else None,
         )
 
-    # -- hooks of the tick: what they need is loaded with the first action that needs it ----------------------------
+    # -- hooks of the tick: a module is loaded with the first action that needs it -----------------------------------
 
-    def _hooks(self) -> Hooks:
-        series = self.series
-        return Hooks(
+    def _hooks(self) -> hooks.Hooks:
+        retention_days = self.config.settings.retention_deadlines_days
+        prune_deadlines = partial(_later("deadlines.store:prune"), retention_days=retention_days)
+        return hooks.Hooks(
             prepare=(
-                NamedStep("webhooks", self._share_fifo_endpoints),
-                NamedStep("schedules", self._sync_schedules),
+                hooks.NamedStep("webhooks", self._share_fifo_endpoints),
+                hooks.NamedStep("schedules", self._sync_schedules),
             ),
-            sweep=(NamedStep("sweep", series.sweep),),
-            after_claim=(series,),
-            evaluate=self._evaluate,
+            sweep=(hooks.NamedStep("sweep", self.series.sweep),),
+            after_claim=(self.series,),
+            evaluate=_later("actions.evaluation:evaluate"),
             check_external=self._check_external,
             around_attempt=(_DeadlineGuards(self.database),),
-            background=lambda on_finished: PlanningThreads(self._deferred, self._unplanned, on_finished),
+            prune=(_later("actions.waits:prune"), _later("actions.store:prune_rows"), prune_deadlines),
+            background=lambda on_finished: deferred.PlanningThreads(self._deferred, on_finished),
             next_occurrence=self.schedule_rules.next_of,
         )
 
     def _share_fifo_endpoints(self, connection: Connection) -> None:
-        """Let the database know which of the file's endpoints keep order."""
-        fifo.share(connection, self.config.settings.webhooks.endpoints)
+        """Store the names of the FIFO endpoints declared in the settings: SQL functions order their deliveries."""
+        endpoints = self.config.settings.webhooks.endpoints
+        names = sorted(name for name, endpoint in endpoints.items() if endpoint.ordering == "fifo")
+        shared_settings.write(connection, "webhook_fifo", names)
 
     def _sync_schedules(self, connection: Connection) -> None:
-        """Bring the declared schedules up to date where they have changed."""
-        if schedule_store.synced(connection) != self.registry.recurrences_digest:
-            self.schedules.sync(connection)
+        """Update the stored schedules if the declarations in the code have changed since the last update."""
+        if store.synced(connection) != self.registry.recurrences_digest:
+            _imported("schedules.sync:sync")(self.schedules, connection)
 
-    def _evaluate(self, claimed: Sequence[Claimed], do: Do) -> Mapping[UUID, Held | Asking]:
-        from scheduled_actions.actions import evaluation  # noqa: PLC0415 - most projects have no conditions
+    def _check_external(self, pending: PendingCheck, claimed: Claimed, do: Do) -> AttemptResult | None:
+        from scheduled_actions.actions import evaluation  # noqa: PLC0415 - loaded on first use
 
-        return evaluation.judge(claimed, do)
-
-    def _check_external(self, asking: Asking, claimed: Claimed, do: Do) -> Held | None:
-        from scheduled_actions.actions import evaluation  # noqa: PLC0415 - as above
-
-        return evaluation.ask(asking, claimed, self.asker.ask, do)
-
-    @staticmethod
-    def _prune_waits(connection: Connection, limit: int) -> int:
-        from scheduled_actions.actions import waits  # noqa: PLC0415 - as above
-
-        return waits.prune(connection, limit=limit)
-
-    @staticmethod
-    def _prune_rows(connection: Connection, limit: int) -> int:
-        from scheduled_actions.actions import rows_store  # noqa: PLC0415 - as above
-
-        return rows_store.prune(connection, limit=limit)
-
-    def _prune_deadlines(self, connection: Connection, limit: int) -> int:
-        from scheduled_actions.deadlines import store  # noqa: PLC0415 - as above
-
-        return store.prune(connection, retention_days=self.config.settings.retention_deadlines_days, limit=limit)
+        return evaluation.run_checks(pending, claimed, self.external_checker.run, do)
 
     @_part
     def heartbeat(self) -> Heartbeat:
-        """Tells somebody outside of each good tick."""
-        # With the first beat come HTTP and what else it needs.
-        from scheduled_actions.operations.heartbeat import Heartbeat  # noqa: PLC0415 - as said
-        from scheduled_actions.outbound.reach import reach_of  # noqa: PLC0415 - as said
+        """Reports successful and failed ticks to an external monitor."""
+        from scheduled_actions.operations.heartbeat import Heartbeat  # noqa: PLC0415 - loaded on first use
+        from scheduled_actions.outbound.reach import reach_of  # noqa: PLC0415 - loaded on first use
 
-        environ = self.config.environ
         return Heartbeat(
             self.heartbeat_url,
             reach=reach_of(self.config.settings.webhooks, is_tenants=False),
-            waits=any(environ.get(name) for name in _FREEZING),
+            waits=any(self.config.environ.get(name) for name in _FREEZING),
         )
 
     @property
-    def has_heartbeat(self) -> bool:
-        """Whether somebody outside is to be told of ticks."""
-        return bool(self.heartbeat_url)
-
-    @property
     def heartbeat_url(self) -> str:
-        """Whom to tell; empty for nobody. Whoever has it can fake a beat: it is told nowhere."""
+        """URL of the external monitor; empty if not configured. It is a secret and never logged."""
         return self.config.environ.get(HEARTBEAT_URL, "").strip()
 
     def _beat(self, *, has_failed: bool) -> None:
         self.heartbeat.beat(has_failed=has_failed)
 
     def _heartbeat_outcome(self) -> str:
-        from scheduled_actions.operations.doctor.rules.heartbeat import UNSENT  # noqa: PLC0415 - only where there is one
+        from scheduled_actions.operations.doctor.rules.ticks import UNSENT  # noqa: PLC0415 - only where there is one
 
-        # Asking makes none: that waits for the first beat.
+        # Reading the outcome must not build the heartbeat; the first beat does.
         made: Heartbeat | None = self.__dict__.get("heartbeat")
         return UNSENT if made is None else made.outcome
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
-        """Bound the calls of project functions that one request needs; plan what its transactions left unplanned."""
-        with all_within(PLANNING_CALLS * self.config.settings.function_timeout_seconds):
+        """Limit the total time of project functions in a request; then do the planning that was deferred."""
+        with total_time_limit(deferred.PLANNING_CALLS * self.config.settings.function_timeout_seconds):
             yield
             if "settler" in self.__dict__:
-                self.settler.finish_left()
+                self.settler.run_deferred()
 
     def find_dsn(self) -> str:
-        """Return the data source name: `DATABASE_URL`, or the embedded Postgres, started when it does not run.
+        """Return the data source name: `DATABASE_URL`, or that of the embedded Postgres, which is started if necessary.
 
         Raises:
             NotConfigured: `DATABASE_URL` is unset where an embedded database would be a mistake: in production, or in a
-                directory that holds no project.
+                directory that is not a project.
+            EmbeddedPostgresFailed: The embedded Postgres cannot be found or started.
         """
-        url = self.config.database_url.reveal()
-        if url:
+        if url := self.config.database_url.reveal():
             return url
         if self.config.is_production:
             raise NotConfigured(
                 "DATABASE_URL",
-                "a postgresql:// address; the embedded Postgres is for development, not for Vercel or production",
+                "set it to a postgresql:// address; the embedded Postgres is for development, not for Vercel or "
+                "production",
             )
-        from scheduled_actions.database import embedded as local_postgres  # noqa: PLC0415 - only where there is no DATABASE_URL
-
         project = self.config.project
         if not any((project / name).exists() for name in _OF_PROJECTS):
-            # An empty database in a wrong directory would answer that there is nothing to see.
+            # In a wrong directory, a new and empty database would hide the mistake.
             raise NotConfigured(
                 "DATABASE_URL",
-                f"{project} is no project with a Postgres of its own, for it has neither handlers/ nor "
-                f"{configuration.TOML_NAME}; set it, or run this in the project's directory",
+                f"{project} is not a project, because it has neither handlers/ nor {configuration.TOML_NAME}; set "
+                "DATABASE_URL, or run the command in the project's directory",
             )
         with self._lock:
             if self._local is None:
-                self._local = local_postgres.attach(project / ".scheduled_actions")
+                self._local = _imported("database.embedded:attach")(project / ".scheduled_actions")
             return self._local.dsn
 
     def close(self) -> None:
-        """Let the threads end, close the connections, leave the embedded Postgres; the last to leave stops it."""
+        """Stop the threads, close the connections and release the embedded Postgres, which stops with its last user."""
         if "processor" in self.__dict__:
             self.processor.close()
         self.database.close()
@@ -489,7 +407,7 @@ class Runtime:
 
 
 class _DeadlineGuards:
-    """Looks at the deadline of an action once more before its handler is called."""
+    """Checks the deadline of an action before its handler is called."""
 
     column = "deadline_id"
     subject = "its deadline"
@@ -497,11 +415,11 @@ class _DeadlineGuards:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def before_attempt(self, claimed: Claimed) -> Guard | Outcome | None:
-        """Note that the action begins; return what guards it, or what becomes of it instead."""
-        from scheduled_actions.deadlines import guard  # noqa: PLC0415 - loaded with the first action of a deadline
+    def before_attempt(self, claimed: Claimed) -> hooks.AttemptGuard | Outcome | None:
+        """Record the start of the action; return its guard if there is one, or an outcome if it must not start."""
+        from scheduled_actions.deadlines import handlers  # noqa: PLC0415 - loaded with the first action of a deadline
 
-        return guard.begin(self._database, claimed)
+        return handlers.begin(self._database, claimed)
 
 
 _current: Runtime | None = None
@@ -509,10 +427,12 @@ _current_lock = threading.Lock()
 
 
 def current() -> Runtime:
-    """Return the process's runtime: the project of the working directory unless `use` said otherwise.
+    """Return the runtime of the process: the one set with `use`, else that of the configured project.
+
+    The project is `SCHEDULED_ACTIONS_PROJECT`, or the working directory.
 
     Raises:
-        ConfigInvalid: The project's settings cannot be used.
+        ConfigInvalid: The project's settings are invalid.
     """
     global _current  # noqa: PLW0603 - one runtime a process
     with _current_lock:
@@ -522,7 +442,7 @@ def current() -> Runtime:
 
 
 def use(runtime: Runtime | None) -> Runtime | None:
-    """Make `runtime` the process's own, or forget it; return the one before."""
+    """Set the runtime of the process, None to reset it; return the previous one."""
     global _current
     with _current_lock:
         before, _current = _current, runtime
@@ -530,7 +450,10 @@ def use(runtime: Runtime | None) -> Runtime | None:
 
 
 def stop_on_sigterm() -> None:
-    """On SIGTERM start nothing more, then do what was to be done before; nothing outside the main thread."""
+    """After SIGTERM, start no further actions; then call the previous signal handler, or exit if there was none.
+
+    Does nothing outside the main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         return
     before = signal.getsignal(signal.SIGTERM)

@@ -1,6 +1,4 @@
-"""WSGI: the ready-made application, `gunicorn scheduled_actions.wsgi:app`; Vercel's entry point."""
-
-from __future__ import annotations
+"""WSGI: the default application for `gunicorn scheduled_actions.wsgi:app` and Vercel."""
 
 from flask import Flask, redirect
 
@@ -10,6 +8,6 @@ from scheduled_actions.web.extension import ScheduledActions
 app = Flask("scheduled_actions", static_folder=None, template_folder=None)
 app.url_map.merge_slashes = False
 ScheduledActions(app)
-# Whoever opens the bare address is a person; in an application of one's own that page is the application's.
+# Redirect browsers to the dashboard; applications with their own Flask app define their own home page.
 app.add_url_rule("/", "home", lambda: redirect("/dashboard/"))
 stop_on_sigterm()

@@ -1,4 +1,4 @@
-"""One of everything that a team can have: made over HTTP, as a token of the team makes it."""
+"""Create one of each resource that a team can own, over HTTP with the team's token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tests.web.conftest import Api
 
-#: What every team calls its own: no two of them know of each other.
+#: Identifiers that every team uses: equal values of different teams must not collide.
 TARGET = {"type": "licence", "id": "42"}
 FACT = "/facts/licence/42/state"
 GROUP, KEY, USER = "the-group", "the-key", "ann"
@@ -51,7 +51,7 @@ MADE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("endpoint", "POST", "/webhooks/endpoints", {"url": URL, "patterns": ["licence:*"]}),
     ("feed", "POST", "/calendar/feeds", {"name": "Work", "user_id": USER}),
     ("token", "POST", "/tokens", {"name": "of the team", "role": "viewer"}),
-    ("notices", "POST", "/notifications", {"recipients": ["ann@example.org"], "text": "expired", "gather": True}),
+    ("notices", "POST", "/notifications", {"recipients": ["ann@example.org"], "text": "expired", "digest": True}),
     (
         "local actions",
         "POST",
@@ -62,15 +62,15 @@ MADE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 
 
 def belongings(api: Api, connection: psycopg.Connection[Any], *, team_id: str) -> tuple[dict[str, str], list[Any]]:
-    """Make one of everything, each a second after the last, for a team whose operator and admin `api` is.
+    """Create one of each resource, one second apart, with an `api` client that has the team's admin role.
 
     Returns:
-        The ids, by what they are; and all that was answered.
+        The ids by resource name, and the responses as status, headers and body.
     """
     ids, answers = {}, []
     for name, method, path, body in MADE:
         set_clock(connection, database_now(connection) + SECOND)
-        response = api(method, path, body, headers={"Idempotency-Key": f"the key of {name}"})
+        response = api(method, path, body, headers={"Idempotency-Key": f"key of {name}"})
         assert response.status_code in {200, 201}, (path, response.text)
         answers.append((response.status_code, dict(response.headers), response.json))
         ids[name] = response.json.get("id")

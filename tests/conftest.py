@@ -1,4 +1,4 @@
-"""A real Postgres for all tests, a fresh database for each, and no network beyond this machine."""
+"""Fixtures of all tests: a Postgres server, a new database per test, and no network beyond loopback."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from scheduled_actions import runtime
 from scheduled_actions.database.embedded import LocalPostgres, attach
-from scheduled_actions.testing import servers
-from scheduled_actions.testing.databases import Databases
+from scheduled_actions.testing import databases as test_databases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
     from typing import Self
 
 ROOT = Path(__file__).parents[1]
-if str(ROOT) not in sys.path:  # `handlers` and the scripts of the top level are part of no installed package.
+if str(ROOT) not in sys.path:  # `handlers` and the top-level scripts are not part of the installed package.
     sys.path.insert(0, str(ROOT))
 
-#: Names this run's server directory to the worker processes.
+#: Environment variable that passes the server directory of this run to the worker processes.
 DIRECTORY = "TEST_POSTGRES_DIRECTORY"
 PREFIX = "scheduled-actions-tests-"
 TEMPLATE = "template_migrated"
 
 
-# A busy machine is no fault of a law: neither how long an example takes, nor how long, or how often, one is looked for.
+# On a busy machine examples are slow to generate and to run; that is not a test failure.
 settings.register_profile(
     "ours", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
@@ -46,36 +45,36 @@ settings.load_profile("ours")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose where the server of this run is to live, once for all its workers."""
+    """Create the directory of the server, once for all workers."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        # As in a shell's background job. The processes that tests start and interrupt would inherit it.
+        # Ignored in a shell's background jobs; processes that tests start and interrupt would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         return
-    # Without byte code every process that a test starts would compile the package for itself.
+    # Without byte code, every process that a test starts would compile the package again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    servers.sweep(PREFIX)
-    directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=servers.roomy_place()))
+    test_databases.remove_abandoned_servers(PREFIX)
+    directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=test_databases.server_directory()))
     directory.chmod(0o711)
     os.environ[DIRECTORY] = str(directory)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leave nothing behind."""
+    """Remove the directory of the server."""
     if not hasattr(config, "workerinput") and DIRECTORY in os.environ:
-        servers.clear(Path(os.environ.pop(DIRECTORY)))
+        test_databases.remove_server(Path(os.environ.pop(DIRECTORY)))
 
 
 class NetworkForbiddenError(RuntimeError):
-    """A test reached for an address beyond this machine."""
+    """A test tried to reach an address other than loopback."""
 
     def __init__(self, address: object) -> None:
-        super().__init__(f"a test may not reach {address!r}: only loopback addresses are open to tests")
+        super().__init__(f"Tests may not connect to {address!r}: only loopback addresses are allowed.")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def only_loopback() -> Iterator[None]:
-    """Refuse Python's sockets beyond loopback. (The database driver makes its own in C.)"""
+    """Refuse connections of Python sockets to non-loopback addresses; libpq's sockets are not affected."""
     connect, connect_ex, getaddrinfo = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
 
     def guarded_connect(self: socket.socket, address: Any) -> None:
@@ -116,44 +115,44 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 @pytest.fixture(autouse=True)
 def no_other_project() -> Iterator[None]:
-    """Fail a test that reached for the project of the working directory: `runtime.use` names its own."""
+    """Fail a test that uses the project of the working directory instead of its own."""
     before = runtime.use(None)
     runtime.use(before)
     yield
     after = runtime.use(before)
     if after is not None and after is not before:
         after.close()
-        pytest.fail("runtime.current() made the project of the working directory: give the test's own to runtime.use()")
+        pytest.fail("The test used the project of the working directory; pass its own to runtime.use().")
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[LocalPostgres]:
-    """Give the one server of this run, started by the first of its workers that asks."""
-    with attach(Path(os.environ[DIRECTORY]), options=servers.NOT_DURABLE) as server:
+    """Yield the server of this run; the first worker that needs it starts it."""
+    with attach(Path(os.environ[DIRECTORY]), options=test_databases.NOT_DURABLE) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def admin(postgres_server: LocalPostgres) -> Iterator[psycopg.Connection[Any]]:
-    """Give a connection to the server itself."""
+    """Yield a connection to the server's default database."""
     with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture(scope="session")
-def databases(postgres_server: LocalPostgres) -> Iterator[Databases]:
-    """Give what makes fresh databases; the template is made by the first worker."""
-    with Databases(postgres_server.dsn, template=TEMPLATE, copies_files=True) as databases:
+def databases(postgres_server: LocalPostgres) -> Iterator[test_databases.Databases]:
+    """Yield the factory of new databases; the first worker creates the template."""
+    with test_databases.Databases(postgres_server.dsn, template=TEMPLATE, copies_files=True) as databases:
         yield databases
 
 
 class FreshDatabases:
-    """Makes the next test's database, and drops that of the test before the last, while a test runs.
+    """Create the next test's database, and drop that of the test before the previous one, while a test runs.
 
-    The last one's sessions may be just ending, which `drop database` would wait for, and the next database behind it.
+    The previous test's sessions may still be closing: `drop database` would wait for them and delay the next database.
     """
 
-    def __init__(self, databases: Databases) -> None:
+    def __init__(self, databases: test_databases.Databases) -> None:
         self._databases = databases
         self._thread = ThreadPoolExecutor(1)
         self._next = self._thread.submit(self._make)
@@ -166,7 +165,7 @@ class FreshDatabases:
 
     @contextmanager
     def take(self) -> Iterator[str]:
-        """Give the address of the database that is ready."""
+        """Yield the URL of the prepared database."""
         database, url = self._next.result()
         self._next = self._thread.submit(self._make)
         try:
@@ -191,35 +190,35 @@ class FreshDatabases:
 
 
 @pytest.fixture(scope="session")
-def fresh_databases(databases: Databases) -> Iterator[FreshDatabases]:
-    """Give what has a fresh database at hand when a test begins."""
+def fresh_databases(databases: test_databases.Databases) -> Iterator[FreshDatabases]:
+    """Yield the pool that has a new database ready when a test begins."""
     with FreshDatabases(databases) as fresh:
         yield fresh
 
 
 @pytest.fixture
 def database_url(fresh_databases: FreshDatabases) -> Iterator[str]:
-    """Give the address of a fresh database with the tables; it is dropped after the test."""
+    """Yield the URL of a new, migrated database; it is dropped after the test."""
     with fresh_databases.take() as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def shared_database_url(fresh_databases: FreshDatabases) -> Iterator[str]:
-    """Give the address of a database for those tests of a module that change nothing in it."""
+    """Yield the URL of a database that the read-only tests of a module share."""
     with fresh_databases.take() as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def shared_connection(shared_database_url: str) -> Iterator[psycopg.Connection[Any]]:
-    """Give a connection to the module's database, in autocommit mode."""
+    """Yield a connection to the module's database, in autocommit mode."""
     with psycopg.connect(shared_database_url, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
 def connection(database_url: str) -> Iterator[psycopg.Connection[Any]]:
-    """Give a connection to the test's database, in autocommit mode."""
+    """Yield a connection to the test's database, in autocommit mode."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         yield connection

@@ -1,4 +1,4 @@
-"""What tests are made of: every value valid by default, so that a test says only what matters to it."""
+"""Factories with valid defaults, so that a test sets only the values it is about, and other shared helpers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scheduled_actions.actions.rules.settlement import Settlement
 from scheduled_actions.core import config
 from scheduled_actions.core.action import Claimed, Status
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
-from scheduled_actions.database.bounded import Limits
+from scheduled_actions.database.bounded import StatementLimits
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
 from scheduled_actions.schedules.model import Schedule
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
     import pytest
 
-#: An instant to stand on, far from any change of the clocks.
+#: A fixed instant, far from any daylight saving change.
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
-#: No wait of a test for another thread comes near it, in seconds.
+#: Timeout of waits for another thread, in seconds; far longer than any of them takes.
 PATIENCE = 20
-#: Long enough to open the cron endpoint.
+#: Has the required minimum length.
 CRON_SECRET = "a-cron-secret-of-tests"
 
 
 def a_claimed(**changes: Any) -> Claimed:
-    """Return an action as a claim reads it, its first attempt ahead."""
+    """Return a claimed action before its first attempt."""
     values: dict[str, Any] = dict.fromkeys(Claimed._fields)
     values |= {
         "id": UUID("0197a000-0000-7000-8000-000000000001"),
@@ -59,7 +59,7 @@ def a_claimed(**changes: Any) -> Claimed:
 
 
 def a_schedule(**changes: Any) -> Schedule:
-    """Return a live daily schedule with nothing planned."""
+    """Return an active daily schedule without a planned occurrence."""
     values: dict[str, Any] = dict.fromkeys(field.name for field in fields(Schedule))
     values |= {
         "id": UUID("0197a000-0000-7000-8000-00000000000a"),
@@ -92,9 +92,9 @@ def a_schedule(**changes: Any) -> Schedule:
 
 
 def insert(connection: psycopg.Connection[Any], **columns: Any) -> UUID:
-    """Put a row in the table by hand, as no function of ours would refuse it; due for a minute unless said otherwise.
+    """Insert an action directly, without the checks of the package; by default it has been due for a minute.
 
-    A `str` of `scheduled_at` or `payload` is taken as SQL would take it: "-infinity", '{"n": 1}'.
+    A `str` as `scheduled_at` or `payload` is passed to SQL unchanged: "-infinity", '{"n": 1}'.
     """
     values = {"action_type": "test:run", **columns}
     if isinstance(values.get("payload"), dict):
@@ -113,14 +113,14 @@ def insert(connection: psycopg.Connection[Any], **columns: Any) -> UUID:
 
 
 def insert_many(connection: psycopg.Connection[Any], count: int, **columns: Any) -> list[UUID]:
-    """Put `count` due rows in the table, all of the same instant unless said otherwise; ids ascend."""
+    """Insert `count` due actions, by default with the same `scheduled_at`; ids ascend."""
     columns.setdefault("scheduled_at", database_now(connection) - timedelta(minutes=1))
     with connection.transaction():
         return [insert(connection, **columns) for _ in range(count)]
 
 
 def row(connection: psycopg.Connection[Any], action_id: UUID) -> dict[str, Any]:
-    """Return every column of an action, by name; instants as Postgres writes them, so that any row can be read."""
+    """Return the columns of an action by name; instants as text, so that any row can be read."""
     found = connection.execute(
         "select to_jsonb(a) from (select * from scheduled_actions where id = %s) a", [action_id]
     ).fetchone()
@@ -134,18 +134,18 @@ def statuses(connection: psycopg.Connection[Any]) -> dict[UUID, str]:
 
 
 def holds(connection: psycopg.Connection[Any]) -> dict[str, UUID]:
-    """Return who holds each lock group."""
+    """Return the id of the action that holds each lock group."""
     return dict(connection.execute("select lock_group, action_id from scheduled_action_holds").fetchall())
 
 
 def database_now(connection: psycopg.Connection[Any]) -> datetime:
-    """Return the instant that the statements go by."""
+    """Return the time of the database's clock."""
     found = connection.execute("select scheduled_actions_now()").fetchone()
     assert found is not None
     return found[0]
 
 
-#: Set the database's clock ahead of the machine's, or stop it at an instant, for all its connections.
+#: Move the database's clock ahead of the machine's, or stop it at an instant, for all connections.
 move_clock, set_clock = clock.shift, clock.stop
 
 
@@ -157,20 +157,20 @@ def a_tick(connection: psycopg.Connection[Any], *, lease_seconds: float = 70) ->
 _OF_OUTCOME = ("token", "entry", "follow_ups", "started_at", "schedule_id")
 
 
-def an_outcome(claimed: Claimed, **changes: Any) -> settling.Outcome:
-    """Return a completed attempt of what was claimed; `changes` are those of the settlement, or of the outcome."""
+def an_outcome(claimed: Claimed, **changes: Any) -> settling.SettlementRow:
+    """Return a completed attempt of a claimed action; `changes` override fields of the row or of its settlement."""
     of_outcome = {name: changes.pop(name) for name in _OF_OUTCOME if name in changes}
     values = {"status": Status.COMPLETED, "entry": None, "charge": 1} | changes
-    return settling.Outcome(
+    return settling.SettlementRow(
         **{"action_id": claimed.id, "token": claimed.token, "settlement": Settlement(**values)} | of_outcome
     )
 
 
 @contextmanager
 def projects(database_url: str) -> Iterator[Callable[..., Runtime]]:
-    """Give a function that makes a project of handlers and settings on one database; all are closed at the end.
+    """Yield a function that creates a project with handlers and settings on one database; closes all at the end.
 
-    Settings are named as their variables are: `a_project(send, concurrency=2, retry_base_seconds=1)`.
+    Settings are named like their variables: `a_project(send, concurrency=2, retry_base_seconds=1)`.
     """
     made: list[Runtime] = []
 
@@ -192,10 +192,10 @@ def projects(database_url: str) -> Iterator[Callable[..., Runtime]]:
 
 
 def together(database_url: str, count: int, work: Callable[[psycopg.Connection[Any], int], Any]) -> list[Any]:
-    """Do `work(connection, number)` in `count` threads that start at once, each on a connection of its own.
+    """Call `work(connection, number)` in `count` threads at the same time, each with its own connection.
 
     Returns:
-        What each of them returned, by number. The first exception of any of them is raised.
+        The results, by number. The first exception is raised.
     """
     barrier = threading.Barrier(count)
 
@@ -209,18 +209,18 @@ def together(database_url: str, count: int, work: Callable[[psycopg.Connection[A
 
 
 def wait_until(is_so: Callable[[], Any]) -> None:
-    """Wait for the doing of another thread or session, of which nothing tells."""
+    """Wait until a condition holds that another thread or session brings about, polling every 5 ms."""
     waited = threading.Event()
     for _ in range(PATIENCE * 200):
         if is_so():
             return
         waited.wait(0.005)
-    raise AssertionError("waited in vain")
+    raise AssertionError(f"the condition did not hold within {PATIENCE} seconds")
 
 
 def is_waiting(connection: psycopg.Connection[Any], count: int = 1) -> bool:
-    """Whether so many other sessions of this database are waiting for a lock."""
-    # A transaction would be shown again what it saw first.
+    """Return whether `count` other sessions of this database are waiting for a lock."""
+    # Within a transaction, Postgres would return the same snapshot again.
     connection.execute("select pg_stat_clear_snapshot()")
     found = connection.execute(
         "select count(*) from pg_stat_activity"
@@ -230,19 +230,19 @@ def is_waiting(connection: psycopg.Connection[Any], count: int = 1) -> bool:
 
 
 def wait_for_locks(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the project's statements wait for a lock as long as a test waits, whatever holds their process up."""
-    monkeypatch.setattr(runtime.database, "_limits", Limits(lock_seconds=PATIENCE, statement_seconds=PATIENCE))
+    """Raise the statement and lock timeouts of a project to those of the test."""
+    monkeypatch.setattr(runtime.database, "_limits", StatementLimits(lock_seconds=PATIENCE, statement_seconds=PATIENCE))
 
 
-def find_circles_late(connection: psycopg.Connection[Any]) -> None:
-    """Let the server look for deadlocks on sessions that begin later only when a test has long given up."""
+def delay_deadlock_detection(connection: psycopg.Connection[Any]) -> None:
+    """Delay deadlock detection in later sessions until after the test's own timeout."""
     name = connection.info.dbname
     statement = sql.SQL("alter database {} set deadlock_timeout = {}")
     connection.execute(statement.format(sql.Identifier(name), sql.Literal(f"{PATIENCE}s")))
 
 
 def steps_spent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that gets the steps which budgets that are no part of another spend from now on."""
+    """Return a list to which every outermost evaluation budget appends the steps it spends."""
     spending, steps = EvaluationBudget.spend, []
 
     def spend(self: EvaluationBudget, count: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Values that SQL can put in a column and that no function of ours would, by the column's type and name."""
+"""Column values that SQL accepts but the package's own functions refuse, by column type and name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONG = "9" * 5000
 _TIMES = ["-infinity", "infinity", "0044-03-15 12:00:00 BC", "294270-01-01 00:00:00", "0001-01-01 00:00:00+14"]
 _DOUBLES = ["NaN", "Infinity", "-Infinity", "1e300", "-5"]
 _TEXTS = ["", "\x01\u202e<script>"]
-#: Documents of every shape, of which none is right everywhere.
+#: JSON documents of every shape; each is invalid in at least one column.
 _DOCUMENTS = [
     "null",
     "0",
@@ -38,7 +38,7 @@ _DOCUMENTS = [
     '[{"a": 1e999}]',
     '[{"at": "infinity", "what": 5, "started_at": 1e99, "outcome": {}, "attempt": "x", "error": [], "ended_at": "x"}]',
 ]
-#: Of columns whose documents have a shape of their own: near misses.
+#: Almost valid values of columns with a specific format.
 _NEAR = {
     "stages": [
         '[{"key": 1}]',
@@ -67,7 +67,7 @@ _NEAR = {
     "skip": [
         '{"weekdays": 5}',
         '{"holidays": {"country": 5}}',
-        '{"then": "x"}',
+        '{"adjustment": "x"}',
         '{"dates": [5]}',
         '{"windows": [5]}',
         '{"windows": [{"from": 5}]}',
@@ -104,7 +104,7 @@ _NEAR = {
         '["x"]',
         '{"kind": "exponential", "base_seconds": 1e400}',
     ],
-    "state": ['{"put_off": 5}', '{"put_off": {"a": 1}}'],
+    "state": ['{"deferred": 5}', '{"deferred": {"a": 1}}'],
     "metadata": ['{"event_action_id": 5}', '{"traceparent": 5}', '{"event_action_id": {}}', '{"no_action": 5}'],
     "result": ['{"status": 99999999999, "duration_ms": "x", "answer": {}}', '{"status": 200, "duration_ms": 1e400}'],
     "filter": ['{"x": 5}', '[{"field": 5}]', '{"all": 5}', '{"data.x": {"gt": {}}}'],
@@ -136,12 +136,12 @@ _BY_TYPE = {
 
 
 def hostile_values(column: str, data_type: str) -> list[str]:
-    """Return literals of a column, each as SQL takes it."""
+    """Return hostile SQL literals for a column."""
     return _BY_TYPE.get(data_type, []) + _NEAR.get(column, [])
 
 
 def without_checks(connection: psycopg.Connection[Any], table: str) -> None:
-    """Drop the constraints of a table that refuse values which no reader can use: code has to read such rows, too."""
+    """Drop the check constraints of a table that refuse unreadable values, so that such rows can be inserted."""
     found = connection.execute(
         "select conname from pg_constraint where conrelid = %s::regclass and contype = 'c' and conname ~ %s",
         [table, "_(are_in_range|are_in_the_calendar|are_shaped|are_usable|are_finite|are_readable|is_bounded)$"],

@@ -1,6 +1,6 @@
-"""A real SMTP server for tests: a mailbox that takes what it is sent, or answers as a test says."""
+"""SMTP server for tests: accepts messages, or answers with the replies that a test sets."""
 
-# ruff: noqa: N802 - aiosmtpd finds its hooks by these names
+# ruff: noqa: N802 - aiosmtpd calls its hooks by these names
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from aiosmtpd.controller import Controller
 from scheduled_actions.core.config import Email
 
 VECTORS = Path(__file__).parent / "vectors" / "smtp"
-#: Made out to localhost.
+#: Issued to localhost.
 CERTIFICATE = str(VECTORS / "localhost.pem")
-#: Made out to another name.
+#: Issued to another name.
 ELSEWHERE = str(VECTORS / "elsewhere.pem")
 
 
 class Mailbox:
-    """What the server heard and took; `replies` and `seconds` say how it answers a command or a recipient."""
+    """Record received commands and messages; `replies` and `seconds` set the answer and delay per command."""
 
     def __init__(self, replies=None, *, seconds=None):
         self.replies = replies or {}
@@ -70,7 +70,7 @@ class Mailbox:
 
 @contextmanager
 def serving(mailbox, *, security="none", certificate=CERTIFICATE, **options):
-    """Serve a mailbox on a free port; gives the settings that lead to it."""
+    """Serve a mailbox on a free port and yield the email settings for it."""
     if security != "none":
         options[{"starttls": "tls_context", "tls": "ssl_context"}[security]] = _tls(certificate)
     server = Controller(mailbox, hostname="127.0.0.1", port=free_port(), server_hostname="localhost", **options)

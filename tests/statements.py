@@ -1,4 +1,4 @@
-"""The texts of the statements that tests run or explain by themselves."""
+"""Access to the package's SQL statements for tests that run or explain them directly."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from scheduled_actions.database.statements import expand
 
 
 def statement(name: str) -> str:
-    """Return the text of a statement as it is sent, whichever feature's it is: their names are unique."""
+    """Return the SQL of a statement as it is sent to Postgres; names are unique across folders."""
     (path,) = Path(scheduled_actions.__file__).parent.rglob(f"sql/{name}.sql")
     return expand(path.read_text(encoding="utf-8"))

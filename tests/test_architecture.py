@@ -1,4 +1,4 @@
-"""The code base has the shape that docs/explanation/architecture.md draws: who imports whom, and what lies where."""
+"""The code base has the import order and folders that docs/explanation/architecture.md describes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "scheduled_actions"
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
 
-#: Entries of the package's own folder, so that the list can be read at a glance; each planned folder adds one.
+#: Maximum number of entries in the package's folder; each planned folder that exists adds one.
 MAX_ENTRIES = 23
 PLANNED_FOLDERS = {"limits", "executors", "reports", "scripts", "integrations"}
-#: The only files next to the folders.
+#: The only files in the package's folder.
 TOP_LEVEL_FILES = {"__init__.py", "py.typed", "runtime.py", "wsgi.py"}
-#: In one folder, `__init__.py` included.
+#: Maximum number of modules in one folder, `__init__.py` included.
 MAX_MODULES = 20
-#: Folders of `tests/` that belong to no folder of the package: whole processes, the demo, test data.
+#: Folders of `tests/` without a folder of the package: whole processes, the demo, test data.
 SPECIAL_TESTS = {"browser", "faults", "handlers", "malice", "story", "vectors"}
 
 Imports = dict[str, set[str]]
 
 
 def layers() -> list[set[str]]:
-    """Return the folders in the import order of the `layers` contract, the lowest first."""
+    """Return the folders of each layer of the `layers` contract, lowest layer first."""
     [contract] = [one for one in CONTRACTS if one["type"] == "layers"]
     return [set(layer.replace("|", " ").split()) for layer in reversed(contract["layers"])]
 
@@ -40,8 +40,8 @@ def layers() -> list[set[str]]:
 def imports_of(package: Path) -> Imports:
     """Map each module of a package to the modules of the package that it imports.
 
-    Imports for type checkers and imports inside functions count. A name imported from a folder counts as an import of
-    the folder's `__init__`, unless the name is a module.
+    Imports for type checkers and imports inside functions are included. A name imported from a folder counts as an
+    import of the folder's `__init__`, unless the name is a module.
     """
     modules = dict(_modules(package))
     return {name: set(_imported(name, file, modules)) for name, file in modules.items()}
@@ -85,7 +85,7 @@ def cycles(imports: Imports) -> list[set[str]]:
         if lowest[module] == entered:
             group = path[place:]
             del path[place:]
-            # A finished group no longer lowers the others.
+            # Modules of a completed group must not lower other modules.
             lowest.update(dict.fromkeys(group, len(imports)))
             if len(group) > 1:
                 found.append(set(group))
@@ -163,7 +163,7 @@ def test_only_folders_above_everything_that_the_package_root_imports_may_import_
 
 
 def test_the_package_lists_few_folders_and_no_loose_modules():
-    # A folder of an earlier checkout may still hold compiled files.
+    # A folder removed since may still contain compiled files.
     entries = {file.relative_to(PACKAGE).parts[0] for file in PACKAGE.rglob("*") if file.is_file() and _is_source(file)}
 
     assert len(entries) <= MAX_ENTRIES + len(PLANNED_FOLDERS & entries)
@@ -185,7 +185,7 @@ def test_the_contracts_name_no_module_inside_a_folder():
     for contract in CONTRACTS:
         texts = [text for value in contract.values() if isinstance(value, list) for text in value]
         dotted = [name for text in texts for name in re.findall(rf"\b{PACKAGE.name}\.([\w.*]+)", text)]
-        # A name with a wildcard is a rule for all folders.
+        # A name with a wildcard applies to all folders.
         named |= {name for name in dotted if "*" not in name}
 
     assert {name for name in named if "." in name} == set()

@@ -1,4 +1,4 @@
-"""The benchmark of the cost per action: it counts what was executed, and a comparison marks what grew."""
+"""The benchmark of the cost per action: it counts statements correctly, and a comparison marks growth."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_growth_beyond_the_tolerance_is_certain_only_beyond_the_spread_of_the_ro
     assert growth(metric, before, after) == expected
 
 
-def test_a_comparison_names_what_grew_and_leaves_parts_out_of_its_summary():
+def test_a_comparison_lists_growth_and_leaves_parts_out_of_its_summary():
     before, after = ({"process": 10, "postgres": 20, "statements": 1}, {"process": 10, "postgres": 20, "statements": 2})
     old, new = costs_of(before, before), costs_of(after, after)
     old.merge(costs_of(before, before, step=RUN))
@@ -119,7 +119,7 @@ def test_a_comparison_names_what_grew_and_leaves_parts_out_of_its_summary():
     assert "CPU within 3 %: yes" in text
 
 
-def test_rounds_of_several_files_are_put_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_rounds_of_several_files_are_combined(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     files = [tmp_path / "one.json", tmp_path / "two.json"]
     for file, wal in zip(files, (100, 300), strict=True):
         file.write_text(json.dumps({"costs": costs_of({"wal": wal}).as_json()}), encoding="utf-8")
@@ -132,7 +132,7 @@ def test_rounds_of_several_files_are_put_together(tmp_path: Path, capsys: pytest
     assert "2.000" in printed
 
 
-def test_what_was_not_measured_is_left_out_of_the_table():
+def test_metrics_that_were_not_measured_are_shown_as_not_available():
     assert "n/a" in table(costs_of({"statements": 1.0}))
 
 

@@ -1,4 +1,4 @@
-"""The report of the benchmarks: it shows what was measured, says what was not, and needs nothing but itself."""
+"""The report of the benchmarks: it shows all measurements, marks missing ones, and is self-contained."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.comparison import Comparison, Point, Wanted
+from benchmarks.comparison import Comparison, Point, Target
 from benchmarks.output import write
 from benchmarks.peers import installing
 from benchmarks.peers.contenders import PEERS
@@ -19,8 +19,8 @@ from benchmarks.report.plots import Line, bars_plot, distribution_plot, lines_pl
 
 def a_run(path: Path, **changes: object) -> Path:
     line = Comparison(
-        name="drain", beside_name="same <SQL>", unit="actions/s", measured=[5_000.0, 6_000.0, 9_000.0],
-        beside=[10_000.0, 10_000.0, 10_000.0], wanted=Wanted("ratio", "at least", 0.7),
+        name="drain", baseline_name="same <SQL>", unit="actions/s", measured=[5_000.0, 6_000.0, 9_000.0],
+        baseline=[10_000.0, 10_000.0, 10_000.0], target=Target("ratio", "at least", 0.7),
     )  # fmt: skip
     point = Point(
         plot="Throughput against batch size", x_name="batch_size", y_name="actions/s", line="1 worker", x=100,
@@ -44,14 +44,14 @@ def test_a_report_shows_the_settings_the_plots_and_each_line_with_its_spread(tmp
     assert "same &lt;SQL&gt;" in page
 
 
-def test_a_report_needs_nothing_from_elsewhere(tmp_path, capsys):
+def test_a_report_is_self_contained(tmp_path, capsys):
     main([str(a_run(tmp_path / "run.json", lateness={"linger": [1.0, 2.0]}))])
 
     page = capsys.readouterr().out
     assert not re.search(r"https?://|<script|<link|@import|url\(", page)
 
 
-def test_what_was_not_measured_is_said_to_be_so(tmp_path, capsys):
+def test_plots_that_were_not_measured_are_marked_as_missing(tmp_path, capsys):
     main([str(a_run(tmp_path / "run.json", points=[]))])
 
     page = capsys.readouterr().out
@@ -81,7 +81,7 @@ def test_a_file_that_no_benchmark_wrote_is_wrong_usage(tmp_path, capsys, content
     assert left.value.code == 2
 
 
-def test_lateness_that_is_no_list_of_numbers_is_wrong_usage(tmp_path):
+def test_lateness_that_is_not_a_list_of_numbers_is_wrong_usage(tmp_path):
     file = tmp_path / "lateness.json"
     file.write_text('{"linger": ["late"]}')
 
@@ -91,7 +91,7 @@ def test_lateness_that_is_no_list_of_numbers_is_wrong_usage(tmp_path):
     assert left.value.code == 2
 
 
-def test_no_point_of_a_plot_lies_outside_of_it():
+def test_all_points_are_inside_the_plot():
     plot = lines_plot(
         [Line("a", [(1, [3.0]), (1_000_000, [5.0, 9.0])]), Line("b", [(10, [0.0])])], x_name="n", y_name="ms"
     )
@@ -101,13 +101,13 @@ def test_no_point_of_a_plot_lies_outside_of_it():
     assert all(0 <= place <= 640 for place in places)
 
 
-def test_a_plot_of_one_place_or_of_equal_values_is_drawn_all_the_same():
+def test_a_plot_with_one_point_or_equal_values_is_drawn():
     assert "<circle" in lines_plot([Line("a", [(1, [2.0])])], x_name="n", y_name="ms")
     assert "<rect" in bars_plot([("ours", [5.0, 5.0])], unit="jobs/s")
     assert "<polyline" in distribution_plot([("linger", [0.0, 0.0])], x_name="ms")
 
 
-def test_every_peer_is_pinned_and_no_address_of_a_registry_is_written():
+def test_every_peer_is_pinned_without_a_registry_url():
     pinned = installing.pinned()
 
     assert {peer.package for peer in PEERS} <= pinned.keys()
@@ -116,7 +116,7 @@ def test_every_peer_is_pinned_and_no_address_of_a_registry_is_written():
     assert "://" not in (here / "requirements.txt").read_text() + (here / "package.json").read_text()
 
 
-def test_handlers_are_counted_and_each_hundredth_is_timed():
+def test_handlers_are_counted_and_every_hundredth_is_timed():
     marks = Marks()
     for _ in range(2 * MARK_EVERY + 1):
         marks.note()

@@ -1,4 +1,4 @@
-"""The benchmarks: what they say about a figure is true, and they say so when one of them breaks."""
+"""The benchmarks: ratios and targets are computed correctly, and failures are reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from benchmarks import plain_sql
 from benchmarks.__main__ import main
-from benchmarks.comparison import Comparison, Wanted, table
+from benchmarks.comparison import Comparison, Target, table
 from benchmarks.databases import URL_VARIABLE
 from benchmarks.harness import WrongResultError
 from benchmarks.serving import checked
@@ -26,39 +26,39 @@ if TYPE_CHECKING:
 
 
 def a_comparison(**changes: object) -> Comparison:
-    usual = {"name": "x", "beside_name": "y", "unit": "ms", "measured": [1.0], "beside": [1.0]}
+    usual = {"name": "x", "baseline_name": "y", "unit": "ms", "measured": [1.0], "baseline": [1.0]}
     return Comparison(**{**usual, **changes})
 
 
 def test_the_ratio_is_the_median_of_the_rounds_and_not_the_ratio_of_the_medians():
-    one = a_comparison(measured=[1.0, 4.0, 30.0], beside=[1.0, 2.0, 1.0])
+    one = a_comparison(measured=[1.0, 4.0, 30.0], baseline=[1.0, 2.0, 1.0])
 
     assert one.ratios == [1.0, 2.0, 30.0]
     assert one.ratio == 2.0
 
 
 @pytest.mark.parametrize(
-    ("wanted", "is_met"),
+    ("target", "is_met"),
     [
         (None, None),
-        (Wanted("ratio", "at least", 0.5), True),
-        (Wanted("ratio", "at least", 0.51), False),
-        (Wanted("ratio", "at most", 0.5), True),
-        (Wanted("ratio", "at most", 0.49), False),
-        (Wanted("measured", "at most", 10), True),
-        (Wanted("measured", "at most", 9), False),
+        (Target("ratio", "at least", 0.5), True),
+        (Target("ratio", "at least", 0.51), False),
+        (Target("ratio", "at most", 0.5), True),
+        (Target("ratio", "at most", 0.49), False),
+        (Target("measured", "at most", 10), True),
+        (Target("measured", "at most", 9), False),
     ],
 )
-def test_a_figure_is_met_on_the_right_side_of_its_bound(wanted, is_met):
-    one = a_comparison(measured=[10.0], beside=[20.0], wanted=wanted)
+def test_a_target_is_met_within_its_bound(target, is_met):
+    one = a_comparison(measured=[10.0], baseline=[20.0], target=target)
 
     assert one.is_met is is_met
 
 
-def test_the_table_shows_value_neighbour_ratio_spread_and_what_was_wanted():
+def test_the_table_shows_value_baseline_ratio_spread_and_target():
     one = a_comparison(
-        name="drain", beside_name="same SQL", unit="actions/s", measured=[5_000.0, 6_000.0, 9_000.0],
-        beside=[10_000.0, 10_000.0, 10_000.0], wanted=Wanted("ratio", "at least", 0.7),
+        name="drain", baseline_name="same SQL", unit="actions/s", measured=[5_000.0, 6_000.0, 9_000.0],
+        baseline=[10_000.0, 10_000.0, 10_000.0], target=Target("ratio", "at least", 0.7),
     )  # fmt: skip
 
     line = table([one]).splitlines()[-1]
@@ -69,7 +69,7 @@ def test_the_table_shows_value_neighbour_ratio_spread_and_what_was_wanted():
     ]  # fmt: skip
 
 
-def test_a_drain_that_left_an_action_claimed_or_failed_is_a_wrong_result(connection):
+def test_a_drain_that_leaves_an_action_claimed_or_failed_is_a_wrong_result(connection):
     plain_sql.fill_due(connection, 3)
     connection.execute("update scheduled_actions set status = 'failed' where payload = '{\"n\": 2}'")
 
@@ -77,13 +77,13 @@ def test_a_drain_that_left_an_action_claimed_or_failed_is_a_wrong_result(connect
         plain_sql.count_completed(connection)
 
 
-def test_a_tick_that_did_not_succeed_throughout_is_a_wrong_result():
+def test_a_tick_with_an_unsuccessful_action_is_a_wrong_result():
     with pytest.raises(WrongResultError):
         checked({"processed": 3, "succeeded": 2, "errors": []})
 
 
 @pytest.mark.parametrize("drain", [plain_sql.drain, plain_sql.bare_drain])
-def test_the_sql_that_a_drain_is_measured_beside_completes_every_due_action_once(connection, drain):
+def test_the_baseline_sql_of_a_drain_completes_every_due_action_once(connection, drain):
     plain_sql.fill_due(connection, 250)
 
     completed = drain(connection)
@@ -106,7 +106,7 @@ def test_one_benchmark_runs_by_its_name_and_writes_the_values_of_its_rounds(
     assert all(len(one["measured_rounds"]) == 1 for one in written["results"])
 
 
-def test_a_benchmark_that_breaks_is_told_and_the_exit_code_says_so(
+def test_a_failed_benchmark_is_reported_and_sets_the_exit_code(
     powerless_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv(URL_VARIABLE, powerless_url)
@@ -114,7 +114,7 @@ def test_a_benchmark_that_breaks_is_told_and_the_exit_code_says_so(
     code = main(["--smoke", "--only", "drain"])
 
     assert code == 1
-    assert "BROKEN drain: InsufficientPrivilege" in capsys.readouterr().out
+    assert "FAILED drain: InsufficientPrivilege" in capsys.readouterr().out
 
 
 def test_an_unknown_name_is_wrong_usage():
@@ -126,7 +126,7 @@ def test_an_unknown_name_is_wrong_usage():
 
 @pytest.fixture
 def powerless_url(postgres_server: LocalPostgres, admin: psycopg.Connection) -> Iterator[str]:
-    """Give the address of the server for a role that may not create databases."""
+    """Yield the DSN of the server for a role without CREATEDB."""
     role = f"powerless_{uuid4().hex}"
     admin.execute(sql.SQL("create role {} login password 'powerless'").format(sql.Identifier(role)))
     yield make_conninfo(postgres_server.dsn, user=role, password="powerless")

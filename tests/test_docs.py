@@ -1,4 +1,4 @@
-"""The documentation is complete, and what it shows is true."""
+"""The documentation is complete and matches the code."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from scheduled_actions.cli import main
 from scheduled_actions.core import config
 from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.ticks.hooks import Hooks
-from scheduled_actions.ticks.report import Report
-from scheduled_actions.web.api.requests.problems import status_of
-from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.ticks.report import TickReport
+from scheduled_actions.web.api.dispatch import ROUTES
+from scheduled_actions.web.api.problems import status_of
 from scheduled_actions.web.dashboard.site_map import PAGES
 
 ROOT = Path(__file__).parents[1]
@@ -44,8 +44,8 @@ def test_every_setting_is_documented_with_its_default():
 
     for dotted in config.setting_names().values():
         default = reduce(getattr, dotted.split("."), config.Settings())
-        told = "none" if default is None else f"`{_as_toml(default)}`"
-        assert f"| `{dotted}` | {told} |" in page, f"docs/reference/settings.md does not say that {dotted} is {told}"
+        shown = "none" if default is None else f"`{_as_toml(default)}`"
+        assert f"| `{dotted}` | {shown} |" in page, f"docs/reference/settings.md must list {dotted} = {shown}"
 
 
 def _as_toml(value):
@@ -55,8 +55,8 @@ def _as_toml(value):
 def test_every_setting_of_an_endpoint_is_documented():
     shown = re.search(r"\[webhooks\.endpoints\.crm\]\n(.*?)```", _page("reference/settings.md"), re.DOTALL)[1]
 
-    for field in fields(config.Endpoint):
-        assert re.search(rf"^{field.name} = ", shown, re.MULTILINE), f"settings.md does not show {field.name}"
+    for field in fields(config.EndpointSection):
+        assert re.search(rf"^{field.name} = ", shown, re.MULTILINE), f"settings.md must list {field.name}"
 
 
 def test_every_variable_that_the_package_reads_is_documented():
@@ -69,12 +69,12 @@ def test_every_variable_that_the_package_reads_is_documented():
 
     assert "SCHEDULED_ACTIONS_ENV_COMMAND" in read
     for name in read:
-        assert f"| `{name}` |" in page, f"docs/reference/settings.md says nothing of {name}"
+        assert f"| `{name}` |" in page, f"docs/reference/settings.md does not mention {name}"
 
 
 @pytest.fixture(scope="module")
 def all_modules():
-    """Import every module, so that every error is known."""
+    """Import every module, so that all error classes exist."""
     for module in pkgutil.walk_packages(scheduled_actions.__path__, "scheduled_actions."):
         if not module.name.endswith(("wsgi", "__main__")) and ".starter" not in module.name:
             importlib.import_module(module.name)
@@ -87,19 +87,19 @@ def test_every_error_code_is_documented_with_its_class():
     for error in _family(ScheduledActionsError):
         if error.__module__.startswith("scheduled_actions") and "code" in vars(error):
             row = re.search(rf"\| `{error.code}` \| `(\w+)`", page)
-            assert row, f"docs/reference/errors.md says nothing of {error.__name__} ({error.code})"
+            assert row, f"docs/reference/errors.md does not mention {error.__name__} ({error.code})"
             assert row[1] == error.__name__
 
 
 @pytest.mark.usefixtures("all_modules")
-def test_every_error_code_is_documented_with_the_status_that_it_is_answered_with():
+def test_every_error_code_is_documented_with_its_http_status():
     page = _page("reference/errors.md")
 
-    for code, name, told in re.findall(r"\| `(\w+)` \| `(\w+)` \| ?(\d*) ?\|", page):
+    for code, name, status in re.findall(r"\| `(\w+)` \| `(\w+)` \| ?(\d*) ?\|", page):
         kinds = [kind for kind in _family(ScheduledActionsError) if kind.__name__ == name and kind.code == code]
-        assert kinds, f"docs/reference/errors.md tells of {name}, which is no error"
-        # Those without a status never leave a tick.
-        assert not told or int(told) == status_of(kinds[0]), f"{name} is answered with {status_of(kinds[0])}"
+        assert kinds, f"docs/reference/errors.md lists {name}, which is not an error class"
+        # Errors without a status are raised only inside a tick.
+        assert not status or int(status) == status_of(kinds[0]), f"{name} has status {status_of(kinds[0])}"
 
 
 def test_no_error_code_is_documented_twice():
@@ -116,24 +116,24 @@ def test_every_command_is_documented():
     page = _page("reference/cli.md")
 
     for command in main.commands:
-        assert f"| `{command}" in page, f"docs/reference/cli.md says nothing of {command}"
+        assert f"| `{command}" in page, f"docs/reference/cli.md does not mention {command}"
 
 
-def test_every_command_of_a_group_is_documented_beside_the_others():
+def test_every_command_of_a_group_is_documented_in_the_row_of_its_group():
     rows = [line for line in _page("reference/cli.md").splitlines() if line.startswith("| `")]
 
     for *group, name in _commands(main, []):
         if group:
-            beside = [row.split(" | ")[0] for row in rows if f"`{' '.join(group)} " in row]
-            words = re.findall(r"[a-z-]+", " ".join(beside))
-            assert name in words, f"docs/reference/cli.md says nothing of {' '.join(group)} {name}"
+            columns = [row.split(" | ")[0] for row in rows if f"`{' '.join(group)} " in row]
+            words = re.findall(r"[a-z-]+", " ".join(columns))
+            assert name in words, f"docs/reference/cli.md does not mention {' '.join(group)} {name}"
 
 
 def _commands(group, path):
-    """Yield the words of every command, those of groups left out."""
+    """Yield the path of every command that is not a group."""
     context = click.Context(group)
     for name in group.list_commands(context):
-        command = group.get_command(context, name)
+        _, command, _ = group.resolve_command(context, [name])
         if isinstance(command, click.Group):
             yield from _commands(command, [*path, name])
         else:
@@ -147,29 +147,29 @@ def test_every_route_is_documented():
     page = _page("reference/http.md")
 
     rules = {rule.rule for rule in app.url_map.iter_rules() if rule.endpoint != "static"}
-    # These are answered by the routing tables of the management API and of the dashboard.
+    # These go through the routing tables of the management API and of the dashboard.
     tables = {rule for rule in rules if rule.startswith(("/api/v1", "/dashboard")) and "cron" not in rule}
     for rule in sorted(rules - tables):
-        assert f"{rule}`" in page, f"docs/reference/http.md says nothing of {rule}"
+        assert f"{rule}`" in page, f"docs/reference/http.md does not mention {rule}"
     for one in PAGES:
-        told = re.search(rf"`[A-Z, ]*\b{one.method}\b[A-Z, ]* /dashboard{re.escape(one.path)}`", page)
-        assert told, f"docs/reference/http.md says nothing of {one.method} /dashboard{one.path}"
+        row = re.search(rf"`[A-Z, ]*\b{one.method}\b[A-Z, ]* /dashboard{re.escape(one.path)}`", page)
+        assert row, f"docs/reference/http.md does not mention {one.method} /dashboard{one.path}"
     for route in ROUTES:
-        assert f"`{route.method} /api/v1{route.path}`" in page, f"docs/reference/http.md says nothing of {route.path}"
+        assert f"`{route.method} /api/v1{route.path}`" in page, f"docs/reference/http.md does not mention {route.path}"
 
 
-def test_every_field_of_a_ticks_answer_is_documented():
+def test_every_field_of_a_tick_report_is_documented():
     page = _page("reference/http.md")
 
-    for field in fields(Report):
-        assert f"| `{field.name}` |" in page, f"docs/reference/http.md says nothing of {field.name}"
+    for field in fields(TickReport):
+        assert f"| `{field.name}` |" in page, f"docs/reference/http.md does not mention {field.name}"
 
 
 def test_every_public_name_is_documented():
     page = _page("reference/python.md")
 
     for name in scheduled_actions.__all__:
-        assert re.search(rf"\b{name}\b", page) or name == "Status", f"docs/reference/python.md says nothing of {name}"
+        assert re.search(rf"\b{name}\b", page) or name == "Status", f"docs/reference/python.md does not mention {name}"
 
 
 @pytest.mark.parametrize(
@@ -182,52 +182,61 @@ def test_no_link_is_broken(page):
 
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         if not target.startswith("http"):
-            assert (ROOT / page).parent.joinpath(target).exists(), f"{page} points to {target}, which is not there"
+            assert (ROOT / page).parent.joinpath(target).exists(), f"{page} links to {target}, which does not exist"
 
 
-def test_the_readmes_handler_runs_as_shown(tmp_path, database_url):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    handler, scheduling = blocks[0], blocks[1]
-    (tmp_path / "handlers").mkdir()
-    (tmp_path / "handlers" / "greetings.py").write_text(handler, encoding="utf-8")
-    (tmp_path / "schedule.py").write_text(scheduling.replace("minutes=5", "minutes=0"), encoding="utf-8")
-    environment = {**os.environ, "DATABASE_URL": database_url, "SCHEDULED_ACTIONS_PROJECT": str(tmp_path)}
+@pytest.mark.parametrize("page", sorted((DOCS / "decisions").iterdir()), ids=lambda page: page.name)
+def test_every_decision_has_a_date_and_the_same_four_headings(page):
+    title, date, *_ = [line for line in page.read_text(encoding="utf-8").splitlines() if line]
 
-    for command in (
-        [sys.executable, str(ROOT / "registry_build.py")],
-        [sys.executable, "schedule.py"],
-        [sys.executable, "-m", "scheduled_actions.cli", "process"],
-    ):
-        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert re.fullmatch(r"# [A-Z].*[^.]", title)
+    assert date.startswith(page.name[:10])
+    headings = re.findall(r"^## (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings == ["Context", "Options", "Decision", "Consequences"]
+
+
+def test_the_first_screen_of_the_readme_works_in_a_new_project(tmp_path, database_url):
+    first_screen = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    handler, scheduling = re.findall(r"```python\n(.*?)```", first_screen, re.DOTALL)
+    project = tmp_path / "shop"
+    environment = {**os.environ, "DATABASE_URL": database_url, "SCHEDULED_ACTIONS_PROJECT": str(project)}
+    cli = [sys.executable, "-m", "scheduled_actions.cli"]
+    assert "scheduled-actions init shop" in first_screen
+    subprocess.run([*cli, "init", "shop"], cwd=tmp_path, check=True, capture_output=True)
+    (project / "handlers" / "greetings.py").write_text(handler, encoding="utf-8")
+    (project / "schedule.py").write_text(scheduling.replace("minutes=5", "minutes=0"), encoding="utf-8")
+
+    for command in ([*cli, "registry", "build"], [sys.executable, "schedule.py"], [*cli, "process"]):
+        subprocess.run(command, cwd=project, env=environment, check=True, capture_output=True)
     shown = subprocess.run(
-        [sys.executable, "-m", "scheduled_actions.cli", "list", "--status", "completed", "--json"],
-        cwd=tmp_path, env=environment, check=True, capture_output=True, text=True,
+        [*cli, "actions", "list", "--status", "completed", "--json"],
+        cwd=project, env=environment, check=True, capture_output=True, text=True,
     )  # fmt: skip
 
     assert '"greeted": "Ada"' in shown.stdout
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_every_make_target_that_a_page_names_exists(page):
+def test_every_make_target_on_a_page_exists(page):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
 
     for target in re.findall(r"\bmake ([a-z-]+)", (ROOT / page).read_text(encoding="utf-8")):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page} names make {target}"
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page} mentions make {target}, which does not exist"
 
 
-def test_the_drawing_of_the_import_order_is_fresh():
+def test_the_drawing_of_the_import_order_is_up_to_date():
     drawn = drawings.DRAWING.read_text(encoding="utf-8")
 
-    assert drawn == drawings.import_order(), "the contract or a folder's docstring has changed: make docs-drawings"
+    assert drawn == drawings.import_order(), "the contract or a folder's docstring has changed; run make docs-drawings"
 
 
-def test_every_folder_has_a_purpose_that_the_drawing_can_show():
+def test_every_folder_has_a_purpose_that_fits_the_drawing():
     for layer in drawings.layers():
         for folder in layer:
             assert 10 < len(drawings.purpose(folder)) < 100, folder
 
 
-def test_the_map_lists_every_hook():
+def test_the_architecture_page_lists_every_hook():
     rows = re.findall(r"^\| (`.*?) \|", _page("explanation/architecture.md"), re.MULTILINE)
     listed = set(re.findall(r"`(\w+)`", " ".join(rows)))
 
@@ -237,7 +246,7 @@ def test_the_map_lists_every_hook():
     assert hooks <= listed
 
 
-def test_every_file_that_the_map_names_exists():
+def test_every_file_on_the_architecture_page_exists():
     page = _page("explanation/architecture.md")
     named = re.findall(r"`([a-z_.]+/[a-z_./-]+)`", page)
 

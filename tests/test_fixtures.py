@@ -1,4 +1,4 @@
-"""What every other test stands on."""
+"""Fixtures that all tests use: loopback only, and a new database for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that set the project up: what they promise is what the code does."""
+"""Settings files, Makefile, packaging, gunicorn and Vercel configuration match the code."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ TARGETS += [
 ]
 
 
-def test_the_settings_file_as_it_is_changes_nothing():
+def test_the_shipped_settings_file_changes_no_default():
     shipped = tomllib.loads((ROOT / "scheduled_actions.toml").read_text())
 
     assert config.settings_of(shipped) == Settings()
 
 
-def test_every_setting_is_shown_at_its_default():
+def test_the_shipped_settings_file_lists_every_setting_with_its_default():
     text = (ROOT / "scheduled_actions.toml").read_text()
     text = re.sub(
         r"^#\[(webhooks\.endpoints|notifications\.channels).*?(?=^\[)", "", text, flags=re.MULTILINE | re.DOTALL
     )
-    # These have no default that could be written: each is shown with an example.
+    # These have no default; the file shows an example value.
     text = re.sub(r"^#(default_endpoint|alert_email|ca_file) = .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"(?<=^\[teams\]\n)(#.*\n)+", "", text, flags=re.MULTILINE)
     shown = tomllib.loads(re.sub(r"^#(?=\S)", "", text, flags=re.MULTILINE))
@@ -86,7 +86,7 @@ def test_every_setting_is_shown_at_its_default():
     assert names | without == set(config.setting_names().values())
 
 
-def test_the_example_of_an_endpoint_is_one():
+def test_the_example_endpoint_is_valid():
     text = re.sub(r"^#(?=\S)", "", (ROOT / "scheduled_actions.toml").read_text(), flags=re.MULTILINE)
 
     settings = config.settings_of(tomllib.loads(text))
@@ -95,7 +95,7 @@ def test_the_example_of_an_endpoint_is_one():
     assert settings.webhooks.endpoints["warehouse"].env_var == "WAREHOUSE_WEBHOOK_URL"
 
 
-def test_the_example_of_an_environment_holds_no_secret_and_no_mistake():
+def test_the_example_environment_is_valid_and_has_no_secret():
     text = (ROOT / ".env.example").read_text()
 
     assert environment.parse(text) == {"CRON_SECRET": "", "ADMIN_TOKEN": ""}
@@ -103,7 +103,7 @@ def test_the_example_of_an_environment_holds_no_secret_and_no_mistake():
     assert {"DATABASE_URL", "SMTP_USERNAME", "WAREHOUSE_WEBHOOK_SECRET"} <= names.keys()
 
 
-def test_a_part_is_made_once_whichever_threads_need_it_first(tmp_path):
+def test_a_runtime_property_is_created_once_by_concurrent_threads(tmp_path):
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -121,7 +121,7 @@ def test_a_part_is_made_once_whichever_threads_need_it_first(tmp_path):
         sys.setswitchinterval(before)
 
 
-def test_vercel_pings_a_route_that_is_there_and_gives_it_the_time_of_a_tick(tmp_path):
+def test_the_vercel_cron_pings_an_existing_route_that_has_enough_time_for_a_tick(tmp_path):
     app = Flask("any")
     ScheduledActions(app, runtime=Runtime(config.load(tmp_path, {})))
     vercel = json.loads((ROOT / "vercel.json").read_text())
@@ -137,7 +137,7 @@ def test_vercel_pings_a_route_that_is_there_and_gives_it_the_time_of_a_tick(tmp_
     assert "rewrites" not in vercel
 
 
-def test_gunicorn_knows_every_setting_it_is_given(monkeypatch):
+def test_every_setting_of_the_gunicorn_config_exists(monkeypatch):
     monkeypatch.chdir(ROOT)
     given = runpy.run_path(str(ROOT / "gunicorn.conf.py"))
     known = {setting.name for setting in KNOWN_SETTINGS}
@@ -148,7 +148,7 @@ def test_gunicorn_knows_every_setting_it_is_given(monkeypatch):
     }  # fmt: skip
 
 
-def test_gunicorn_ends_no_worker_before_the_longest_tick_has_answered(monkeypatch):
+def test_gunicorn_timeouts_exceed_the_longest_tick(monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("SCHEDULED_ACTIONS_MAX_DURATION_SECONDS", "290.5")
 
@@ -160,7 +160,7 @@ def test_gunicorn_ends_no_worker_before_the_longest_tick_has_answered(monkeypatc
     assert given["control_socket_disable"] is True
 
 
-def test_make_alone_lists_every_target():
+def test_make_without_a_target_lists_every_target():
     listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
     assert re.findall(r"^  make (\S+) +\S", listed, flags=re.MULTILINE) == TARGETS
@@ -169,7 +169,7 @@ def test_make_alone_lists_every_target():
     assert phony[1].split() == TARGETS
 
 
-def test_make_install_says_what_is_wrong_with_a_python_that_will_not_do(tmp_path):
+def test_make_install_refuses_an_unusable_python_with_a_clear_message(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
     for name in ("pyproject.toml", "constraints.txt", "setup.py"):
         (tmp_path / name).touch()
@@ -183,7 +183,7 @@ def test_make_install_says_what_is_wrong_with_a_python_that_will_not_do(tmp_path
     assert not (tmp_path / ".venv").exists()
 
 
-def test_what_is_installed_is_pinned_by_name_and_version_alone():
+def test_every_dependency_is_pinned_by_name_and_version_only():
     lines = (ROOT / "constraints.txt").read_text().split("\n")
     pinned = {_normal(re.fullmatch(r"([A-Za-z0-9_.-]+)==[0-9][0-9A-Za-z.]*", line)[1]) for line in lines if line}
 
@@ -218,7 +218,7 @@ def hang(payload: dict) -> None:
 
 @pytest.fixture
 def served(tmp_path, database_url):
-    """Give the function that starts gunicorn with the shipped settings on a project of two handlers."""
+    """Yield a function that starts gunicorn with the shipped config on a project with two handlers."""
     project = tmp_path / "project"
     (project / "handlers").mkdir(parents=True)
     (project / "handlers" / "__init__.py").touch()
@@ -247,19 +247,19 @@ def schedule(connection, action_type, count=1, **payload):
 
 
 @pytest.mark.slow
-def test_on_sigterm_a_tick_finishes_what_it_began_and_the_other_worker_does_the_rest(served, connection, tmp_path):
+def test_on_sigterm_a_tick_finishes_its_running_action_and_the_other_worker_runs_the_rest(served, connection, tmp_path):
     schedule(connection, "proof:wait", count=3, place=str(tmp_path))
     service = served(workers=2, concurrency=1)
     first = threading.Thread(target=service.ping)
     first.start()
     began = tmp_path / "started-0"
-    wait_until(lambda: began.exists() and began.read_text(), within=10, what="the first action has started")
+    wait_until(lambda: began.exists() and began.read_text(), within=10, what="the first action starts")
     worker = int(began.read_text())
 
     os.kill(worker, signal.SIGTERM)
     first.join(timeout=20)
 
-    wait_until(lambda: has_ended(worker), within=10, what="the worker has gone")
+    wait_until(lambda: has_ended(worker), within=10, what="the worker exits")
     rows = "select status, (result #>> '{}')::int from scheduled_actions order by id"
     assert connection.execute(rows).fetchall() == [("completed", worker), ("pending", None), ("pending", None)]
     (tmp_path / "go").touch()
@@ -277,7 +277,7 @@ def test_a_worker_whose_threads_are_all_stuck_is_replaced(served, connection, tm
 
     assert service.ping().report["failed"] == 1
 
-    wait_until(lambda: has_ended(worker), within=10, what="the worker has gone")
+    wait_until(lambda: has_ended(worker), within=10, what="the worker exits")
     (tmp_path / "go").touch()
     schedule(connection, "proof:wait", place=str(tmp_path))
     assert service.ping().report["succeeded"] == 1

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.cost`: print what an action costs, step by step, or compare it with another state of the code.
+"""Print the cost of an action by feature and step, or compare it with another version: `python -m benchmarks.cost`.
 
-Exit 0 when everything ran, whatever the figures; 1 when a feature could not be measured; 2 on wrong usage.
+Exit codes: 0 all features were measured, 1 a feature could not be measured, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.setting import load, setting_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Of the temporary server: CPU time and WAL bytes of the actions alone, no disk, no background work.
+#: Settings of the temporary server that leave out disk and background work, so that only the actions are measured.
 _SERVER = {
     "full_page_writes": "off",
     "autovacuum": "off",
@@ -43,7 +43,7 @@ _RELOAD_SECONDS = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code, after the measuring and its tables."""
+    """Measure or read the costs, print the tables and return the exit code."""
     options = _parser().parse_args(arguments)
     _silence_logs()
     code, costs = 0, Costs()
@@ -77,7 +77,7 @@ def _measure(wanted: Sequence[Feature], size: Size, costs: Costs, file: Path | N
         template = stack.enter_context(server.fresh())
         has_whole_pages = _setting(server, "full_page_writes") == "on"
         setup = Setup(server, template, project, features.environment(there.url))
-        # Features take turns, so that a disturbance spreads over all of them.
+        # Features are interleaved, so that a disturbance affects all of them.
         for number in range(size.rounds + size.wal_rounds):
             attributes_wal = number >= size.rounds
             for feature in wanted:
@@ -97,7 +97,7 @@ def _measure(wanted: Sequence[Feature], size: Size, costs: Costs, file: Path | N
     notes = _notes(costs, size, has_whole_pages=has_whole_pages)
     print("\n".join(["", *notes, f"{seconds:.0f} s; load at the end: {load()}"]))
     for name, reason in failures.items():
-        print(f"BROKEN {name}: {reason}")
+        print(f"FAILED {name}: {reason}")
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         content = {"setting": setting, "notes": notes, "seconds": round(seconds, 1), "costs": costs.as_json()}
@@ -108,7 +108,7 @@ def _measure(wanted: Sequence[Feature], size: Size, costs: Costs, file: Path | N
 def _usable(
     steps: dict[str, dict[str, float]], *, attributes_wal: bool, has_whole_pages: bool
 ) -> dict[str, dict[str, float]]:
-    """Return what a round says: of CPU time and statements nothing where transactions ran one at a time."""
+    """Return the valid metrics of a round: only WAL if transactions were serialised, no WAL with full page writes."""
     left_out = {"process", "postgres", "statements", "control", "round_trips"} if attributes_wal else set[str]()
     if has_whole_pages:
         left_out.add("wal")
@@ -119,22 +119,22 @@ def _usable(
 
 
 def _notes(costs: Costs, size: Size, *, has_whole_pages: bool) -> list[str]:
-    """Return how to read the table, and what could not be measured."""
+    """Return notes on how to read the table and on metrics that could not be measured."""
     how = (
-        f"Per unit: median (least - most) of {size.rounds} rounds of {size.singles} + {size.bulk} units, fewer of what "
-        f"takes long. WAL bytes of claim, run and settle come from {size.wal_rounds} more rounds. "
-        "life: from schedule to prune, scheduled in bulk where that is possible."
+        f"Per unit: median (min - max) of {size.rounds} rounds of {size.singles} + {size.bulk} units, fewer for slow "
+        f"features. WAL bytes of claim, run and settle are from {size.wal_rounds} additional rounds. "
+        "life: from schedule to prune, scheduled in bulk if possible."
     )
     notes = [how]
     if has_whole_pages:
-        notes.append("WAL bytes are left out: full_page_writes is on, and whole pages would hide the actions' own.")
+        notes.append("WAL bytes are left out: with full_page_writes on, full pages would dominate them.")
     if not any(costs.of(feature, step, "postgres") for feature, step in costs.rows()):
-        notes.append("CPU time of Postgres is left out: its processes are not on this machine, or this is not Linux.")
+        notes.append("CPU time of Postgres is left out: it needs Linux and a server on this machine.")
     return notes
 
 
 def _configure(server: Databases) -> None:
-    """Keep everything out of the temporary server that is not the actions' own cost."""
+    """Apply `_SERVER` to the temporary server and wait until it is in effect."""
     with server.connection() as connection:
         for name, value in _SERVER.items():
             connection.execute(f"alter system set {name} = '{value}'")
@@ -151,7 +151,7 @@ def _setting(server: Databases, name: str) -> Any:  # noqa: ANN401 - as the serv
 
 
 def _silence_logs() -> None:
-    """Let records be made, as in production, and go nowhere."""
+    """Create log records, as in production, but write them nowhere."""
     log = logging.getLogger("scheduled_actions")
     log.addHandler(logging.NullHandler())
     log.propagate = False
@@ -165,9 +165,9 @@ def _read(files: Sequence[Path]) -> Costs:
 
 
 def _known(text: str) -> str:
-    """Return a part of the name of a feature."""
+    """Check that a feature's name contains `text`, and return it."""
     if not any(text in feature.name for feature in FEATURES):
-        raise argparse.ArgumentTypeError(f'no feature has "{text}" in its name')
+        raise argparse.ArgumentTypeError(f'no feature name contains "{text}"')
     return text
 
 
@@ -175,24 +175,34 @@ def _parser() -> argparse.ArgumentParser:
     names = "; ".join(feature.name for feature in FEATURES)
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.cost",
-        description="Measure what an action costs: CPU time, WAL bytes and statements of each step, by feature.",
-        epilog=f"{URL_VARIABLE} names a server to use in place of a temporary one; databases come and go on it.",
+        description="Measure CPU time, WAL bytes and statements per action, by feature and step.",
+        epilog=f"{URL_VARIABLE}: server to use instead of a temporary one; databases are created and dropped on it.",
     )
-    parser.add_argument("--smoke", action="store_true", help="one round, small numbers: whether everything still runs")
+    parser.add_argument(
+        "--smoke", action="store_true", help="one round with small numbers, to check that everything runs"
+    )
     parser.add_argument(
         "--only",
         action="append",
         metavar="TEXT",
         type=_known,
-        help=f"features with this in their name; repeatable: {names}",
+        help=f"measure features whose name contains TEXT; repeatable: {names}",
     )
-    parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds of CPU time and statements ({FULL.rounds})")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the values of all rounds there")
+    parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds for CPU time and statements ({FULL.rounds})")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the values of all rounds to FILE")
     parser.add_argument(
-        "--compare", type=Path, nargs="+", metavar="BEFORE", help="print the ratios to what these files hold, together"
+        "--compare",
+        type=Path,
+        nargs="+",
+        metavar="BEFORE",
+        help="print the ratios to the combined rounds of these files",
     )
     parser.add_argument(
-        "--measured", type=Path, nargs="+", metavar="FILE", help="take what these files hold together; measure nothing"
+        "--measured",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="use the combined rounds of these files instead of measuring",
     )
     return parser
 

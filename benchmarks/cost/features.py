@@ -1,4 +1,4 @@
-"""The features whose cost is measured: how each is scheduled, and what has to happen until its actions are complete."""
+"""Features whose cost is measured: how their actions are scheduled, and the steps until they are completed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: The one webhook endpoint.
 ENDPOINT_TOML = '[webhooks.endpoints.receiver]\nenv_var = "URL_OF_RECEIVER"\nsecret_env_var = "SECRET_OF_RECEIVER"\n'
-#: How far the clock goes on: to the next ping of a cron, past a delay, past an occurrence of a daily schedule.
+#: Clock advances: to the next cron ping, past a delay, past an occurrence of a daily schedule.
 _A_MINUTE, _TWO_HOURS, _A_DAY = timedelta(minutes=1), timedelta(hours=2), timedelta(hours=25)
 _STATE = "approved"
 
@@ -68,7 +68,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Do something for each unit, measured as a step of its own."""
+    """Call a function for each unit, measured as a separate step."""
 
     name: str
     do: Callable[[int], object]
@@ -76,23 +76,23 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """A feature and the life of its actions."""
+    """A feature and the steps of its actions."""
 
     name: str
-    #: Schedule the unit with this number, and units with these numbers.
+    #: Schedules the unit with a number, and the units with several numbers in one call.
     one: Callable[[int], object]
     many: Callable[[Sequence[int]], object] | None = None
-    #: What is measured per: an action, unless it takes several.
+    #: Unit of the values: an action, or a group of actions that belong together.
     unit: str = "action"
-    #: Actions of a unit that complete.
+    #: Number of completed actions per unit.
     actions: int = 1
-    #: Happens before a unit is scheduled, not measured.
+    #: Called before a unit is scheduled; not measured.
     prepare: Callable[[int], object] | None = None
-    #: What happens until all actions are complete; ticks follow the scheduling and each of these.
+    #: Steps until all actions are completed; ticks run after scheduling and after each step.
     course: Sequence[Advance | Step] = ()
-    #: False: nothing is due when a unit has been scheduled.
+    #: False: a newly scheduled unit is not due yet.
     is_due: bool = True
-    #: How many units are measured, of the usual number: fewer where one takes long.
+    #: Fraction of the usual number of units; smaller for slow features.
     share: float = 1.0
 
 
@@ -103,7 +103,7 @@ def _plain(
     action_type: str = noop.ACTION_TYPE,
     **life: Any,  # noqa: ANN401 - the fields of Feature
 ) -> Feature:
-    """Return a feature that is an argument of `schedule_action`, or an action type."""
+    """Return a feature that is defined by arguments of `schedule_action` or by its action type."""
 
     def one(number: int) -> None:
         scheduled_actions.schedule_action(action_type, {"n": number}, **options(number))
@@ -216,7 +216,7 @@ FEATURES = (
         actions=2,
         one=_after_one,
         many=_after_many,
-        # The second of each pair is woken by the tick after the one that completed the first.
+        # The second action of a pair wakes in the tick after the one that completed the first.
         course=[Advance(_TWO_HOURS), Advance(_A_MINUTE)],
     ),
     _plain(
@@ -241,7 +241,7 @@ FEATURES = (
 
 
 def environment(receiver_url: str) -> dict[str, str]:
-    """Return the environment that the endpoint needs."""
+    """Return the environment variables of the endpoint."""
     return {
         "URL_OF_RECEIVER": f"{receiver_url}/at-once",
         "SECRET_OF_RECEIVER": "whsec_" + base64.b64encode(bytes(range(32))).decode(),

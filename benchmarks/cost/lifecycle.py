@@ -1,4 +1,4 @@
-"""The life of a feature's actions in a database of its own, measured from schedule to prune."""
+"""Run a feature's actions in a separate database and measure each step from schedule to prune."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from benchmarks.cost.features import Feature
     from benchmarks.databases import Databases
 
-#: Steps other than the parts of a tick. `TICKS` is the sum of its steps, `LIFE` of everything from schedule to prune.
+#: Steps other than the parts of a tick. `TICKS` is the sum of `PARTS`, `LIFE` of all steps from schedule to prune.
 ONE, MANY, TICKS, PRUNE, LIFE = "schedule, one by one", "schedule, 100 a call", "ticks", "prune", "life"
-#: The steps of which `TICKS` is the sum.
+#: The parts of a tick.
 PARTS = (CLAIM, RUN, SETTLE, OTHER)
 _PER_CALL = 100
-#: Longer than the clock is moved: nothing is pruned but by the step that measures it.
+#: Longer than the clock advances, so that only the prune step prunes actions.
 _RETENTION_DAYS = 365
 
 _CLOCK = """
@@ -46,7 +46,7 @@ _OUTCOMES = """
 select count(*) filter (where status = 'completed'), count(*) filter (where status = 'failed') from scheduled_actions
 """
 _TABLES = "select relid::regclass::text from pg_stat_user_tables"
-#: What a warm-up leaves planned.
+#: Removes what is still planned after a warm-up.
 _CLEAR = """
 delete from scheduled_actions;
 delete from scheduled_action_schedules;
@@ -56,12 +56,12 @@ delete from scheduled_action_deadlines
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured."""
+    """Numbers of units and rounds."""
 
-    #: Units scheduled one by one, and in calls of a hundred.
+    #: Units scheduled individually, and in calls of a hundred.
     singles: int
     bulk: int
-    #: Units that live before the measurement: connections are open then, and the process knows how fast handlers are.
+    #: Units run before the measurement, so that connections are open and the handlers' duration is known.
     warm_up: int
     #: Rounds that measure CPU time and statements, and rounds that attribute WAL bytes to the steps of ticks.
     rounds: int
@@ -74,17 +74,17 @@ SMOKE = Size(singles=4, bulk=8, warm_up=0, rounds=1, wal_rounds=0)
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the lives of all features share."""
+    """Setup shared by all features."""
 
     databases: Databases
-    #: A database with the tables; each life has a copy.
+    #: DSN of a migrated database; each measurement uses a copy.
     template: str
     project: Path
     environ: dict[str, str]
 
 
 def measure(setup: Setup, feature: Feature, size: Size, *, attributes_wal: bool) -> dict[str, dict[str, float]]:
-    """Return what one unit costs, by step and metric, measured in a new database after a warm-up."""
+    """Return the cost of one unit by step and metric, measured in a new database after a warm-up."""
     settings = {"retention_days": _RETENTION_DAYS}
     with ExitStack() as stack:
         dsn = stack.enter_context(setup.databases.fresh(like=setup.template))
@@ -106,25 +106,25 @@ class Life:
     """Units of one feature in one database.
 
     Args:
-        feature: Which.
-        dsn: Its database; the current runtime works on it.
-        meter: Entered.
-        stack: Closes the connection that is opened here.
+        feature: The feature to run.
+        dsn: DSN of the database, which the current runtime also uses.
+        meter: An entered meter.
+        stack: Closes the connection of this object.
     """
 
     def __init__(self, feature: Feature, dsn: str, meter: Meter, stack: ExitStack) -> None:
         self._feature = feature
         self._meter = meter
         self._connection = stack.enter_context(connected(dsn))
-        #: How far the database's clock has been moved.
+        #: Offset of the database's clock.
         self._ahead = timedelta(0)
         self._next_number = 0
 
     def live(self, singles: int, bulk: int) -> dict[str, tuple[Cost, int]]:
-        """Take units from schedule to prune; return the cost of each step, and of how many units it is.
+        """Run units from schedule to prune; return the cost of each step and its number of units.
 
         Raises:
-            WrongResultError: Not all of them completed, or were pruned.
+            WrongResultError: Not all actions completed or were pruned.
         """
         units = singles + bulk
         numbers = range(self._next_number, self._next_number + units)
@@ -136,7 +136,7 @@ class Life:
         return costs
 
     def clear(self) -> None:
-        """Remove what is still planned, with its schedules."""
+        """Delete all actions, schedules and deadlines."""
         self._connection.execute(_CLEAR)
 
     def _schedule(self, numbers: Sequence[int], singles: int) -> dict[str, tuple[Cost, int]]:
@@ -158,7 +158,7 @@ class Life:
         return costs
 
     def _run(self, numbers: Sequence[int]) -> dict[str, tuple[Cost, int]]:
-        """Let them run until all are complete."""
+        """Run the units until all actions are completed; return the cost of each step."""
         costs: dict[str, tuple[Cost, int]] = {}
         ticks = {step: Cost() for step in (*PARTS, TICKS)}
         if self._feature.is_due:
@@ -176,7 +176,7 @@ class Life:
         return costs | {step: (cost, len(numbers)) for step, cost in ticks.items()}
 
     def _tick(self, ticks: dict[str, Cost]) -> None:
-        """Tick until nothing is due; add what that took."""
+        """Tick until nothing is due; add the cost to `ticks`."""
         self._vacuum()
         processor = runtimes.current().processor
         with self._meter.ticks() as (steps, total):
@@ -208,7 +208,7 @@ class Life:
         self._connection.execute(_CLOCK.format(seconds=int(self._ahead.total_seconds())))
 
     def _vacuum(self) -> None:
-        """Leave nothing of what was done before to be done later: statistics, dead rows."""
+        """Update statistics and remove dead rows, so that earlier work does not affect the next step."""
         for (table,) in self._connection.execute(_TABLES).fetchall():
             self._connection.execute(f"vacuum (analyze) {table}")
 
@@ -228,7 +228,7 @@ def _per_unit(cost: Cost, units: int, meter: Meter) -> dict[str, float]:
 
 
 def _sum_of(values: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Return what a unit costs from schedule to prune, scheduled in bulk if that was measured."""
+    """Return the cost of a unit from schedule to prune, with bulk scheduling if that was measured."""
     left_out = {*PARTS, *([ONE] if MANY in values else [])}
     steps = [metrics for step, metrics in values.items() if step not in left_out]
     return {metric: sum(metrics[metric] for metrics in steps) for metric in steps[0]}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGconn, PGresult
 
-#: The steps of a tick. `OTHER`: the look for work, the tick's row, waits and wake-ups, the count of what remains.
+#: The parts of a tick. `OTHER`: looking for work, the tick's row, waits and wake-ups, counting what remains.
 CLAIM, RUN, SETTLE, OTHER = "claim", "run", "settle", "rest of the tick"
 #: A transaction on the tick's own thread belongs to the first step whose pattern one of its statements matches.
 _PATTERNS = {
@@ -47,21 +47,21 @@ _execute: Callable[[PGconn], Generator[Any, Any, list[PGresult]]] = generators.e
 
 @dataclass(slots=True)
 class Cost:
-    """What a step took in all."""
+    """Total cost of a step."""
 
-    #: CPU seconds of this process, and of the server's processes that ran its statements.
+    #: CPU seconds of this process, and of the server's backends that ran its statements.
     process: float = 0.0
     postgres: float = 0.0
-    #: WAL bytes; None where they were not attributed to this step.
+    #: WAL bytes; None if they were not attributed to this step.
     wal: int | None = None
-    #: Commands that the server executed; those of transaction control apart.
+    #: Commands that the server executed, without and only those of transaction control.
     statements: int = 0
     control: int = 0
-    #: Requests that were waited for.
+    #: Requests to the server whose response was awaited.
     round_trips: int = 0
 
     def add(self, other: Cost) -> None:
-        """Add what another step took."""
+        """Add the cost of another step."""
         self.process += other.process
         self.postgres += other.postgres
         self.statements += other.statements
@@ -73,7 +73,7 @@ class Cost:
 
 @dataclass(slots=True)
 class _Transaction:
-    """A transaction, or a statement outside of any, while it runs."""
+    """A running transaction, or a running statement outside of one."""
 
     wal_before: int = 0
     texts: list[bytes] = field(default_factory=list)
@@ -81,34 +81,34 @@ class _Transaction:
 
 
 class Meter:
-    """Measures every statement of this process on one database while it is entered; one meter at a time.
+    """Measure every statement of this process on one database while the meter is entered; one meter at a time.
 
-    CPU time of this process is that of all its threads. What other threads than the caller's use during a tick is the
-    handlers' (`RUN`), exactly. What the tick's own thread uses is divided at the ends of its transactions: what leads
-    to a transaction counts as its step.
+    CPU time of this process includes all its threads. During a tick, the time of other threads than the caller's is
+    that of the handlers (`RUN`). The time of the tick's own thread is divided at the ends of its transactions: the
+    time before a transaction counts towards the transaction's step.
 
     CPU time of the server is that of the backends that ran the statements, read from their CPU clocks (nanoseconds);
-    other processes of the server (WAL writer, checkpointer) are left out.
+    other processes of the server (WAL writer, checkpointer) are not included.
 
     Args:
-        dsn: Of the database that is measured.
-        attributes_wal: Attribute WAL bytes to the steps of ticks. Transactions then run one at a time, and the position
-            in the log is read around each of them; CPU times mean nothing in this mode.
+        dsn: DSN of the measured database.
+        attributes_wal: Attribute WAL bytes to the steps of ticks. Transactions then run one at a time, and the WAL
+            position is read before and after each of them; CPU times are not valid in this mode.
     """
 
     def __init__(self, dsn: str, *, attributes_wal: bool) -> None:
         self._attributes_wal = attributes_wal
         self._database = str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]).encode()
-        #: Reads the position in the log; not measured itself.
+        #: Reads the WAL position; not measured itself.
         self._own = psycopg.connect(dsn, autocommit=True)
         self._own_pid = self._own.info.backend_pid
         self._lock = threading.Lock()
-        #: Held from the beginning of a transaction to its end, where WAL bytes are attributed.
+        #: Held during a transaction if WAL bytes are attributed.
         self._serial = threading.RLock()
         self._local = threading.local()
-        #: Transactions that run, by backend.
+        #: Running transactions by backend.
         self._open: dict[int, _Transaction] = {}
-        #: The CPU clock of each backend when it was last read, and the step that its time is charged to from then on.
+        #: The last CPU clock value of each backend, and the step to which its time is charged from then on.
         self._clocks: dict[int, tuple[float, str]] = {}
         self._costs: defaultdict[str, Cost] = defaultdict(Cost)
         self._step: str | None = None
@@ -123,7 +123,7 @@ class Meter:
         self._original_send = original
 
         def send(cursor: Any, query: Any, **options: Any) -> None:  # noqa: ANN401 - psycopg's own
-            # Before it is sent: the server begins at once.
+            # Before the query is sent, because the server starts immediately.
             transaction = self._begun(cursor.connection.pgconn)
             self._local.text = query.query
             try:
@@ -147,20 +147,20 @@ class Meter:
 
     @contextmanager
     def step(self) -> Iterator[Cost]:
-        """Measure the block as one step; its cost is complete when the block has ended."""
+        """Measure the block as one step; the yielded cost is complete at the end of the block."""
         with self._window(_WHOLE) as (_, total):
             yield total
 
     @contextmanager
     def ticks(self) -> Iterator[tuple[dict[str, Cost], Cost]]:
-        """Measure the block as ticks of this thread; yield the costs of their steps, and of all of them together."""
+        """Measure the block as ticks of this thread; yield the costs by step, and their total."""
         with self._window(None) as measured:
             yield measured
 
     @contextmanager
     def _window(self, step: str | None) -> Iterator[tuple[dict[str, Cost], Cost]]:
         """Measure the block as one step, or as ticks if it is None."""
-        # What was there before is left out of collections: they cost what the actions make, whatever else is loaded.
+        # Exclude existing objects from garbage collection, so that its cost depends only on the measured work.
         gc.collect()
         gc.freeze()
         self._step, self._tick_thread = step, threading.get_ident()
@@ -189,7 +189,7 @@ class Meter:
         total.wal = wal
 
     def _position(self) -> int:
-        """Return the position in the log, in bytes."""
+        """Return the WAL position in bytes."""
         row = self._own.execute(_LSN).fetchone()
         assert row is not None  # a select without a table has one row
         return int(row[0])
@@ -197,7 +197,7 @@ class Meter:
     # -- statements ------------------------------------------------------------------------------------------------
 
     def _measured(self, pgconn: PGconn) -> Generator[Any, Any, list[PGresult]]:
-        """Stand in for psycopg's `execute`: one request and its answer."""
+        """Replace psycopg's `execute`, which sends one request and awaits its results, and count it."""
         text, self._local.text = getattr(self._local, "text", b""), b""
         transaction = self._begun(pgconn)
         if transaction is None:
@@ -217,12 +217,12 @@ class Meter:
         return results
 
     def _begun(self, pgconn: PGconn) -> _Transaction | None:
-        """Return the transaction of a connection, a new one if none runs; None if it is not measured."""
+        """Return the running or a new transaction of a connection; None if it is not measured."""
         pid = pgconn.backend_pid
         if pid == self._own_pid or pgconn.db != self._database:
             return None
         if not self._is_measuring:
-            # Its clock is read when the measurement begins.
+            # The clock is read when the measurement begins.
             self._clocks.setdefault(pid, (0.0, OTHER))
             return None
         transaction = self._open.get(pid)
@@ -236,7 +236,7 @@ class Meter:
         return transaction
 
     def _ended(self, pid: int, transaction: _Transaction) -> None:
-        """Add a transaction to the step that it belongs to."""
+        """Add the cost of a transaction to its step."""
         del self._open[pid]
         cost = transaction.cost
         if self._attributes_wal:
@@ -256,19 +256,19 @@ class Meter:
     # -- the CPU time of backends ----------------------------------------------------------------------------------
 
     def _charge(self, pid: int) -> None:
-        """Charge what a backend has used since its clock was last read."""
+        """Charge the CPU time of a backend since its clock was last read."""
         if not self.sees_backends:
             return
         since, step = self._clocks.get(pid, (0.0, self._step or OTHER))
         try:
             now = self._clock(pid)
-        except OSError:  # The connection was closed; its clock was read at the end of its last transaction.
+        except OSError:  # The connection is closed; the clock was read at the end of its last transaction.
             return
         self._costs[step].postgres += now - since
         self._clocks[pid] = (now, step)
 
     def _is_readable(self, pid: int) -> bool:
-        """Tell whether this is a backend of the measured database on this machine, with a CPU clock."""
+        """Return whether `pid` is a backend of the measured database on this machine, with a CPU clock."""
         try:
             self._clock(pid)
             title = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -278,7 +278,7 @@ class Meter:
 
     @staticmethod
     def _clock(pid: int) -> float:
-        """Return the CPU seconds of a process, its kernel time included (Linux: see clock_getcpuclockid(3))."""
+        """Return the CPU seconds of a process, including kernel time (Linux: see clock_getcpuclockid(3))."""
         return time.clock_gettime(~pid << 3 | 2)
 
 
@@ -286,7 +286,7 @@ def check_steps(costs: dict[str, Cost]) -> None:
     """Check that claims and settlements were recognised.
 
     Raises:
-        WrongResultError: No statement was one: the patterns above have to follow the SQL.
+        WrongResultError: No statement matched a pattern; update `_PATTERNS` after changing the SQL.
     """
     for step in _PATTERNS:
         if not costs[step].statements:

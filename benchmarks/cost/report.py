@@ -1,4 +1,4 @@
-"""The costs as a table, and compared with those of another state of the code."""
+"""Print costs as a table, and compare them with those of another version."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-#: What is measured, each value per unit: CPU microseconds of this process and of Postgres, WAL bytes, commands of
-#: transactions apart from all others, and requests that were waited for.
+#: Metrics per unit: CPU microseconds of this process and of Postgres, WAL bytes, commands without and only those of
+#: transaction control, and round trips.
 METRICS = ("process", "postgres", "wal", "statements", "control", "round_trips")
 _HEADS = ("CPU µs here", "CPU µs Postgres", "WAL bytes", "statements", "BEGIN, COMMIT …", "round trips")
 _COUNTS = frozenset({"statements", "control", "round_trips"})
-#: Growth that is marked.
+#: Growth above these tolerances is marked.
 CPU_TOLERANCE = 0.03
-#: Positions of rows on pages differ from round to round.
+#: Row positions on pages differ from round to round.
 WAL_TOLERANCE = 0.005
-#: Rounding of a count per unit.
+#: Rounding error of a count per unit.
 _COUNT_TOLERANCE = 1e-9
 _INDENT = "  "
 
 
 @dataclass(slots=True)
 class Costs:
-    """What was measured: the values of all rounds, by feature, step and metric."""
+    """Values of all rounds by feature, step and metric."""
 
-    #: What the values of a feature are per: an action, or several that belong together.
+    #: Unit of a feature's values: an action, or a group of actions that belong together.
     units: dict[str, str] = field(default_factory=dict)
     values: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
 
     def add(self, feature: str, unit: str, steps: Mapping[str, Mapping[str, float]]) -> None:
-        """Add what one round measured of a feature."""
+        """Add the values of one round of a feature."""
         self.units[feature] = unit
         for step, measured in steps.items():
             for metric, value in measured.items():
@@ -47,20 +47,20 @@ class Costs:
                     self._values(feature, step, metric).extend(values)
 
     def rows(self) -> Iterable[tuple[str, str]]:
-        """Return feature and step of each row, in order."""
+        """Return the feature and step of each row, in order."""
         return [(feature, step) for feature, steps in self.values.items() for step in steps]
 
     def of(self, feature: str, step: str, metric: str) -> list[float]:
-        """Return the values of all rounds; none if it was not measured."""
+        """Return the values of all rounds; empty if not measured."""
         return self.values.get(feature, {}).get(step, {}).get(metric, [])
 
     def as_json(self) -> dict[str, Any]:
-        """Return all values; `from_json` reads them."""
+        """Return all values in the format of `from_json`."""
         return {feature: {"unit": self.units[feature], "steps": steps} for feature, steps in self.values.items()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Costs:
-        """Return what `as_json` gave."""
+        """Create costs from the output of `as_json`."""
         return cls(
             {feature: one["unit"] for feature, one in content.items()},
             {feature: one["steps"] for feature, one in content.items()},
@@ -71,7 +71,7 @@ class Costs:
 
 
 def table(costs: Costs) -> str:
-    """Return the medians, each with the least and the most of its rounds where these differ."""
+    """Return a table of the medians, with minimum and maximum of the rounds if they differ."""
     rows: list[Sequence[str]] = []
     for feature, steps in costs.values.items():
         rows.append([f"{feature} (per {costs.units[feature]})", *[""] * len(METRICS)])
@@ -100,13 +100,14 @@ def _number(value: float, metric: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A value that has grown by more than its tolerance."""
+    """Growth of a value by more than its tolerance."""
 
     metric: str
-    #: 0.05: by 5 %; infinite from zero.
+    #: 0.05 is 5 %; infinite if the value was zero.
     share: float
-    #: Whether at least two rounds of each side agree: of counts and WAL bytes, all after are above all before by more
-    #: than the rounds of a side differ; of CPU time, the least has grown by more than the tolerance, too.
+    #: Whether the growth exceeds the spread of at least two rounds on each side. Counts and WAL bytes: every value
+    #: after exceeds every value before by more than the spread of a side. CPU time: the minimum has grown by more than
+    #: the tolerance, too.
     is_certain: bool
 
     def __str__(self) -> str:
@@ -114,12 +115,12 @@ class Growth:
 
 
 def growth(metric: str, before: Sequence[float], after: Sequence[float]) -> Growth | None:
-    """Return by how much a value has grown; None if it has not, or is missing on one side.
+    """Return the growth of a value; None if it is within the tolerance or missing on one side.
 
     Args:
         metric: "cpu" (this process and Postgres together) or one of `METRICS`.
-        before: The values of the rounds.
-        after: The same.
+        before: Values of the rounds before the change.
+        after: Values of the rounds after it.
     """
     if not before or not after:
         return None
@@ -134,12 +135,12 @@ def growth(metric: str, before: Sequence[float], after: Sequence[float]) -> Grow
 
 
 def compare(before: Costs, after: Costs, *, parts: Collection[str]) -> str:
-    """Return the ratios after to before row by row, what grew marked, and a summary.
+    """Return a table of the ratios after / before with growth marked, and a summary.
 
     Args:
-        before: Of the other state of the code.
-        after: Of this one.
-        parts: Steps that the summary leaves out: work may move from one to another, and their sum has a row of its own.
+        before: Costs of the other version.
+        after: Costs of this version.
+        parts: Steps that the summary ignores, because work may move between them; their sum has a row of its own.
     """
     rows: list[Sequence[str]] = []
     grown: list[tuple[str, Growth]] = []
@@ -158,11 +159,11 @@ def compare(before: Costs, after: Costs, *, parts: Collection[str]) -> str:
             grown += [(f"{feature}, {step}", mark) for mark in marks]
         cells = [_ratio(metric, *pair) for metric, pair in pairs.items()]
         rows.append([_INDENT + step, *cells, ", ".join(map(str, marks))])
-    heads = ["after / before", "CPU", *_HEADS, "grown (?: not beyond the spread of the rounds)"]
+    heads = ["after / before", "CPU", *_HEADS, "grown (?: within the spread of the rounds)"]
     return "\n\n".join([_aligned(heads, rows), _summary(grown, apart)])
 
 
-#: What the acceptance is about: CPU time of both sides together, WAL bytes, commands.
+#: Metrics of the summary: CPU time of both sides together, WAL bytes, commands.
 _JUDGED = ("cpu", "wal", "statements", "control")
 
 
@@ -170,7 +171,7 @@ def _pair(before: Costs, after: Costs, feature: str, step: str, metric: str) -> 
     if metric != "cpu":
         return before.of(feature, step, metric), after.of(feature, step, metric)
     here, there = ([costs.of(feature, step, side) for side in ("process", "postgres")] for costs in (before, after))
-    # Where the server's share could not be measured on one side, neither has it.
+    # If the server's CPU time is missing on one side, it is ignored on both.
     sides = [position for position in (0, 1) if here[position] and there[position]]
     one, other = (
         [sum(values) for values in zip(*(all_[side] for side in sides), strict=True)] for all_ in (here, there)
@@ -189,7 +190,7 @@ def _ratio(metric: str, before: Sequence[float], after: Sequence[float]) -> str:
 
 
 def _share(before: float, after: float) -> float:
-    """Return by which share a value has grown; negative if it has shrunk."""
+    """Return the relative growth of a value; negative if it has shrunk."""
     if before == after:
         return 0.0
     return after / before - 1 if before > 0 else float("inf")
@@ -201,11 +202,9 @@ def _summary(grown: Sequence[tuple[str, Growth]], apart: Sequence[str]) -> str:
         certain = [(row, one) for row, one in grown if one.metric == metric and one.is_certain]
         doubtful = sum(one.metric == metric and not one.is_certain for _, one in grown)
         name = {"cpu": "CPU", "wal": "WAL bytes", "statements": "statements", "control": "BEGIN, COMMIT …"}[metric]
-        verdict = (
-            "yes" if not certain else "NO: " + "; ".join(f"{row} +{100 * one.share:.1f} %" for row, one in certain)
-        )
-        doubt = f" ({doubtful} more above, not beyond the spread of the rounds)" if doubtful else ""
-        lines.append(f"{name} {wanted}: {verdict}{doubt}")
+        result = "yes" if not certain else "NO: " + "; ".join(f"{row} +{100 * one.share:.1f} %" for row, one in certain)
+        doubt = f" ({doubtful} more above, within the spread of the rounds)" if doubtful else ""
+        lines.append(f"{name} {wanted}: {result}{doubt}")
     if apart:
         lines.append(f"measured on one side only: {'; '.join(apart)}")
     return "\n".join(lines)

@@ -1,1 +1,1 @@
-"""The same no-op work through other queues on Postgres, beside ours: `python -m benchmarks.peers`."""
+"""Comparison with other Postgres queues on no-op jobs: `python -m benchmarks.peers`."""

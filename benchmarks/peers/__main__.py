@@ -1,6 +1,6 @@
-"""`python -m benchmarks.peers`: the same no-op work through other queues on Postgres, beside ours, on one server.
+"""Compare no-op jobs through this package and through other Postgres queues: `python -m benchmarks.peers`.
 
-Exit 0 when everything ran, whatever the figures; 1 when a drain broke or its result was wrong; 2 on wrong usage.
+Exit codes: 0 all drains ran, 1 a drain failed or its result was wrong, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 JOBS = 10_000
-#: With how many processes `--tune` tries each peer.
+#: Numbers of processes that `--tune` tries with each peer.
 _TUNED_PROCESSES = (1, 2, 4)
-#: Marks are a hundred handlers apart, and a fifth of the jobs goes before the clock starts.
+#: `--jobs` must be a multiple: times are taken every hundred jobs, and a fifth of the jobs is warm-up.
 _JOBS_STEP = 500
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code, after the measuring and a table of it."""
+    """Run the drains, print the table and return the exit code."""
     options = _parser().parse_args(arguments)
     began = time.monotonic()
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"\n{table(comparisons)}\n")
     print(f"Rounds: {options.rounds}, of {options.jobs:,} jobs each; {seconds:.0f} s; load at the end: {load()}.")
     for name, reason in failures.items():
-        print(f"BROKEN {name}: {reason}")
+        print(f"FAILED {name}: {reason}")
     if options.json is not None:
         write(options.json, setting, comparisons, failures, is_smoke=False, seconds=seconds)
     return 1 if failures else 0
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _prepare(
     stack: ExitStack, bench: Bench, ours: Sequence[Ours], peers: Sequence[Peer]
 ) -> tuple[dict[str, Drain], dict[str, str]]:
-    """Return the drains by name, and why some could not be made; what is not installed is told and left out."""
+    """Return the drains by name, and the errors of peers that failed; peers that are not installed are skipped."""
     drains: dict[str, Drain] = {}
     failures: dict[str, str] = {}
     commands = _Commands(bench.say)
@@ -90,14 +90,14 @@ def _prepare(
             drains[peer.name] = drain_by_peer(stack, bench, peer, commands.of(peer))
         except installing.NotInstalledError as error:
             bench.say(f"{peer.name}: {error}")
-        except Exception as error:  # noqa: BLE001 - told at the end, and in the exit code
+        except Exception as error:  # noqa: BLE001 - reported at the end and by the exit code
             traceback.print_exc()
             failures[peer.name] = f"{type(error).__name__}: {error}"
     return drains, failures
 
 
 class _Commands:
-    """The command of each peer's process; what it needs is installed when it is first asked for."""
+    """Return the command of a peer's process; installs its packages on first use."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -113,7 +113,7 @@ class _Commands:
 def _take_turns(
     bench: Bench, drains: dict[str, Drain], failures: dict[str, str], *, rounds: int, jobs: int
 ) -> dict[str, list[float]]:
-    """Return the rates of each round; who breaks is out of the contest, and its rounds with it."""
+    """Return the rates of each round; a contender that fails is left out of all further rounds and of the result."""
     names = list(drains)
     rates: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
@@ -123,24 +123,26 @@ def _take_turns(
                 continue
             try:
                 rates[name].append(drains[name](jobs))
-            except Exception as error:  # noqa: BLE001 - told at the end, and in the exit code
+            except Exception as error:  # noqa: BLE001 - reported at the end and by the exit code
                 traceback.print_exc()
                 failures[name] = f"{type(error).__name__}: {error}"
-        told = ", ".join(f"{name} {rates[name][-1]:,.0f}" for name in names if name not in failures)
-        bench.say(f"round {number + 1} of {rounds}, jobs a second: {told}")
+        summary = ", ".join(f"{name} {rates[name][-1]:,.0f}" for name in names if name not in failures)
+        bench.say(f"round {number + 1} of {rounds}, jobs/s: {summary}")
     return {name: values for name, values in rates.items() if name not in failures}
 
 
 def _comparisons(rates: dict[str, list[float]]) -> list[Comparison]:
-    """Return each way of ours beside each peer, then beside our first."""
+    """Compare each of our configurations with each peer, then with our first configuration."""
     ours: list[str] = [one.name for one in OURS if one.name in rates]
     peers = [one.name for one in PEERS if one.name in rates]
     line = partial(Comparison, unit="jobs/s")
     lines = [
-        line(name=name, beside_name=peer, measured=rates[name], beside=rates[peer]) for name in ours for peer in peers
+        line(name=name, baseline_name=peer, measured=rates[name], baseline=rates[peer])
+        for name in ours
+        for peer in peers
     ]
     return lines + [
-        line(name=name, beside_name=ours[0], measured=rates[name], beside=rates[ours[0]]) for name in ours[1:]
+        line(name=name, baseline_name=ours[0], measured=rates[name], baseline=rates[ours[0]]) for name in ours[1:]
     ]
 
 
@@ -149,10 +151,10 @@ def _with_processes(peer: Peer, count: int) -> Peer:
 
 
 def _tuning(rates: dict[str, list[float]]) -> list[Comparison]:
-    """Return each peer with each number of processes beside itself with one."""
+    """Compare each peer with several processes with the same peer with one process."""
     alone = f" x{_TUNED_PROCESSES[0]}"
     return [
-        Comparison(name=name, beside_name=first, unit="jobs/s", measured=values, beside=rates[first])
+        Comparison(name=name, baseline_name=first, unit="jobs/s", measured=values, baseline=rates[first])
         for name, values in rates.items()
         if (first := name.rpartition(" ")[0] + alone) in rates
     ]
@@ -160,17 +162,17 @@ def _tuning(rates: dict[str, list[float]]) -> list[Comparison]:
 
 def _configurations(ours: Sequence[Ours], peers: Sequence[Peer]) -> dict[str, str]:
     versions = installing.pinned()
-    told = {
+    configurations = {
         f"{peer.name} ({peer.package} {versions[peer.package]})": f"{_processes(peer.processes)}: "
         f"{peer.configuration}; {peer.completion}"
         for peer in peers
     }
-    return told | {one.name: _our_configuration(one) for one in ours}
+    return configurations | {one.name: _our_configuration(one) for one in ours}
 
 
 def _our_configuration(ours: Ours) -> str:
     changed = ", ".join(f"{name}={str(value).lower()}" for name, value in ours.settings.items())
-    return changed or "settings at their defaults"
+    return changed or "default settings"
 
 
 def _processes(count: int) -> str:
@@ -180,22 +182,24 @@ def _processes(count: int) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers",
-        description="Drain the same no-op work through other queues on Postgres, beside ours.",
-        epilog=f"What they need is installed below {installing.DIRECTORY}. {URL_VARIABLE} names a server to use.",
+        description="Run no-op jobs through this package and through other Postgres queues, and compare the rates.",
+        epilog=f"Packages are installed below {installing.DIRECTORY}. {URL_VARIABLE}: server to use.",
     )
     names = [peer.name for peer in PEERS]
     parser.add_argument("--only", action="append", metavar="PEER", choices=names, help=f"one of {', '.join(names)}")
     parser.add_argument("--tune", action="store_true", help="each peer with 1, 2 and 4 processes, without ours")
-    parser.add_argument("--rounds", type=_positive, default=ROUNDS, help=f"how often each drains ({ROUNDS})")
-    parser.add_argument("--jobs", type=_jobs, default=JOBS, help=f"how many jobs one drain counts ({JOBS})")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write settings and the values of every round there")
+    parser.add_argument("--rounds", type=_positive, default=ROUNDS, help=f"number of rounds ({ROUNDS})")
+    parser.add_argument("--jobs", type=_jobs, default=JOBS, help=f"number of jobs that a drain counts ({JOBS})")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the settings and the values of every round to FILE"
+    )
     return parser
 
 
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
-        message = f"{number} is not 1 or more"
+        message = f"{number} must be 1 or more"
         raise argparse.ArgumentTypeError(message)
     return number
 
@@ -203,7 +207,7 @@ def _positive(text: str) -> int:
 def _jobs(text: str) -> int:
     number = _positive(text)
     if number % _JOBS_STEP:
-        message = f"{number} is not a multiple of {_JOBS_STEP}"
+        message = f"{number} must be a multiple of {_JOBS_STEP}"
         raise argparse.ArgumentTypeError(message)
     return number
 

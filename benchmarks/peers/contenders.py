@@ -1,4 +1,4 @@
-"""Who is measured, and how each is configured: the best that its own documentation offers for short jobs."""
+"""The measured queues and their configurations: what their own documentation recommends for short jobs."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A queue that is not ours."""
+    """A queue other than this package."""
 
     name: str
     package: str
     runs_on: Literal["python", "node"]
-    #: The module of ours that drives it.
+    #: The module in this folder that drives it.
     module: str
-    #: How many of them work side by side: of one, two and four the quickest on two cores (`--tune`).
+    #: Number of worker processes: the fastest of one, two and four on two cores (`--tune`).
     processes: int
-    #: True while a job is not done: the condition on which the clock goes on.
+    #: Query that is true while any job is unfinished.
     is_unfinished: str
-    #: What else deserves to be known of it.
+    #: Settings, and how a job is completed, for the report.
     configuration: str
     completion: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """One way of running ours."""
+    """One configuration of this package."""
 
     name: str
-    #: gunicorn workers, each with a pinger; 0: ticks in the benchmark's own process, without HTTP.
+    #: gunicorn workers, each with a pinger; 0: ticks in the benchmark's process, without HTTP.
     processes: int
     settings: dict[str, object] = field(default_factory=dict)
 
 
-#: Beside the defaults, what a deployment without a pooler can set: statements prepared, larger batches.
+#: Settings for a deployment without a pooler: prepared statements and larger batches.
 _TUNED: dict[str, object] = {"database_direct": True, "batch_size": 500}
 OURS = (
     Ours(name="ours, HTTP, 2 workers", processes=2),

@@ -1,4 +1,4 @@
-"""One drain of one contender: filled, swept, timed, and seen to have been done once each."""
+"""Drain one contender: fill the queue, vacuum, measure, and check that every job ran once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from psycopg.conninfo import conninfo_to_dict
 from benchmarks import plain_sql
 from benchmarks.databases import connected
 from benchmarks.harness import WrongResultError, seconds_of
-from benchmarks.peers.line import Worker, workers
 from benchmarks.peers.serve import MARK_EVERY
+from benchmarks.peers.worker import Worker, workers
 from benchmarks.serving import checked_tick, gunicorn, runtime_on
 
 if TYPE_CHECKING:
@@ -25,43 +25,43 @@ if TYPE_CHECKING:
     from benchmarks.peers.contenders import Ours, Peer
     from scheduled_actions.database.connection import Connection
 
-#: How often the database is asked whether all is done.
+#: Interval of the query for unfinished jobs.
 _WATCH_SECONDS = 0.005
-#: Longest wait for a drain: the slowest peer does some hundreds a second.
+#: Timeout of a drain; the slowest peer runs some hundred jobs per second.
 _PATIENCE_SECONDS = 300
-#: Of what is drained, a share goes before the clock starts.
+#: Additional jobs, as a share of those counted, that run before the clock starts.
 _WARM_UP_SHARE = 0.2
-#: Ours are drained so many times twice before all rounds.
+#: Actions of each of the two warm-up drains of this package.
 _OUR_WARM_UP = 300
 
 
 class PeerDrain:
-    """A peer with its processes, on a database of its own."""
+    """A peer's worker processes on a separate database."""
 
     def __init__(self, peer: Peer, processes: list[Worker], connection: psycopg.Connection[tuple[bool]]) -> None:
         self._peer = peer
         self._workers = processes
         self._connection = connection
-        processes[0].ask("prepare")
+        processes[0].call("prepare")
 
     def rate(self, count: int) -> float:
-        """Return how many jobs a second it does, in the middle of its work.
+        """Return the jobs per second of a drain of `count` jobs.
 
-        A fifth more is put into the queue, and the clock starts when so many handlers have run: that neither the
-        start of a worker nor its first fetch counts. It stops when the database has no unfinished job left.
+        A fifth more jobs are put into the queue, and the clock starts when that many handlers have run, so that neither
+        the start of a worker nor its first fetch counts. The clock stops when no unfinished job is left.
         """
         warm_up = int(count * _WARM_UP_SHARE)
-        self._workers[0].ask("fill", count=warm_up + count)
-        sweep(self._connection)
+        self._workers[0].call("fill", count=warm_up + count)
+        vacuum(self._connection)
         for worker in self._workers:
-            worker.tell("start")
+            worker.send("start")
         for worker in self._workers:
-            worker.answer("start")
+            worker.receive("start")
         ended = self._wait_until_done()
-        counted = [worker.ask("stop") for worker in self._workers]
+        counted = [worker.call("stop") for worker in self._workers]
         handled = sum(one["count"] for one in counted)
         if handled != warm_up + count:
-            raise WrongResultError(f"handlers that {self._peer.name} ran", found=handled, expected=warm_up + count)
+            raise WrongResultError(f"handlers run by {self._peer.name}", found=handled, expected=warm_up + count)
         marks = sorted(moment for one in counted for moment in one["times"])
         return count / (ended - float(marks[warm_up // MARK_EVERY - 1]))
 
@@ -72,11 +72,11 @@ class PeerDrain:
             if row is not None and not row[0]:
                 return time.time()
             time.sleep(_WATCH_SECONDS)
-        raise WrongResultError(f"seconds that {self._peer.name} took", found="more", expected=_PATIENCE_SECONDS)
+        raise WrongResultError(f"seconds of {self._peer.name}", found=f"over {_PATIENCE_SECONDS}", expected="fewer")
 
 
 def drain_by_peer(stack: ExitStack, bench: Bench, peer: Peer, command: list[str | Path]) -> Callable[[int], float]:
-    """Return the function that drains so many jobs and says how many it did a second."""
+    """Return a function that drains a number of jobs through a peer and returns the jobs per second."""
     dsn = stack.enter_context(bench.databases.fresh())
     url = _url(dsn)
     log = bench.project / f"{peer.name}.log"
@@ -86,7 +86,7 @@ def drain_by_peer(stack: ExitStack, bench: Bench, peer: Peer, command: list[str 
 
 
 def drain_over_http(stack: ExitStack, bench: Bench, ours: Ours) -> Callable[[int], float]:
-    """Return the same for ours: ticks over HTTP, from the first ping to the answer that nothing remains."""
+    """Return such a function for this package over HTTP, timed from the first ping until nothing remains."""
     dsn = stack.enter_context(bench.databases.fresh())
     connection = stack.enter_context(connected(dsn))
     app = stack.enter_context(gunicorn(bench.project, dsn, workers=ours.processes, settings=ours.settings))
@@ -94,7 +94,7 @@ def drain_over_http(stack: ExitStack, bench: Bench, ours: Ours) -> Callable[[int
 
 
 def drain_in_process(stack: ExitStack, bench: Bench, ours: Ours) -> Callable[[int], float]:
-    """Return the same for ours without HTTP: ticks in this process, until nothing remains."""
+    """Return such a function for this package with ticks in this process until nothing remains."""
     dsn = stack.enter_context(bench.databases.fresh())
     connection = stack.enter_context(connected(dsn))
     runtime = stack.enter_context(runtime_on(bench.project, dsn, settings=ours.settings))
@@ -107,7 +107,7 @@ def drain_in_process(stack: ExitStack, bench: Bench, ours: Ours) -> Callable[[in
 
 
 def _warmed(connection: Connection, drain: Callable[[], float]) -> Callable[[int], float]:
-    """Return the function that drains so many; each process has imported the handler by then, and measured it."""
+    """Return the drain function after two warm-up drains, in which processes import and time the handler."""
     rate = partial(_our_rate, connection, drain)
     for _ in range(2):
         rate(_OUR_WARM_UP)
@@ -117,7 +117,7 @@ def _warmed(connection: Connection, drain: Callable[[], float]) -> Callable[[int
 def _our_rate(connection: Connection, drain: Callable[[], float], count: int) -> float:
     before = plain_sql.count_completed(connection)
     plain_sql.fill_due(connection, count)
-    sweep(connection)
+    vacuum(connection)
     seconds = drain()
     completed = plain_sql.count_completed(connection) - before
     if completed != count:
@@ -125,8 +125,8 @@ def _our_rate(connection: Connection, drain: Callable[[], float], count: int) ->
     return count / seconds
 
 
-def sweep(connection: psycopg.Connection[tuple[bool]] | Connection) -> None:
-    """Leave nothing of the last round or of the filling to be done by the database while the clock runs."""
+def vacuum(connection: psycopg.Connection[tuple[bool]] | Connection) -> None:
+    """Vacuum and checkpoint, so that earlier work causes no background work while the clock runs."""
     connection.execute("vacuum (analyze)")
     connection.execute("checkpoint")
 

@@ -1,4 +1,4 @@
-// Graphile Worker, as its page on performance configures it: a local queue, completions in batches.
+// Graphile Worker, configured as on its performance page: a local queue, completions in batches.
 
 import { Logger, makeWorkerUtils, run } from "graphile-worker";
 import pg from "pg";

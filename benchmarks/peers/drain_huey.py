@@ -1,4 +1,4 @@
-"""Huey on its Postgres storage: a consumer of threads."""
+"""Worker process of Huey: its Postgres storage and a consumer with threads."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from huey import PostgresHuey
 from benchmarks.peers.serve import Marks, serve, url
 
 THREADS = 8
-#: A job is put into the queue by two commits; from several sides the filling is bearable.
+#: Threads that fill the queue, because each job takes two commits.
 _FILLERS = 8
 
 
 class HueyPeer:
-    """One consumer."""
+    """A Huey consumer."""
 
     def __init__(self) -> None:
         self.marks = Marks()
@@ -32,21 +32,21 @@ class HueyPeer:
         self._noop = noop
 
     def prepare(self) -> None:
-        """Make the tables: done when the object is made."""
+        """Do nothing: the constructor creates the tables."""
 
     def fill(self, count: int) -> None:
-        """Put jobs into the queue; there is no way to put many at once."""
+        """Enqueue jobs one by one; Huey has no bulk function."""
         with ThreadPoolExecutor(_FILLERS) as pool:
             for _ in pool.map(self._noop, range(count)):
                 pass
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the consumer."""
         self._consumer = self._huey.create_consumer(workers=THREADS, periodic=False)
         self._consumer.start()
 
     def stop(self) -> None:
-        """End the work."""
+        """Stop the consumer."""
         self._consumer.stop(graceful=True)
 
 

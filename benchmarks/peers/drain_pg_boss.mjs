@@ -1,4 +1,4 @@
-// pg-boss: whole batches handed to one handler, fetched without a pause for as long as they come back full.
+// pg-boss: one handler call per batch; the next batch is fetched immediately while batches are full.
 
 import { PgBoss } from "pg-boss";
 
@@ -11,7 +11,7 @@ class PgBossPeer {
 
   async started() {
     if (this.boss === undefined) {
-      // What supervises and schedules goes on beside a worker; here it could only disturb the measuring.
+      // Supervision and scheduling would only disturb the measurement.
       this.boss = new PgBoss({ connectionString: process.env.PEER_DATABASE_URL, supervise: false, schedule: false });
       this.boss.on("error", (error) => console.error(error));
       await this.boss.start();

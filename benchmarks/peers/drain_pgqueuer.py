@@ -1,4 +1,4 @@
-"""PgQueuer: its tuning guide's batches and autovacuum, one connection for the manager, its default durability."""
+"""Worker process of PgQueuer: batches and autovacuum as in its tuning guide, default durability."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = 500
 
 
 class PgQueuerPeer:
-    """One queue manager."""
+    """A PgQueuer queue manager."""
 
     def __init__(self) -> None:
         self.marks = Marks()
@@ -32,18 +32,18 @@ class PgQueuerPeer:
         return self._pool
 
     async def prepare(self) -> None:
-        """Make the tables, and set autovacuum as the guide says."""
+        """Create the tables and tune autovacuum."""
         queries = Queries(AsyncpgPoolDriver(await self._connected()))
         await queries.install()
         await queries.optimize_autovacuum()
 
     async def fill(self, count: int) -> None:
-        """Put jobs into the queue."""
+        """Enqueue jobs in one call."""
         queries = Queries(AsyncpgPoolDriver(await self._connected()))
         await queries.enqueue(["noop"] * count, [b'{"n": 1}'] * count, [0] * count)
 
     async def start(self) -> None:
-        """Begin to work."""
+        """Start the queue manager."""
         self._peer = PgQueuer(AsyncpgPoolDriver(await self._connected()))
 
         @self._peer.entrypoint("noop")
@@ -54,7 +54,7 @@ class PgQueuerPeer:
         self._running = asyncio.create_task(self._peer.qm.run(batch_size=BATCH))
 
     async def stop(self) -> None:
-        """End the work."""
+        """Shut down the queue manager."""
         self._peer.qm.shutdown.set()
         await self._running
 

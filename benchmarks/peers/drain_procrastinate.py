@@ -1,4 +1,4 @@
-"""Procrastinate: an async worker with ten jobs at once."""
+"""Worker process of Procrastinate: an async worker with ten concurrent jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONCURRENCY = 10
 
 
 class ProcrastinatePeer:
-    """One worker."""
+    """A Procrastinate worker."""
 
     def __init__(self) -> None:
         self.marks = Marks()
@@ -33,23 +33,23 @@ class ProcrastinatePeer:
         return self._app
 
     async def prepare(self) -> None:
-        """Make the tables."""
+        """Create the tables."""
         await (await self._opened()).schema_manager.apply_schema_async()
 
     async def fill(self, count: int) -> None:
-        """Put jobs into the queue."""
+        """Defer jobs in one batch."""
         await self._opened()
         await self._noop.batch_defer_async(*[{"n": number} for number in range(count)])
 
     async def start(self) -> None:
-        """Begin to work."""
+        """Start the worker."""
         app = await self._opened()
         self._running = asyncio.create_task(
             app.run_worker_async(concurrency=CONCURRENCY, install_signal_handlers=False)
         )
 
     async def stop(self) -> None:
-        """End the work."""
+        """Cancel the worker and wait for it."""
         self._running.cancel()
         await asyncio.wait([self._running])
 

@@ -1,4 +1,4 @@
-"""The peers' own packages, installed from their registries into a directory that nobody else uses."""
+"""Install the peers' packages from PyPI and npm into a separate directory."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 DIRECTORY = _HERE.parents[1] / ".scheduled_actions" / "peers"
-#: What the Node peers ask for.
+#: Minimum version for the Node peers.
 _NODE_LEAST = (22, 18)
-#: Node itself, as a package, where that on the path is older.
+#: npm package with Node.js, installed if the version on the path is older.
 _NODE_PACKAGE = "node@22.23.3"
 _NPM = ("--no-package-lock", "--no-audit", "--no-fund")
 _LAST_LINES = 5
 
 
 class NotInstalledError(Exception):
-    """What some of the peers run on is not to be had; the message says what to do."""
+    """Some peers could not be installed; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Where the Node peers run."""
+    """Node.js and the directory of the Node peers."""
 
     program: Path
-    #: Holds `node_modules`, and copies of our own modules: imports are looked up from where a module lies.
+    #: Contains `node_modules` and copies of the modules of this folder, because Node resolves imports from a module's
+    #: own location.
     directory: Path
     version: str
 
 
 def python(say: Callable[[str], None]) -> Path:
-    """Return the interpreter that has the Python peers, installing them when they are not there as pinned.
+    """Return the interpreter of the Python peers; installs the pinned packages if they are missing or outdated.
 
     Raises:
         NotInstalledError: They could not be installed.
@@ -58,16 +59,16 @@ def python(say: Callable[[str], None]) -> Path:
 
 
 def node(say: Callable[[str], None]) -> Node:
-    """Return Node with the Node peers, installing what is missing.
+    """Return Node.js and the directory of the Node peers; installs what is missing.
 
     Raises:
-        NotInstalledError: There is no npm, or the packages could not be installed.
+        NotInstalledError: npm is missing, or the packages could not be installed.
     """
     directory = _place("node")
     pins = _HERE / "package.json"
     npm = shutil.which("npm")
     if npm is None:
-        message = "npm is not on the path: graphile-worker and pg-boss are left out; install Node.js 22.18 or newer"
+        message = "npm not found on PATH, so graphile-worker and pg-boss are skipped; install Node.js 22.18 or newer"
         raise NotInstalledError(message)
     if not _is_fresh(directory, [pins]):
         say(f"installing the Node peers into {directory}")
@@ -75,7 +76,7 @@ def node(say: Callable[[str], None]) -> Node:
         shutil.copy(pins, directory)
         _run([npm, "install", *_NPM, "--prefix", directory], "the Node peers")
         if _version_of(shutil.which("node")) < _NODE_LEAST:
-            _run([npm, "install", "--no-save", *_NPM, "--prefix", directory, _NODE_PACKAGE], "Node itself")
+            _run([npm, "install", "--no-save", *_NPM, "--prefix", directory, _NODE_PACKAGE], "Node.js")
         _remember(directory, [pins])
     for module in _HERE.glob("*.mjs"):
         shutil.copy(module, directory)
@@ -84,15 +85,15 @@ def node(say: Callable[[str], None]) -> Node:
     found = _version_of(program)
     if found < _NODE_LEAST:
         message = (
-            f"Node.js {'.'.join(map(str, found))} is on the path and its package gave none: "
-            "graphile-worker and pg-boss are left out; install Node.js 22.18 or newer"
+            f"Node.js {'.'.join(map(str, found))} is too old, so graphile-worker and pg-boss are skipped; "
+            "install Node.js 22.18 or newer"
         )
         raise NotInstalledError(message)
     return Node(program, directory, ".".join(map(str, found)))
 
 
 def pinned() -> dict[str, str]:
-    """Return the version of each package that the lists of packages name first-hand."""
+    """Return the pinned version of each package in requirements.txt and package.json."""
     lines = (_HERE / "requirements.txt").read_text(encoding="utf-8").splitlines()
     pins = [line.partition("==") for line in lines if "==" in line]
     packages: dict[str, str] = json.loads((_HERE / "package.json").read_text(encoding="utf-8"))["dependencies"]
@@ -100,7 +101,7 @@ def pinned() -> dict[str, str]:
 
 
 def _place(name: str) -> Path:
-    DIRECTORY.parent.mkdir(mode=0o711, exist_ok=True)  # As the embedded Postgres would make it.
+    DIRECTORY.parent.mkdir(mode=0o711, exist_ok=True)  # The mode that the embedded Postgres uses.
     DIRECTORY.mkdir(exist_ok=True)
     return DIRECTORY / name
 
@@ -118,7 +119,7 @@ def _run(command: Sequence[str | Path], what: str) -> None:
     )
     if done.returncode:
         said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-_LAST_LINES:])
-        message = f"{what} could not be installed: {Path(command[0]).name} ended with {done.returncode}:\n{said}"
+        message = f"{what} could not be installed: {Path(command[0]).name} exited with {done.returncode}:\n{said}"
         raise NotInstalledError(message)
 
 

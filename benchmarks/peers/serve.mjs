@@ -1,11 +1,11 @@
-// What the processes of the Node peers have in common: orders in, answers out.
+// Shared by the processes of the Node peers: receives orders, sends answers.
 
 import { createInterface } from "node:readline";
 
-// Handlers between two marks.
+// Number of handlers per recorded time.
 const MARK_EVERY = 100;
 
-// Counts handlers, and notes the time of each hundredth, in seconds.
+// Counts handlers and records the time of every hundredth, in seconds.
 export class Marks {
   count = 0;
   times = [];
@@ -25,7 +25,7 @@ export class Marks {
   }
 }
 
-// Follows the orders on standard input until it is closed: prepare, fill, start and stop are the peer's methods.
+// Executes orders from standard input until it is closed: prepare, fill, start and stop are methods of the peer.
 export async function serve(peer) {
   for await (const line of createInterface({ input: process.stdin })) {
     const { order, ...named } = JSON.parse(line);

@@ -1,4 +1,4 @@
-"""What the processes of the Python peers have in common: orders in, answers out. The standard library alone."""
+"""Shared by the processes of the Python peers: receive orders, send answers. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import sys
 import time
 from typing import Any, Protocol
 
-#: Handlers between two marks.
+#: Number of handlers per recorded time.
 MARK_EVERY = 100
 
 
 class Marks:
-    """Counts handlers, and notes the time of each hundredth."""
+    """Count handlers and record the time of every hundredth."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -28,34 +28,34 @@ class Marks:
             self.times.append(time.time())
 
     def take(self) -> dict[str, Any]:
-        """Return what was counted since the last time."""
+        """Return the count and times since the last call, and reset them."""
         taken = {"count": self.count, "times": self.times}
         self.count, self.times = 0, []
         return taken
 
 
 class Peer(Protocol):
-    """What can be ordered of a peer; each may be a coroutine function."""
+    """Orders that a peer executes; each may be a coroutine function."""
 
     marks: Marks
 
     def prepare(self) -> Any:  # noqa: ANN401 - nothing, or a coroutine
-        """Make the tables; ordered of one process only."""
+        """Create the tables; called in one process only."""
 
     def fill(self, count: int) -> Any:  # noqa: ANN401
-        """Put jobs that do nothing into the queue, in whatever way is quickest."""
+        """Enqueue no-op jobs in the fastest way."""
 
     def start(self) -> Any:  # noqa: ANN401
-        """Begin to work on the queue."""
+        """Start processing the queue."""
 
     def stop(self) -> Any:  # noqa: ANN401
-        """End the work in order; what was begun is ended."""
+        """Stop processing after the running jobs have ended."""
 
 
 def serve(peer: Peer) -> None:
-    """Follow the orders on standard input until it is closed."""
+    """Execute orders from standard input until it is closed."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)  # What libraries print is no answer.
+    os.dup2(2, 1)  # Output of libraries goes to standard error.
     asyncio.run(_serve(peer, answers))
 
 
@@ -66,7 +66,7 @@ async def _serve(peer: Peer, answers: Any) -> None:  # noqa: ANN401 - a text fil
         answers.write(json.dumps({"answer": await _follow(peer, **order)}) + "\n")
 
 
-async def _follow(peer: Peer, order: str, **arguments: int) -> Any:  # noqa: ANN401 - null, or what was counted
+async def _follow(peer: Peer, order: str, **arguments: int) -> Any:  # noqa: ANN401 - None, or the counts
     if order == "ready":
         return None
     done = getattr(peer, order)(**arguments)
@@ -76,5 +76,5 @@ async def _follow(peer: Peer, order: str, **arguments: int) -> Any:  # noqa: ANN
 
 
 def url() -> str:
-    """Return the address of the peer's own database."""
+    """Return the URL of the peer's database."""
     return os.environ["PEER_DATABASE_URL"]

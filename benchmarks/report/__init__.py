@@ -1,1 +1,1 @@
-"""A page of plots from what the benchmarks wrote: `python -m benchmarks.report RESULTS.json … > report.html`."""
+"""Report of benchmark results as one HTML page: `python -m benchmarks.report RESULTS.json … > report.html`."""

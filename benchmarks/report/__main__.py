@@ -1,6 +1,6 @@
-"""`python -m benchmarks.report RESULTS.json …`: the report on standard output.
+"""Print the report of benchmark results as HTML: `python -m benchmarks.report RESULTS.json …`.
 
-Exit 0 when it was written; 2 when a file is not what the benchmarks write.
+Exit codes: 0 report written, 2 a file is not a result of the benchmarks.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code, after the page has been written."""
+    """Write the page to standard output and return the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.report", description="Draw what the benchmarks measured, as one HTML page."
+        prog="python -m benchmarks.report",
+        description="Print benchmark results as one HTML page with plots and tables.",
     )
     parser.add_argument("results", nargs="+", type=Path, help="files written by --json")
     parser.add_argument(
         "--lateness",
         type=Path,
         metavar="FILE",
-        help='milliseconds as JSON: a list, or an object of lists by what was on ({"linger": [3.1, …]})',
+        help='milliseconds as JSON: a list, or an object of lists by mechanism ({"linger": [3.1, …]})',
     )
     options = parser.parse_args(arguments)
     try:
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(path: Path) -> dict[str, Any]:
     run = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(run, dict) or not {"setting", "results", "failures", "smoke", "seconds"} <= run.keys():
-        message = f"{path} is not what `python -m benchmarks --json` writes"
+        message = f"{path} is not a result of `python -m benchmarks --json`"
         raise ValueError(message)
     return run
 
@@ -52,7 +53,7 @@ def _run(path: Path) -> dict[str, Any]:
 def _lateness(given: object) -> dict[str, list[float]]:
     named = {"lateness": given} if isinstance(given, list) else given
     if not isinstance(named, dict) or not all(_is_numbers(values) for values in named.values()):
-        message = "the lateness is neither a list of milliseconds nor an object of such lists"
+        message = "lateness must be a list of milliseconds or an object of such lists"
         raise ValueError(message)
     return named
 

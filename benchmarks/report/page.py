@@ -1,4 +1,4 @@
-"""The page: what was measured where, the plots, and every line of the tables with its spread."""
+"""Build the HTML page of the report: settings, plots, and tables with the spread of each value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.report.plots import Line, bars_plot, distribution_plot, lines_pl
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: The plots that the page has a place for, whether or not they were measured.
+#: Plots that are always on the page, even if they were not measured.
 _EXPECTED = (
     "Throughput against batch size",
     "Throughput against processes",
@@ -52,11 +52,11 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 
 
 def page(runs: Sequence[Mapping[str, Any]], lateness: Mapping[str, Sequence[float]]) -> str:
-    """Return the report as one HTML document that needs nothing else.
+    """Return the report as one self-contained HTML document.
 
     Args:
-        runs: What `--json` wrote, one or more runs.
-        lateness: Milliseconds, by what was on (`linger`, `listen`, `wake`).
+        runs: Results of one or more runs, as written by `--json`.
+        lateness: Milliseconds by mechanism (`linger`, `listen`, `wake`).
     """
     figures = [*_expected_figures(runs), _lateness_figure(lateness), *_peer_figures(runs)]
     return (
@@ -64,8 +64,8 @@ def page(runs: Sequence[Mapping[str, Any]], lateness: Mapping[str, Sequence[floa
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Scheduled Actions: benchmarks</title><style>{_STYLE}</style></head><body>"
         "<h1>Scheduled Actions: benchmarks</h1>"
-        "<p>Read ratios before absolutes: the two values of a ratio were taken next to each other, in rounds that take "
-        "turns. Dots and bars are medians of the rounds, whiskers go from the least to the greatest.</p>"
+        "<p>Compare ratios rather than absolute values: both values of a ratio were measured in the same interleaved "
+        "rounds. Dots and bars are medians of the rounds; whiskers show the minimum and maximum.</p>"
         f'<div class="plots">{"".join(figures)}</div>'
         f"{''.join(_run(number, run) for number, run in enumerate(runs, start=1))}</body></html>\n"
     )
@@ -98,7 +98,7 @@ def _lateness_figure(lateness: Mapping[str, Sequence[float]]) -> str:
         for name, values in measured
     )
     head = '<tr><th></th><th class="n">actions</th><th class="n">p50 ms</th><th class="n">p90</th>'
-    head += '<th class="n">p99</th><th class="n">most</th></tr>'
+    head += '<th class="n">p99</th><th class="n">max</th></tr>'
     plot = distribution_plot(measured, x_name="lateness in ms")
     return _figure(_LATENESS, f'{plot}<div class="scroll"><table>{head}{rows}</table></div>')
 
@@ -116,8 +116,8 @@ def _peer_figures(runs: Sequence[Mapping[str, Any]]) -> list[str]:
         for one in run["results"]:
             if one["unit"] == _PEERS_UNIT:
                 bars.setdefault(one["name"], one["measured_rounds"])
-                bars.setdefault(one["beside"], one["beside_rounds"])
-    name = "The same no-op work, same server, same run"
+                bars.setdefault(one["baseline"], one["baseline_rounds"])
+    name = "No-op jobs through each queue, same server, same run"
     if not bars:
         return [_figure(name, None)]
     ordered = sorted(bars.items(), key=lambda bar: median(bar[1]), reverse=True)
@@ -131,11 +131,11 @@ def _figure(name: str, content: str | None) -> str:
 
 def _run(number: int, run: Mapping[str, Any]) -> str:
     setting = "".join(f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in run["setting"].items())
-    head = "<tr><th>measured</th><th></th><th>beside</th><th></th>"
-    head += '<th class="n">ratio</th><th>least to greatest</th><th>wanted</th><th>met</th></tr>'
+    head = "<tr><th>measured</th><th></th><th>baseline</th><th></th>"
+    head += '<th class="n">ratio</th><th>min to max</th><th>target</th><th>met</th></tr>'
     rows = "".join(_row(one) for one in run["results"])
-    broken = "".join(f"<p>Broken: {escape(name)}: {escape(why)}</p>" for name, why in run["failures"].items())
-    small = "<p>A smoke run: one round, small numbers. Its figures mean little.</p>" if run["smoke"] else ""
+    broken = "".join(f"<p>Failed: {escape(name)}: {escape(why)}</p>" for name, why in run["failures"].items())
+    small = "<p>Smoke run: one round with small numbers. Do not compare its values.</p>" if run["smoke"] else ""
     return (
         f"<h2>Run {number}, {run['seconds']:.0f} seconds</h2>{small}{broken}<dl>{setting}</dl>"
         f'<div class="scroll"><table>{head}{rows}</table></div>'
@@ -143,14 +143,14 @@ def _run(number: int, run: Mapping[str, Any]) -> str:
 
 
 def _row(one: Mapping[str, Any]) -> str:
-    ratio, wanted = one["ratio"], one["wanted"]
-    bound = "" if wanted is None else f"{wanted['of']} {wanted['side']} {wanted['bound']:g}"
+    ratio, target = one["ratio"], one["target"]
+    bound = "" if target is None else f"{target['of']} {target['side']} {target['bound']:g}"
     met = {None: "", True: "yes", False: "no"}[one["met"]]
-    measured, beside = (
-        f"{number_text(median(one[name]))} {one['unit']}" for name in ("measured_rounds", "beside_rounds")
+    measured, baseline = (
+        f"{number_text(median(one[name]))} {one['unit']}" for name in ("measured_rounds", "baseline_rounds")
     )
     return (
-        f'<tr><td>{escape(one["name"])}</td><td class="n">{escape(measured)}</td><td>{escape(one["beside"])}</td>'
-        f'<td class="n">{escape(beside)}</td><td class="n">{ratio["median"]:.2f}</td>'
+        f'<tr><td>{escape(one["name"])}</td><td class="n">{escape(measured)}</td><td>{escape(one["baseline"])}</td>'
+        f'<td class="n">{escape(baseline)}</td><td class="n">{ratio["median"]:.2f}</td>'
         f"<td>{ratio['least']:.2f} to {ratio['most']:.2f}</td><td>{bound}</td><td>{met}</td></tr>"
     )

@@ -1,4 +1,4 @@
-"""Plots as SVG text: lines with the spread of their points, bars, and distributions."""
+"""Draw SVG plots: lines with the spread of their points, bars, and distributions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 _WIDTH, _HEIGHT = 640, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 16, 12, 48
-#: Lines and bars of one plot are told apart by their colour, class `c0` to `c5` of the page's style.
+#: Number of colours for lines and bars: the classes `c0` to `c5` of the page's style.
 COLOURS = 6
 _TICKS = 5
-#: A logarithmic axis takes over where the largest value is so many times the smallest.
+#: Ratio of the largest to the smallest value from which the axis is logarithmic.
 _WIDE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a plot: at each x its values, one a round."""
+    """One line of a plot: for each x the values of the rounds."""
 
     name: str
     points: Sequence[tuple[float, Sequence[float]]]
@@ -30,7 +30,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where values of one axis lie, in pixels."""
+    """Map values of an axis to pixels."""
 
     name: str
     least: float
@@ -38,11 +38,11 @@ class Axis:
     start: float
     end: float
     is_logarithmic: bool
-    #: Ticks lie no closer.
+    #: Minimum distance of ticks.
     least_step: float = 0
 
     def at(self, value: float) -> float:
-        """Return the place of a value."""
+        """Return the position of a value in pixels."""
         if self.is_logarithmic:
             share = math.log(value / self.least) / math.log(self.most / self.least)
         else:
@@ -50,7 +50,7 @@ class Axis:
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Return round values to be written beside the axis."""
+        """Return round values for the labels of the axis."""
         if self.is_logarithmic:
             first, last = math.floor(math.log10(self.least)), math.ceil(math.log10(self.most))
             steps = (1, 2, 5) if last - first <= 3 else (1,)
@@ -62,7 +62,7 @@ class Axis:
 
 
 def lines_plot(lines: Sequence[Line], *, x_name: str, y_name: str) -> str:
-    """Return lines through the medians, with a whisker from the least to the greatest value of each point."""
+    """Return lines through the medians, with whiskers from the minimum to the maximum of each point."""
     xs = [x for line in lines for x, _ in line.points]
     ys = [value for line in lines for _, values in line.points for value in values]
     x_axis = _x_axis(x_name, xs)
@@ -75,9 +75,9 @@ def lines_plot(lines: Sequence[Line], *, x_name: str, y_name: str) -> str:
         drawn.append(f'<polyline class="line {colour}" points="{path}"/>')
         for (x, values), (value, _) in zip(places, sorted(line.points, key=lambda point: point[0]), strict=True):
             low, high = y_axis.at(min(values)), y_axis.at(max(values))
-            told = f"{line.name}, {number_text(value)}: {_spread_text(values)} {y_name}"
+            label = f"{line.name}, {number_text(value)}: {_spread_text(values)} {y_name}"
             drawn.append(
-                f'<g class="{colour}"><title>{escape(told)}</title>'
+                f'<g class="{colour}"><title>{escape(label)}</title>'
                 f'<line class="whisker" x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
                 f'<circle cx="{x:.1f}" cy="{y_axis.at(median(values)):.1f}" r="4"/></g>'
             )
@@ -85,7 +85,7 @@ def lines_plot(lines: Sequence[Line], *, x_name: str, y_name: str) -> str:
 
 
 def bars_plot(bars: Sequence[tuple[str, Sequence[float]]], *, unit: str) -> str:
-    """Return one bar a name, as long as its median, with a whisker from its least to its greatest value."""
+    """Return one bar per name with the length of the median, and a whisker from the minimum to the maximum."""
     row, label = 30, 210
     height = row * len(bars) + _BOTTOM
     axis = Axis(unit, 0, max(max(values) for _, values in bars) * 1.02 or 1, label, _WIDTH - 90, is_logarithmic=False)
@@ -111,7 +111,7 @@ def bars_plot(bars: Sequence[tuple[str, Sequence[float]]], *, unit: str) -> str:
 
 
 def distribution_plot(named: Sequence[tuple[str, Sequence[float]]], *, x_name: str) -> str:
-    """Return the share of values at or below each, one line a name."""
+    """Return the cumulative distribution of the values, one line per name."""
     positive = [max(value, 0.1) for _, values in named for value in values]
     x_axis = Axis(x_name, *_decades(min(positive), max(positive)), _LEFT, _WIDTH - _RIGHT, is_logarithmic=True)
     y_axis = Axis("% of actions", 0, 100, _HEIGHT - _BOTTOM, _TOP, is_logarithmic=False)
@@ -128,7 +128,7 @@ def distribution_plot(named: Sequence[tuple[str, Sequence[float]]], *, x_name: s
 
 
 def number_text(value: float) -> str:
-    """Return a number as people write it."""
+    """Return a number with thousands separators, or three significant digits."""
     if value >= 1_000_000 and value % 100_000 == 0:
         return f"{value / 1_000_000:g}M"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"

@@ -1,1 +1,1 @@
-"""The licence that almost expired, and what would have saved it."""
+"""A licence renewal with reminders, escalation and completion, on a simulated clock."""

@@ -1,6 +1,6 @@
-"""`python -m proofs.license`: the licence story on a simulated calendar, with the mails that were really sent.
+"""Run the licence renewal on a simulated clock and print the mails it sent: `python -m proofs.license`.
 
-Exit 0 when the letters came on the days on which they had to, and none after it was completed; 1 when not.
+Exit codes: 0 all mails arrived on the expected days and none after completion, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from proofs.license.post import Letter
 
 COMPLETED_AT = datetime(2027, 1, 12, 15, tzinfo=BERLIN)
-#: On which day who gets a letter.
+#: Days and recipients of the mails.
 EXPECTED = [
     ("16 November", "ann"),
     *[("16 December", name) for name in ("dora", "emil", "fay")],
@@ -35,24 +35,24 @@ EXPECTED = [
 
 
 def main() -> int:
-    """Play the story and print it; return the exit code."""
+    """Run the story, print it and return the exit code."""
     began = time.monotonic()
-    letters = _played()
+    letters = _letters()
     click.echo(
-        f"{NAME}: due on {DUE.day} {DUE:%B %Y}, 17:00 in Berlin. Everything below was sent by SMTP and received.\n"
+        f"{NAME}: due on {DUE.day} {DUE:%B %Y}, 17:00 in Berlin. All mails below were sent by SMTP and received.\n"
     )
     for letter in letters:
-        _tell(letter)
+        _print(letter)
     click.echo(f"{_when(COMPLETED_AT)}  Ann renews the licence: complete_deadline({NAME!r})")
-    click.echo(f"{'':>21}  from then on: silence\n")
+    click.echo(f"{'':>21}  no more mails after that\n")
     found = [(letter.day(BERLIN), letter.to.partition("@")[0]) for letter in letters]
-    is_told = sorted(found) == sorted(EXPECTED)
-    verdict = "each on its day, none after that." if is_told else f"not as they had to come, which is {EXPECTED}"
-    click.echo(f"{len(letters)} mails in {time.monotonic() - began:.1f} seconds: {verdict}")
-    return 0 if is_told else 1
+    is_expected = sorted(found) == sorted(EXPECTED)
+    result = "all on the expected days, none after completion." if is_expected else f"expected {EXPECTED}"
+    click.echo(f"{len(letters)} mails in {time.monotonic() - began:.1f} seconds: {result}")
+    return 0 if is_expected else 1
 
 
-def _played() -> list[Letter]:
+def _letters() -> list[Letter]:
     with databases() as server, server.fresh() as dsn, open_post_office() as (office, port):
         environ = {
             "DATABASE_URL": dsn,
@@ -60,16 +60,16 @@ def _played() -> list[Letter]:
             "SCHEDULED_ACTIONS_RETENTION_DAYS": "36500",
         }
         with tempfile.TemporaryDirectory() as directory:
-            made = runtime.Runtime(config.load(Path(directory), environ), registry=Registry.of(*HANDLERS))
-            before = runtime.use(made)
+            own = runtime.Runtime(config.load(Path(directory), environ), registry=Registry.of(*HANDLERS))
+            before = runtime.use(own)
             try:
-                return play(made, office, completed_at=COMPLETED_AT)
+                return play(own, office, completed_at=COMPLETED_AT)
             finally:
                 runtime.use(before)
-                made.close()
+                own.close()
 
 
-def _tell(letter: Letter) -> None:
+def _print(letter: Letter) -> None:
     click.echo(f"{_when(letter.at)}  to {letter.to}: {letter.subject}")
     for line in letter.text.splitlines():
         if line.startswith(("Due:", "The next reminder", "Each of you")):

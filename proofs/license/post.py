@@ -1,4 +1,4 @@
-"""A post office on loopback: a real SMTP server that keeps each letter with the instant at which it came."""
+"""SMTP server on loopback that keeps each received mail with its time of arrival."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Letter:
-    """One mail as it was received."""
+    """A received mail."""
 
-    #: By the database's clock.
+    #: Time of arrival by the database's clock.
     at: datetime
     to: str
     subject: str
     text: str
 
     def day(self, zone: ZoneInfo) -> str:
-        """Return the day on which it came: `16 November`."""
+        """Return the day of arrival, for example `16 November`."""
         shown = self.at.astimezone(zone)
         return f"{shown.day} {shown:%B}"
 
 
 class PostOffice:
-    """Keeps letters; `now` says when one comes."""
+    """Keep received mails; `now` returns the time of arrival."""
 
     def __init__(self) -> None:
         self.letters: list[Letter] = []
         self.now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: ANN401, N802 - aiosmtpd's own
-        """Take a letter."""
+        """Accept and keep a mail."""
         message = message_from_bytes(envelope.content, policy=policy.default)
         body = message.get_body(("plain",))
         text = "" if body is None else body.get_content().replace("\r\n", "\n")
@@ -50,7 +50,7 @@ class PostOffice:
 
 @contextmanager
 def open_post_office() -> Iterator[tuple[PostOffice, int]]:
-    """Give a post office, and the port on loopback where it takes letters."""
+    """Yield a post office and the loopback port of its SMTP server."""
     office = PostOffice()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -1,7 +1,7 @@
-"""The story: a renewal due on 15 January, an approval that takes three people, and a calendar that is moved.
+"""The story: a licence renewal due on 15 January, with an approval by three people, on a simulated clock.
 
-The days pass in seconds: the database's clock, by which everything decides, is set to each instant at which something
-is due, and a tick runs then. Mails are sent by SMTP and received.
+The database's clock is set to each instant at which an action is due, and a tick runs there, so weeks pass in seconds.
+Mails are sent by SMTP and received.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from zoneinfo import ZoneInfo
 
 from handlers import deadline, notification
 from scheduled_actions import Person, action, complete_deadline, notify, resolve_recipients, set_deadline
-from scheduled_actions.testing.captured import CapturedWebhooks
 from scheduled_actions.testing.kit import Kit
-from scheduled_actions.testing.network import NoNetwork
+from scheduled_actions.testing.network import CapturedWebhooks, CapturingNetwork
 
 if TYPE_CHECKING:
     from proofs.license.post import Letter, PostOffice
@@ -38,13 +37,13 @@ PEOPLE = {
 
 @resolve_recipients("role")
 def people(name: str, _team_id: str | None) -> list[Person]:
-    """Return who has a role; an application would ask its own tables."""
+    """Return the people with a role; an application would query its own tables."""
     return PEOPLE.get(name, [])
 
 
 @action("approval:start")
 def start_approval(payload: dict[str, Any]) -> None:
-    """Ask the three who have to approve."""
+    """Ask the three approvers for their approval."""
     notify("role:approvers", f"Please approve the renewal of {payload['what']}.\nEach of you has a day.")
 
 
@@ -52,7 +51,7 @@ HANDLERS = (
     deadline.send_reminder,
     deadline.send_escalation,
     deadline.mark_missed,
-    deadline.make_next,
+    deadline.create_next,
     notification.send,
     people,
     start_approval,
@@ -60,16 +59,15 @@ HANDLERS = (
 
 
 def play(runtime: Runtime, office: PostOffice, *, completed_at: datetime | None) -> list[Letter]:
-    """Let the weeks pass; return the letters that came, in their order.
+    """Run the story and return the received mails in order.
 
     Args:
-        runtime: The process's own, of a project with `HANDLERS`, on a database of the story's own.
-        office: Where the project's mail goes.
-        completed_at: When somebody renews the licence; None: nobody does.
+        runtime: The current runtime of the process, with `HANDLERS` and a database used only by the story.
+        office: Receives the project's mails.
+        completed_at: When the licence is renewed; None: never.
     """
-    webhooks = CapturedWebhooks(runtime, {})
-    # Its own post office takes the mails.
-    kit = Kit(runtime, webhooks, NoNetwork(webhooks))
+    # The post office receives the mails.
+    kit = Kit(runtime, CapturingNetwork(CapturedWebhooks(runtime, {})))
     office.now = kit.clock.now
     kit.clock.set(BEGINS)
     set_deadline(

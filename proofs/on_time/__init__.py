@@ -1,1 +1,1 @@
-"""A minute cron, ticks that linger, and a thousand actions at random instants: `python -m proofs.on_time`."""
+"""Lateness of 1,000 actions at random instants with a minute cron and lingering ticks: `python -m proofs.on_time`."""

@@ -1,6 +1,6 @@
-"""`python -m proofs.on_time`: a thousand actions at random instants of three minutes, and a cron of a ping a minute.
+"""Check that 1,000 actions at random instants start on time with a minute cron: `python -m proofs.on_time`.
 
-Exit 0 when every action ran once and on time; 1 when one did not. The plot goes to benchmarks/results/.
+Exit codes: 0 every action ran once and on time, 1 otherwise. The plot is written to benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 ACTIONS = 1_000
 MINUTES = 3
-#: As the documentation has them: no second is unwatched, and what starts last has its usual time.
+#: As documented: ticks cover every second, and the last action to start still has its full timeout.
 SETTINGS = {"linger_seconds": 65, "max_duration_seconds": 100}
-WANTED_MS = {"p50": 15.0, "p99": 100.0}
+TARGETS_MS = {"p50": 15.0, "p99": 100.0}
 PLOT = Path("benchmarks/results/on-time.svg")
 
 _ROOT = Path(__file__).parents[2]
-#: The first instant comes so long after the first ping; handlers have been imported by then.
+#: Time between the first ping and the first instant, in which handlers are imported.
 _LEAD_SECONDS = 5.0
 _WARM_UP = 30
 _PATIENCE_SECONDS = 60.0
@@ -58,8 +58,8 @@ order by a.scheduled_at
 
 
 def main() -> int:
-    """Return the exit code, after the figures have been told and the plot has been drawn."""
-    _tell(f"{ACTIONS:,} actions at random instants of {MINUTES} minutes; gunicorn with two workers; load {load()}")
+    """Run the actions, print the results, draw the plot and return the exit code."""
+    _print(f"{ACTIONS:,} actions at random instants of {MINUTES} minutes; gunicorn with two workers; load {load()}")
     with databases() as server, tempfile.TemporaryDirectory(prefix="on-time-proof-") as directory:
         project = _project(Path(directory))
         with (
@@ -73,36 +73,36 @@ def main() -> int:
                 pinged = list(pings)
     late = [row[1] for row in rows]
     figures = {"p50": median(late), "p90": quantiles(late, n=10)[8], "p99": quantiles(late, n=100)[98]}
-    told = ", ".join(f"{name} {value:.1f} ms" for name, value in figures.items())
-    _tell(f"late by {told}, most {max(late):.1f} ms, least {min(late):.1f} ms; load {load()}")
+    summary = ", ".join(f"{name} {value:.1f} ms" for name, value in figures.items())
+    _print(f"lateness: {summary}, max {max(late):.1f} ms, min {min(late):.1f} ms; load {load()}")
     PLOT.parent.mkdir(parents=True, exist_ok=True)
     PLOT.write_text(plot([(row[0], row[1]) for row in rows], pinged), encoding="utf-8")
-    _tell(f"plot: {PLOT}")
-    return _judge(rows, figures)
+    _print(f"plot: {PLOT}")
+    return _check(rows, figures)
 
 
-def _judge(rows: Sequence[tuple[float, float, bool]], figures: dict[str, float]) -> int:
+def _check(rows: Sequence[tuple[float, float, bool]], figures: dict[str, float]) -> int:
     wrong = sum(not once for _, _, once in rows)
     if len(rows) != ACTIONS or wrong:
-        _tell(f"FAILED: {wrong} of {len(rows)} actions did not run exactly once")
+        _print(f"FAILED: {wrong} of {len(rows)} actions did not run exactly once")
         return 1
-    _tell(f"every one of {len(rows):,} actions ran once")
-    missed = [f"{name} over {bound:g} ms" for name, bound in WANTED_MS.items() if figures[name] > bound]
+    _print(f"each of {len(rows):,} actions ran once")
+    missed = [f"{name} over {bound:g} ms" for name, bound in TARGETS_MS.items() if figures[name] > bound]
     if missed:
-        _tell(f"FAILED: {', '.join(missed)}")
+        _print(f"FAILED: {', '.join(missed)}")
     return 1 if missed else 0
 
 
 def _run(connection: Connection, pings: list[float]) -> list[tuple[float, float, bool]]:
-    """Return instant, lateness in milliseconds, and whether it ran once, of each action."""
-    _tell("waiting for the first full minute")
+    """Return the instant, the lateness in milliseconds and whether it ran once, for each action."""
+    _print("waiting for the first full minute")
     while not pings:
         time.sleep(0.1)
     connection.execute(_SCHEDULE, [[0.0] * _WARM_UP])
-    draw = random.Random(MINUTES)  # noqa: S311 - no secret
+    draw = random.Random(MINUTES)  # noqa: S311 - not a secret
     instants = [_LEAD_SECONDS + draw.uniform(0, 60 * MINUTES) for _ in range(ACTIONS)]
     ids = [row[0] for row in connection.execute(_SCHEDULE, [instants])]
-    _tell(f"scheduled; {MINUTES} minutes to go")
+    _print(f"scheduled; {MINUTES} minutes to go")
     time.sleep(max(instants))
     until = time.monotonic() + _PATIENCE_SECONDS
     waiting = "select count(*) from scheduled_actions where status in ('pending', 'processing')"
@@ -112,7 +112,7 @@ def _run(connection: Connection, pings: list[float]) -> list[tuple[float, float,
 
 
 def _project(directory: Path) -> Path:
-    """Return a project with the proof's handler, served as the shipped gunicorn.conf.py says."""
+    """Create a project with the proof's handler and the shipped gunicorn.conf.py."""
     project = make_project(directory)
     shutil.copy(Path(__file__).with_name("handler.py"), project / "handlers" / "proof.py")
     shutil.copy(_ROOT / "gunicorn.conf.py", project)
@@ -122,7 +122,7 @@ def _project(directory: Path) -> Path:
 
 @contextmanager
 def _minute_cron(app: App) -> Iterator[list[float]]:
-    """Ping at each full minute, whether or not the last ping was answered; give when, in seconds since 1970."""
+    """Ping at each full minute, without waiting for the last response; yield the ping times (seconds since 1970)."""
     pinged: list[float] = []
     threads: list[threading.Thread] = []
     is_over = threading.Event()
@@ -142,7 +142,7 @@ def _minute_cron(app: App) -> Iterator[list[float]]:
         cron.join()
 
 
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""The handler of the proof: it writes down that it ran, on a connection of its own."""
+"""Handler of the proof: records each run on a separate connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _own = threading.local()
 
 @action("proof:run")
 def run(payload: dict[str, Any], context: Context) -> None:
-    """Leave a row for each start."""
+    """Insert a row for each run."""
     del payload
     if not hasattr(_own, "connection"):
         _own.connection = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)

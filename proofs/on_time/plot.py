@@ -1,4 +1,4 @@
-"""The plot of the proof: how late each action started, over the minutes, and when the cron pinged. SVG text."""
+"""Draw the lateness of each action and the pings of the cron over time, as SVG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _WIDTH, _HEIGHT = 900, 380
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 40, 50
-#: Less is not told apart.
+#: Lower end of the axis; smaller values are drawn there.
 _LEAST_MS = 1.0
 _STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#444} .title{font-size:14px;fill:#111} .grid{stroke:#ddd} "
@@ -19,7 +19,7 @@ _STYLE = (
 
 
 def plot(actions: Sequence[tuple[float, float]], pings: Sequence[float]) -> str:
-    """Return a standing SVG document.
+    """Return the plot as an SVG document.
 
     Args:
         actions: Instant in seconds since 1970, and lateness in milliseconds.
@@ -51,7 +51,7 @@ def plot(actions: Sequence[tuple[float, float]], pings: Sequence[float]) -> str:
     ]
     drawn += [f'<circle class="late" cx="{x(at):.1f}" cy="{y(late):.1f}" r="2.5"/>' for at, late in actions]
     drawn.append(
-        f'<text x="{_LEFT}" y="{_HEIGHT - 8}">dashed: the cron pings, and one tick hands the watch over</text>'
+        f'<text x="{_LEFT}" y="{_HEIGHT - 8}">dashed: pings of the cron, where the next tick takes over</text>'
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '

@@ -1,1 +1,1 @@
-"""Which modules a payload and a ping pass."""
+"""Trace the modules that `schedule_action()` and a ping run through."""

@@ -1,6 +1,6 @@
-"""`python -m proofs.paths`: print the modules that a payload and a ping pass, in order.
+"""Print the modules that `schedule_action()` and a ping run through, in order: `python -m proofs.paths`.
 
-Exit 0 when neither passes more than it may; 1 otherwise.
+Exit codes: 0 both are within their maximum, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from proofs.paths.paths import PAYLOAD_MOST, PING_MOST, payload_path, ping_path
 
 
 def main() -> int:
-    """Return the exit code, after both paths have been printed."""
+    """Print both paths and return the exit code."""
     is_short = True
     with databases() as server, tempfile.TemporaryDirectory(prefix="paths-") as directory:
         for title, path_of, most in (
             ("schedule_action(), until its row is inserted", payload_path, PAYLOAD_MOST),
-            ("POST /cron/process with one due action, until its answer", ping_path, PING_MOST),
+            ("POST /cron/process with one due action, until its response", ping_path, PING_MOST),
         ):
             with server.fresh() as dsn:
                 path = path_of(dsn, Path(directory))

@@ -1,4 +1,4 @@
-"""The path of a payload to its row, and of a ping to its answer: the modules of the package that each passes."""
+"""List the modules that `schedule_action()` runs through until its row is inserted, and a ping until its response."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
     from scheduled_actions.runtime import Runtime
 
-#: The maximum number of modules of a payload.
+#: Maximum number of modules of `schedule_action()`.
 PAYLOAD_MOST = 14
-#: The same of a ping.
+#: Maximum number of modules of a ping.
 PING_MOST = 25
 
-_SECRET = "the secret of the traced pings"  # noqa: S105 - of a database that lives as long as the trace
+_SECRET = "the secret of the traced pings"  # noqa: S105 - of a temporary database
 _ACTION_TYPE = "paths:run"
 
 
 def payload_path(dsn: str, directory: Path) -> list[str]:
-    """Return the modules that the second `schedule_action()` of a process passes until its row is inserted.
+    """Return the modules of the second `schedule_action()` of a process until its row is inserted.
 
     Args:
-        dsn: A migrated database.
-        directory: The project, which may be empty.
+        dsn: DSN of a migrated database.
+        directory: Project directory; may be empty.
     """
     with module_trace() as trace, _project(dsn, directory):
         schedule_action(_ACTION_TYPE, {"n": 1})
@@ -42,23 +42,24 @@ def payload_path(dsn: str, directory: Path) -> list[str]:
 
 
 def ping_path(dsn: str, directory: Path) -> list[str]:
-    """Return the modules that a ping passes until its answer; it completes one due action, as did the one before.
+    """Return the modules of the second ping of a process, which completes one due action, until its response.
 
     Args:
-        dsn: A migrated database in which nothing is due.
-        directory: The project, which may be empty.
+        dsn: DSN of a migrated database with nothing due.
+        directory: Project directory; may be empty.
     """
-    # The threads of handlers start with the first ping, within the trace.
+    # The first ping starts the handler threads, which are then part of the trace.
     with module_trace() as trace, _project(dsn, directory) as project:
         app = Flask(__name__)
         ScheduledActions(app, runtime=project)
         client = app.test_client()
+        path: list[str] = []
         for number in range(2):
             schedule_action(_ACTION_TYPE, {"n": number})
             trace.start()
             answer = client.post("/cron/process", headers={"x-cron-secret": _SECRET})
             path = trace.stop()
-            if answer.status_code != 200 or answer.json["succeeded"] != 1:  # noqa: PLR2004 - OK
+            if answer.status_code != 200 or (answer.json or {}).get("succeeded") != 1:  # noqa: PLR2004 - OK
                 raise RuntimeError(f"the ping did not complete the action: {answer.status_code} {answer.text}")
         return path
 

@@ -15,7 +15,7 @@ _PACKAGE = "scheduled_actions"
 
 
 class ModuleTrace:
-    """The modules that have run code since `start`."""
+    """Record the modules that run code between `start` and `stop`."""
 
     def __init__(self) -> None:
         self._is_recording = False
@@ -24,10 +24,10 @@ class ModuleTrace:
         self._modules: dict[str, None] = {}
 
     def start(self, *, last_statement: str | None = None) -> None:
-        """Forget what was recorded, and record from now on.
+        """Clear the recorded modules and start recording.
 
         Args:
-            last_statement: Recording ends when the database has answered a statement that contains this text.
+            last_statement: Stop recording after a statement that contains this text was executed.
         """
         self._modules.clear()
         self._last_statement = last_statement
@@ -39,7 +39,7 @@ class ModuleTrace:
         return list(self._modules)
 
     def record(self, frame: FrameType, event: str, _argument: object) -> None:
-        """Take one event of the interpreter's profiler."""
+        """Handle an event of the interpreter's profiler."""
         if not self._is_recording:
             return
         module = frame.f_globals.get("__name__", "")
@@ -56,7 +56,7 @@ class ModuleTrace:
 
 @contextmanager
 def module_trace() -> Iterator[ModuleTrace]:
-    """Give a trace of this thread and of every thread that starts within the block."""
+    """Yield a trace of this thread and of all threads started within the block."""
     trace, before = ModuleTrace(), sys.getprofile()
     threading.setprofile(trace.record)
     sys.setprofile(trace.record)

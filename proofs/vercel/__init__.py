@@ -1,1 +1,1 @@
-"""The project built by `vercel build` and served as Vercel's runtime serves it: `python -m proofs.vercel`."""
+"""Build the project with `vercel build` and serve it as Vercel's runtime does: `python -m proofs.vercel`."""

@@ -1,6 +1,6 @@
-"""`python -m proofs.vercel`: build the project as Vercel does, serve it as Vercel does, and ping it as its cron does.
+"""Build, serve and ping the project as Vercel does: `python -m proofs.vercel`.
 
-Exit 0 when all is so; 1 when something is not, or could not be tried.
+Exit codes: 0 all checks passed, 1 a check failed or could not run.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Return the exit code, after all that was checked has been told."""
+    """Run and print all checks; return the exit code."""
     began = time.monotonic()
     directory = Path(tempfile.mkdtemp(prefix="vercel-proof-"))
-    directory.chmod(0o711)  # The account that runs the database for root has to pass through.
+    directory.chmod(0o711)  # Under root the database runs as another account, which needs access.
     try:
-        _tell("tools: npm's Vercel CLI, PyPI's uv; installing what is missing")
+        _print("tools: installing the Vercel CLI and uv if they are missing")
         found = tools()
-        _tell(f"vercel build, offline, with Python {found.python_version}")
+        _print(f"vercel build, offline, with Python {found.python_version}")
         built = build(found, directory / "build")
         for line in checks.of_the_build(built):
-            _tell(f"  ok  {line}")
+            _print(f"  ok  {line}")
         with _database(directory / "postgres") as url:
             for about, chosen, settings in (
-                ("the function on a stand-in host, settings as shipped", checks.AS_SHIPPED, {}),
-                ("the function again, lingering", checks.LINGERING, checks.LINGERING_SETTINGS),
+                ("the function on a simulated host, shipped settings", checks.AS_SHIPPED, {}),
+                ("the function with lingering ticks", checks.LINGERING, checks.LINGERING_SETTINGS),
             ):
-                _tell(about)
+                _print(about)
                 _check(built, url, directory, chosen, settings)
     except ProofFailedError as error:
         sys.stderr.write(f"FAILED: {error}\n")
         return 1
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    _tell(f"all of it is so; {time.monotonic() - began:.0f} s")
+    _print(f"all checks passed; {time.monotonic() - began:.0f} s")
     return 0
 
 
@@ -70,9 +70,9 @@ def _check(
         running = checks.Running(host, secret, connection)
         try:
             for check in chosen:
-                _tell(f"  ok  {check(running)}")
+                _print(f"  ok  {check(running)}")
         except (ProofFailedError, OSError) as error:
-            message = f"{error}\nwhat the function logged:\n{host.logged()[-3000:]}"
+            message = f"{error}\nlog of the function:\n{host.logged()[-3000:]}"
             raise ProofFailedError(message) from error
         if secret in host.logged():
             raise ProofFailedError("the function logged its secret")
@@ -80,7 +80,7 @@ def _check(
 
 @contextmanager
 def _database(directory: Path) -> Iterator[str]:
-    """Give the address of a new database with the tables; its server lives no longer than the proof."""
+    """Yield the DSN of a new, migrated database on a temporary server."""
     with local_postgres.attach(directory) as server:
         try:
             with psycopg.connect(server.dsn, autocommit=True) as connection:
@@ -91,7 +91,7 @@ def _database(directory: Path) -> Iterator[str]:
             local_postgres.remove(directory)
 
 
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""`vercel build` on a copy of this tree, without an account; what it made is laid out as Vercel would unpack it."""
+"""Run `vercel build` on a copy of this tree, without an account, and unpack the function as Vercel would."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 
     from proofs.vercel.tools import Tools
 
-#: Of no use to a deployment, or not to leave this machine; the rest is what a clone would hold.
+#: Not copied: files that a fresh clone would not contain, including secrets.
 _NOT_COPIED = (
     *(".git", ".venv", ".env", ".scheduled_actions", ".vercel", "__pycache__", "*.egg-info", "node_modules", "results"),
     *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".import_linter_cache", ".hypothesis"),
 )
-#: `vercel build` asks for a project that is linked; nobody looks these ids up.
+#: `vercel build` requires a linked project, but does not look up its ids.
 _LINK = {"projectId": "prj_of_the_proof", "orgId": "team_of_the_proof", "settings": {"framework": "flask"}}
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A function as Vercel would run it."""
+    """A built function."""
 
-    #: All of its files, laid out.
+    #: Contains all files of the function.
     directory: Path
-    #: `.vc-config.json`: the entry, the limits, the environment.
+    #: `.vc-config.json`: entry point, limits, environment.
     config: dict[str, Any]
     #: `config.json` of the output: crons and routes.
     output: dict[str, Any]
-    #: Runs it.
+    #: The interpreter that runs the function.
     python: Path
-    #: What the build said.
+    #: Output of the build.
     said: str
 
 
 def build(tools: Tools, directory: Path) -> Built:
-    """Return the function of this tree, built in `directory`.
+    """Build the function of this tree in `directory`.
 
     Raises:
-        ProofFailedError: The build failed, or made something else than one Python function.
+        ProofFailedError: The build failed, or did not produce exactly one function.
     """
     tree = directory / "tree"
     shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*_NOT_COPIED))
@@ -56,7 +56,7 @@ def build(tools: Tools, directory: Path) -> Built:
     output = tree / ".vercel" / "output"
     functions = sorted((output / "functions").glob("**/*.func"))
     if len(functions) != 1:
-        message = f"vercel build made {[one.name for one in functions]}, expected one function"
+        message = f"vercel build produced {[one.name for one in functions]}, expected one function"
         raise ProofFailedError(message)
     config = json.loads((functions[0] / ".vc-config.json").read_text(encoding="utf-8"))
     unpacked = directory / "function"
@@ -71,7 +71,7 @@ def build(tools: Tools, directory: Path) -> Built:
 
 
 def _environment(tools: Tools, directory: Path) -> dict[str, str]:
-    """Return an environment with the tools on the path, and none of this machine's Python about it."""
+    """Return an environment with the tools on PATH and without this machine's virtual environment and settings."""
     tools_path = directory / "bin"
     tools_path.mkdir(parents=True)
     (tools_path / "uv").symlink_to(tools.uv)
@@ -94,7 +94,7 @@ def _environment(tools: Tools, directory: Path) -> dict[str, str]:
 
 
 def _lay_out(function: Path, files: dict[str, str], tree: Path, unpacked: Path) -> None:
-    """Put the function's own files and those that its map names where the function expects them."""
+    """Copy the function's own files, and those of its file map, to the paths where the function expects them."""
     shutil.copytree(function, unpacked)
     for name, source in files.items():
         place = unpacked / name

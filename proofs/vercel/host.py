@@ -1,8 +1,8 @@
-"""A stand-in for Vercel's host: runs the built function's entry and hands it requests as the platform does.
+"""Simulate Vercel's host: run the entry point of the built function and send it requests as the platform does.
 
-The runtime that the build puts into the function announces its port, the start and the end of each request and its
-logs as JSON, each ended by a NUL, on the Unix socket that `VERCEL_IPC_PATH` names. Requests come over loopback HTTP,
-with the ids of the invocation and its deadline in headers that the runtime takes out again.
+The runtime inside the function reports its port, the start and end of each request and its logs as NUL-terminated JSON
+on the Unix socket in `VERCEL_IPC_PATH`. Requests are sent over loopback HTTP, with the invocation's ids and deadline in
+headers that the runtime removes.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _ENTRY = "vc__handler__python.py"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request got."""
+    """Response of the function to a request."""
 
     status: int
     headers: Mapping[str, str]
     text: str
-    #: From the request to the end of the answer.
+    #: Duration of the request.
     seconds: float
-    #: What was left until the function's deadline then; below nothing, Vercel would have cut it off.
+    #: Time left until the function's deadline; if negative, Vercel would have aborted the request.
     seconds_left: float
 
     @property
@@ -53,15 +53,15 @@ class Answer:
 
 
 class Host:
-    """The function, running; ends it when the block ends.
+    """The running function; stopped at the end of the block.
 
     Args:
-        built: What `vercel build` made.
+        built: The built function.
         environ: The project's environment variables, as set in Vercel's dashboard.
-        directory: For the socket and the log; its path is short.
+        directory: Contains the socket and the log; its path must be short.
 
     Raises:
-        ProofFailedError: It ended, or announced no port.
+        ProofFailedError: The function exited, or did not report a port.
     """
 
     def __init__(self, built: Built, environ: Mapping[str, str], directory: Path) -> None:
@@ -77,7 +77,7 @@ class Host:
         self._listening.listen(1)
         threading.Thread(target=self._read, daemon=True).start()
         self._log = (directory / "function.log").open("ab")
-        self._process = subprocess.Popen(  # noqa: S603 - what we have built, with our own arguments
+        self._process = subprocess.Popen(  # noqa: S603 - our own build and arguments
             [built.python, _ENTRY],
             cwd=built.directory,
             env=self._environment(address, environ),
@@ -90,19 +90,19 @@ class Host:
             self.stop()
             raise
         self._port = int(started["httpPort"])
-        #: Milliseconds from the interpreter's start to the first request that could be taken, as the runtime says.
+        #: Milliseconds from the start of the interpreter until it accepts requests, as reported by the runtime.
         self.cold_start_milliseconds = int(started["initDuration"])
 
     def request(
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, deadline_seconds: float | None = None
     ) -> Answer:
-        """Return the answer to one invocation.
+        """Send a request and return the response.
 
         Args:
-            method: Of the request.
-            path: With its query.
-            headers: The caller's.
-            deadline_seconds: How long the function may take; None: its `maxDuration`.
+            method: HTTP method.
+            path: Path with query.
+            headers: Headers of the caller.
+            deadline_seconds: Time limit of the function; None: its `maxDuration`.
         """
         allowed = float(self._built.config["maxDuration"]) if deadline_seconds is None else deadline_seconds
         deadline = datetime.now(UTC) + timedelta(seconds=allowed)
@@ -126,7 +126,7 @@ class Host:
         return Answer(response.status, dict(response.headers), text, took, allowed - took)
 
     def logged(self) -> str:
-        """Return all that the function has logged."""
+        """Return the whole log of the function."""
         with self._changed:
             lines = [
                 base64.b64decode(one["payload"]["message"]).decode(errors="replace")
@@ -137,7 +137,7 @@ class Host:
         return "\n".join(lines) + (self._directory / "function.log").read_text(errors="replace")
 
     def stop(self) -> None:
-        """End the function as the platform does: told, and killed if it does not go."""
+        """Stop the function as the platform does: terminate it, and kill it if it does not exit."""
         self._process.terminate()
         try:
             self._process.wait(_STOP_SECONDS)
@@ -154,7 +154,7 @@ class Host:
         self.stop()
 
     def _environment(self, address: Path, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return what the platform sets, what the build asks for and what the project's owner set; nothing of here."""
+        """Return the variables of the platform, the build and the project; nothing is inherited from this process."""
         platform = {
             "VERCEL": "1",
             "VERCEL_ENV": "production",
@@ -192,6 +192,6 @@ class Host:
                     break
                 self._changed.wait(0.1)
         log = (self._directory / "function.log").read_text(errors="replace")[-2000:]
-        message = f"the function said no {kind!r} within {within_seconds:g} seconds, "
-        message += f"its exit code is {self._process.poll()}:\n{log}"
+        message = f"the function sent no {kind!r} message within {within_seconds:g} seconds, "
+        message += f"exit code {self._process.poll()}:\n{log}"
         raise ProofFailedError(message)

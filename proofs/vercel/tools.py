@@ -1,4 +1,4 @@
-"""The tools that `vercel build` needs, installed below the project directory where they are missing."""
+"""Find or install the tools of `vercel build` below the project directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 ROOT = _HERE.parents[1]
 DIRECTORY = ROOT / ".scheduled_actions" / "proofs" / "vercel"
-#: Vercel runs Python from this on; a project that asks for 3.11 or newer gets it.
+#: Oldest Python version of Vercel's runtime, used for projects that require 3.11 or newer.
 _PYTHON_LEAST = (3, 12)
 _PYTHON_NAMES = ("python3.12", "python3.13", "python3.14")
 _LAST_LINES = 15
@@ -25,12 +25,12 @@ _PATIENCE_SECONDS = 600
 
 
 class ProofFailedError(Exception):
-    """What was to be shown is not so, or could not be tried; the message says what to do."""
+    """A check failed or could not run; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What was found and installed."""
+    """Paths of the tools."""
 
     vercel: Path
     uv: Path
@@ -39,16 +39,16 @@ class Tools:
 
 
 def tools() -> Tools:
-    """Return the tools, installing the Vercel CLI from npm's registry and uv from PyPI's when they are not there.
+    """Return the tools; installs the Vercel CLI from npm and uv from PyPI if they are missing.
 
     Raises:
-        ProofFailedError: There is no npm or no Python that is new enough, or a package could not be installed.
+        ProofFailedError: npm or a recent Python is missing, or a package could not be installed.
     """
     npm = shutil.which("npm")
     if npm is None:
-        raise ProofFailedError("npm is not on the path: install Node.js 20 or newer")
+        raise ProofFailedError("npm not found on PATH: install Node.js 20 or newer")
     python, version = _python()
-    (ROOT / ".scheduled_actions").mkdir(mode=0o711, exist_ok=True)  # As the embedded Postgres would make it.
+    (ROOT / ".scheduled_actions").mkdir(mode=0o711, exist_ok=True)  # The mode that the embedded Postgres uses.
     node, venv = DIRECTORY / "node", DIRECTORY / "uv"
     if not _has(node, "package.json"):
         node.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def tools() -> Tools:
         run([npm, "install", *options], what="the Vercel CLI could not be installed")
         _remember(node, "package.json")
     if not _has(venv, "requirements.txt"):
-        run([sys.executable, "-m", "venv", "--clear", venv], what="a virtual environment could not be made")
+        run([sys.executable, "-m", "venv", "--clear", venv], what="the virtual environment could not be created")
         options = ["--quiet", "--disable-pip-version-check", "-r", str(_HERE / "requirements.txt")]
         run([venv / "bin" / "python", "-m", "pip", "install", *options], what="uv could not be installed")
         _remember(venv, "requirements.txt")
@@ -65,10 +65,10 @@ def tools() -> Tools:
 
 
 def run(command: Sequence[str | Path], *, what: str, cwd: Path = ROOT, environ: dict[str, str] | None = None) -> str:
-    """Return what a command says.
+    """Run a command and return its output.
 
     Raises:
-        ProofFailedError: It failed; the message ends with its last lines.
+        ProofFailedError: The command failed; the message ends with the last lines of its output.
     """
     done = subprocess.run(  # noqa: S603 - our own commands
         command, cwd=cwd, env=environ, capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS
@@ -76,13 +76,13 @@ def run(command: Sequence[str | Path], *, what: str, cwd: Path = ROOT, environ: 
     said = f"{done.stdout}\n{done.stderr}".strip()
     if done.returncode:
         last = "\n".join(said.splitlines()[-_LAST_LINES:])
-        message = f"{what}: {Path(command[0]).name} ended with {done.returncode}:\n{last}"
+        message = f"{what}: {Path(command[0]).name} exited with {done.returncode}:\n{last}"
         raise ProofFailedError(message)
     return said
 
 
 def _python() -> tuple[Path, str]:
-    """Return a Python that Vercel's build takes: `PROOF_PYTHON`, on the path, or one of pyenv's."""
+    """Return a Python that Vercel's build accepts: `PROOF_PYTHON`, one on PATH, or one of pyenv."""
     given = os.environ.get("PROOF_PYTHON")
     candidates = [Path(given)] if given else [Path(found) for name in _PYTHON_NAMES if (found := shutil.which(name))]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
@@ -94,9 +94,9 @@ def _python() -> tuple[Path, str]:
         if version is not None and (int(version[1]), int(version[2])) >= _PYTHON_LEAST:
             return candidate.absolute(), f"{version[1]}.{version[2]}"
     message = (
-        f"no Python 3.12 or newer was found, on which Vercel runs projects (looked at: {candidates or 'nothing'});"
+        f"no Python 3.12 or newer found, which Vercel's runtime requires (candidates: {candidates or 'none'}); "
+        "install one, or run: PROOF_PYTHON=/path/to/python3.12 make proof-vercel"
     )
-    message += " install one, or name it: PROOF_PYTHON=/path/to/python3.12 make proof-vercel"
     raise ProofFailedError(message)
 
 

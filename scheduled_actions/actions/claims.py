@@ -1,54 +1,48 @@
-"""Claiming: the statements, and what features add to a claimed batch in its transaction."""
+"""Claim due actions in batches, and run the claim hooks of features in the same transaction."""
 
-from __future__ import annotations
-
-import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID, uuid4
 
 from scheduled_actions.core.action import Claimed
+from scheduled_actions.core.log import log
 from scheduled_actions.database.boundary import contain, reason_of
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import datetime
-
-    from scheduled_actions.database.connection import Connection
-
-
 sql = Statements(__file__)
-
-log = logging.getLogger("scheduled_actions")
 
 
 @dataclass(frozen=True, slots=True)
 class TickRow:
-    """A tick as the database knows it."""
+    """A tick as stored in the database."""
 
     id: UUID
     started_at: datetime
-    #: End of the lease of everything this tick claims.
+    #: The end of the lease on every action this tick claims.
     lease_expires_at: datetime
 
 
-class Position(NamedTuple):
-    """Where a walk over due actions stands: after this row."""
+class ScanPosition(NamedTuple):
+    """A position in the scan over due actions: the last row that was read."""
 
     priority: int | None = None
     scheduled_at: str | None = None
     id: UUID | None = None
-    #: The row's team, '' without one; known of walks that may meet rows which they do not claim.
+    #: The row's team, '' if it has none; set only by scans that also read rows of teams they leave out.
     team_id: str | None = None
-    #: Whether that walk ended at its window, and not at the end of what is due.
+    #: Whether the scan ended at its window, before the last due action.
     has_more: bool = False
 
 
-#: Before the first row.
-START = Position()
+#: The position before the first due action.
+START = ScanPosition()
+#: Maximum number of rows that a scan reads when it leaves out teams; reading them takes a few milliseconds.
+WINDOW = 10000
 
 
 def claim_free(
@@ -56,39 +50,67 @@ def claim_free(
     tick: TickRow,
     *,
     wanted: int,
-    after: Position,
+    after: ScanPosition,
     excluded: Collection[str],
     with_series: bool = True,
-) -> tuple[list[Claimed], Position]:
-    """Claim due actions without a lock group: the most urgent first, at most `wanted`.
+) -> tuple[list[Claimed], ScanPosition]:
+    """Claim due actions without a lock group, in order of priority and time.
 
     Args:
-        connection: In a transaction wherever a claimed occurrence has to be judged before anybody sees it claimed.
-        tick: Whose they are.
-        wanted: How many.
-        after: Where the scan goes on.
-        excluded: Action types left where they are.
-        with_series: False claims nothing when an occurrence of a series is among what would be claimed.
+        connection: In a transaction if hooks decide about occurrences before the claim becomes visible.
+        tick: The claiming tick.
+        wanted: Maximum number of actions.
+        after: The position after which the scan continues.
+        excluded: Action types not to claim.
+        with_series: False claims nothing if the batch would contain an occurrence of a schedule.
 
     Returns:
-        Those claimed, in order, and where the next scan goes on; `START` when this one met nothing.
+        The claimed actions in order, and where the next scan continues; `START` if the scan found nothing.
     """
-    token = uuid4()
-    claimed = _claimed(
+    claimed = _claim(
         connection,
         "claim_free",
-        {
-            **behind(after, excluded),
-            "wanted": wanted,
-            "token": token,
-            "lease_expires_at": tick.lease_expires_at,
-            "with_series": with_series,
-        },
+        tick,
+        {"wanted": wanted, "token": uuid4(), "with_series": with_series, **scan_parameters(after, excluded)},
     )
-    if not claimed:
-        return [], START
-    last = claimed[-1]
-    return claimed, Position(last.priority, last.scheduled_text, last.id)
+    last = claimed[-1] if claimed else None
+    return claimed, START if last is None else ScanPosition(last.priority, last.scheduled_text, last.id)
+
+
+def claim_free_of_others(
+    connection: Connection,
+    tick: TickRow,
+    *,
+    wanted: int,
+    after: ScanPosition,
+    excluded: Collection[str],
+    left_out: Collection[str],
+    window: int = WINDOW,
+) -> tuple[list[Claimed], ScanPosition]:
+    """Claim due actions without a lock group, except those of some teams.
+
+    Args:
+        connection: In a transaction.
+        tick: The claiming tick.
+        wanted: Maximum number of actions.
+        after: The position after which the scan continues.
+        excluded: Action types not to claim.
+        left_out: Teams not to claim from; '' stands for actions without a team.
+        window: Maximum number of rows read, skipped ones included.
+
+    Returns:
+        The claimed actions in order, and where the next scan continues: after the last row read, claimed or not.
+        `START` if the scan read no row.
+    """
+    found, *last = sql.run_one(
+        connection,
+        "find_others",
+        {"wanted": wanted, "window": window, "left_out": list(left_out), **scan_parameters(after, excluded)},
+    )
+    if not found:
+        return [], ScanPosition(*last)
+    held = {"kept": found, "wanted": wanted, "excluded": list(excluded), "team_ids": [], "lock_groups": []}
+    return _claim(connection, "claim_held", tick, {**held, "token": uuid4()}), ScanPosition(*last)
 
 
 def claim_grouped(
@@ -96,56 +118,64 @@ def claim_grouped(
     tick: TickRow,
     *,
     wanted: int,
-    after: Position,
+    after: ScanPosition,
     excluded: Collection[str],
     left_out: Collection[str] = (),
     window: int | None = None,
-) -> tuple[list[Claimed], Position]:
-    """Claim the oldest due member of each lock group met that nobody holds, at most `wanted`; in a transaction.
+) -> tuple[list[Claimed], ScanPosition]:
+    """Claim the oldest due action of each free lock group, and due actions that kept their group.
 
     Args:
         connection: In a transaction.
-        tick: Whose they are.
-        wanted: How many.
-        after: Where the scan goes on.
-        excluded: Action types left where they are.
-        left_out: Teams left where they are, '' for actions without one.
-        window: How many rows are looked at; then no more groups are held than are wanted. None: a few for each.
+        tick: The claiming tick.
+        wanted: Maximum number of actions.
+        after: The position after which the scan continues.
+        excluded: Action types not to claim.
+        left_out: Teams not to claim from; '' stands for actions without a team.
+        window: Maximum number of rows read, with at most `wanted` groups taken; None: `4 * wanted` rows and groups.
 
     Returns:
-        Those claimed, in order, and where the next scan goes on: after the last row seen, which may be none claimed.
-        `START` when no row was met.
+        As for `claim_free_of_others`.
     """
-    token = uuid4()
-    row = sql.run(
-        connection,
-        "hold_groups",
-        {
-            # A crowd of members of few groups is walked over in larger steps.
-            "window": window or 4 * wanted,
-            "most": wanted if window else 4 * wanted,
-            "left_out": list(left_out),
-            **behind(after, excluded),
-        },
-    ).fetchone()
-    assert row is not None  # noqa: S101 - a select of one row
-    kept, team_ids, lock_groups, *last = row
+    parameters = {
+        # Many members of few groups are scanned in larger steps.
+        "window": window or 4 * wanted,
+        "most": wanted if window else 4 * wanted,
+        "left_out": list(left_out),
+        **scan_parameters(after, excluded),
+    }
+    kept, team_ids, lock_groups, *last = sql.run_one(connection, "hold_groups", parameters)
     if not kept and not team_ids:
-        return [], Position(*last)
-    groups = {"team_ids": team_ids, "lock_groups": lock_groups, "token": token}
-    claimed = claim_held(connection, tick, {**groups, "kept": kept, "wanted": wanted, "excluded": list(excluded)})
+        return [], ScanPosition(*last)
+    groups = {"team_ids": team_ids, "lock_groups": lock_groups, "token": uuid4()}
+    claimed = _claim(
+        connection, "claim_held", tick, {**groups, "kept": kept, "wanted": wanted, "excluded": list(excluded)}
+    )
     if len(claimed) < len(kept) + len(team_ids):
         sql.run(connection, "drop_empty_holds", groups)
-    return claimed, Position(*last)
+    return claimed, ScanPosition(*last)
 
 
-def claim_held(connection: Connection, tick: TickRow, held: Mapping[str, Any]) -> list[Claimed]:
-    """Claim what this transaction holds: lock groups, and actions by their ids."""
-    return _claimed(connection, "claim_held", {**held, "lease_expires_at": tick.lease_expires_at})
+def claim_grouped_of_others(
+    connection: Connection,
+    tick: TickRow,
+    *,
+    wanted: int,
+    after: ScanPosition,
+    excluded: Collection[str],
+    left_out: Collection[str],
+    window: int = WINDOW,
+) -> tuple[list[Claimed], ScanPosition]:
+    """Claim the oldest due action of each free lock group, except those of some teams; see `claim_grouped`."""
+    claimed, position = claim_grouped(
+        connection, tick, wanted=wanted, after=after, excluded=excluded, left_out=left_out, window=window
+    )
+    # Groups beyond those wanted are found by the next scan: the ones just claimed are held by then.
+    return claimed, after._replace(has_more=True) if len(claimed) >= wanted else position
 
 
-def behind(after: Position, excluded: Collection[str]) -> dict[str, Any]:
-    """Return where a scan goes on, and what it leaves, as the statements name it."""
+def scan_parameters(after: ScanPosition, excluded: Collection[str]) -> dict[str, Any]:
+    """Return the position of a scan and the action types it excludes as statement parameters."""
     return {
         "after_priority": after.priority,
         "after_at": after.scheduled_at,
@@ -154,174 +184,159 @@ def behind(after: Position, excluded: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _claimed(connection: Connection, name: str, parameters: Mapping[str, Any]) -> list[Claimed]:
-    """Return what the statement claims, in order."""
-    token = parameters["token"]
+def _claim(connection: Connection, name: str, tick: TickRow, parameters: Mapping[str, Any]) -> list[Claimed]:
+    """Run a claiming statement; return the claimed actions by priority, then time, then age."""
 
-    def made(_: object) -> Callable[[Sequence[Any]], Claimed]:
-        return lambda values: Claimed._make((*values, token))
+    def row_factory(_: object) -> Callable[[Sequence[Any]], Claimed]:
+        return lambda values: Claimed._make((*values, parameters["token"]))
 
-    claimed = connection.cursor(row_factory=made).execute(sql.text(name), parameters).fetchall()
-    # `returning` has no order of its own.
-    claimed.sort(key=_ORDER)
-    return claimed
+    cursor = connection.cursor(row_factory=row_factory)
+    cursor.execute(sql.text(name), {**parameters, "lease_expires_at": tick.lease_expires_at})
+    # `returning` guarantees no order.
+    return sorted(cursor.fetchall(), key=_ORDER)
 
 
-#: Where an action stands among those claimed: priority, then time, then age.
+#: The order of claimed actions: priority, then time, then age.
 _ORDER = itemgetter(*(Claimed._fields.index(name) for name in ("priority", "scheduled_epoch", "id")))
 
 
 def release_no_action(connection: Connection, action_types: Collection[str], *, action_id: UUID | None = None) -> int:
-    """Make pending what had waited for a handler of one of these types; return how many.
+    """Return at most 10,000 actions with status `no_action` to pending; return their number.
 
     Args:
         connection: In autocommit mode.
-        action_types: Those that this build has handlers of.
-        action_id: None: every action that did.
+        action_types: The action types for which this build has handlers.
+        action_id: Only this action; None: any action.
     """
-    ids = None if action_id is None else [action_id]
-    return sql.run(connection, "release_no_action", {"action_types": list(action_types), "ids": ids}).rowcount
+    return sql.run(
+        connection,
+        "release_no_action",
+        {"action_types": list(action_types), "ids": None if action_id is None else [action_id]},
+    ).rowcount
 
 
 def unhandled(connection: Connection, action_types: Collection[str]) -> list[UUID]:
-    """Return the ids of actions that wait for a handler of one of these types, at most 1,000."""
+    """Return the ids of at most 1,000 actions of these types that have the status `no_action`."""
     return [row[0] for row in sql.run(connection, "unhandled_actions", {"action_types": list(action_types)})]
-
-
-#: Claims a batch: what it claimed, and where the next one goes on.
-ClaimStep: TypeAlias = "Callable[[], tuple[list[Claimed], Position]]"
 
 
 @dataclass(slots=True)
 class ClaimResult:
-    """What became of claimed actions."""
+    """The decisions of hooks about claimed actions."""
 
-    #: To be run.
+    #: Actions to run.
     kept: list[Claimed]
-    #: Ended as skipped, each with the reason.
+    #: Actions that ended as skipped, each with the reason.
     skipped: list[tuple[Claimed, str]] = field(default_factory=list)
-    #: Occurrences whose end nothing waits for: neither their schedule, to take its next step, nor another occurrence.
+    #: Occurrences whose end affects neither their schedule nor another occurrence.
     unawaited: frozenset[UUID] = frozenset()
-    #: Some of them are to be run before others that were claimed first: teams take turns.
-    is_by_turns: bool = False
-    #: Cannot be run at all, each with the reason: they fail.
+    #: Whether teams take turns: some actions run before others that were claimed earlier.
+    is_round_robin: bool = False
+    #: Actions that fail without running, each with the reason.
     refused: list[tuple[Claimed, str]] = field(default_factory=list)
 
     @property
     def has_found_work(self) -> bool:
-        """Whether anything came of the claim but actions that wait for their turn."""
+        """Whether the claim produced anything besides actions that were returned to pending."""
         return bool(self.kept or self.skipped or self.refused)
 
-    def add(self, other: ClaimResult) -> None:
-        """Add what became of others."""
-        self.kept += other.kept
+    def add(self, other: "ClaimResult") -> None:
+        """Add the result of a hook for other actions."""
+        self.kept = self.kept + other.kept
         self.skipped += other.skipped
         self.refused += other.refused
         self.unawaited |= other.unawaited
 
-    def narrow(self, later: ClaimResult) -> None:
-        """Take in what a later hook made of those kept."""
-        self.kept = later.kept
-        self.skipped += later.skipped
-        self.refused += later.refused
-        self.unawaited |= later.unawaited
+    def narrow(self, later: "ClaimResult") -> None:
+        """Replace the kept actions by a later hook's result for them."""
+        self.kept = []
+        self.add(later)
 
-    def take_turns_with(self, other: ClaimResult) -> None:
-        """Add what was claimed for other teams."""
-        self.kept = self.kept + other.kept
-        self.skipped = self.skipped + other.skipped
-        self.refused = self.refused + other.refused
-        self.unawaited |= other.unawaited
-        self.is_by_turns = bool(other.kept)
+    def take_turns_with(self, other: "ClaimResult") -> None:
+        """Add the result for actions of other teams, which then take turns with these."""
+        self.add(other)
+        self.is_round_robin = bool(other.kept)
 
 
 class ClaimHook(Protocol):
-    """What a feature does in the transaction that claims a batch. No function of the project runs here."""
+    """A feature's part in the claiming transaction; an implementation must not call project functions."""
 
     @property
     def column(self) -> str:
-        """The field of `Claimed` that is null for actions which are none of the feature's."""
+        """The field of `Claimed` that is None if an action does not concern the feature."""
 
     def after_claim(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
-        """Return what becomes of actions that were just claimed.
+        """Decide which of the actions just claimed run, are skipped or fail.
 
         Args:
-            connection: In the transaction that claimed them.
-            claimed: Some of them concern the feature; the others are kept as they are.
+            connection: In the claiming transaction.
+            claimed: At least one concerns the feature; the others are kept as they are.
         """
 
     def claim_refused(self, connection: Connection, claimed: Claimed, error: BaseException) -> ClaimResult:
-        """Return what becomes of one for which `after_claim` was refused; its changes were undone.
+        """Decide about one action whose `after_claim` failed; the changes of that call were rolled back.
 
         Args:
-            connection: In the transaction that claimed it.
+            connection: In the claiming transaction.
             claimed: The action.
-            error: Why.
+            error: The error that `after_claim` raised.
         """
 
 
-class Batches:
-    """Claims batches and calls the hooks of features for them.
+@dataclass(frozen=True, slots=True)
+class BatchClaimer:
+    """Claims batches and calls the claim hooks.
 
     Args:
-        hooks: Each is given what the one before has kept.
+        hooks: Called in this order, each with the actions that the previous hook kept.
     """
 
-    def __init__(self, hooks: Sequence[ClaimHook]) -> None:
-        self._hooks = tuple(hooks)
+    hooks: Sequence[ClaimHook]
 
-    def claim(self, connection: Connection, claim: ClaimStep) -> tuple[list[Claimed], ClaimResult, Position]:
-        """Claim a batch and call the hooks, in one transaction; where that is refused, for each action on its own.
+    def claim(
+        self, connection: Connection, claim: Callable[[], tuple[list[Claimed], ScanPosition]]
+    ) -> tuple[list[Claimed], ClaimResult, ScanPosition]:
+        """Claim a batch and call the hooks in one transaction; if that fails, call them for each action separately.
 
         Args:
             connection: In autocommit mode.
-            claim: ClaimSteps the batch; called again where the first transaction is refused.
+            claim: Claims the batch, and returns it and where the next one continues; called again after a failed
+                transaction.
 
         Returns:
-            Those claimed, what became of them, and where the next claim goes on.
+            The claimed actions, the hooks' result, and where the next claim continues.
         """
-        return contain(
-            lambda: self._claim_with(connection, claim, self._together),
-            lambda error: self._claim_again(connection, claim, error),
-        )
 
-    @staticmethod
-    def _claim_with(
-        connection: Connection, claim: ClaimStep, call_hooks: Callable[[Connection, list[Claimed]], ClaimResult]
-    ) -> tuple[list[Claimed], ClaimResult, Position]:
+        def claim_with(call: _HookCall) -> tuple[list[Claimed], ClaimResult, ScanPosition]:
+            with connection.transaction():
+                claimed, position = claim()
+                result = ClaimResult(claimed)
+                for hook in self.hooks:
+                    if any(getattr(one, hook.column) is not None for one in result.kept):
+                        result.narrow(call(hook, connection, result.kept))
+                return claimed, result, position
+
+        def claim_again(error: BaseException) -> tuple[list[Claimed], ClaimResult, ScanPosition]:
+            log.warning("claim.refused error=%s", reason_of(error))
+            return claim_with(_call_separately)
+
+        return contain(lambda: claim_with(lambda hook, *given: hook.after_claim(*given)), claim_again)
+
+
+_HookCall: TypeAlias = Callable[[ClaimHook, Connection, list[Claimed]], ClaimResult]
+
+
+def _call_separately(hook: ClaimHook, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
+    """Call a hook for each action in a savepoint, so that a failure affects only its own action."""
+
+    def call(one: Claimed) -> ClaimResult:
         with connection.transaction():
-            claimed, position = claim()
-            return claimed, call_hooks(connection, claimed), position
+            return hook.after_claim(connection, [one])
 
-    def _claim_again(
-        self, connection: Connection, claim: ClaimStep, error: BaseException
-    ) -> tuple[list[Claimed], ClaimResult, Position]:
-        log.warning("claim.refused error=%s", reason_of(error))
-        return self._claim_with(connection, claim, self._each)
-
-    def _together(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
-        result = ClaimResult(claimed)
-        for hook in self._hooks:
-            if any(getattr(one, hook.column) is not None for one in result.kept):
-                result.narrow(hook.after_claim(connection, result.kept))
-        return result
-
-    def _each(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
-        """Call the hooks for each action on its own: one that is refused harms no other."""
-        result = ClaimResult(claimed)
-        for hook in self._hooks:
-            of_hook = ClaimResult([])
-            for one in result.kept:
-                if getattr(one, hook.column) is None:
-                    of_hook.kept.append(one)
-                    continue
-                of_hook.add(
-                    contain(partial(self._apart, connection, hook, one), partial(hook.claim_refused, connection, one))
-                )
-            result.narrow(of_hook)
-        return result
-
-    @staticmethod
-    def _apart(connection: Connection, hook: ClaimHook, claimed: Claimed) -> ClaimResult:
-        with connection.transaction():
-            return hook.after_claim(connection, [claimed])
+    result = ClaimResult([one for one in claimed if getattr(one, hook.column) is None])
+    for one in claimed:
+        if getattr(one, hook.column) is not None:
+            result.add(contain(partial(call, one), partial(hook.claim_refused, connection, one)))
+    # Back in the order of the claim: priority, then time.
+    result.kept.sort(key=_ORDER)
+    return result

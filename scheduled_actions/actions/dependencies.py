@@ -1,67 +1,56 @@
-"""What an action waits for and what follows its end, as callers say it, made what SQL takes."""
-
-from __future__ import annotations
+"""Validate and change the conditions, predecessors and follow-ups of actions."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
-from scheduled_actions.actions.store import elements_text
+from scheduled_actions.actions import store
+from scheduled_actions.conditions.model import ExternalCheck
 from scheduled_actions.core.durations import parse_duration
 from scheduled_actions.core.errors import (
+    ActionTypeForbidden,
     FollowUpInvalid,
     InvalidArgument,
+    RefusedByDatabase,
     RequestError,
     TooLarge,
-    TypeNotOpen,
     UnknownActionType,
 )
-from scheduled_actions.core.json_text import Unquoted
+from scheduled_actions.core.errors.families import short
+from scheduled_actions.core.stored_values import parse_uuid
+from scheduled_actions.database.connection import Connection
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scheduled_actions.conditions.rules.model import Outside
-
-#: The arguments of `schedule_action` that are looked at here.
-NAMES = frozenset({"condition", "after", "on_success", "on_failure"})
-#: Actions that follow one end.
+#: Maximum number of follow-ups in one list.
 MOST = 20
-#: Follow-ups of follow-ups.
+#: Maximum nesting depth of follow-ups.
 DEEPEST = 5
-#: In bytes of their JSON.
+#: Maximum size of one list of follow-ups, in bytes of JSON.
 LIMIT = 64 * 1024
 _AFTER_MOST = 100
 
+#: Validates the arguments of a follow-up at a nesting depth; returns its columns.
+ColumnsOf: TypeAlias = Callable[[Mapping[str, Any], int], dict[str, Any]]
 
-def extras_of(
-    given: Mapping[str, Any], row_of: Callable[[Mapping[str, Any], int], dict[str, Any]], *, depth: int = 0
-) -> dict[str, Any]:
-    """Return what the SQL function takes for those of the arguments that are given here.
+
+def dependency_columns(given: Mapping[str, Any], columns_of: ColumnsOf, *, depth: int = 0) -> dict[str, Any]:
+    """Validate dependencies; return the columns that store them.
 
     Args:
-        given: The arguments of `schedule_action`, by name.
-        row_of: Makes the arguments of a follow-up, so deep, what SQL takes, having validated its payload.
-        depth: How many actions it follows itself.
+        given: Arguments of `schedule_action`, by name.
+        columns_of: Validates a follow-up and returns its columns.
+        depth: The nesting depth of the action itself.
 
     Raises:
-        RequestError: One cannot be what it is; `FollowUpInvalid` says which follow-up.
+        RequestError: A value is invalid; `FollowUpInvalid` names the follow-up.
     """
-    columns: dict[str, Any] = {}
-    if "condition" in given:
-        columns["condition"] = _condition(given["condition"], row_of, depth)
-    if "after" in given:
-        columns["after"] = _after(given["after"])
-    for name in ("on_success", "on_failure"):
-        if name in given:
-            columns[name] = _follow_ups(name, given[name], row_of, depth)
+    columns = {name: check(name, given[name], columns_of, depth) for name, check in _CHECKS.items() if name in given}
     return {name: value for name, value in columns.items() if value is not None}
 
 
-def _condition(given: Any, row_of: Callable[[Mapping[str, Any], int], dict[str, Any]], depth: int) -> str:  # noqa: ANN401 - any JSON
-    from scheduled_actions.conditions.rules.plan import stored_plan  # noqa: PLC0415 - most projects have none
+def _condition(_: str, given: Any, columns_of: ColumnsOf, depth: int) -> str:  # noqa: ANN401 - any JSON
+    from scheduled_actions.conditions.rules.plan import encode_plan  # noqa: PLC0415 - most projects have none
 
     if isinstance(given, Mapping) and "wait" in given:
         given = {
@@ -70,99 +59,153 @@ def _condition(given: Any, row_of: Callable[[Mapping[str, Any], int], dict[str, 
             if value is not None
         }
         if "on_timeout" in given:
-            text = _follow_ups("on_timeout", given["on_timeout"], row_of, depth)
-            given["on_timeout"] = json.loads(text or "[]")
-    return stored_plan(given)
+            given["on_timeout"] = json.loads(_follow_ups("on_timeout", given["on_timeout"], columns_of, depth) or "[]")
+    return encode_plan(given)
 
 
-def with_public_reach(condition: str) -> str:
-    """Return a stored condition whose HTTP requests go only to the public internet."""
+def restrict_to_public(condition: str) -> str:
+    """Return a stored condition with every HTTP request restricted to public addresses."""
     from scheduled_actions.conditions.rules import parsing, plan  # noqa: PLC0415 - as above
 
-    return plan.stored_plan(parsing.with_public_reach(json.loads(condition)))
+    return plan.encode_plan(parsing.restrict_to_public(json.loads(condition)))
 
 
-def check_outsides(condition: str, check: Callable[[Outside], None]) -> None:
-    """Refuse what could not be asked: a query or a function that is not there, an address out of reach."""
-    from scheduled_actions.conditions.rules.plan import plan_of  # noqa: PLC0415 - as above
+def external_checks(condition: str) -> list[ExternalCheck]:
+    """Return the external checks of a stored condition."""
+    from scheduled_actions.conditions.rules.plan import decode_plan  # noqa: PLC0415 - as above
 
-    asked = plan_of(condition).condition
-    for outside in asked.outsides() if asked is not None else ():
-        check(outside)
+    return decode_plan(condition).needs().checks
 
 
-def _after(given: Any) -> list[str] | None:  # noqa: ANN401 - it is what is judged
+def _after(name: str, given: Any, _: ColumnsOf, __: int) -> list[str] | None:  # noqa: ANN401 - any value
     listed = [given] if isinstance(given, str | UUID) else given
     if not isinstance(listed, list | tuple | set | frozenset) or len(listed) > _AFTER_MOST:
-        raise InvalidArgument("after", given, f"a list of at most {_AFTER_MOST} ids of actions")
-    return list(dict.fromkeys(_id(one) for one in listed)) or None
+        raise InvalidArgument(
+            name, problem=f"({short(given)}) must be an action id or a list of at most {_AFTER_MOST} action ids"
+        )
+    ids: dict[str, None] = {}
+    for one in listed:
+        if (found := parse_uuid(one)) is None:
+            raise InvalidArgument(name, one, "the id of an action")
+        ids[str(found)] = None
+    return list(ids) or None
 
 
-def _id(value: Any) -> str:  # noqa: ANN401 - it is what is judged
-    try:
-        return str(value if isinstance(value, UUID) else UUID(value))
-    except (ValueError, AttributeError, TypeError):
-        raise InvalidArgument("after", value, "the id of an action") from None
-
-
-def _follow_ups(
-    name: str,
-    given: Any,  # noqa: ANN401 - it is what is judged
-    row_of: Callable[[Mapping[str, Any], int], dict[str, Any]],
-    depth: int,
-) -> str | None:
+def _follow_ups(name: str, given: Any, columns_of: ColumnsOf, depth: int) -> str | None:  # noqa: ANN401 - any value
     listed = [given] if isinstance(given, Mapping) else given
     if not isinstance(listed, list | tuple) or not all(isinstance(one, Mapping) for one in listed):
-        expected = 'an action to schedule, {"action_type": …, "payload": …}, or a list of them'
-        raise InvalidArgument(name, Unquoted(f"a {type(given).__name__}"), expected)
+        raise InvalidArgument(
+            name,
+            problem='must be an action to schedule, {"action_type": …, "payload": …}, or a list of such actions',
+        )
     if len(listed) > MOST:
-        raise InvalidArgument(name, Unquoted(f"a list of {len(listed)}"), f"at most {MOST} actions")
+        raise InvalidArgument(name, problem=f"has {len(listed)} actions; at most {MOST} are allowed")
     if depth >= DEEPEST:
-        raise InvalidArgument(name, Unquoted("this"), f"at most {DEEPEST} levels deep")
-    rows = [_row(name, number, one, row_of, depth) for number, one in enumerate(listed)]
-    text = elements_text(rows)
+        raise InvalidArgument(name, problem=f"is nested deeper than {DEEPEST} levels")
+    rows = [_follow_up(f"{name}.{number}", one, columns_of, depth) for number, one in enumerate(listed)]
+    text = store.elements_text(rows)
     if len(text.encode()) > LIMIT:
         raise TooLarge(name, len(text.encode()), LIMIT)
     return text if rows else None
 
 
-def _row(
-    name: str,
-    number: int,
-    given: Mapping[str, Any],
-    row_of: Callable[[Mapping[str, Any], int], dict[str, Any]],
-    depth: int,
-) -> dict[str, Any]:
+_CHECKS: dict[str, Callable[[str, Any, ColumnsOf, int], Any]] = {
+    "condition": _condition,
+    "after": _after,
+    "on_success": _follow_ups,
+    "on_failure": _follow_ups,
+}
+#: The arguments of `schedule_action` that are handled here.
+NAMES = frozenset(_CHECKS)
+
+
+def _follow_up(where: str, given: Mapping[str, Any], columns_of: ColumnsOf, depth: int) -> dict[str, Any]:
     if given.get("team_id") is not None:
-        expected = "there: a follow-up belongs to the team of the action it follows"
-        raise InvalidArgument(f"{name}.{number}.team_id", given["team_id"], expected)
+        raise InvalidArgument(
+            f"{where}.team_id", problem="is not allowed: a follow-up belongs to the team of the action it follows"
+        )
     try:
-        return row_of({"payload": {}, **_on_time(given)}, depth + 1)
-    except (TypeNotOpen, UnknownActionType) as error:
-        raise error.inside(f"{name}.{number}") from None
+        return columns_of({"payload": {}, **_with_python_time(given)}, depth + 1)
+    except (ActionTypeForbidden, UnknownActionType) as error:
+        raise error.inside(where) from None
     except RequestError as error:
-        raise FollowUpInvalid(f"{name}.{number}", error) from error
+        raise FollowUpInvalid(where, error) from error
 
 
-def _on_time(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with their time as Python says it; in JSON `delay` counts from the end that is followed."""
-    made = dict(given)
-    if "delay" in made:
-        delay = made.pop("delay")
+def _with_python_time(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the `scheduled_at` or `delay` of JSON to a Python value; a delay starts when the followed action ends."""
+    converted = dict(given)
+    if "delay" in converted:
+        delay = converted.pop("delay")
         seconds = parse_duration(delay, name="delay").total_seconds() if isinstance(delay, str) else delay
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or "scheduled_at" in made:
-            raise InvalidArgument("delay", delay, "seconds, or a duration such as PT5M, in place of scheduled_at")
-        made["scheduled_at"] = _delay(seconds)
-    elif isinstance(made.get("scheduled_at"), str):
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or "scheduled_at" in converted:
+            raise InvalidArgument(
+                "delay",
+                problem=f"({short(delay)}) must be a number of seconds or a duration such as PT5M, and cannot be "
+                "combined with scheduled_at",
+            )
         try:
-            made["scheduled_at"] = datetime.fromisoformat(made["scheduled_at"])
+            converted["scheduled_at"] = timedelta(seconds=seconds)
+        except (OverflowError, ValueError):
+            raise InvalidArgument("delay", seconds, "a duration between zero and a hundred years") from None
+    elif isinstance(converted.get("scheduled_at"), str):
+        try:
+            converted["scheduled_at"] = datetime.fromisoformat(converted["scheduled_at"])
         except ValueError:
-            raise InvalidArgument("scheduled_at", made["scheduled_at"], "an ISO 8601 instant with its offset") from None
-    return made
+            raise InvalidArgument(
+                "scheduled_at", converted["scheduled_at"], "an ISO 8601 time, such as 2026-01-31T09:00:00Z"
+            ) from None
+    return converted
 
 
-def _delay(seconds: float) -> timedelta:
-    try:
-        return timedelta(seconds=seconds)
-    except (OverflowError, ValueError):
-        raise InvalidArgument("delay", seconds, "a time from now: between zero and a hundred years") from None
+def changed_dependencies(
+    connection: Connection,
+    action_id: UUID,
+    given: Mapping[str, Any],
+    validate: Callable[..., dict[str, Any]],
+    *,
+    team_id: str | None,
+) -> dict[str, Any]:
+    """Return the parameters of `update_action.sql` that change the dependencies of an action.
+
+    Args:
+        connection: In a transaction; the action stays locked until it ends.
+        action_id: The action.
+        given: The dependencies to change, by a name of `NAMES`; None removes a dependency.
+        validate: Validates dependencies for the action's team and returns their columns.
+        team_id: Only within this team.
+
+    Raises:
+        UnknownAction: No action has this id (in that team).
+        RequestError: A value is invalid, or the action would wait for itself.
+    """
+    if given.get("after") is not None:
+        # Lock before any row: the check below must see every earlier change of predecessors.
+        store.sql.run(connection, "lock_after")
+    action = store.get(connection, action_id, team_id=team_id, locked=True)
+    columns = validate({name: value for name, value in given.items() if value is not None}, team_id=action.team_id)
+    problem, waits_for_itself = store.sql.run_one(
+        connection, "waits_for_itself", {**dict.fromkeys(NAMES), **columns, "id": action_id, "team_id": action.team_id}
+    )
+    if problem is not None:
+        raise RefusedByDatabase(problem)
+    if waits_for_itself:
+        raise InvalidArgument("after", problem="contains an action that waits for this one")
+    follow_ups = ("on_success", "on_failure")
+    return {
+        **{f"sets_{name}": name in given for name in follow_ups},
+        **{name: columns.get(name) for name in follow_ups},
+        "sets_condition": not given.keys().isdisjoint({"condition", "after"}),
+        "condition": _combined(action.condition, given, columns),
+    }
+
+
+def _combined(stored: Any, given: Mapping[str, Any], columns: Mapping[str, Any]) -> str | None:  # noqa: ANN401 - any JSON
+    """Return the column `condition`, in the form of the SQL function `scheduled_actions_condition`."""
+    old = stored if isinstance(stored, dict) and "after" in stored else {"condition": stored}
+    new = {
+        "after": columns.get("after") if "after" in given else old.get("after"),
+        "condition": json.loads(columns.get("condition", "null")) if "condition" in given else old.get("condition"),
+    }
+    condition = {name: value for name, value in new.items() if value is not None} if new["after"] else new["condition"]
+    return None if condition is None else json.dumps(condition)

@@ -1,89 +1,89 @@
-"""What features do in the transactions that settle and cancel actions. `runtime.py` registers them.
+"""The interface of features to the transactions that settle and cancel actions; `runtime.py` registers hooks.
 
-`ClaimHook`, for the transaction that claims, is in `claims`.
+`ClaimHook`, for the claiming transaction, is in `claims`.
 """
 
-from __future__ import annotations
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+from uuid import UUID
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from scheduled_actions.core.action import Status
+from scheduled_actions.database.connection import Connection
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from uuid import UUID
-
-    from scheduled_actions.core.action import Status
-    from scheduled_actions.database.connection import Connection
-
-
-#: What a crashed process, or a hand in the tables, has left unfinished is repaired at least so often.
+#: Interval of the sweep that repairs what a crashed process or a manual change of the tables left unfinished.
 SWEEP_SECONDS = 300.0
 
 
-class Ending(Protocol):
-    """An action that a transaction settles, with the `column` of each `SettleHook`."""
+class EndingAction(Protocol):
+    """An action that a transaction settles; it has the field that each `SettleHook` names as its `column`."""
 
     @property
     def action_id(self) -> UUID:
-        """Which."""
+        """The id of the action."""
 
     @property
     def schedule_id(self) -> UUID | None:
-        """The series that it belongs to."""
+        """The id of the action's schedule; None without one."""
 
 
 class SettledAction(NamedTuple):
-    """An action that was settled."""
+    """A settled action and its schedule."""
 
     action_id: UUID
     schedule_id: UUID | None
 
 
 class SettleHook(Protocol):
-    """What a feature does in the transaction that settles or cancels actions: its locks first, its own rows after."""
+    """A feature's part in settling or cancelling actions: lock its rows first, and change them last."""
 
     @property
     def column(self) -> str:
-        """The field of `Ending` that is null for actions which do not concern the feature."""
+        """The field of `EndingAction` that is None if an action does not concern the feature."""
 
     @property
-    def left(self) -> Collection[object]:
-        """What this process's transactions have left for after their commit; empty where there is nothing."""
+    def deferred(self) -> Collection[object]:
+        """The work that this process has deferred until after a commit; empty if there is none."""
 
-    def lock_before_settle(self, connection: Connection, endings: Sequence[Ending]) -> object:
-        """Lock the feature's rows, before those of the actions; return what `after_settle` needs of them."""
+    def lock_before_settle(self, connection: Connection, endings: Sequence[EndingAction]) -> object:
+        """Lock the feature's rows before the actions are locked; return the argument `locked` of `after_settle`."""
 
     def after_settle(
-        self, connection: Connection, locked: object, endings: Sequence[Ending], statuses: Mapping[UUID, Status]
+        self, connection: Connection, locked: object, endings: Sequence[EndingAction], statuses: Mapping[UUID, Status]
     ) -> None:
-        """Write the feature's rows.
+        """Change the feature's rows after the actions were settled, in the same transaction.
 
         Args:
-            connection: In the transaction that settled the actions.
-            locked: What `lock_before_settle` returned.
-            endings: Those that concern the feature.
-            statuses: In which status each action is now; one that is missing had lost its claim.
+            connection: In the settling transaction.
+            locked: As returned by `lock_before_settle`.
+            endings: The actions that concern the feature.
+            statuses: The new status of each action; an action that lost its claim is missing.
         """
 
     def settled_apart(
-        self, connection: Connection, endings: Sequence[Ending], statuses: Mapping[UUID, Status], *, one_by_one: bool
+        self,
+        connection: Connection,
+        endings: Sequence[EndingAction],
+        statuses: Mapping[UUID, Status],
+        *,
+        was_refused: bool,
     ) -> None:
-        """Do both after the settlement has committed, in transactions of its own; nothing is raised.
+        """Lock and change the feature's rows after the settlement committed, in separate transactions; must not raise.
 
         Args:
             connection: In autocommit mode.
-            endings: Those that concern the feature.
+            endings: The actions that concern the feature.
             statuses: As for `after_settle`.
-            one_by_one: They were refused together.
+            was_refused: Whether the batch of these actions was refused: their locks were waited for already.
         """
 
-    def lock_before_cancel(self, connection: Connection, action_id: UUID) -> object | None:
-        """Lock the feature's rows of an action that is to be cancelled; None where there are none."""
+    def lock_before_cancel(self, connection: Connection, action_id: UUID, *, team_id: str | None) -> object | None:
+        """Lock the feature's rows of an action before it is cancelled; return None if it has none (in that team)."""
 
     def after_cancel(self, connection: Connection, locked: object, action_id: UUID, status: Status) -> None:
-        """Write the feature's rows once the action has been cancelled, in the same transaction."""
+        """Change the feature's rows after the action was cancelled, in the same transaction."""
 
-    def finish_left(self) -> None:
-        """Do what this thread's transactions have left for after their commit; nothing is raised."""
+    def run_deferred(self) -> None:
+        """Run the work that this thread's transactions deferred; must not raise."""
 
-    def release_left(self) -> None:
-        """Leave to any thread what this thread's transactions have left: they have ended."""
+    def release_deferred(self) -> None:
+        """Allow any thread to run the work that this thread deferred, because its transactions have ended."""

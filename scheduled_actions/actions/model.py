@@ -1,41 +1,35 @@
-"""A new action: its arguments, how each is checked, and what the SQL functions take for them.
+"""Validate the arguments of a new action, and convert them to arguments of the SQL functions.
 
-A new argument is a field of `NewAction` and an entry of `_COLUMNS`.
+To add an argument, add a field to `NewAction` and an entry to `_COLUMNS`.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from datetime import datetime, timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
+from uuid import UUID
 
 from scheduled_actions.core import checks
-from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, DedupMode
 from scheduled_actions.core.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime, timedelta
-    from uuid import UUID
-
-    from scheduled_actions.core.action import DedupMode
-    from scheduled_actions.core.retry import RetryPolicy
+from scheduled_actions.core.errors.families import short
+from scheduled_actions.core.retry import RetryPolicy
 
 
-class Kept(Enum):
-    """Stands for an argument of `update_action` that is not given, where None takes away what is there."""
+class Unset(Enum):
+    """The type of `UNSET`."""
 
-    KEPT = "kept"
+    UNSET = "unset"
 
 
-#: As it was.
-KEPT: Final = Kept.KEPT
+#: Default of those arguments of an update for which None removes or resets the stored value.
+UNSET: Final = Unset.UNSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAction:
-    """One action for `schedule_actions`, with the arguments of `schedule_action`."""
+    """An action to schedule; its fields are the arguments of `schedule_action`."""
 
     action_type: str
     payload: Any
@@ -60,48 +54,57 @@ class NewAction:
     on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
 
 
-#: The names of the arguments of `schedule_action`.
-ARGUMENTS = frozenset(field.name for field in fields(NewAction))
-_NEEDED = frozenset({"action_type", "payload"})
 _DEFAULTS: dict[str, Any] = {
     field.name: None if field.default is MISSING else field.default for field in fields(NewAction)
 }
-#: What the SQL function `schedule_action` takes where an argument is not given.
+#: The names of the arguments of `schedule_action`.
+ARGUMENTS = frozenset(_DEFAULTS)
+_REQUIRED = frozenset({"action_type", "payload"})
+#: Values of the arguments of the SQL function `schedule_action` that a caller omits.
 COLUMN_DEFAULTS: dict[str, Any] = {
     "delay": None,
-    **{name: default for name, default in _DEFAULTS.items() if name not in _NEEDED | {"timezone"}},
+    **{name: default for name, default in _DEFAULTS.items() if name not in _REQUIRED | {"timezone"}},
 }
 
 
 def arguments_of(new: NewAction | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that are given, by name: those that differ from saying nothing.
+    """Return, by name, the required arguments and those that differ from their defaults.
 
     Raises:
-        InvalidArgument: A name is no argument of `schedule_action`, or one that it needs is missing.
+        InvalidArgument: A name is not an argument of `schedule_action`, or a required one is missing.
     """
     if isinstance(new, NewAction):
         items = [(name, getattr(new, name)) for name in _DEFAULTS]
-    elif type(new) is dict or isinstance(new, Mapping):  # (the first alone is told in a tenth of the time)
+    elif type(new) is dict or isinstance(new, Mapping):  # (the first test is ten times as fast)
         if not new.keys() <= _DEFAULTS.keys():
             unknown = min(new.keys() - _DEFAULTS.keys(), key=str)
-            raise InvalidArgument("argument", unknown, "an argument of schedule_action")
+            raise InvalidArgument(
+                "argument", problem=f"{short(unknown)} is unknown; schedule_action takes {', '.join(_DEFAULTS)}"
+            )
         items = list(new.items())
     else:
-        raise InvalidArgument("new_actions", type(new).__name__, "a NewAction or a mapping of its arguments")
+        raise InvalidArgument(
+            "new_actions",
+            problem=f"contains an item of type {type(new).__name__}: use a NewAction or a mapping of its arguments",
+        )
     given = {
-        name: value for name, value in items if name in _NEEDED or (value is not None and value != _DEFAULTS[name])
+        name: value for name, value in items if name in _REQUIRED or (value is not None and value != _DEFAULTS[name])
     }
-    if len(given) < len(_NEEDED) or not given.keys() >= _NEEDED:
-        missing = min(_NEEDED - given.keys())
-        raise InvalidArgument(missing, None, "there: every action has a type and a payload")
+    if len(given) < len(_REQUIRED) or not given.keys() >= _REQUIRED:
+        raise InvalidArgument(
+            min(_REQUIRED - given.keys()), problem="is required: every action has a type and a payload"
+        )
     return given
 
 
 def columns_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the SQL function takes for the arguments given.
+    """Convert arguments of `schedule_action` to those of the SQL function.
+
+    Args:
+        given: As returned by `arguments_of`, without the action type, the payload and the dependencies.
 
     Raises:
-        InvalidArgument: One cannot be what it is.
+        InvalidArgument: A value is invalid.
     """
     columns: dict[str, Any] = {}
     for name, value in given.items():
@@ -110,23 +113,23 @@ def columns_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_due(row: Mapping[str, Any], *, now: datetime) -> bool:
-    """Whether a new action is due as soon as it is committed, as far as a machine's clock can tell."""
+    """Whether a new action is due as soon as it is committed; `now` is the time of this machine's clock."""
     at = row.get("scheduled_at")
     return not row.get("delay") and (at is None or at <= now)
 
 
 def check_priority(value: int | None) -> int | None:
-    """Return the priority, a small integer."""
+    """Check that a priority is an integer from -32,768 to 32,767, and return it; None stays None."""
     return checks.check_integer("priority", value, least=-32768, most=32767)
 
 
 def check_max_attempts(value: int | None) -> int | None:
-    """Return the attempts allowed, the first included."""
+    """Check the maximum number of attempts, the first included, and return it; None stays None."""
     return checks.check_integer("max_attempts", value, least=1, most=MAX_ATTEMPTS_LIMIT)
 
 
-def _when(value: datetime | timedelta, given: Mapping[str, Any]) -> dict[str, Any]:
-    at, delay = checks.check_when(value, given.get("timezone"))
+def _scheduled_at(value: datetime | timedelta, given: Mapping[str, Any]) -> dict[str, Any]:
+    at, delay = checks.check_scheduled_at(value, given.get("timezone"))
     return {"scheduled_at": at} if delay is None else {"delay": delay.total_seconds()}
 
 
@@ -135,15 +138,15 @@ def _timezone(value: str, _: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _text(name: str, longest: int | None = None) -> _Check:
+def _text(name: str, longest: int | None = None) -> "_Check":
     return lambda value, _: {name: checks.check_text(name, value, longest=longest)}
 
 
 _Check: TypeAlias = "Callable[[Any, Mapping[str, Any]], dict[str, Any]]"
 
-#: How each argument of `schedule_action` is checked, and what the SQL function takes for it.
+#: For each argument of `schedule_action`: its validation, and the arguments of the SQL function.
 _COLUMNS: dict[str, _Check] = {
-    "scheduled_at": _when,
+    "scheduled_at": _scheduled_at,
     "timezone": _timezone,
     "team_id": _text("team_id", 255),
     "priority": lambda value, _: {"priority": check_priority(value)},
@@ -152,8 +155,8 @@ _COLUMNS: dict[str, _Check] = {
     "lock_group": _text("lock_group", 255),
     "lock_group_blocks": lambda value, _: {"lock_group_blocks": bool(value)},
     "dedup_key": _text("dedup_key", 512),
-    "dedup_window": lambda value, _: {"dedup_window": checks.check_window(value)},
-    "dedup_mode": lambda value, _: {"dedup_mode": checks.check_mode(value)},
+    "dedup_window": lambda value, _: {"dedup_window": checks.check_seconds("dedup_window", value)},
+    "dedup_mode": lambda value, _: {"dedup_mode": checks.check_choice("dedup_mode", value, get_args(DedupMode))},
     "target": lambda value, _: {"target": checks.target_text(value)},
     "user_id": _text("user_id"),
     "metadata": lambda value, _: {"metadata": checks.document_text("metadata", value)},

@@ -1,67 +1,49 @@
-"""Scheduling, reading and changing actions: what application code calls."""
+"""Schedule, read and change actions, for application code and the API."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
+
+import psycopg
 
 from scheduled_actions.actions import store
-from scheduled_actions.actions.dependency_changes import changed_extras
-from scheduled_actions.actions.model import KEPT, Kept, check_max_attempts, check_priority, is_due
-from scheduled_actions.actions.search import Bounds, Filters, Listed, page
-from scheduled_actions.core import checks as arguments
-from scheduled_actions.core import json_text
+from scheduled_actions.actions.dependencies import changed_dependencies
+from scheduled_actions.actions.model import UNSET, NewAction, Unset, check_max_attempts, check_priority, is_due
+from scheduled_actions.actions.search import ActionFilters, ActionList, SearchBounds, page
+from scheduled_actions.actions.settling import Settler
+from scheduled_actions.actions.validation import ActionValidator
+from scheduled_actions.core import checks, json_text
 from scheduled_actions.core.action import RESULT_LIMIT, Action, Scheduled, Status
-from scheduled_actions.core.errors import ActionLocked, UnknownAction, WrongStatus
-from scheduled_actions.database.connection import whole
-from scheduled_actions.database.transactions import borrowed_connection, is_own
+from scheduled_actions.core.errors import ActionLocked, StateConflict, WrongStatus
+from scheduled_actions.core.requester import Requester
+from scheduled_actions.core.retry import RetryPolicy
+from scheduled_actions.core.wake import Wake
+from scheduled_actions.database.connection import Connection, Database, atomic
+from scheduled_actions.database.transactions import borrowed_connection, commits_itself
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from datetime import timedelta
-    from uuid import UUID
-
-    import psycopg
-
-    from scheduled_actions.actions.model import NewAction
-    from scheduled_actions.actions.settling import Settler
-    from scheduled_actions.actions.validation import PayloadAccess, Preparation
-    from scheduled_actions.core.requester import Requester
-    from scheduled_actions.core.retry import RetryPolicy
-    from scheduled_actions.core.wake import Wake
-    from scheduled_actions.database.connection import Connection, Database
-
-#: Code that asks for a list wants all of it; a person at a page would rather see what there is.
-_PATIENT = Bounds(page_seconds=10.0)
+#: Application code waits for a full list; the API returns a short page sooner.
+_PATIENT = SearchBounds(page_seconds=10.0)
 
 
+@dataclass(frozen=True, slots=True)
 class Scheduler:
-    """Actions of one project.
+    """Schedules, reads and changes the actions of one project.
 
     Args:
-        database: Where the tables are.
-        payloads: Validates new payloads of actions that are there.
-        preparation: Checks what is asked for.
-        settler: Cancels, and what features add to that.
-        wake: Has a tick look at once for what is due now; None leaves it to the cron.
+        database: Holds the actions.
+        validator: Validates new actions, and new payloads of existing ones.
+        settler: Cancels actions, together with the features' hooks.
+        wake: Starts a tick for actions that are due now; None leaves that to the cron.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        payloads: PayloadAccess,
-        preparation: Preparation,
-        settler: Settler,
-        wake: Wake | None = None,
-    ) -> None:
-        self._wake = wake
-        self._settler = settler
-        self._database = database
-        self._payloads = payloads
-        self._preparation = preparation
+    database: Database
+    validator: ActionValidator
+    settler: Settler
+    wake: Wake | None = None
 
     def schedule_action(
         self,
@@ -70,20 +52,19 @@ class Scheduler:
         requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Scheduled:
-        """Put one action in the table, or merge it into one that waits.
+        """Schedule one action, or merge it into a pending one.
 
         Args:
             new: The action.
-            requester: The token that asks over HTTP; None: application code.
-            connection: Joins the caller's own transaction.
+            requester: The API token; None: application code.
+            connection: Your own connection; the action exists once its transaction commits.
 
         Raises:
-            RequestError: Unknown type, payload the handler's model refuses, an argument out of range, or a type that
-                the requester may not schedule.
+            RequestError: The type is unknown or not open to the requester, or the payload or an argument is invalid.
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
-        row = self._preparation.row(new, requester=requester)
-        with self._borrowed(connection) as borrowed:
+        row = self.validator.row(new, requester=requester)
+        with borrowed_connection(self.database, connection) as borrowed:
             scheduled = store.schedule(borrowed, row)
         if is_due(row, now=datetime.now(UTC)):
             self._announce([scheduled.id], connection)
@@ -96,57 +77,46 @@ class Scheduler:
         requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> list[Scheduled]:
-        """Put many actions in the table in one round trip: all of them, or none. Answered in their order.
+        """Schedule many actions in one round trip, all or none; return the results in the same order.
 
         Raises:
-            RequestError: As `schedule_action`; the message names the position of the one refused.
+            RequestError: As for `schedule_action`; a note names the position of the invalid action.
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
-        arguments.check_list("new_actions", new_actions)
-        rows = [
-            self._preparation.element(position, new, requester=requester) for position, new in enumerate(new_actions)
-        ]
+        checks.check_list("new_actions", new_actions)
+        rows = []
+        for position, new in enumerate(new_actions):
+            try:
+                rows.append(self.validator.row(new, requester=requester))
+            except Exception as error:
+                error.add_note(f"in new_actions[{position}]")
+                raise
         return self.schedule_prepared(rows, connection=connection)
 
     def schedule_prepared(
         self, rows: Sequence[dict[str, Any]], *, connection: psycopg.Connection[Any] | None = None
     ) -> list[Scheduled]:
-        """Put in the table what `prepare` returned: all of it, or nothing. Answered in its order."""
+        """Schedule rows from `ActionValidator.row`, all or none; return the results in the same order."""
         if not rows:
             return []
-        with self._borrowed(connection) as borrowed:
+        with borrowed_connection(self.database, connection) as borrowed:
             scheduled = store.schedule_many(borrowed, rows)
         now = datetime.now(UTC)
-        # One that can be seen stands for all of them: they are committed together.
+        # The actions commit together: once one is visible, all are.
         due = next((one.id for one, row in zip(scheduled, rows, strict=True) if is_due(row, now=now)), None)
         if due is not None:
             self._announce([due], connection)
         return scheduled
 
-    def prepare(
-        self,
-        action_type: str,
-        payload: Any,  # noqa: ANN401 - any JSON
-        /,
-        *,
-        requester: Requester | None = None,
-        **options: Any,  # noqa: ANN401 - checked by name
-    ) -> dict[str, Any]:
-        """Return a follow-up, validated, as one element of the SQL function `schedule_actions`."""
-        return self._preparation.row({**options, "action_type": action_type, "payload": payload}, requester=requester)
-
     def get_action(self, action_id: UUID | str, *, team_id: str | None = None) -> Action:
         """Return one action.
 
         Raises:
-            UnknownAction: There is none of that id (in that team).
+            UnknownAction: No action has this id (in that team).
         """
-        wanted = arguments.check_id(action_id)
-        with self._borrowed(None) as borrowed:
-            found = store.get(borrowed, wanted, team_id=arguments.check_text("team_id", team_id))
-        if found is None:
-            raise UnknownAction(action_id)
-        return found
+        wanted = checks.check_id(action_id)
+        with borrowed_connection(self.database, None) as borrowed:
+            return store.get(borrowed, wanted, team_id=checks.check_text("team_id", team_id))
 
     def list_actions(
         self,
@@ -155,45 +125,53 @@ class Scheduler:
         action_type: str | None = None,
         team_id: str | None = None,
         lock_group: str | None = None,
-        scheduled_from: datetime | None = None,
-        scheduled_to: datetime | None = None,
+        due_from: datetime | None = None,
+        due_to: datetime | None = None,
         q: str | None = None,
         cursor: UUID | str | None = None,
         limit: int = 100,
-    ) -> Listed:
-        """Return the newest actions that match every filter given, as a list with a `next_cursor`.
+    ) -> ActionList:
+        """Return the newest actions that match every filter, as a list with a `next_cursor`.
 
-        However many actions there are, it reads them in small statements. Where that has not found `limit` of them
-        after ten seconds, the list is short, and its `next_cursor` still leads on.
+        Rows are read in small statements. If fewer than `limit` matches are found within ten seconds, the list is
+        short, and its `next_cursor` continues the search.
 
         Args:
-            status: One of the statuses.
-            action_type: Exactly this type.
-            team_id: Of this team only.
-            lock_group: Of this lock group only.
-            scheduled_from: `scheduled_at` is this instant or later; aware.
-            scheduled_to: `scheduled_at` is before this instant; aware.
+            status: Filter by status.
+            action_type: Filter by exact type.
+            team_id: Filter by team.
+            lock_group: Filter by lock group.
+            due_from: `scheduled_at` is this instant or later; aware.
+            due_to: `scheduled_at` is before this instant; aware.
             q: Part of the type, the dedup key or the lock group, or the beginning of the id.
-            cursor: `next_cursor` of the page before, or the id of its last action.
+            cursor: `next_cursor` of the previous page, or the id of its last action.
             limit: 1 to 100.
 
         Raises:
-            InvalidArgument: A filter cannot be.
+            InvalidArgument: A filter, the cursor or the limit is invalid.
         """
-        arguments.check_limit(limit, most=100)
-        wanted = arguments.check_status(status)
-        filters = Filters(
+        checks.check_limit(limit, most=100)
+        wanted = checks.check_status(status)
+        filters = ActionFilters(
             statuses=None if wanted is None else (wanted,),
-            action_type=arguments.check_text("action_type", action_type),
-            team_id=arguments.check_text("team_id", team_id),
-            lock_group=arguments.check_text("lock_group", lock_group),
-            scheduled_from=arguments.check_aware("scheduled_from", scheduled_from),
-            scheduled_to=arguments.check_aware("scheduled_to", scheduled_to),
-            q=arguments.check_text("q", q),
+            action_type=checks.check_text("action_type", action_type),
+            team_id=checks.check_text("team_id", team_id),
+            lock_group=checks.check_text("lock_group", lock_group),
+            due_from=checks.check_aware("due_from", due_from),
+            due_to=checks.check_aware("due_to", due_to),
+            q=checks.check_text("q", q),
         )
-        before = None if cursor is None else arguments.check_cursor(cursor)
-        with self._borrowed(None) as borrowed:
-            return Listed(page(borrowed, filters, _PATIENT, cursor=before, limit=limit, least=limit))
+        with borrowed_connection(self.database, None) as borrowed:
+            return ActionList(
+                page(
+                    borrowed,
+                    filters,
+                    _PATIENT,
+                    cursor=None if cursor is None else checks.check_cursor(cursor),
+                    limit=limit,
+                    least=limit,
+                )
+            )
 
     def update_action(
         self,
@@ -206,90 +184,87 @@ class Scheduler:
         max_attempts: int | None = None,
         retry: RetryPolicy | Mapping[str, Any] | Sequence[float] | None = None,
         metadata: Mapping[str, Any] | None = None,
-        condition: Mapping[str, Any] | Kept | None = KEPT,
-        after: UUID | str | Sequence[UUID | str] | Kept | None = KEPT,
-        on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Kept | None = KEPT,
-        on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Kept | None = KEPT,
+        condition: Mapping[str, Any] | Unset | None = UNSET,
+        after: UUID | str | Sequence[UUID | str] | Unset | None = UNSET,
+        on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
+        on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
         by: str | None = None,
         team_id: str | None = None,
         edit_lock_seconds: int | None = None,
         requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Action:
-        """Change what is given of a pending action; return it as it is now.
+        """Change a pending action; omitted arguments keep their values. Return the action.
 
         Args:
-            action_id: Which.
-            payload: The whole new payload; validated like a new one.
+            action_id: The action.
+            payload: Replaces the whole payload; validated like that of a new action.
             scheduled_at: As for `schedule_action`.
-            timezone: Of a naive `scheduled_at`.
-            priority: The lower number goes first.
-            max_attempts: The first included.
-            retry: The policy for this action alone.
-            metadata: Replaces what was there.
-            condition: What must hold from now on, looked at anew; None: nothing must. One that waits already is looked
-                at by the next tick, or is due at once.
-            after: The actions it comes after; None: none.
-            on_success: What follows its completion; None: nothing.
-            on_failure: What follows its final failure; None: nothing.
-            by: Who changes it, for the history.
+            timezone: IANA time zone of a naive `scheduled_at`.
+            priority: Lower numbers run first.
+            max_attempts: Attempts allowed, the first included.
+            retry: The retry policy of this action.
+            metadata: Replaces the stored metadata.
+            condition: The new condition; None removes it. If the action is already waiting for its condition, a change
+                of it makes the action due now, unless `scheduled_at` is given.
+            after: The ids of the actions that must complete first; None removes them.
+            on_success: The follow-ups to schedule when the action completes; None removes them.
+            on_failure: The follow-ups to schedule when the action fails permanently; None removes them.
+            by: Who changes the action; stored in its history.
             team_id: Only within this team.
-            edit_lock_seconds: Refuse when it is due sooner; None: code decides for itself.
-            requester: The token that asks over HTTP; None: application code.
-            connection: Joins the caller's own transaction.
+            edit_lock_seconds: Refuse the change if the action is due within this time or overdue; None: never refuse.
+            requester: The API token; None: application code.
+            connection: Your own connection; the change takes effect once its transaction commits.
 
         Raises:
-            UnknownAction: There is none of that id (in that team).
-            WrongStatus: It is not pending.
-            ActionLocked: It is due within `edit_lock_seconds`.
-            TypeNotOpen: The requester may not give it this payload or these follow-ups.
-            RequestError: A new value cannot be; nothing was changed.
+            UnknownAction: No action has this id (in that team).
+            WrongStatus: The action is not pending.
+            ActionLocked: The action is due within `edit_lock_seconds`.
+            ActionTypeForbidden: The requester may not use this payload or these follow-ups.
+            RequestError: A new value is invalid; nothing was changed.
         """
-        wanted = arguments.check_id(action_id)
-        asked = {"condition": condition, "after": after, "on_success": on_success, "on_failure": on_failure}
-        extras = {name: value for name, value in asked.items() if value is not KEPT}
-        with self._borrowed(connection) as borrowed, whole(borrowed) if extras else nullcontext():
-            at, delay = arguments.check_when(scheduled_at, timezone)
+        wanted = checks.check_id(action_id)
+        given = {"condition": condition, "after": after, "on_success": on_success, "on_failure": on_failure}
+        dependencies = {name: value for name, value in given.items() if value is not UNSET}
+        with (
+            borrowed_connection(self.database, connection) as borrowed,
+            atomic(borrowed) if dependencies else nullcontext(),
+        ):
+            at, delay = checks.check_scheduled_at(scheduled_at, timezone)
+            text = None
+            if payload is not None:
+                action_type = store.get(borrowed, wanted, team_id=team_id).action_type
+                text = self.validator.payloads.prepare(action_type, payload, requester=requester, where="payload").text
             changes: dict[str, Any] = {
-                "payload": None
-                if payload is None
-                else self._payload_text(borrowed, wanted, payload, team_id, requester),
+                "payload": text,
                 "scheduled_at": at,
                 "delay": delay,
                 "priority": check_priority(priority),
                 "max_attempts": check_max_attempts(max_attempts),
-                "retry": arguments.retry_text(retry),
-                "metadata": arguments.document_text("metadata", metadata),
+                "retry": checks.retry_text(retry),
+                "metadata": checks.document_text("metadata", metadata),
             }
             named = {"scheduled_at" if name == "delay" else name for name, one in changes.items() if one is not None}
-            if extras:
-                prepare = partial(self._preparation.extras, requester=requester)
-                changes |= changed_extras(borrowed, wanted, extras, prepare, team_id=team_id)
+            if dependencies:
+                changes |= changed_dependencies(
+                    borrowed,
+                    wanted,
+                    dependencies,
+                    partial(self.validator.dependencies, requester=requester),
+                    team_id=team_id,
+                )
             changes |= {
-                "by": arguments.check_text("by", by),
+                "by": checks.check_text("by", by),
                 "team_id": team_id,
                 "edit_lock_seconds": edit_lock_seconds,
-                "changes": json_text.encode("changes", sorted({*named, *extras}), limit=RESULT_LIMIT),
+                "changes": json_text.encode("changes", sorted({*named, *dependencies}), limit=RESULT_LIMIT),
             }
-            updated = store.update(borrowed, wanted, changes) or self._refuse(
-                borrowed, wanted, team_id, edit_lock_seconds, wanted_status="pending"
-            )
-        if extras and updated.scheduled_at <= datetime.now(UTC):
+            updated = store.update(borrowed, wanted, changes)
+            if updated is None:
+                raise _refusal(borrowed, wanted, team_id, edit_lock_seconds, "pending")
+        if dependencies and updated.scheduled_at <= datetime.now(UTC):
             self._announce([wanted], connection)
         return updated
-
-    def _payload_text(
-        self,
-        connection: Connection,
-        action_id: UUID,
-        payload: Any,  # noqa: ANN401 - any model
-        team_id: str | None,
-        requester: Requester | None,
-    ) -> str:
-        found = store.get(connection, action_id, team_id=team_id)
-        if found is None:
-            raise UnknownAction(action_id)
-        return self._payloads.prepare(found.action_type, payload, requester=requester, where="payload").text
 
     def cancel_action(
         self,
@@ -302,34 +277,34 @@ class Scheduler:
         edit_lock_seconds: int | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Action:
-        """Cancel a waiting action; ask a running one to stop, after which it is not retried. Return it as it is now.
+        """Cancel a pending or `no_action` action, or request a running one to stop without a retry; return the action.
 
         Raises:
-            UnknownAction: There is none of that id (in that team).
-            WrongStatus: It has ended.
-            ActionLocked: It is due within `edit_lock_seconds`.
+            UnknownAction: No action has this id (in that team).
+            WrongStatus: The action has ended, or is running while `also_running` is false.
+            ActionLocked: The action is due within `edit_lock_seconds`.
         """
-        wanted = arguments.check_id(action_id)
-        with self._borrowed(connection) as borrowed:
-            cancelled = self._settler.cancel(
+        wanted = checks.check_id(action_id)
+        with borrowed_connection(self.database, connection) as borrowed:
+            cancelled = self.settler.cancel(
                 borrowed,
                 wanted,
-                by=arguments.check_text("by", by),
-                reason=arguments.check_text("reason", reason),
+                by=checks.check_text("by", by),
+                reason=checks.check_text("reason", reason),
                 also_running=also_running,
                 team_id=team_id,
                 edit_lock_seconds=edit_lock_seconds,
             )
             if cancelled is None:
-                return self._refuse(borrowed, wanted, team_id, edit_lock_seconds, wanted_status="pending or no_action")
+                raise _refusal(borrowed, wanted, team_id, edit_lock_seconds, "pending or no_action")
         if connection is None:
-            self.finish_left()
+            self.run_deferred()
         return cancelled
 
-    def finish_left(self) -> None:
-        """Do what features left for after the commit, unless this is a handler's transaction: then its tick does it."""
-        if is_own(None):
-            self._settler.finish_left()
+    def run_deferred(self) -> None:
+        """Run the work that hooks deferred until after the commit; in a handler's transaction, leave it to the tick."""
+        if commits_itself(None):
+            self.settler.run_deferred()
 
     def retry_action(
         self,
@@ -339,44 +314,38 @@ class Scheduler:
         team_id: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Action:
-        """Make a failed, cancelled or skipped action pending again, its attempts back to zero; return it.
+        """Return a failed, cancelled or skipped action to pending with no attempts used; return the action.
 
         Raises:
-            UnknownAction: There is none of that id (in that team).
-            WrongStatus: It is none of these.
+            UnknownAction: No action has this id (in that team).
+            WrongStatus: The action is not failed, cancelled or skipped.
         """
-        wanted = arguments.check_id(action_id)
-        with self._borrowed(connection) as borrowed:
-            pending = store.retry(borrowed, wanted, by=arguments.check_text("by", by), team_id=team_id)
-            if pending is None:
-                return self._refuse(borrowed, wanted, team_id, None, wanted_status="failed, cancelled or skipped")
+        wanted = checks.check_id(action_id)
+        with borrowed_connection(self.database, connection) as borrowed:
+            pending = store.change(
+                borrowed,
+                "retry_action",
+                wanted,
+                team_id=team_id,
+                wanted_status="failed, cancelled or skipped",
+                by=checks.check_text("by", by),
+            )
         self._announce([wanted], connection)
         return pending
 
     def _announce(self, action_ids: list[UUID], connection: psycopg.Connection[Any] | None) -> None:
-        """Have a tick look at once: now, or when a transaction that is not ours has committed."""
-        if self._wake is None:
-            return
-        if is_own(connection):
-            self._wake.committed()
-        else:
-            self._wake.uncommitted(action_ids)
+        """Start a tick now or, within a caller's transaction, after its commit."""
+        if self.wake is not None and commits_itself(connection):
+            self.wake.notify()
+        elif self.wake is not None:
+            self.wake.notify_after_commit(action_ids)
 
-    def _refuse(
-        self,
-        connection: Connection,
-        action_id: UUID,
-        team_id: str | None,
-        edit_lock_seconds: int | None,
-        *,
-        wanted_status: str,
-    ) -> Action:
-        found = store.get(connection, action_id, team_id=team_id)
-        if found is None:
-            raise UnknownAction(action_id)
-        if edit_lock_seconds is not None and found.status is Status.PENDING and "pending" in wanted_status:
-            raise ActionLocked(action_id, edit_lock_seconds)
-        raise WrongStatus(action_id, found.status, wanted_status)
 
-    def _borrowed(self, connection: psycopg.Connection[Any] | None) -> AbstractContextManager[Connection]:
-        return borrowed_connection(self._database, connection)
+def _refusal(
+    connection: Connection, action_id: UUID, team_id: str | None, edit_lock_seconds: int | None, wanted_status: str
+) -> StateConflict:
+    """Return the error for an action that could not be changed."""
+    status = store.get(connection, action_id, team_id=team_id).status
+    if edit_lock_seconds is not None and status is Status.PENDING:
+        return ActionLocked(action_id, edit_lock_seconds)
+    return WrongStatus(action_id, status, wanted_status)

@@ -1,144 +1,117 @@
-"""Settling: the outcomes, their statements, and the one entry point through which they are written.
+"""Settle actions: write the outcomes of attempts. `Settler` is the only entry point.
 
-Ticks, rescue, cancel and transactional handlers settle through `Settler`. Locks are taken in one order everywhere: wait
-marks, what features lock (schedules), actions, holds.
+Ticks, rescue, cancellations and transactional handlers use it. Every transaction takes its locks in the same order:
+waits, the rows of hooks (schedules), actions, holds.
 """
 
 from __future__ import annotations
 
 import json
-import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from scheduled_actions.actions import store
 from scheduled_actions.actions.claims import TickRow
-from scheduled_actions.actions.rules.settlement import clean
-from scheduled_actions.actions.store import elements_text
-from scheduled_actions.core.action import Status
-from scheduled_actions.database.connection import whole
-from scheduled_actions.database.statements import Statements, numbers, uuids
-from scheduled_actions.database.transactions import PATIENCE_MS
+from scheduled_actions.actions.hooks import EndingAction, SettleHook
+from scheduled_actions.actions.rules.settlement import Settlement, SettlementResult, clean
+from scheduled_actions.core.action import Action, Claimed, Status
+from scheduled_actions.core.log import log
+from scheduled_actions.database.connection import Connection, atomic
+from scheduled_actions.database.statements import numbers, uuids
+from scheduled_actions.database.transactions import LOCK_WAIT_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
     from scheduled_actions.actions import waits
-    from scheduled_actions.actions.hooks import Ending, SettleHook
-    from scheduled_actions.actions.rules.settlement import Settlement
-    from scheduled_actions.core.action import Action, Claimed
-    from scheduled_actions.database.connection import Connection
-
-log = logging.getLogger("scheduled_actions")
-
-sql = Statements(__file__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """One settlement on its way to the table."""
+class SettlementRow:
+    """One settlement: an element of the parameter `outcomes` of `settle.sql`."""
 
     action_id: UUID
     token: UUID
     settlement: Settlement
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    #: The entry of the history; None leaves none.
+    #: The entry added to the history; None adds none.
     entry: Mapping[str, Any] | None = None
     max_attempts: int | None = None
-    #: The series that the action belongs to, which may wait for its end.
+    #: The schedule of the action, which may wait for the action to end; None without one.
     schedule_id: UUID | None = None
     follow_ups: Sequence[Mapping[str, Any]] = ()
 
     def as_json(self) -> str:
-        """Return the outcome as one element of what `settle.sql` takes.
+        """Return the settlement as a JSON object for `settle.sql`.
 
-        Put together by hand: ids, numbers and instants need no escaping, and results are JSON text already.
+        The text is formatted directly: ids, numbers and instants need no escaping, and results are already JSON text.
         """
         settlement = self.settlement
-        text = (
+        return (
             f'{{"id":"{self.action_id}","token":"{self.token}","status":"{settlement.status.value}",'
             f'"charge":{settlement.charge},"hold":"{settlement.hold}"'
+            + ("" if self.max_attempts is None else f',"max_attempts":{self.max_attempts}')
+            + ("" if settlement.delay is None else f',"delay":{settlement.delay.total_seconds()!r}')
+            + ("" if self.started_at is None else f',"started_at":"{self.started_at.isoformat()}"')
+            + ("" if self.ended_at is None else f',"ended_at":"{self.ended_at.isoformat()}"')
+            + ("" if settlement.error is None else f',"error":{json.dumps(settlement.error)}')
+            + ("" if self.entry is None else f',"entry":{json.dumps(self.entry)}')
+            + ("" if settlement.result is None else f',"result":{settlement.result}')
+            + ("" if settlement.state is None else f',"state":{settlement.state}')
+            + (f',"follow_ups":{store.elements_text(self.follow_ups)}' if self.follow_ups else "")
+            + "}"
         )
-        if self.max_attempts is not None:
-            text += f',"max_attempts":{self.max_attempts}'
-        if settlement.delay is not None:
-            text += f',"delay":{settlement.delay.total_seconds()!r}'
-        if self.started_at is not None:
-            text += f',"started_at":"{self.started_at.isoformat()}"'
-        if self.ended_at is not None:
-            text += f',"ended_at":"{self.ended_at.isoformat()}"'
-        if settlement.error is not None:
-            text += f',"error":{json.dumps(settlement.error)}'
-        if self.entry is not None:
-            text += f',"entry":{json.dumps(self.entry)}'
-        if settlement.result is not None:
-            text += f',"result":{settlement.result}'
-        if settlement.state is not None:
-            text += f',"state":{settlement.state}'
-        if self.follow_ups:
-            text += f',"follow_ups":{elements_text(self.follow_ups)}'
-        return text + "}"
 
 
 class Completion(NamedTuple):
-    """The outcome of most actions: a first attempt that completed and leaves nothing behind but its times.
+    """A completed first attempt of which only the times are stored: the outcome of most actions.
 
-    It has no result, no follow-up, no entry in the history, no lock group, and no series that waits for its end.
+    The action has no result, follow-up, history entry or lock group, and no schedule waits for it to end.
     """
 
     action_id: UUID
     token: UUID
-    #: Microseconds after the tick's own start.
+    #: Start and end of the attempt, in microseconds after the start of the tick.
     started: int
     ended: int
     max_attempts: int
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """What a settling statement did."""
+class CompletionResult:
+    """The actions that `complete` left out, and whether it announced the running actions."""
 
-    #: The status each action ended in; an action that is missing had lost its claim.
-    statuses: dict[UUID, Status]
-    #: Whether what was announced may start.
-    announced: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """What a completing statement did."""
-
-    #: The actions that had lost their claim, and occurrences whose schedules wait for their end: nothing was written.
+    #: Actions that lost their claim, and occurrences whose schedule waits for them to end; their rows are unchanged.
     lost: frozenset[UUID]
-    #: Whether what was announced may start.
+    #: Whether the announced actions may start.
     announced: bool
 
 
 def settle(
     connection: Connection,
     tick: TickRow,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[SettlementRow],
     *,
     running: Collection[UUID] | None,
     announcement: int = 0,
-) -> Settled:
-    """Write outcomes, each only while its claim stands, and announce what is in flight from now on.
+) -> SettlementResult:
+    """Write outcomes whose claims are valid, and announce the running actions.
 
     Args:
-        connection: In autocommit mode one statement does it all; in a transaction its end decides.
-        tick: Whose leases the announcement stands on.
-        outcomes: What to write.
-        running: Every action in flight after this, those about to start included; None leaves the announcement alone.
-        announcement: Its number within the tick, rising: one that arrives late changes nothing.
+        connection: In autocommit mode or in a transaction.
+        tick: The tick that holds the leases.
+        outcomes: The settlements to write; one whose claim was lost changes nothing.
+        running: All actions that run after this, including those about to start; None announces nothing.
+        announcement: Ascending number within the tick; an announcement that arrives late is ignored.
 
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
-        psycopg.Error: The database refuses a value; nothing was written.
+        psycopg.Error: The database rejects a value; nothing was written.
     """
-    row = sql.run(
+    ids, statuses, refused, announced = store.sql.run_one(
         connection,
         "settle",
         {
@@ -147,14 +120,12 @@ def settle(
             "tick_id": tick.id if running is not None else None,
             "announcement": announcement,
             "lease_expires_at": tick.lease_expires_at,
-            "patience_ms": PATIENCE_MS,
+            "patience_ms": LOCK_WAIT_MS,
         },
-    ).fetchone()
-    assert row is not None  # noqa: S101 - a select of one row
-    ids, statuses, refused, announced = row
+    )
     if refused:
         log.warning("follow_ups.refused tick_id=%s count=%d", tick.id, refused)
-    return Settled(dict(zip(ids, map(Status, statuses), strict=True)), announced)
+    return SettlementResult(dict(zip(ids, map(Status, statuses), strict=True)), announced)
 
 
 def complete(
@@ -164,14 +135,17 @@ def complete(
     *,
     running: Collection[UUID],
     announcement: int = 0,
-) -> Completed:
-    """Write completions as `settle` would, in a part of its time, and announce what is in flight from now on.
+) -> CompletionResult:
+    """Write plain completions as `settle` would, but faster, and announce the running actions.
+
+    No hook may wait for these actions, unless `after_claim` returned them as `unawaited`. An occurrence whose schedule
+    has since begun to wait for its end is left out and returned as lost.
 
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
     """
     ids, tokens, started, ended, max_attempts = zip(*completions, strict=True)
-    row = sql.run(
+    written, announced = store.sql.run_one(
         connection,
         "complete_actions",
         {
@@ -184,125 +158,126 @@ def complete(
             "running": uuids(running),
             "tick_id": tick.id,
             "announcement": announcement,
-            "patience_ms": PATIENCE_MS,
+            "patience_ms": LOCK_WAIT_MS,
         },
-    ).fetchone()
-    assert row is not None  # noqa: S101 - a select of one row
-    written, announced = row
-    return Completed(frozenset() if written is None else frozenset(ids) - frozenset(written), announced)
+    )
+    return CompletionResult(frozenset() if written is None else frozenset(ids) - frozenset(written), announced)
 
 
 def fail(connection: Connection, action_id: UUID, token: UUID, reason: str) -> bool:
-    """End an action as failed, whatever its row holds; False where its claim had been lost.
+    """End an action as failed even if its row is unreadable; return False if its claim was lost.
 
-    The last resort for an outcome that `settle` cannot write: no follow-ups, no entry in the history, no charge.
+    Used for an outcome that `settle` cannot write: schedules no follow-ups, adds no history entry and charges nothing.
     """
-    parameters = {"action_id": action_id, "token": token, "reason": clean(reason)}
-    return sql.run(connection, "fail_action", parameters).fetchone() is not None
+    return (
+        store.sql.run(
+            connection, "fail_action", {"action_id": action_id, "token": token, "reason": clean(reason)}
+        ).fetchone()
+        is not None
+    )
 
 
 def end_linger(connection: Connection, action_id: UUID) -> None:
-    """Free the group of an action whose handler has returned after its time."""
-    sql.run(connection, "end_linger", {"action_id": action_id})
+    """Free the lock group of an action whose handler returned late, unless the action blocks the group for a retry."""
+    store.sql.run(connection, "end_linger", {"action_id": action_id})
 
 
 def free_stale_holds(connection: Connection) -> int:
-    """Free the groups whose holder neither runs nor keeps the others out; return how many holds were changed."""
-    return sql.run(connection, "free_stale_holds").rowcount
+    """Free lock groups whose holder is neither running nor blocking them.
+
+    Returns:
+        Number of holds that are kept for a pending, blocking action after its late handler's lease ended.
+    """
+    return store.sql.run(connection, "free_stale_holds").rowcount
 
 
+@dataclass(frozen=True, slots=True)
 class Settler:
     """Settles the actions of one project.
 
     Args:
-        hooks: What features do in the same transactions; their locks are taken in this order.
+        hooks: Called in the same transactions; their locks are taken in this order.
     """
 
-    def __init__(self, hooks: Sequence[SettleHook] = ()) -> None:
-        self._hooks = tuple(hooks)
+    hooks: Sequence[SettleHook] = ()
+
+    complete = staticmethod(complete)
 
     def settle(
         self,
         connection: Connection,
         tick: TickRow,
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[SettlementRow],
         *,
         running: Collection[UUID] | None,
         announcement: int = 0,
-    ) -> Settled:
-        """Write outcomes as `settle` does, and what features add to them, in one transaction.
+    ) -> SettlementResult:
+        """Write outcomes as the function `settle` does and call the hooks, in one transaction.
 
         Raises:
             psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
-            psycopg.Error: The database refuses a value; nothing was written.
+            psycopg.Error: The database rejects a value; nothing was written.
         """
-        concerned = self._concerned(outcomes)
-        if not concerned:
-            return settle(connection, tick, outcomes, running=running, announcement=announcement)
-        with connection.transaction():
-            locked = [hook.lock_before_settle(connection, mine) for hook, mine in concerned]
-            settled = settle(connection, tick, outcomes, running=running, announcement=announcement)
-            for (hook, mine), held in zip(concerned, locked, strict=True):
-                hook.after_settle(connection, held, mine, settled.statuses)
-        return settled
+        return self._with_hooks(
+            connection,
+            outcomes,
+            partial(settle, connection, tick, outcomes, running=running, announcement=announcement),
+        )
 
-    def settle_alone(self, connection: Connection, tick: TickRow, outcome: Outcome) -> Settled:
-        """Settle one outcome; what features add to it is written afterwards, and undoes nothing where it is refused.
+    def settle_alone(self, connection: Connection, tick: TickRow, outcome: SettlementRow) -> SettlementResult:
+        """Settle one outcome, then call the hooks; a failed hook does not undo the settlement.
 
-        For an outcome that was refused together with others: what is locked was waited for then.
+        Used for an outcome whose batch was rejected: that attempt has already waited for the locks.
         """
         settled = settle(connection, tick, [outcome], running=None)
-        self.settled_apart(connection, [outcome], settled.statuses, one_by_one=True)
+        self.settled_apart(connection, [outcome], settled.statuses, was_refused=True)
         return settled
 
     @staticmethod
-    def settle_actions(connection: Connection, outcomes: Sequence[Outcome]) -> dict[UUID, Status]:
-        """Write outcomes of ticks that are gone; return the status of each whose claim still stood.
+    def settle_actions(connection: Connection, outcomes: Sequence[SettlementRow]) -> dict[UUID, Status]:
+        """Write outcomes of ticks that are no longer running; return the status of each action whose claim was valid.
 
-        For a transaction that has locked the actions before: `settled_apart` follows once it has committed, because
-        what features lock comes first.
+        The caller's transaction already has the actions locked, and hooks must take their locks before that. So the
+        caller calls `settled_apart` after its commit.
         """
-        if not outcomes:
-            return {}
-        # No tick is passed on: nothing is announced, and no lease is left to linger under.
-        nobody = TickRow(UUID(int=0), datetime.now(UTC), datetime.now(UTC))
-        return settle(connection, nobody, outcomes, running=None).statuses
+        # Without a tick nothing is announced, and no lease remains for a lingering hold.
+        no_tick = TickRow(UUID(int=0), datetime.now(UTC), datetime.now(UTC))
+        return settle(connection, no_tick, outcomes, running=None).statuses if outcomes else {}
 
-    @staticmethod
-    def complete(
-        connection: Connection,
-        tick: TickRow,
-        completions: Sequence[Completion],
-        *,
-        running: Collection[UUID],
-        announcement: int = 0,
-    ) -> Completed:
-        """Write plain completions as `settle` would, in a part of its time.
-
-        Of actions that no feature awaits, or that `after_claim` returned as `unawaited`. The statement leaves out an
-        occurrence whose schedule awaits its end by now.
-
-        Raises:
-            psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
-        """
-        return complete(connection, tick, completions, running=running, announcement=announcement)
-
-    def settle_waiting(self, connection: Connection, tick_id: UUID, unmet: Sequence[waits.Unmet]) -> waits.Settled:
-        """Make actions pending again whose conditions do not hold yet; those cancelled meanwhile end.
+    def settle_waiting(
+        self, connection: Connection, tick_id: UUID, settlements: Sequence[waits.WaitSettlement]
+    ) -> SettlementResult:
+        """Return actions whose conditions are not met yet to pending; end those that a user has asked to cancel.
 
         Raises:
             psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
         """
         from scheduled_actions.actions import waits  # noqa: PLC0415 - most projects have no conditions
 
-        concerned = self._concerned(unmet)
+        # Without hooks, the statement itself locks the waits before the actions.
+        return self._with_hooks(
+            connection,
+            settlements,
+            partial(waits.settle, connection, tick_id, settlements),
+            lock=partial(waits.lock, connection, settlements),
+        )
+
+    def _with_hooks(
+        self,
+        connection: Connection,
+        endings: Sequence[EndingAction],
+        write: Callable[[], SettlementResult],
+        *,
+        lock: Callable[[], None] = lambda: None,
+    ) -> SettlementResult:
+        """Call `write` and the hooks in one transaction; hooks take their locks after `lock` and before the actions."""
+        concerned = self._concerned(endings)
         if not concerned:
-            # One statement, which locks what they wait for before the actions.
-            return waits.settle(connection, tick_id, unmet)
+            return write()
         with connection.transaction():
-            waits.lock(connection, unmet)
+            lock()
             locked = [hook.lock_before_settle(connection, mine) for hook, mine in concerned]
-            settled = waits.settle(connection, tick_id, unmet)
+            settled = write()
             for (hook, mine), held in zip(concerned, locked, strict=True):
                 hook.after_settle(connection, held, mine, settled.statuses)
         return settled
@@ -310,51 +285,74 @@ class Settler:
     def settled_apart(
         self,
         connection: Connection,
-        endings: Iterable[Ending],
+        endings: Iterable[EndingAction],
         statuses: Mapping[UUID, Status],
         *,
-        one_by_one: bool = False,
+        was_refused: bool = False,
     ) -> None:
-        """Write what features add to outcomes that were settled before, in transactions of their own."""
+        """Call the hooks for outcomes that are already committed, in separate transactions."""
         for hook, mine in self._concerned(endings):
-            hook.settled_apart(connection, mine, statuses, one_by_one=one_by_one)
+            hook.settled_apart(connection, mine, statuses, was_refused=was_refused)
 
-    def cancel(self, connection: Connection, action_id: UUID, **arguments: Any) -> Action | None:  # noqa: ANN401 - of `store.cancel`
-        """Cancel a waiting action as `store.cancel` does, and what features add to that, in one transaction."""
-        with whole(connection):
-            locked = [(hook, hook.lock_before_cancel(connection, action_id)) for hook in self._hooks]
-            cancelled = store.cancel(connection, action_id, **arguments)
-            if cancelled is not None:
-                for hook, held in locked:
-                    if held is not None:
-                        hook.after_cancel(connection, held, action_id, cancelled.status)
+    def cancel(
+        self,
+        connection: Connection,
+        action_id: UUID,
+        *,
+        by: str | None,
+        reason: str | None,
+        also_running: bool,
+        team_id: str | None,
+        edit_lock_seconds: int | None,
+    ) -> Action | None:
+        """Cancel a pending action, or request a running one to stop, and call the hooks, in one transaction.
+
+        Returns:
+            The action; None if it does not exist (in that team), has ended, is due within `edit_lock_seconds`, or is
+            running while `also_running` is false.
+        """
+        with atomic(connection):
+            locked = [(hook, hook.lock_before_cancel(connection, action_id, team_id=team_id)) for hook in self.hooks]
+            cancelled = store.one(
+                connection,
+                "cancel_action",
+                id=action_id,
+                by=by,
+                reason=reason,
+                also_running=also_running,
+                team_id=team_id,
+                edit_lock_seconds=edit_lock_seconds,
+            )
+            for hook, held in locked:
+                if cancelled is not None and held is not None:
+                    hook.after_cancel(connection, held, action_id, cancelled.status)
         return cancelled
 
-    def finish_left(self) -> None:
-        """Do what features left for after the commit of this thread's transactions."""
-        for hook in self._hooks:
-            if hook.left:
-                hook.finish_left()
+    def run_deferred(self) -> None:
+        """Run the work that hooks deferred until after the commit of this thread's transactions."""
+        for hook in self.hooks:
+            if hook.deferred:
+                hook.run_deferred()
 
-    def release_left(self) -> None:
-        """Leave it to any thread instead."""
-        for hook in self._hooks:
-            if hook.left:
-                hook.release_left()
+    def release_deferred(self) -> None:
+        """Allow any thread to run the work that hooks deferred on this thread."""
+        for hook in self.hooks:
+            if hook.deferred:
+                hook.release_deferred()
 
     @property
-    def has_left(self) -> bool:
-        """Whether anything is left, by any thread."""
-        return any(hook.left for hook in self._hooks)
+    def has_deferred(self) -> bool:
+        """Whether any hook has deferred work, on any thread."""
+        return any(hook.deferred for hook in self.hooks)
 
     def awaits(self, claimed: Claimed) -> bool:
-        """Whether a feature may have something to add to the end of this action."""
-        for hook in self._hooks:  # noqa: SIM110 - done for each action: a generator costs more than the looks
+        """Whether a hook may act on the end of this action."""
+        for hook in self.hooks:  # noqa: SIM110 - runs for each action: a generator costs more than the comparison
             if getattr(claimed, hook.column) is not None:
                 return True
         return False
 
-    def _concerned(self, endings: Iterable[Ending]) -> list[tuple[SettleHook, list[Ending]]]:
+    def _concerned(self, endings: Iterable[EndingAction]) -> list[tuple[SettleHook, list[EndingAction]]]:
         listed = list(endings)
-        found = ((hook, [one for one in listed if getattr(one, hook.column) is not None]) for hook in self._hooks)
+        found = ((hook, [one for one in listed if getattr(one, hook.column) is not None]) for hook in self.hooks)
         return [(hook, mine) for hook, mine in found if mine]

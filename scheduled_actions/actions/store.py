@@ -1,82 +1,78 @@
-"""Actions in the table: schedule, read, change. Every function takes the connection: it can be the caller's own."""
-
-from __future__ import annotations
+"""Schedule, read and change actions in the database, each on the given connection, which may be the caller's."""
 
 import json
 import re
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import psycopg
 
 from scheduled_actions.core.action import Action, Scheduled, Status
-from scheduled_actions.core.errors import RefusedByDatabase
+from scheduled_actions.core.errors import RefusedByDatabase, UnknownAction, WrongStatus
+from scheduled_actions.database import shared_settings
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements
-from scheduled_actions.database.transactions import refused, running_action, savepoint
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from uuid import UUID
-
-    from scheduled_actions.database.connection import Connection
+from scheduled_actions.database.transactions import database_refusal, running_action, savepoint
+from scheduled_actions.registry import Registry
 
 sql = Statements(__file__)
 
-#: The JSON texts of a new action; the database parses them.
+#: Columns whose value is JSON text already.
 _DOCUMENTS = frozenset({"payload", "retry", "target", "metadata", "condition", "on_success", "on_failure"})
-
-
-#: What `update_action.sql` takes where neither condition nor follow-ups change.
-_NO_EXTRAS: dict[str, Any] = {
+#: Parameters of `update_action.sql` when neither the condition nor follow-ups change.
+_NO_DEPENDENCIES: dict[str, Any] = {
     **dict.fromkeys(("sets_condition", "sets_on_success", "sets_on_failure"), False),
     **dict.fromkeys(("condition", "on_success", "on_failure")),
 }
+#: The columns of the reading statements, in order.
+_FIELDS = tuple(Action.__dataclass_fields__)
+_PLAIN = re.compile(r"[A-Za-z0-9 ._:@/-]*")
+#: Expired idempotency keys deleted with each new one; more than one, so that they do not accumulate.
+_KEYS_PRUNED = 10
 
 
 def schedule(connection: Connection, new: dict[str, Any]) -> Scheduled:
-    """Put one action in the table, or merge it into one that waits.
+    """Insert one action, or merge it into a pending one.
 
     Args:
-        connection: Its transaction, if any, decides whether the action ever was.
-        new: The arguments given of the SQL function; documents as JSON text; `delay` in seconds or `scheduled_at`.
+        connection: In a transaction, the action exists once it commits.
+        new: Arguments of the SQL function; documents as JSON text; `delay` in seconds or `scheduled_at`.
 
     Raises:
-        RequestError: An argument cannot be what it is; in a transaction of the caller's nothing was changed either.
+        RequestError: An argument is invalid; nothing was changed, and the caller's transaction remains usable.
     """
     from scheduled_actions.actions.model import COLUMN_DEFAULTS  # noqa: PLC0415 - a cold tick does without
 
     try:
         with savepoint(connection):
             if running_action.get() is None:
-                row = sql.run(connection, "schedule_action", COLUMN_DEFAULTS | new).fetchone()
-            else:
-                row = _put(connection, [new]).fetchone()
+                return Scheduled(*sql.run_one(connection, "schedule_action", COLUMN_DEFAULTS | new))
+            return Scheduled(*_insert(connection, [new]).fetchone())
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
-        raise RefusedByDatabase(str(refused(error)).removeprefix("new_actions[0]: ")) from error
-    assert row is not None  # noqa: S101 - the function always answers one row
-    return Scheduled(*row)
+        raise RefusedByDatabase(str(database_refusal(error)).removeprefix("new_actions[0]: ")) from error
 
 
 def schedule_many(connection: Connection, new_actions: Sequence[Mapping[str, Any]]) -> list[Scheduled]:
-    """Put many actions in the table in one round trip; answered in their order.
+    """Schedule many actions in one round trip; return the results in the same order.
 
     Args:
-        connection: Its transaction, if any, decides whether the actions ever were.
-        new_actions: As `elements_text` takes them.
+        connection: In a transaction, the actions exist once it commits.
+        new_actions: In the form of `elements_text`.
 
     Raises:
-        RequestError: One of them cannot be; then none was scheduled.
+        RequestError: An action is invalid; none was scheduled.
     """
     try:
         with savepoint(connection):
-            rows = _put(connection, new_actions).fetchall()
+            return [Scheduled(*row) for row in _insert(connection, new_actions)]
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
-        raise refused(error) from error
-    return [Scheduled(*row) for row in rows]
+        raise database_refusal(error) from error
 
 
-def _put(connection: Connection, new_actions: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - a cursor
-    """Put them in the table, as those of the action whose handler is running here, where one is."""
+def _insert(connection: Connection, new_actions: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - a cursor
+    """Insert actions; inside a handler, store which action scheduled them."""
     text, parent = elements_text(new_actions), running_action.get()
     if parent is None:
         return sql.run(connection, "schedule_actions", {"new_actions": text})
@@ -86,105 +82,114 @@ def _put(connection: Connection, new_actions: Sequence[Mapping[str, Any]]) -> An
 def elements_text(new_actions: Sequence[Mapping[str, Any]]) -> str:
     """Return new actions as the JSON array that the SQL function `schedule_actions` takes.
 
-    What is not given stays out of it. Documents are JSON text already and are put in as they are.
+    Documents are JSON text and inserted unchanged; arguments that are not given are omitted.
     """
     return f"[{','.join([_element(new) for new in new_actions])}]"
 
 
 def as_element(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was read from an array of `elements_text` as that takes it."""
+    """Convert an element of a decoded `elements_text` array back to the form that `elements_text` takes."""
     return {name: json.dumps(value) if name in _DOCUMENTS else value for name, value in stored.items()}
 
 
 def _element(new: Mapping[str, Any]) -> str:
-    parts = [f'"{name}":{value if name in _DOCUMENTS else _json(value)}' for name, value in new.items()]
-    return f"{{{','.join(parts)}}}"
+    return "{" + ",".join([f'"{key}":{one if key in _DOCUMENTS else _json(one)}' for key, one in new.items()]) + "}"
 
 
 def _json(value: object) -> str:
-    # Most texts are plain names: quoting those by hand takes a tenth of the time.
+    # Most strings are plain names, which are quoted ten times as fast without the JSON encoder.
     if type(value) is str and _PLAIN.fullmatch(value):
         return f'"{value}"'
-    return json.dumps(value, default=_as_text)
+    return json.dumps(value, default=lambda one: one.isoformat() if isinstance(one, datetime) else str(one))
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9 ._:@/-]*")
+def get(connection: Connection, action_id: UUID, *, team_id: str | None = None, locked: bool = False) -> Action:
+    """Return an action; with `locked`, lock it until the transaction ends.
+
+    Raises:
+        UnknownAction: No action has this id (in that team).
+    """
+    found = one(connection, "lock_action" if locked else "get_action", id=action_id, team_id=team_id)
+    if found is None:
+        raise UnknownAction(action_id)
+    return found
 
 
-def _as_text(value: object) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
-def get(connection: Connection, action_id: UUID, *, team_id: str | None = None) -> Action | None:
-    """Return one action; None when there is none of that id (in that team)."""
-    row = sql.run_leniently(connection, "get_action", {"id": action_id, "team_id": team_id}).fetchone()
+def one(connection: Connection, name: str, /, **parameters: Any) -> Action | None:  # noqa: ANN401 - of the statement
+    """Run a statement that reads or changes one action; return the action, or None if it matches none."""
+    row = sql.run_leniently(connection, name, parameters).fetchone()
     return None if row is None else action_of(row)
+
+
+def change(
+    connection: Connection,
+    name: str,
+    action_id: UUID,
+    *,
+    team_id: str | None,
+    wanted_status: str,
+    by: str | None = None,
+) -> Action:
+    """Run a statement that changes one action if it has a wanted status; return the action.
+
+    Args:
+        connection: Changes the action.
+        name: The name of the statement.
+        action_id: The action.
+        team_id: Only within this team.
+        wanted_status: The statuses that the statement accepts, for the error.
+        by: Who changes the action; stored in its history.
+
+    Raises:
+        UnknownAction: No action has this id (in that team).
+        WrongStatus: The action has another status.
+    """
+    changed = one(connection, name, id=action_id, team_id=team_id, by=by)
+    if changed is None:
+        raise WrongStatus(action_id, get(connection, action_id, team_id=team_id).status, wanted_status)
+    return changed
+
+
+def read(connection: Connection, ids: Sequence[UUID]) -> list[Action]:
+    """Return the existing actions among these ids, newest first."""
+    return [action_of(row) for row in sql.run_leniently(connection, "get_actions", {"ids": list(ids)})] if ids else []
 
 
 def update(connection: Connection, action_id: UUID, changes: Mapping[str, Any]) -> Action | None:
-    """Change a pending action; None when it is not pending, not there, or locked.
+    """Change a pending action and return it; None if it does not exist, is not pending, or is locked for edits.
 
     Args:
-        connection: Its transaction, if any, decides whether the change ever was.
-        action_id: Which.
-        changes: What `update_action.sql` names; documents as JSON text.
+        connection: In a transaction, the change takes effect once it commits.
+        action_id: The action.
+        changes: Parameters of `update_action.sql`; documents as JSON text.
     """
-    row = sql.run_leniently(connection, "update_action", _NO_EXTRAS | {"id": action_id, **changes}).fetchone()
-    return None if row is None else action_of(row)
+    return one(connection, "update_action", **_NO_DEPENDENCIES | {"id": action_id, **changes})
 
 
-def lock_after(connection: Connection) -> None:
-    """Let no other transaction change what an action comes after, until this one ends."""
-    sql.run(connection, "lock_after")
+def action_of(row: Sequence[Any]) -> Action:
+    """Return the action of a row with the columns of `action_columns.inc.sql`."""
+    values = dict(zip(_FIELDS, row, strict=True))
+    values["status"] = Status(values["status"])
+    # SQL may store a document of any shape; readers rely on ours.
+    values["history"] = tuple(
+        entry for entry in values["history"] if isinstance(entry, dict) and isinstance(entry.get("outcome"), str)
+    )
+    if not isinstance(values["waiting"], dict):
+        values["waiting"] = None
+    return Action(**values)
 
 
-def extras_problem(
-    connection: Connection, action_id: UUID, columns: Mapping[str, Any], *, team_id: str | None
-) -> tuple[str | None, bool]:
-    """Return what is wrong with an action's new condition and follow-ups, and whether it would wait for itself."""
-    names = ("condition", "after", "on_success", "on_failure")
-    given = {name: columns.get(name) for name in names} | {"id": action_id, "team_id": team_id}
-    row = sql.run(connection, "waits_for_itself", given).fetchone()
-    assert row is not None  # noqa: S101 - a select of one row
-    return row[0], row[1]
+def due(connection: Connection, *, overdue_seconds: float, most: int) -> tuple[int, int, float | None]:
+    """Count due and overdue actions.
 
-
-def cancel(
-    connection: Connection,
-    action_id: UUID,
-    *,
-    by: str | None,
-    reason: str | None,
-    also_running: bool,
-    team_id: str | None,
-    edit_lock_seconds: int | None,
-) -> Action | None:
-    """Cancel a waiting action, or ask a running one to stop; None when it has ended, is not there, or is locked."""
-    row = sql.run_leniently(
-        connection,
-        "cancel_action",
-        {
-            "id": action_id,
-            "by": by,
-            "reason": reason,
-            "also_running": also_running,
-            "team_id": team_id,
-            "edit_lock_seconds": edit_lock_seconds,
-        },
-    ).fetchone()
-    return None if row is None else action_of(row)
-
-
-def retry(connection: Connection, action_id: UUID, *, by: str | None, team_id: str | None) -> Action | None:
-    """Make a failed, cancelled or skipped action pending again; None when it is none of these or not there."""
-    row = sql.run_leniently(connection, "retry_action", {"id": action_id, "by": by, "team_id": team_id}).fetchone()
-    return None if row is None else action_of(row)
-
-
-def by_status(connection: Connection) -> dict[Status, int]:
-    """Return how many actions stand in each status; it reads them all."""
-    found = dict(sql.run(connection, "count_by_status").fetchall())
-    return {status: found.get(status.value, 0) for status in Status}
+    Returns:
+        The number of due and of overdue actions, each at most `most`, and the number of seconds since the oldest due
+        action became due; None without due actions.
+    """
+    number, overdue, oldest_seconds = sql.run_one(
+        connection, "due_actions", {"overdue_seconds": overdue_seconds, "most": most}
+    )
+    return number, overdue, oldest_seconds
 
 
 def visible(connection: Connection, ids: Collection[UUID]) -> list[UUID]:
@@ -192,20 +197,77 @@ def visible(connection: Connection, ids: Collection[UUID]) -> list[UUID]:
     return [row[0] for row in sql.run(connection, "visible", {"ids": list(ids)})]
 
 
-def action_of(row: Sequence[Any]) -> Action:
-    """Return the action of a row that has its columns in their order."""
-    values = dict(zip(_FIELDS, row, strict=True))
-    values["status"] = Status(values["status"])
-    # Documents written by SQL may have any shape; readers get ours.
-    values["history"] = tuple(one for one in values["history"] if _is_entry(one))
-    if not isinstance(values["waiting"], dict):
-        values["waiting"] = None
-    return Action(**values)
+def insert_rows(
+    connection: psycopg.Connection[Any],
+    keys: Sequence[str],
+    *,
+    name: str,
+    team_id: str | None,
+    again_after_seconds: float | None,
+) -> set[str]:
+    """Store the keys of query rows that become actions; return those that were new or had expired.
+
+    Args:
+        connection: In the transaction that also inserts the actions.
+        keys: Identify the rows.
+        name: Scope of the keys.
+        team_id: The team of the actions.
+        again_after_seconds: Seconds until a row may become an action again; None: never.
+    """
+    if not keys:
+        return set()
+    return {
+        row[0]
+        for row in sql.run(
+            connection,
+            "insert_rows",
+            {"team_id": team_id or "", "name": name, "keys": list(keys), "seconds": again_after_seconds},
+        )
+    }
 
 
-def _is_entry(stored: object) -> bool:
-    return isinstance(stored, dict) and isinstance(stored.get("outcome"), str)
+def prune_rows(connection: Connection, *, limit: int) -> int:
+    """Delete at most `limit` keys of rows that may become actions again; return the number deleted."""
+    return sql.run(connection, "prune_rows", {"limit": limit}).rowcount
 
 
-#: The columns that the reading statements return, in their order: the fields of an action.
-_FIELDS = tuple(Action.__dataclass_fields__)
+def claim_key(connection: Connection, *, scope: str, key: str, digest: bytes) -> bool:
+    """Insert an idempotency key; return False if a response is already stored under it."""
+    return (
+        sql.run(connection, "claim_idempotency_key", {"scope": scope, "key": key, "digest": digest}).fetchone()
+        is not None
+    )
+
+
+def stored_response(connection: Connection, *, scope: str, key: str) -> tuple[bytes, Any] | None:
+    """Return the digest and the response of the first request with an idempotency key; None for an unknown key."""
+    row = sql.run(connection, "stored_response", {"scope": scope, "key": key}).fetchone()
+    return None if row is None else (bytes(row[0]), row[1])
+
+
+def store_response(connection: Connection, *, scope: str, key: str, response: object) -> None:
+    """Store the response to a request with an idempotency key, and delete a few expired keys."""
+    sql.run(connection, "store_response", {"scope": scope, "key": key, "response": json.dumps(response)})
+    sql.run(connection, "prune_idempotency_keys", {"limit": _KEYS_PRUNED})
+
+
+def share_settings(connection: Connection, registry: Registry, *, window_seconds: float) -> None:
+    """Store in the database the settings that SQL functions read: dedup windows, and the types open to teams.
+
+    Args:
+        connection: In autocommit mode.
+        registry: The handlers and their options.
+        window_seconds: The default dedup window in seconds.
+    """
+    options = {action_type: registry.options(action_type) for action_type in sorted(registry.types)}
+    shared_settings.write(
+        connection,
+        "dedup_window",
+        {
+            "default": window_seconds,
+            "by_type": {name: one.dedup_window for name, one in options.items() if one.dedup_window is not None},
+        },
+    )
+    shared_settings.write(
+        connection, "types_open_to_teams", [name for name, one in options.items() if one.open_to_teams]
+    )

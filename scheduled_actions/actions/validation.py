@@ -1,69 +1,58 @@
-"""Check new actions: who may schedule the type, whether its handler takes the payload, and every argument."""
+"""Validate new actions: the permission to schedule the type, the payload, and every argument."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from scheduled_actions.actions import dependencies as follow_ups
-from scheduled_actions.actions.model import arguments_of, columns_of
+from scheduled_actions.actions import dependencies
+from scheduled_actions.actions.model import NewAction, arguments_of, columns_of
 from scheduled_actions.core import json_text, tracing
 from scheduled_actions.core.action import PAYLOAD_LIMIT
-from scheduled_actions.core.errors import TypeNotOpen
-from scheduled_actions.registry.handler import INTERNAL_TYPES
+from scheduled_actions.core.config import Settings
+from scheduled_actions.core.errors import ActionTypeForbidden
+from scheduled_actions.core.requester import Requester
+from scheduled_actions.database.connection import Database
+from scheduled_actions.registry import Registry
+from scheduled_actions.registry.handler import INTERNAL_TYPES, HandlerOptions
+from scheduled_actions.registry.resolution import Handler
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from scheduled_actions.actions.model import NewAction
-    from scheduled_actions.conditions.rules.model import Outside
-    from scheduled_actions.core.config import Settings
-    from scheduled_actions.core.requester import Requester
-    from scheduled_actions.database.connection import Database
-    from scheduled_actions.registry import Registry
-    from scheduled_actions.registry.handler import HandlerOptions
-    from scheduled_actions.registry.resolution import Handler
-
-_INTERNAL = "is internal: it cannot be scheduled over HTTP"
-_CLOSED = (
-    "is not open to tokens of a team: declare it with @action(…, open_to_teams=True), or use a token without a team"
-)
-
-#: Returns a payload as a requester may give it, the same object where nothing is to be changed.
-#: Raises TypeNotOpen where the requester may not schedule its type with it.
+#: Returns the payload as the requester may use it, the same object if nothing changes.
+#: Raises ActionTypeForbidden if the requester may not schedule the type with it.
 PayloadCheck: TypeAlias = "Callable[[dict[str, Any], Requester], dict[str, Any]]"
 
 
 def refusal_of(action_type: str, options: HandlerOptions, requester: Requester | None) -> str | None:
-    """Return why a requester may not schedule a type, whatever its payload; None: it may."""
+    """Return why a requester may not schedule an action type with any payload; None if it may."""
     if requester is None:
         return None
     if action_type in INTERNAL_TYPES:
-        return _INTERNAL
-    return _CLOSED if requester.team_id is not None and not options.open_to_teams else None
+        return "is internal: it cannot be scheduled over HTTP"
+    if requester.team_id is None or options.open_to_teams:
+        return None
+    return (
+        "is not open to tokens of a team: declare it with @action(…, open_to_teams=True), or use a token without a team"
+    )
 
 
 class PreparedPayload(NamedTuple):
-    """A payload that its handler takes."""
+    """A validated payload and its handler."""
 
     handler: Handler
-    #: JSON, as the table holds it.
+    #: JSON, as stored.
     text: str
 
 
-class PayloadAccess:
-    """Resolves action types and validates payloads for one project.
-
-    Every path on which a caller names a type, or gives a payload for one, ends here.
+@dataclass(frozen=True, slots=True)
+class PayloadValidator:
+    """Resolves action types and validates payloads, for every caller that gives an action type.
 
     Args:
         registry: The handlers.
-        checks: By action type, what checks the payloads of requesters over HTTP.
+        checks: By action type, a further check of payloads that come over HTTP.
     """
 
-    def __init__(self, registry: Registry, checks: Mapping[str, PayloadCheck]) -> None:
-        self._registry = registry
-        self._checks = checks
+    registry: Registry
+    checks: Mapping[str, PayloadCheck]
 
     def prepare(
         self,
@@ -72,146 +61,133 @@ class PayloadAccess:
         *,
         requester: Requester | None = None,
         where: str = "action_type",
-        is_gathered: bool = False,
+        is_list_item: bool = False,
     ) -> PreparedPayload:
-        """Return the handler of a type, and the payload as JSON.
+        """Validate an action type and a payload; return the handler, and the payload as JSON.
 
         Args:
-            action_type: Names the handler.
-            payload: What its model takes.
-            requester: The token that asks over HTTP; None: application code, which may schedule everything.
-            where: The field of the request that is refused where the type is not open.
-            is_gathered: The payload is one item of the list that the handler takes.
+            action_type: Selects the handler.
+            payload: A value that the handler's model accepts.
+            requester: The API token; None: application code, which may schedule every type.
+            where: The request field that names the type, for errors.
+            is_list_item: Whether the payload is one item of the list that the handler takes.
 
         Raises:
-            UnknownActionType: This build has no such handler.
-            TypeNotOpen: The requester may not schedule the type, or not with this payload.
-            PayloadInvalid: The handler's model refuses the payload.
+            UnknownActionType: This build has no handler for the type.
+            ActionTypeForbidden: The requester may not schedule the type, or not with this payload.
+            PayloadInvalid: The handler's model rejects the payload.
             HandlerBroken: The handler cannot be loaded.
         """
         handler = self.handler(action_type, requester=requester, where=where)
-        text = handler.payload.prepare(payload, gathered=is_gathered)
-        if requester is not None:
-            text = self._checked(action_type, text, requester)
+        text = handler.payload.prepare(payload, is_list_item=is_list_item)
+        if requester is not None and (check := self.checks.get(action_type)) is not None:
+            decoded = json_text.decode(text)
+            checked = check(decoded, requester) if isinstance(decoded, dict) else decoded
+            if checked is not decoded:
+                text = json_text.encode("payload", checked, limit=PAYLOAD_LIMIT)
         return PreparedPayload(handler, text)
 
     def handler(self, action_type: str, *, requester: Requester | None, where: str = "action_type") -> Handler:
-        """Return the handler of a type that the requester may schedule; see `prepare` for the errors."""
-        handler = self._registry.resolve(action_type)
+        """Return the handler of a type that the requester may schedule.
+
+        Raises:
+            UnknownActionType: This build has no handler for the type.
+            ActionTypeForbidden: The requester may not schedule the type.
+            HandlerBroken: The handler cannot be loaded.
+        """
+        handler = self.registry.resolve(action_type)
         refusal = refusal_of(action_type, handler.options, requester)
         if refusal is not None:
-            raise TypeNotOpen(action_type, refusal, where=where)
+            raise ActionTypeForbidden(action_type, refusal, where=where)
         return handler
-
-    def _checked(self, action_type: str, text: str, requester: Requester) -> str:
-        """Return a payload as a requester may give it."""
-        check = self._checks.get(action_type)
-        payload = None if check is None else json_text.decode(text)
-        if check is None or not isinstance(payload, dict):
-            return text
-        checked = check(payload, requester)
-        return text if checked is payload else json_text.encode("payload", checked, limit=PAYLOAD_LIMIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Origin:
-    """Where an action and its follow-ups come from."""
+    """The origin of an action and its follow-ups."""
 
     #: None: application code.
     requester: Requester | None
-    #: Of the action; its follow-ups belong to the same team.
+    #: The team of the action and of its follow-ups.
     team_id: str | None
-    #: Whether it carries the present trace. What a series brings years later is no part of it.
+    #: Whether the action continues the current trace; occurrences of schedules, which may run years later, do not.
     is_traced: bool
 
 
-class Preparation:
-    """Checks what one project's callers ask for.
+@dataclass(frozen=True, slots=True)
+class ActionValidator:
+    """Validates the new actions of one project.
 
     Args:
-        database: What conditions may ask.
-        registry: Has the functions that conditions may ask.
-        settings: The dedup window where neither call nor handler says one.
+        database: Runs the queries of conditions.
+        settings: Contains the default dedup window.
         payloads: Validates types and payloads.
     """
 
-    def __init__(self, database: Database, registry: Registry, settings: Settings, payloads: PayloadAccess) -> None:
-        self._database = database
-        self._registry = registry
-        self._settings = settings
-        self._payloads = payloads
+    database: Database
+    settings: Settings
+    payloads: PayloadValidator
 
     def row(self, new: NewAction | Mapping[str, Any], *, requester: Requester | None = None) -> dict[str, Any]:
-        """Return the arguments given of the SQL function: each checked, documents as JSON text.
+        """Validate a new action; return the arguments of the SQL function, documents as JSON text.
 
         Args:
             new: The action.
-            requester: The token that asks over HTTP; None: application code.
+            requester: The API token; None: application code.
 
         Raises:
-            RequestError: Unknown type, payload refused, an argument out of range, or a type that the requester may
-                not schedule.
+            RequestError: The type is unknown or not open to the requester, or the payload or an argument is invalid.
         """
         given = arguments_of(new)
         return self._row(given, 0, _Origin(requester=requester, team_id=given.get("team_id"), is_traced=True))
 
-    def element(
-        self, position: int, new: NewAction | Mapping[str, Any], *, requester: Requester | None = None
-    ) -> dict[str, Any]:
-        """Return one of many as `row` does; what is raised says which one it is."""
-        try:
-            return self.row(new, requester=requester)
-        except Exception as error:
-            error.add_note(f"in new_actions[{position}]")
-            raise
-
-    def extras(
+    def dependencies(
         self, given: Mapping[str, Any], *, requester: Requester | None = None, team_id: str | None = None
     ) -> dict[str, Any]:
-        """Return a condition and follow-ups as the columns of what brings actions with them, or is there already.
+        """Validate the dependencies of an existing action, or of the actions of a schedule; return their columns.
 
         Args:
-            given: `condition`, `after`, `on_success`, `on_failure`.
+            given: The dependencies, by name: `condition`, `after`, `on_success`, `on_failure`.
             requester: As for `row`.
-            team_id: Of what they belong to.
+            team_id: The team of the actions.
 
         Raises:
-            RequestError: One cannot be what it is; `FollowUpInvalid` says which follow-up.
+            RequestError: A value is invalid; `FollowUpInvalid` names the follow-up.
         """
-        return self._extras(given, 0, _Origin(requester=requester, team_id=team_id, is_traced=False))
+        return self._dependencies(given, 0, _Origin(requester=requester, team_id=team_id, is_traced=False))
 
     def _row(self, given: dict[str, Any], depth: int, origin: _Origin) -> dict[str, Any]:
         if origin.is_traced:
             given = tracing.with_trace(given)
-        extras = {name: given.pop(name) for name in given.keys() & follow_ups.NAMES}
-        prepared = self._payloads.prepare(
+        own = {name: given.pop(name) for name in given.keys() & dependencies.NAMES}
+        prepared = self.payloads.prepare(
             given.pop("action_type"),
             given.pop("payload"),
             requester=origin.requester,
-            is_gathered=given.get("dedup_mode") == "append",
+            is_list_item=given.get("dedup_mode") == "append",
         )
         row: dict[str, Any] = {"action_type": prepared.handler.action_type, "payload": prepared.text}
         row |= columns_of(given)
-        if extras:
-            row |= self._extras(extras, depth, origin)
-        # Said here, the window need not be looked up by the SQL function; without a key none matters.
+        if own:
+            row |= self._dependencies(own, depth, origin)
+        # With the window given here, the SQL function need not look it up; without a dedup key it has no effect.
         if "dedup_window" not in given and ("dedup_key" in given or '"entity_id"' in row["payload"]):
             window = prepared.handler.options.dedup_window
-            row["dedup_window"] = self._settings.deduplication.window_seconds if window is None else window
+            row["dedup_window"] = self.settings.deduplication.window_seconds if window is None else window
         return row
 
-    def _extras(self, given: Mapping[str, Any], depth: int, origin: _Origin) -> dict[str, Any]:
-        def follow_up(new: Mapping[str, Any], depth: int) -> dict[str, Any]:
-            return self._row(arguments_of(new), depth, origin)
+    def _dependencies(self, given: Mapping[str, Any], depth: int, origin: _Origin) -> dict[str, Any]:
+        columns = dependencies.dependency_columns(
+            given, lambda new, depth: self._row(arguments_of(new), depth, origin), depth=depth
+        )
+        if "condition" not in columns:
+            return columns
+        if origin.requester is not None:
+            columns["condition"] = dependencies.restrict_to_public(columns["condition"])
+        if checks := dependencies.external_checks(columns["condition"]):
+            from scheduled_actions.conditions.external_checks import ExternalChecker  # noqa: PLC0415 - most have none
 
-        columns = follow_ups.extras_of(given, follow_up, depth=depth)
-        if "condition" in columns:
-            if origin.requester is not None:
-                columns["condition"] = follow_ups.with_public_reach(columns["condition"])
-            follow_ups.check_outsides(columns["condition"], lambda outside: self._check_outside(outside, origin))
+            checker = ExternalChecker(self.database, self.payloads.registry, self.settings)
+            for check in checks:
+                checker.validate(check, team_id=origin.team_id)
         return columns
-
-    def _check_outside(self, outside: Outside, origin: _Origin) -> None:
-        from scheduled_actions.conditions.external_checks import Asker  # noqa: PLC0415 - most projects ask nothing
-
-        Asker(self._database, self._registry, self._settings).check(outside, team_id=origin.team_id)

@@ -1,91 +1,88 @@
-"""What actions wait for: registered, looked at, settled as not met, and woken."""
-
-from __future__ import annotations
+"""Store, read, settle and wake the waits of actions for facts, other actions and deadlines."""
 
 import hashlib
 import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from json.encoder import encode_basestring
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
-from scheduled_actions.conditions.rules.evaluation import Progress
+from scheduled_actions.actions.rules.settlement import SettlementResult
+from scheduled_actions.conditions.model import ActionState, FactKey, FactValue, Needs
 from scheduled_actions.conditions.rules.kinds import PREFIXED_MOST
-from scheduled_actions.conditions.rules.model import ActionState, DeadlineState, Fact, FactKey, Needs
+from scheduled_actions.conditions.rules.plan import WaitProgress
 from scheduled_actions.core.action import Status
-from scheduled_actions.database.failures import PASSING
+from scheduled_actions.database.boundary import RETRYABLE_ERRORS
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements, instants, numbers, texts, uuids
-from scheduled_actions.database.transactions import PATIENCE_MS, wait_shortly
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from scheduled_actions.database.connection import Connection
-
+from scheduled_actions.database.transactions import LOCK_WAIT_MS, limit_lock_waits
 
 sql = Statements(__file__)
 
+#: The lock timeout in milliseconds when stored changes are handled one by one.
+_RETRY_PATIENCE_MS = "5"
+#: Locked changes that one call skips before it ends.
+_REFUSED_MOST = 8
+#: Maximum number of pairs of waiting actions read at once.
+_PAIRS_MOST = 10_000
+
 
 class Waiter(NamedTuple):
-    """An action, and what it needs to be known."""
+    """An action and the rows its condition needs."""
 
     action_id: UUID
-    #: '' outside any team.
+    #: '' for an action without a team.
     team_id: str
     needs: Needs
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What was known at one moment. Everything belongs to a team."""
+class Snapshot:
+    """The data needed to evaluate a batch of conditions, read at one instant.
+
+    Keys include the team, except in `progress`, whose keys are action ids.
+    """
 
     now: datetime
-    #: By what was needed: one fact, or, where a name stands for all that begin so, at most `PREFIXED_MOST`.
-    facts: Mapping[tuple[str, FactKey], Mapping[FactKey, Fact]] = field(default_factory=dict)
-    #: The needs for which there are more facts than that.
-    cut: Collection[tuple[str, FactKey]] = ()
+    #: By need: one fact, or up to `PREFIXED_MOST` facts for a name prefix.
+    facts: Mapping[tuple[str, FactKey], Mapping[FactKey, FactValue]] = field(default_factory=dict)
+    #: The prefixes that match more than `PREFIXED_MOST` facts.
+    truncated: Collection[tuple[str, FactKey]] = ()
     actions: Mapping[tuple[str, UUID], ActionState] = field(default_factory=dict)
-    progress: Mapping[UUID, Progress] = field(default_factory=dict)
-    deadlines: Mapping[tuple[str, UUID], DeadlineState] = field(default_factory=dict)
+    progress: Mapping[UUID, WaitProgress] = field(default_factory=dict)
+    deadlines: Mapping[tuple[str, UUID], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unmet:
-    """A waiting action on its way back to pending."""
+class WaitSettlement:
+    """Returns a claimed action to pending until its next check."""
 
     action_id: UUID
     token: UUID
     check_seconds: float
     changes_at: datetime | None
     reason: str
-    #: `keep` where its lock group waits with it.
+    #: `keep` if the action keeps its lock group while it waits.
     hold: str = "free"
-    #: The series that it belongs to.
+    #: The schedule of the action; None without one.
     schedule_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What settling waiting actions did."""
-
-    #: Of each whose claim still stood.
-    statuses: dict[UUID, Status]
-    #: Whether one is due now: something has changed since it was looked at.
-    has_woken: bool
-
-
 def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
-    """Have these actions woken by what changes from now on; in no transaction, before what they need is looked at."""
-    waiters_of: list[UUID] = []
-    topics: list[UUID] = []
-    awaited: set[UUID] = set()
-    for waiter in waiters:
-        wanted = [topic_of(waiter.team_id, key) for key in waiter.needs.facts]
-        wanted += waiter.needs.actions | waiter.needs.deadlines
-        topics += wanted
-        waiters_of += [waiter.action_id] * len(wanted)
-        awaited |= waiter.needs.actions
+    """Store what these actions wait for, so that changes wake them.
+
+    Call it outside any transaction and before the data is read; otherwise a change in between could be missed.
+    """
+    topics = [
+        (waiter.action_id, topic)
+        for waiter in waiters
+        for topic in (
+            *(topic_of(waiter.team_id, key) for key in waiter.needs.facts),
+            *(waiter.needs.actions | waiter.needs.deadlines),
+        )
+    ]
     if not topics:
         return
     sql.run(
@@ -93,27 +90,27 @@ def register(connection: Connection, waiters: Sequence[Waiter]) -> None:
         "register_waits",
         {
             "action_ids": uuids(waiter.action_id for waiter in waiters),
-            "waiters": uuids(waiters_of),
-            "topics": uuids(topics),
+            "waiters": uuids(waiter_id for waiter_id, _ in topics),
+            "topics": uuids(topic for _, topic in topics),
         },
     )
-    if awaited:
-        # In a statement of its own: whoever holds marks waits for no action, and the other way round.
+    if awaited := {id_ for waiter in waiters for id_ in waiter.needs.actions}:
+        # A separate statement: locks of marks and locks of actions must not wait for one another.
         sql.run(connection, "watch_awaited", {"ids": list(awaited)})
 
 
 def topic_of(team_id: str, key: FactKey) -> UUID:
-    """Return what is waited for where a fact is, as the SQL function `scheduled_actions_fact_topic` says it."""
-    # As jsonb writes it; in SQL it would take longer than all the rest of the statement.
+    """Return the topic of a fact, equal to that of the SQL function `scheduled_actions_fact_topic`."""
+    # Formatted as jsonb does it; computed in SQL it would take most of the statement's time.
     text = f"[{', '.join(map(encode_basestring, (team_id, *key)))}]"
     return UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest())
 
 
-def look(connection: Connection, waiters: Sequence[Waiter]) -> Seen:
-    """Return what the conditions of these actions need to be known, all of one moment."""
+def read_snapshot(connection: Connection, waiters: Sequence[Waiter]) -> Snapshot:
+    """Return the data that the conditions of these actions need, read at one instant."""
     keys = list({(waiter.team_id, *key) for waiter in waiters for key in waiter.needs.facts})
     columns = [texts(column) for column in zip(*keys, strict=True)] if keys else ["{}"] * 4
-    row = sql.run(
+    row = sql.run_one(
         connection,
         "look_at_conditions",
         {
@@ -123,47 +120,36 @@ def look(connection: Connection, waiters: Sequence[Waiter]) -> Seen:
             "action_ids": uuids(waiter.action_id for waiter in waiters),
             "deadlines": uuids({one for waiter in waiters for one in waiter.needs.deadlines}),
         },
-    ).fetchone()
-    assert row is not None  # noqa: S101 - a select of one row
-    now, listed, actions, progress, deadlines = row
-    facts = _facts(json.loads(listed or "[]"))
-    return Seen(
-        datetime.fromtimestamp(now, UTC),
-        facts,
-        {need for need, found in facts.items() if len(found) > PREFIXED_MOST},
-        {
-            (team, UUID(id_)): ActionState(status, is_watched)
-            for id_, team, status, is_watched in json.loads(actions or "[]")
+    )
+    fact_rows, action_rows, progress_rows, deadline_rows = (json.loads(text or "[]") for text in row[1:])
+    facts: dict[tuple[str, FactKey], dict[FactKey, FactValue]] = {}
+    for team, target_type, target_id, needed, name, value, size, changed_at in fact_rows:
+        found = facts.setdefault((team, FactKey(target_type, target_id, needed)), {})
+        found[FactKey(target_type, target_id, name)] = FactValue(value, datetime.fromtimestamp(changed_at, UTC), size)
+    return Snapshot(
+        now=datetime.fromtimestamp(row[0], UTC),
+        facts=facts,
+        truncated={need for need, found in facts.items() if len(found) > PREFIXED_MOST},
+        actions={(team, UUID(id_)): ActionState(status, is_watched) for id_, team, status, is_watched in action_rows},
+        progress={
+            UUID(id_): WaitProgress(None if since is None else datetime.fromisoformat(since), checks or 0)
+            for id_, since, checks in progress_rows
         },
-        {
-            UUID(id_): Progress(None if since is None else datetime.fromisoformat(since), checks or 0)
-            for id_, since, checks in json.loads(progress or "[]")
-        },
-        {(team, UUID(id_)): DeadlineState(status) for id_, team, status in json.loads(deadlines or "[]")},
+        deadlines={(team, UUID(id_)): status for id_, team, status in deadline_rows},
     )
 
 
-def _facts(rows: Sequence[Sequence[Any]]) -> dict[tuple[str, FactKey], dict[FactKey, Fact]]:
-    """Return facts by team and need, then by key."""
-    found: dict[tuple[str, FactKey], dict[FactKey, Fact]] = {}
-    for team, target_type, target_id, needed, name, value, size, changed_at in rows:
-        fact = Fact(value, datetime.fromtimestamp(changed_at, UTC), size)
-        need = FactKey(target_type, target_id, needed)
-        found.setdefault((team, need), {})[FactKey(target_type, target_id, name)] = fact
-    return found
-
-
-def lock(connection: Connection, unmet: Sequence[Unmet]) -> None:
-    """Lock what waiting actions wait for until the transaction ends, before `settle` and before anything else.
+def lock(connection: Connection, settlements: Sequence[WaitSettlement]) -> None:
+    """Lock the waits of these actions until the transaction ends, before `settle` and any other lock.
 
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked.
     """
-    sql.run(connection, "lock_waits", {"ids": uuids(one.action_id for one in unmet), "patience_ms": PATIENCE_MS})
+    sql.run(connection, "lock_waits", {"ids": uuids(one.action_id for one in settlements), "patience_ms": LOCK_WAIT_MS})
 
 
-def settle(connection: Connection, tick_id: UUID, unmet: Sequence[Unmet]) -> Settled:
-    """Make waiting actions pending until their next check.
+def settle(connection: Connection, tick_id: UUID, settlements: Sequence[WaitSettlement]) -> SettlementResult:
+    """Return actions to pending until their next check.
 
     Raises:
         psycopg.errors.LockNotAvailable: Another transaction keeps a row locked; nothing was written.
@@ -172,74 +158,68 @@ def settle(connection: Connection, tick_id: UUID, unmet: Sequence[Unmet]) -> Set
         connection,
         "settle_waiting",
         {
-            "ids": uuids(one.action_id for one in unmet),
-            "tokens": uuids(one.token for one in unmet),
-            "seconds": numbers(one.check_seconds for one in unmet),
-            "changes_at": instants(one.changes_at for one in unmet),
-            "reasons": texts(one.reason for one in unmet),
-            "holds": texts(one.hold for one in unmet),
+            "ids": uuids(one.action_id for one in settlements),
+            "tokens": uuids(one.token for one in settlements),
+            "seconds": numbers(one.check_seconds for one in settlements),
+            "changes_at": instants(one.changes_at for one in settlements),
+            "reasons": texts(one.reason for one in settlements),
+            "holds": texts(one.hold for one in settlements),
             "tick_id": tick_id,
-            "patience_ms": PATIENCE_MS,
+            "patience_ms": LOCK_WAIT_MS,
         },
     ).fetchall()
-    return Settled({one[0]: Status(one[1]) for one in rows}, any(one[2] for one in rows))
+    return SettlementResult({one[0]: Status(one[1]) for one in rows}, has_woken=any(one[2] for one in rows))
 
 
 def end(connection: Connection, action_ids: Collection[UUID]) -> None:
-    """Have these actions wait for nothing any more."""
+    """Delete the waits of these actions."""
     sql.run(connection, "end_waits", {"action_ids": list(action_ids)})
 
 
-#: How long a lock is waited for that was waited for before, in milliseconds; and how many such locks are met.
-_HARDLY_MS, _REFUSED_MOST = "5", 8
-#: Pairs of waiting actions that are read at once.
-_PAIRS_MOST = 10_000
-
-
 def among_waiting(connection: Connection, *, action_id: UUID | None = None) -> dict[UUID, set[UUID]]:
-    """Return, by the id of a waiting action, which other waiting actions it comes after; at most 10,000 pairs.
+    """Return, for each waiting action, the other waiting actions it comes after; at most 10,000 pairs.
 
     Args:
-        connection: Where.
-        action_id: This one, those that it comes after, those that they come after, and so on; None: all actions that
-            were checked once.
+        connection: Reads the waits.
+        action_id: Start from this action and follow its waits; None: all waiting actions that were checked before.
     """
     found: dict[UUID, set[UUID]] = {}
-    parameters = {"action_id": action_id, "most": _PAIRS_MOST}
-    for waiting_id, awaited_id in sql.run(connection, "waits_among_waiting", parameters).fetchall():
+    for waiting_id, awaited_id in sql.run(
+        connection, "waits_among_waiting", {"action_id": action_id, "most": _PAIRS_MOST}
+    ).fetchall():
         found.setdefault(waiting_id, set()).add(awaited_id)
     return found
 
 
 def wake(connection: Connection, *, most: int) -> int:
-    """Wake those who wait for what has changed; return how many changes were looked at, at most `most`.
+    """Wake the actions that wait for stored changes; return the number of changes handled, at most `most`.
 
     Raises:
-        psycopg.errors.DeadlockDetected: Somebody changes the same actions; nothing was changed here.
+        psycopg.errors.DeadlockDetected: Another session changes the same actions; nothing was changed.
     """
     row = sql.run(connection, "wake_waiting", {"most": most}).fetchone()
     return int(row[0]) if row else 0
 
 
 def wake_each(connection: Connection, *, most: int) -> int:
-    """Wake for one change after the other, hardly waiting for locks; return how many were woken for, at most `most`.
+    """Handle stored changes one by one with a short lock timeout; return their number, at most `most`.
 
-    A change whose waiting actions are locked by another session is left for later, behind the others.
+    A change whose waiting actions are locked by another session moves to the end of the queue.
     """
     woken = refused = 0
     while woken < most and refused < _REFUSED_MOST:
         try:
             with connection.transaction():
-                wait_shortly(connection, _HARDLY_MS)
+                limit_lock_waits(connection, _RETRY_PATIENCE_MS)
                 if not wake(connection, most=1):
                     break
             woken += 1
-        except PASSING:
+        except RETRYABLE_ERRORS:
             refused += 1
             sql.run(connection, "postpone_wake")
     return woken
 
 
 def prune(connection: Connection, *, limit: int) -> int:
-    """Forget what actions waited for that have ended without it, at most `limit`; return how many rows."""
+    """Delete waits of actions that have ended, of at most `limit` waits checked; return the number deleted."""
     return sql.run(connection, "prune_waits", {"limit": limit}).rowcount

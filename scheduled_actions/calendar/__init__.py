@@ -1,1 +1,1 @@
-"""Calendar: what was and what is to come, by day, and iCalendar feeds."""
+"""The calendar: past and future entries, by page and by day, and iCalendar feeds."""

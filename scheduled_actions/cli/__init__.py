@@ -1,6 +1,4 @@
-"""CLI: `scheduled-actions`, and the same commands as `flask scheduled-actions`."""
-
-from __future__ import annotations
+"""Command line: `scheduled-actions`, and the same commands as `flask scheduled-actions`."""
 
 import os
 from pathlib import Path
@@ -8,68 +6,48 @@ from pathlib import Path
 import click
 
 from scheduled_actions.cli.group import LazyGroup
-from scheduled_actions.cli.project import Project
 from scheduled_actions.core.version import VERSION
 
 __all__ = ["flask_group", "main"]
 
-#: Names the project directory where no option does.
+#: The environment variable with the project directory, used without `--project`.
 PROJECT = "SCHEDULED_ACTIONS_PROJECT"
 
-#: Every command: where it is, and its line in the list. A module is imported when one of its commands is used.
+#: Every command by name: its location, and its line in the list of commands.
 COMMANDS = {
-    "init": ("scheduled_actions.cli.local.init:init", "Write a new project."),
-    "dev": ("scheduled_actions.cli.local.dev:dev", "Serve the project on this machine, with a minute cron."),
-    "demo": ("scheduled_actions.cli.local.demo:demo", "Show the whole story on real input, then end."),
-    "migrate": (
-        "scheduled_actions.cli.operations.operating:migrate",
-        "Bring the database's tables up to this version.",
-    ),
-    "psql": ("scheduled_actions.cli.local.psql:psql", "Open the project's database in psql."),
-    "process": ("scheduled_actions.cli.operations.operating:process", "Run one tick in this process."),
-    "schedule": ("scheduled_actions.cli.actions.changing:schedule", "Schedule an action."),
-    "list": ("scheduled_actions.cli.actions.reading:list_", "List actions, the newest first."),
-    "show": ("scheduled_actions.cli.actions.reading:show", "Show one action with its history."),
-    "explain": ("scheduled_actions.cli.actions.reading:explain", "Say why an action has not run, or how it ended."),
-    "update": ("scheduled_actions.cli.actions.changing:update", "Change a pending action."),
-    "cancel": ("scheduled_actions.cli.actions.changing:cancel", "Cancel a waiting action."),
-    "retry": (
-        "scheduled_actions.cli.actions.changing:retry",
-        "Make a failed, cancelled or skipped action pending again.",
-    ),
-    "run-now": ("scheduled_actions.cli.actions.changing:run_now", "Make a pending action due."),
-    "bulk": ("scheduled_actions.cli.actions.bulk:bulk", "Retry or cancel all actions that match."),
-    "counts": ("scheduled_actions.cli.actions.reading:counts", "Count actions by status, and those that are due."),
-    "schedule-local": (
-        "scheduled_actions.cli.people:schedule_local",
-        "Schedule at a time of day on each user's clock.",
-    ),
-    "notify": ("scheduled_actions.cli.people:notify", "Tell people something."),
-    "calendar": ("scheduled_actions.cli.calendar:calendar", "Show what is to come, in one order."),
-    "schedules": ("scheduled_actions.cli.schedules:schedules", "Look at recurring actions, make and operate them."),
-    "facts": ("scheduled_actions.cli.facts:facts", "Say what is so of a thing, for conditions, and look at it."),
-    "deadlines": ("scheduled_actions.cli.deadlines:deadlines", "Set deadlines, look at them, see them through."),
-    "events": ("scheduled_actions.cli.events:events", "Emit events, and let a table's own triggers emit them."),
-    "webhooks": ("scheduled_actions.cli.webhooks:webhooks", "See to endpoints and deliveries, and try a receiver."),
-    "listen": ("scheduled_actions.cli.operations.listen:listen", "Stay, and run each action at its instant."),
-    "registry": ("scheduled_actions.cli.registry:registry", "Build or check the registry of handlers."),
-    "preview": ("scheduled_actions.cli.schedules.preview:preview", "Show the next occurrences of a rule."),
-    "simulate": ("scheduled_actions.cli.schedules.simulate:simulate", "Show what will run, hour by hour."),
-    "cron-setup": (
-        "scheduled_actions.cli.operations.cron_setup:cron_setup",
-        "Print what to paste, so that something pings once a minute.",
-    ),
-    "completion": ("scheduled_actions.cli.local.completion:completion", "Print what completes commands in your shell."),
-    "feeds": ("scheduled_actions.cli.feeds:feeds", "Make, list and revoke calendar feeds."),
-    "token": ("scheduled_actions.cli.tokens:tokens", "Make, list and revoke tokens of the management API."),
-    "doctor": ("scheduled_actions.cli.operations.doctor:doctor", "Check the installation and say what to do."),
+    "init": ("scheduled_actions.cli.local:init", "Create a new project."),
+    "dev": ("scheduled_actions.cli.local:dev", "Serve the project on this machine, and ping it every minute."),
+    "demo": ("scheduled_actions.cli.local:demo", "Run an end-to-end story, then exit."),
+    "migrate": ("scheduled_actions.cli.operating:migrate", "Create or update the database's tables."),
+    "process": ("scheduled_actions.cli.operating:process", "Run one tick in this process."),
+    "listen": ("scheduled_actions.cli.operating:listen", "Run each action as soon as it is due, until stopped."),
+    "schedule": ("scheduled_actions.cli.actions:schedule", "Schedule an action."),
+    "explain": ("scheduled_actions.cli.counts:explain", "Explain why an action has not run, or how it ended."),
+    "counts": ("scheduled_actions.cli.counts:counts", "Count actions by status."),
+    "calendar": ("scheduled_actions.cli.forecasts:calendar", "List upcoming actions, reminders and deadlines."),
+    "preview": ("scheduled_actions.cli.forecasts:preview", "Show the next occurrences of a rule."),
+    "simulate": ("scheduled_actions.cli.forecasts:simulate", "Forecast the load, hour by hour."),
+    "doctor": ("scheduled_actions.cli.operating:doctor", "Check the installation and suggest fixes."),
+    "cron-setup": ("scheduled_actions.cli.cron_setup:cron_setup", "Print the configuration of a cron service."),
+    "psql": ("scheduled_actions.cli.local:psql", "Open the project's database in psql."),
+    "completion": ("scheduled_actions.cli.local:completion", "Print the completion script for a shell."),
+    "actions": ("scheduled_actions.cli.actions:actions", "List, change, cancel and retry actions."),
+    "schedules": ("scheduled_actions.cli.schedules:schedules", "Manage recurring actions."),
+    "deadlines": ("scheduled_actions.cli.deadlines:deadlines", "Manage deadlines."),
+    "people": ("scheduled_actions.cli.people:people", "Notify people, or schedule actions at their local time."),
+    "facts": ("scheduled_actions.cli.reports:facts", "Record facts about entities, for conditions to test."),
+    "events": ("scheduled_actions.cli.reports:events", "Emit events, by hand or for every change to a table."),
+    "webhooks": ("scheduled_actions.cli.webhooks:webhooks", "Manage webhook endpoints and deliveries."),
+    "tokens": ("scheduled_actions.cli.tokens:tokens", "Manage API tokens."),
+    "feeds": ("scheduled_actions.cli.tokens:feeds", "Manage calendar feeds."),
+    "registry": ("scheduled_actions.cli.operating:registry", "Build or check the registry of handlers."),
 }
 
 
 @click.group(
     "scheduled-actions",
     cls=LazyGroup,
-    later=COMMANDS,
+    lazy_commands=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
@@ -82,15 +60,16 @@ COMMANDS = {
 @click.version_option(VERSION, prog_name="scheduled-actions", message="%(prog)s %(version)s")
 @click.pass_context
 def main(context: click.Context, project: Path | None) -> None:
-    """Run code at a time, durably: schedule actions, process them, see what became of them.
+    """Schedule actions, run them, and see their results.
 
-    Settings come from the project's scheduled_actions.toml, secrets from the environment or from its .env.
+    Settings come from the project's scheduled_actions.toml, secrets from the environment or the
+    project's .env.
     """
-    context.obj = Project(project)
+    context.obj = project
     if os.environ.get("NO_COLOR"):
         context.color = False
     if project is not None:
-        # The process's own from here on: for the programs it starts, too.
+        # Child processes read it, too.
         before = os.environ.get(PROJECT)
         os.environ[PROJECT] = str(project.absolute())
         context.call_on_close(
@@ -98,5 +77,5 @@ def main(context: click.Context, project: Path | None) -> None:
         )
 
 
-#: What `flask scheduled-actions` finds.
+#: The entry point of `flask scheduled-actions`.
 flask_group = main

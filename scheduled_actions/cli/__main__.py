@@ -1,7 +1,5 @@
 """`python -m scheduled_actions.cli`, where no script is on the path."""
 
-from __future__ import annotations
-
 from scheduled_actions.cli import main
 
 if __name__ == "__main__":

@@ -1,94 +1,77 @@
-"""A group of commands that are imported when they are used, and the one place that makes errors a line."""
-
-from __future__ import annotations
+"""Command groups that import a command when it is used, and report errors as one line."""
 
 import sys
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from scheduled_actions.core.errors import ActionLocked, ScheduledActionsError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 class LazyGroup(click.Group):
-    """Commands by name: where each is (`module:attribute`), and the line that lists it."""
+    """A group that lists its commands in the order of their definition, and imports lazy commands when they are used.
 
-    def __init__(self, *args: Any, later: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:  # noqa: ANN401 - click's own
+    Args:
+        lazy_commands: By name, the location of the command (`module:attribute`) and its line in the list of commands.
+    """
+
+    def __init__(self, *args: Any, lazy_commands: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:  # noqa: ANN401 - click's own
         super().__init__(*args, **kwargs)
-        self._places = {name: place for name, (place, _) in later.items()}
-        for name, (_, line) in later.items():
-            # Stands for the command in lists and in "did you mean".
-            self.add_command(click.Command(name, short_help=line))
+        self._locations = {name: location for name, (location, _) in lazy_commands.items()}
+        # Placeholders for help, completion and suggestions.
+        self.commands = {name: click.Command(name, short_help=line) for name, (_, line) in lazy_commands.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in their own order: from the first one a newcomer needs to the last."""
+        """Return the command names in the order in which the commands were added."""
         del ctx
         return list(self.commands)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command, imported now; None where there is none of that name."""
-        place = self._places.get(cmd_name)
-        if place is None:
-            return super().get_command(ctx, cmd_name)
-        module, _, attribute = place.partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands that begin so, without importing them; options as ever."""
-        if incomplete.startswith("-"):
-            return super().shell_complete(ctx, incomplete)
-        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
-        return [CompletionItem(name, help=self.commands[name].get_short_help_str(200)) for name in names]
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, self.commands[name].get_short_help_str(200)) for name in self.list_commands(ctx)]
-            )
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Import and return the command that the first argument names."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in self._locations:
+            module, _, attribute = self._locations[name].partition(":")
+            command = getattr(import_module(module), attribute)
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own
-        """Run the command; one of our own errors, or the database's, ends it with a line and exit code 1."""
+        """Run the command; report an error of this package or the database as one line, with exit code 1."""
         try:
             return super().invoke(ctx)
+        except ActionLocked as error:
+            raise Failure(f"{error}; --force overrides the lock, unless a tick claims the action first") from error
         except ScheduledActionsError as error:
-            raise Failure(_said(error)) from error
+            raise Failure(str(error)) from error
         except Exception as error:
-            refusal = _refusal(error)
-            if refusal is None:
+            message = _database_message(error)
+            if message is None:
                 raise
-            raise Failure(refusal) from error
+            raise Failure(message) from error
 
 
 class Failure(click.ClickException):
-    """What was asked for cannot be done; the message is the line that says why."""
+    """A failed command; its message is printed as one line on standard error."""
 
     def show(self, file: Any = None) -> None:  # noqa: ANN401 - click's own
-        """Print the line where errors belong."""
+        """Print the message to standard error."""
         click.echo(f"error: {self.format_message()}", file=file or sys.stderr)
 
 
-def _said(error: ScheduledActionsError) -> str:
-    if isinstance(error, ActionLocked):
-        return f"{error}: add --force to change it all the same, unless a tick takes it first"
-    return str(error)
-
-
-def _refusal(error: Exception) -> str | None:
-    """Return what the database said about a statement; None for an error that is not the database's."""
+def _database_message(error: Exception) -> str | None:
+    """Return a database error as one line; None if it is not a database error."""
     psycopg = sys.modules.get("psycopg")
     if psycopg is None or not isinstance(error, psycopg.Error):
         return None
-    from scheduled_actions.database.failures import refusal_of_the_moment  # noqa: PLC0415 - only with a driver
+    from scheduled_actions.database.boundary import temporary_refusal  # noqa: PLC0415 - only with a driver
 
-    if (refusal := refusal_of_the_moment(error)) is not None:
+    if (refusal := temporary_refusal(error)) is not None:
         return str(refusal)
-    # The first line alone: the details may hold a row.
+    # Only the first line: the details may contain a row.
     said = error.diag.message_primary or (str(error).partition("\n")[0] if isinstance(error, psycopg.DataError) else "")
-    return f"the database refused: {said or type(error).__name__}" + (f" ({error.sqlstate})" if error.sqlstate else "")
+    return f"the database rejected the statement: {said or type(error).__name__}" + (
+        f" ({error.sqlstate})" if error.sqlstate else ""
+    )

@@ -1,35 +1,34 @@
-"""The values of options: JSON, instants and durations, each refused by name with what would be right."""
-
-from __future__ import annotations
+"""Options and arguments that several commands share, and the conversion of their values."""
 
 import re
 import sys
-from datetime import UTC, datetime, time
-from functools import wraps
+from collections.abc import Callable
+from datetime import UTC, datetime, time, timedelta
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from scheduled_actions.core import json_text
+from scheduled_actions.core.checks import check_timezone
 from scheduled_actions.core.durations import parse_duration
 from scheduled_actions.core.errors import InvalidArgument
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import timedelta
-
 Command = TypeVar("Command", bound="Callable[..., Any]")
+#: A date without a time.
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_PAYLOAD_HELP = "JSON object; @FILE reads a file, - reads standard input."
 
 
 class WholeNumber(click.IntRange):
-    """A whole number between two bounds: what is none is refused with both of them."""
+    """An integer within bounds; the error message contains the bounds."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - as it came
-        """Return the number of a text.
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - as typed
+        """Convert a command-line value to an integer.
 
         Raises:
-            BadParameter: It is none, or is out of bounds.
+            BadParameter: The value is not an integer, or is out of bounds.
         """
         try:
             return int(super().convert(value, param, ctx))
@@ -39,134 +38,243 @@ class WholeNumber(click.IntRange):
 
 
 def json_document(given: str) -> Any:  # noqa: ANN401 - any JSON
-    """Return the document that an option holds: the text itself, `@FILE`, or `-` for standard input.
+    """Parse a JSON document: the value itself, the file FILE for `@FILE`, or standard input for `-`.
 
     Raises:
-        BadParameter: It is no JSON; the message does not repeat it, for it is a payload.
+        BadParameter: The file cannot be read, or the document is not JSON; the message never contains the document,
+            which may be a payload.
     """
     text, source = _read(given)
     try:
         return json_text.decode(text, name=source)
     except InvalidArgument as error:
-        message = (
+        raise click.BadParameter(
             f"{error}; write JSON between single quotes, such as '{{\"id\": 42}}', or @FILE, or - for standard input"
-        )
-        raise click.BadParameter(message) from None
+        ) from None
 
 
 def instant(text: str) -> datetime:
-    """Return the instant of an ISO 8601 text; without an offset it is naive.
+    """Parse an ISO 8601 time; without an offset, the result is naive.
 
     Raises:
-        BadParameter: It is none.
+        BadParameter: The value is not an ISO 8601 time, or is outside of the years 1 to 9999 in UTC.
     """
     try:
         moment = datetime.fromisoformat(text)
-        # An offset may move it out of the years that there are.
+        # The offset may move the time out of the supported years.
         moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError):
-        expected = "an ISO 8601 time, such as 2026-03-29T09:30:00+02:00 or 2026-03-29T07:30:00Z"
-        message = f"{_shown(text)} is not {expected}"
-        raise click.BadParameter(message) from None
+        raise click.BadParameter(
+            f"{_quoted(text)} is not an ISO 8601 time, such as 2026-03-29T09:30:00+02:00 or 2026-03-29T07:30:00Z"
+        ) from None
     return moment
 
 
 def last_instant(text: str) -> datetime:
-    """Return the instant of an ISO 8601 text; a day alone counts until its end, and is naive.
-
-    Raises:
-        BadParameter: It is none.
-    """
+    """Parse the end of a range as `instant` does; a date without a time means the end of that day."""
     moment = instant(text)
     return datetime.combine(moment, time.max) if _DAY.fullmatch(text) else moment
 
 
-#: A day without a time.
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
-
-
 def local_instant(text: str) -> datetime:
-    """Return the aware instant of an ISO 8601 text; without an offset it is this machine's local time.
-
-    Raises:
-        BadParameter: It is none.
-    """
+    """Parse an ISO 8601 time and convert it to UTC; one without an offset is in this machine's time zone."""
     return instant(text).astimezone(UTC)
 
 
-def duration(text: str) -> timedelta:
-    """Return the length of time that `PT5M`, `P1D`, `90s` or `1h30m` say.
+def in_zone(moment: datetime, timezone: str) -> datetime:
+    """Return an aware instant: one without an offset is interpreted in the time zone.
 
     Raises:
-        BadParameter: It is none.
+        InvalidArgument: The time zone is unknown.
+    """
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=check_timezone(timezone))
+
+
+def duration(text: str) -> timedelta:
+    """Parse a duration such as `PT5M`, `P1D`, `90s` or `1h30m`.
+
+    Raises:
+        BadParameter: The value is not a duration.
     """
     try:
         return parse_duration(text)
     except InvalidArgument as error:
-        message = f"{_shown(text)} is not {error.expected}"
-        raise click.BadParameter(message) from None
+        raise click.BadParameter(f"{_quoted(text)} is not {error.expected}") from None
 
 
-def when(at: datetime | None, delay: timedelta | None, timezone: str | None) -> datetime | timedelta | None:
-    """Return what `--at` or `--in` say; None where neither is given.
+def scheduled_time(at: datetime | None, delay: timedelta | None, timezone: str | None) -> datetime | timedelta | None:
+    """Return the value of `--at` or `--in`; None if neither is given.
 
     Raises:
-        UsageError: Both are given, or a time without an offset and no `--timezone` to read it in.
+        UsageError: Both are given, or a time has no offset and there is no `--timezone`.
     """
-    given = one_of(at, delay)
     if at is not None and at.tzinfo is None and timezone is None:
         example = at.isoformat()
-        message = f"{example!r} has no offset: write {example}Z or {example}+02:00, or give --timezone Europe/Berlin"
-        raise click.BadParameter(message, param_hint="'--at'")
-    return given
+        raise click.BadParameter(
+            f"{example!r} has no offset: write {example}Z or {example}+02:00, or give --timezone Europe/Berlin",
+            param_hint="'--at'",
+        )
+    return one_of(at, delay)
 
 
-def one_of(at: datetime | None, delay: timedelta | None) -> datetime | timedelta | None:
-    """Return what `--at` or `--in` say, where the zone of a time without an offset is known elsewhere.
+def one_of(
+    moment: datetime | None, delay: timedelta | None, names: str = "--at and --in"
+) -> datetime | timedelta | None:
+    """Return the value that is given; None if neither is.
+
+    Args:
+        moment: The value of the first option.
+        delay: The value of the second option.
+        names: Both options, for the error.
 
     Raises:
         UsageError: Both are given.
     """
-    if at is not None and delay is not None:
-        message = "--at and --in say the same thing: give one of them"
-        raise click.UsageError(message)
-    return at if at is not None else delay
+    if moment is not None and delay is not None:
+        raise click.UsageError(f"{names} are mutually exclusive")
+    return moment if moment is not None else delay
 
 
-def as_json_option(command: Command) -> Command:
-    """Give a command the option `--json`, as the argument `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs.")(command)
+def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Combine several option decorators into one; `--help` lists the options in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
-def when_options(command: Command) -> Command:
-    """Give a command the options that say when."""
-    at = click.option(
-        "--at", type=instant, metavar="ISO", help="ISO 8601 with an offset, or without one and --timezone."
-    )
-    delay = click.option(
-        "--in", "delay", type=duration, metavar="DURATION", help="From now: PT5M, P1D, or short 90s, 5m, 2h, 3d."
-    )
-    timezone = click.option("--timezone", metavar="ZONE", help="IANA zone of an --at without an offset.")
-    return at(delay(timezone(command)))
+#: Options for one kind of value; called as `click.option` is.
+instant_option = partial(click.option, type=instant, metavar="ISO")
+local_instant_option = partial(click.option, type=local_instant, metavar="ISO")
+duration_option = partial(click.option, type=duration, metavar="DURATION")
+document_option = partial(click.option, type=json_document, metavar="JSON")
 
 
-def skip_options(command: Command) -> Command:
-    """Give a command the options that say what is left out of a recurrence.
+def _remember_json(context: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's own
+    context.meta["json"] = value
 
-    They reach it as the argument `skip`: the object that Python and HTTP take, or None where none is given.
+
+#: `--json`, which `output.wants_json` reads.
+json_option = click.option("--json", is_flag=True, expose_value=False, callback=_remember_json, help="Print JSON.")
+
+force_option = click.option(
+    "--force", is_flag=True, help="Override the edit lock (edit_lock_seconds before the due time)."
+)
+
+team_option = click.option("--team", "team_id", metavar="TEAM", help="Only this team.")
+
+page_options = with_options(
+    click.option("--limit", type=WholeNumber(1, 100), default=100, show_default=True, help="Maximum number of rows."),
+    click.option("--cursor", metavar="CURSOR", help="The next_cursor of the previous page."),
+)
+
+reference_options = with_options(
+    click.argument("reference", metavar="REF"),
+    click.option("--team", "team_id", metavar="TEAM", help="Team that owns REF; names are unique per team."),
+)
+
+when_options = with_options(
+    instant_option("--at", help="Start time; without an offset, --timezone is required."),
+    duration_option("--in", "delay", help="Start after this delay: PT5M, P1D, 90s, 5m, 2h, 3d."),
+    click.option("--timezone", metavar="ZONE", help="IANA time zone of --at."),
+)
+
+payload_option = document_option("--payload", help=_PAYLOAD_HELP)
+required_payload_option = click.option(
+    "--payload", type=json_document, default="{}", metavar="JSON", help=f"{_PAYLOAD_HELP} [default: {{}}]"
+)
+
+_FOLLOW_UP = '{"action_type": …, "payload": …}, or a list'
+#: The condition and the follow-ups of an action or of each occurrence; `fold_wait` combines the options.
+series_condition_options = with_options(
+    document_option("--condition", help="Run only if this condition holds; otherwise skip."),
+    click.option("--wait", "waits", is_flag=True, help="Wait until the condition holds, instead of skipping."),
+    duration_option("--check-interval", help="With --wait: time between two checks. [default: 1m]"),
+    duration_option("--timeout", help="With --wait: maximum wait. [default: unlimited]"),
+    click.option(
+        "--max-checks", type=int, metavar="N", help="With --wait: maximum number of checks. [default: unlimited]"
+    ),
+    document_option(
+        "--on-timeout", help=f"With --wait: action to schedule at --timeout or --max-checks: {_FOLLOW_UP}."
+    ),
+    document_option("--on-success", help=f"Action to schedule on completion: {_FOLLOW_UP}."),
+    document_option("--on-failure", help=f"Action to schedule on final failure: {_FOLLOW_UP}."),
+)
+condition_options = with_options(
+    series_condition_options,
+    click.option("--after", multiple=True, metavar="ID", help="Wait until the action ID has completed; repeatable."),
+)
+
+
+def fold_wait(options: dict[str, Any]) -> dict[str, Any]:
+    """Combine the options of `condition_options` into `condition`, `after`, `on_success` and `on_failure`.
+
+    Raises:
+        UsageError: An option of --wait is given without --wait, or --wait without --condition.
     """
+    wait = {name: options.pop(name) for name in ("check_interval", "timeout", "max_checks", "on_timeout")}
+    if options.pop("waits"):
+        if options["condition"] is None:
+            raise click.UsageError("--wait requires --condition")
+        options["condition"] = {"wait": options["condition"], **wait}
+    elif any(value is not None for value in wait.values()):
+        raise click.UsageError("--check-interval, --timeout, --max-checks and --on-timeout require --wait")
+    if "after" in options:
+        options["after"] = list(options["after"]) or None
+    return options
 
-    @wraps(command)
-    def with_skip(*arguments: Any, **given: Any) -> Any:  # noqa: ANN401 - any command
-        skip = {key: given.pop(name) for name, key in _SKIP_KEYS.items()}
-        return command(*arguments, **given, skip={key: one for key, one in skip.items() if one} or None)
 
-    for option in reversed(_SKIP_OPTIONS):
-        with_skip = option(with_skip)
-    return with_skip  # type: ignore[return-value]  # what the options make of a command is one
+#: Filters that select the actions of a list or a bulk command.
+action_filter_options = with_options(
+    click.option("--type", "action_type", metavar="TYPE", help="Only this action type."),
+    team_option,
+    click.option("--lock-group", metavar="GROUP", help="Only this lock group."),
+    local_instant_option(
+        "--from",
+        "due_from",
+        help="Scheduled at or after this time; without an offset, local time.",
+    ),
+    local_instant_option("--to", "due_to", help="Scheduled before this time."),
+    click.option("--q", metavar="TEXT", help="Search: part of the type, dedup key or lock group, or start of the id."),
+)
+action_bulk_options = with_options(
+    click.argument("action_id", metavar="[ID]", required=False),
+    action_filter_options,
+    click.option("--all", "is_all", is_flag=True, help="Select every action; cannot be combined with a filter."),
+    click.option("--dry-run", is_flag=True, help="Count the matches without changing them."),
+    click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
+)
 
 
-#: The arguments of the options below, and the keys of the object.
+def _ranges(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Parse ranges of days such as `2026-12-24..2027-01-02`; the days are checked where they are used."""
+    return [_from_to(text, "..", "a range of days, such as 2026-12-24..2027-01-02") for text in given]
+
+
+def _windows(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Parse windows such as `22:00-02:00`, `sat,sun 22:00-02:00` or `ISO..ISO`."""
+    return [
+        _from_to(
+            times,
+            ".." if ".." in times else "-",
+            'a maintenance window, such as 22:00-02:00, "sat,sun 22:00-02:00" or ISO..ISO',
+        )
+        | ({"days": [day.strip() for day in days.split(",")]} if days else {})
+        for days, _, times in (text.strip().rpartition(" ") for text in given)
+    ]
+
+
+def _from_to(text: str, separator: str, expected: str) -> dict[str, Any]:
+    start, _, end = (part.strip() for part in text.partition(separator))
+    if not start or not end:
+        raise click.BadParameter(f"{_quoted(text)} is not {expected}")
+    return {"from": start, "to": end}
+
+
+#: The keys of a skip object, by the arguments of `skip_options`.
 _SKIP_KEYS = {
     "skip_weekends": "weekends",
     "holidays": "holidays",
@@ -174,61 +282,46 @@ _SKIP_KEYS = {
     "skip_ranges": "ranges",
     "skip_windows": "windows",
     "skip_function": "function",
-    "on_skip": "then",
+    "adjustment": "adjustment",
 }
-
-
-def _range(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> list[dict[str, str]]:
-    """Return ranges of days written `2026-12-24..2027-01-02`; whether they are days is asked where they are used."""
-    return [_from_to(text, "..", "two days, both included: 2026-12-24..2027-01-02") for text in given]
-
-
-def _window(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return windows written `22:00-02:00`, `sat,sun 22:00-02:00`, or as two instants with two dots between them."""
-    expected = "a time of day to another: 22:00-02:00, sat,sun 22:00-02:00, or two instants: ISO..ISO"
-    windows: list[dict[str, Any]] = []
-    for text in given:
-        days, _, times = text.strip().rpartition(" ")
-        window: dict[str, Any] = dict(_from_to(times, ".." if ".." in times else "-", expected))
-        windows.append(window | ({"days": [day.strip() for day in days.split(",")]} if days else {}))
-    return windows
-
-
-def _from_to(text: str, separator: str, expected: str) -> dict[str, str]:
-    start, _, end = (part.strip() for part in text.partition(separator))
-    if not start or not end:
-        message = f"{_shown(text)} is not {expected}"
-        raise click.BadParameter(message)
-    return {"from": start, "to": end}
-
-
-_SKIP_OPTIONS = (
-    click.option("--skip-weekends", is_flag=True, help="Leave Saturdays and Sundays out."),
-    click.option("--holidays", metavar="CALENDAR", help="Leave its holidays out: US, US-CA, NYSE."),
-    click.option("--skip-date", "skip_dates", multiple=True, metavar="DAY", help="Leave this day out; repeatable."),
+#: The occurrences that a recurrence skips; `fold_skip` combines the options.
+skip_options = with_options(
+    click.option("--skip-weekends", is_flag=True, help="Skip Saturdays and Sundays."),
+    click.option("--holidays", metavar="CALENDAR", help="Skip the holidays of a calendar: US, US-CA, NYSE."),
+    click.option("--skip-date", "skip_dates", multiple=True, metavar="DAY", help="Skip this day; repeatable."),
     click.option(
         "--skip-range",
         "skip_ranges",
         multiple=True,
-        callback=_range,
+        callback=_ranges,
         metavar="DAY..DAY",
-        help="Leave these days and those between out; repeatable.",
+        help="Skip a range of days, both ends included; repeatable.",
     ),
     click.option(
         "--skip-window",
         "skip_windows",
         multiple=True,
-        callback=_window,
+        callback=_windows,
         metavar="WINDOW",
-        help='A maintenance window: 22:00-02:00, "sat,sun 22:00-02:00", ISO..ISO; repeatable.',
+        help='Skip a maintenance window: 22:00-02:00, "sat,sun 22:00-02:00", ISO..ISO; repeatable.',
     ),
-    click.option("--skip-function", metavar="NAME", help="Ask the project's @skip_occurrence of that name."),
     click.option(
-        "--on-skip",
+        "--skip-function",
+        metavar="NAME",
+        help="Skip the occurrences that the project's @skip_occurrence function NAME selects.",
+    ),
+    click.option(
+        "--adjustment",
         type=click.Choice(["drop", "preceding", "following"]),
-        help="What an occurrence does there: fall out, or move to the business day before or after. [default: drop]",
+        help="Drop skipped occurrences, or move them to the business day before or after. [default: drop]",
     ),
 )
+
+
+def fold_skip(options: dict[str, Any]) -> dict[str, Any] | None:
+    """Remove the arguments of `skip_options`; return a skip object with their values, or None without values."""
+    values = {key: options.pop(name) for name, key in _SKIP_KEYS.items()}
+    return {key: value for key, value in values.items() if value} or None
 
 
 def _read(given: str) -> tuple[str | bytes, str]:
@@ -239,9 +332,8 @@ def _read(given: str) -> tuple[str | bytes, str]:
     try:
         return Path(given[1:]).read_bytes(), repr(given[1:])
     except OSError as error:
-        message = f"{given[1:]!r} cannot be read: {error.strerror}"
-        raise click.BadParameter(message) from None
+        raise click.BadParameter(f"{given[1:]!r} cannot be read: {error.strerror}") from None
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 80 else f"{text[:79]}…")  # noqa: PLR2004 - enough to see which
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:79]}…")  # noqa: PLR2004 - enough to recognise it

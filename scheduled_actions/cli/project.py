@@ -1,64 +1,72 @@
-"""The project directory a command works in, and what is made of it when a command asks."""
+"""The project of a command: its directory, settings and runtime, loaded when they are needed."""
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TextIO, TypeVar
 
 import click
 
+from scheduled_actions.core import config
+from scheduled_actions.core.config import Config
+from scheduled_actions.core.errors import InvalidArgument, RegistryInvalid
+from scheduled_actions.registry import Registry, generated
+from scheduled_actions.registry.generated import RegistryContent
+from scheduled_actions.registry.loading import HANDLERS
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TextIO
-
-    from scheduled_actions.actions.management import Management
-    from scheduled_actions.core.config import Config
-    from scheduled_actions.registry import Registry
+    from scheduled_actions.database.connection import Connection
     from scheduled_actions.runtime import Runtime
-
-# What a command does not need is not imported: `--help` answers without a database driver.
-# ruff: noqa: PLC0415
-
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
+#: Options whose names differ from the Python arguments.
+_OPTIONS = {
+    "scheduled_at": ("at", "delay"),
+    "due_at": ("at", "delay"),
+    "team_id": ("team",),
+    "from": ("start",),
+    "to": ("end",),
+}
 
 
+@dataclass(frozen=True)
 class Project:
-    """One command's project.
+    """The project that a command uses."""
 
-    Args:
-        given: The directory; None: the working directory.
-    """
-
-    def __init__(self, given: Path | None) -> None:
-        self._given = given
+    #: The value of `--project`; None: the working directory.
+    given: Path | None
 
     @cached_property
     def directory(self) -> Path:
-        """The directory itself.
+        """The project directory.
 
         Raises:
-            UsageError: There is none.
+            BadParameter: The directory does not exist.
         """
-        given = self._given or Path()
+        given = self.given or Path()
         if not given.is_dir():
-            message = f"{str(given)!r} is not a directory; name the one that holds scheduled_actions.toml and handlers/"
-            raise click.BadParameter(message, param_hint="'--project'")
+            raise click.BadParameter(
+                f"{str(given)!r} is not a directory; give the one that contains scheduled_actions.toml and handlers/",
+                param_hint="'--project'",
+            )
         return given.resolve()
 
     @cached_property
     def environ(self) -> dict[str, str]:
-        """The environment, with what the project's `.env` adds to it.
+        """The environment, completed by the project's `.env`.
 
         Raises:
-            ConfigInvalid: The file has a line that is no assignment.
+            ConfigInvalid: A line of `.env` is not an assignment.
         """
-        from scheduled_actions.local import environment
+        from scheduled_actions.local import environment  # noqa: PLC0415 - help needs no database
 
         return environment.load(self.directory)
 
@@ -67,10 +75,8 @@ class Project:
         """The project's settings and secrets.
 
         Raises:
-            ConfigInvalid: They cannot be used.
+            ConfigInvalid: A setting is invalid.
         """
-        from scheduled_actions.core import config
-
         return config.load(self.directory, self.environ)
 
     @cached_property
@@ -78,118 +84,107 @@ class Project:
         """The generated registry.
 
         Raises:
-            RegistryInvalid: It is missing, or cannot be read.
+            RegistryInvalid: The registry is missing, or cannot be read.
         """
-        from scheduled_actions.core.errors import RegistryInvalid
-        from scheduled_actions.registry import Registry, generated
-        from scheduled_actions.registry.importing import HANDLERS
-
         if not (self.directory / HANDLERS / generated.REGISTRY_NAME).exists():
-            where = f"{HANDLERS}/{generated.REGISTRY_NAME}"
-            raise RegistryInvalid(where, "is missing: run `scheduled-actions registry build`")
+            raise RegistryInvalid(
+                f"{HANDLERS}/{generated.REGISTRY_NAME}", "is missing: run `scheduled-actions registry build`"
+            )
         return Registry.load(self.directory)
 
     def open(self) -> Runtime:
-        """Return the project's parts, handlers included, as the process's own until the command ends.
+        """Return the runtime with handlers; it is the current runtime until the command ends.
 
-        Handlers find the `.env` in `os.environ`, as they find real variables where they are deployed.
+        The variables of `.env` are added to `os.environ`, so that handlers find them as in a deployment.
 
         Raises:
             DeploymentError: The settings or the registry cannot be used.
         """
-        runtime = self._made(self.registry)
-        self._export()
-        return runtime
+        return self._open_with_variables(self.registry)
 
     def open_unbuilt(self) -> Runtime:
-        """Return the same as `open`, the registry read when it is first needed: where its lack is a finding.
+        """Return the runtime, which loads its registry on first use, so that a missing registry can be reported.
 
         Raises:
-            ConfigInvalid: The settings cannot be used.
+            ConfigInvalid: A setting is invalid.
         """
-        runtime = self._made(None)
-        self._export()
-        return runtime
+        return self._open_with_variables(None)
+
+    def open_for_reading(self) -> Runtime:
+        """Return the runtime with handlers; without handlers if the registry is missing or cannot be read."""
+        try:
+            return self.open()
+        except RegistryInvalid:
+            return self.open_without_handlers()
 
     def open_without_handlers(self) -> Runtime:
-        """Return the project's parts for a command that runs and validates nothing: it works without a registry.
+        """Return a runtime that cannot run or validate actions; it needs no registry.
 
         Raises:
-            ConfigInvalid: The settings cannot be used.
+            ConfigInvalid: A setting is invalid.
         """
-        from scheduled_actions.registry import Registry
+        return self._start_runtime(Registry(self.directory, RegistryContent(handlers={})))
 
-        return self._made(Registry(self.directory, {}))
+    def in_database(
+        self,
+        function: Callable[Concatenate[Connection, Arguments], Answer],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Answer:
+        """Call the function with a connection to the project's database and these arguments."""
+        with self.open_without_handlers().database.connection() as connection:
+            return function(connection, *args, **kwargs)
 
-    def open_management(self) -> Management:
-        """Return what watches and mends the project's actions, for a command that needs no registry.
+    def _start_runtime(self, registry: Registry | None) -> Runtime:
+        from scheduled_actions import runtime  # noqa: PLC0415 - help needs no database
 
-        Raises:
-            ConfigInvalid: The settings cannot be used.
-        """
-        from scheduled_actions.actions.management import Management
-
-        runtime = self.open_without_handlers()
-        return Management(runtime.database, lambda: runtime.scheduler)
-
-    def _made(self, registry: Registry | None) -> Runtime:
-        from scheduled_actions import runtime
-
-        made = runtime.Runtime(self.config, registry=registry)
-        before = runtime.use(made)
+        started = runtime.Runtime(self.config, registry=registry)
+        before = runtime.use(started)
         context = click.get_current_context()
         context.call_on_close(lambda: runtime.use(before))
-        context.call_on_close(made.close)
-        return made
+        context.call_on_close(started.close)
+        return started
 
-    def _export(self) -> None:
+    def _open_with_variables(self, registry: Registry | None) -> Runtime:
+        started = self._start_runtime(registry)
         added = {name: value for name, value in self.environ.items() if name not in os.environ}
         os.environ.update(added)
         click.get_current_context().call_on_close(lambda: [os.environ.pop(name, None) for name in added])
+        return started
 
 
 def handlers_aside() -> redirect_stdout[TextIO]:
-    """Send what handlers and their modules print to standard error meanwhile: standard output is for the answer."""
+    """Redirect the output of handlers to standard error; standard output contains only the command's result."""
     return redirect_stdout(sys.stderr)
 
 
 def pass_project(command: Callable[Concatenate[Project, Arguments], Answer]) -> Callable[Arguments, Answer]:
-    """Hand a command its project; what it refuses is called as its options are."""
+    """Pass the project as the first argument; in errors, replace the names of arguments with those of options."""
 
     @wraps(command)
     def with_project(*arguments: Arguments.args, **options: Arguments.kwargs) -> Answer:
-        from scheduled_actions.core.errors import InvalidArgument
-
         context = click.get_current_context()
-        project = context.find_object(Project)
-        assert project is not None  # noqa: S101 - the group makes it
         try:
-            return context.invoke(command, project, *arguments, **options)
+            return context.invoke(command, Project(context.find_object(Path)), *arguments, **options)
         except InvalidArgument as error:
-            raise error.renamed(_option(error.name, context)) from error
+            raise error.renamed(_option_of(error.name, context)) from error
 
     return with_project
 
 
-#: What has another name in options than in Python.
-_OPTIONS = {"scheduled_at": ("at", "delay"), "due_at": ("at", "delay"), "team_id": ("team",)}
-
-
-def _option(name: str, context: click.Context) -> str:
-    """Return what the command line calls an argument; its own name where that is no option of the command."""
+def _option_of(name: str, context: click.Context) -> str:
+    """Return the option of the command that sets an argument; the argument's own name if there is none."""
     wanted = {name, *_OPTIONS.get(name, ())}
-    found = [one for one in context.command.params if isinstance(one, click.Option) and one.name in wanted]
-    given = [one for one in found if context.params.get(one.name or "") is not None]
-    return " or ".join(max(one.opts, key=len) for one in given or found) or name
+    options = [one for one in context.command.params if isinstance(one, click.Option) and one.name in wanted]
+    given = [one for one in options if context.params.get(one.name or "") is not None]
+    return " or ".join(max(one.opts, key=len) for one in given or options) or name
 
 
 def caller() -> str:
-    """Return who is at the keyboard, as the history names them: `cli:` and the operating system's user."""
-    import getpass
-
+    """Return the user for an action's history: `cli:` and the name of the operating system's user."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):
-        # A container may run under a number that has no name.
+        # A container may run under a user id without a name.
         user = str(os.getuid())
     return f"cli:{user}"

@@ -1,1 +1,1 @@
-"""Client: the functions that the package exports, on the runtime of the process."""
+"""Client: the functions that the package exports; they use the runtime of the process."""

@@ -1,25 +1,21 @@
-"""The functions that application code calls, on the process's own runtime."""
+"""Schedule and change actions, report facts and emit events from application code, with the runtime of the process."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
 
-from typing import TYPE_CHECKING, Any
+import psycopg
 
 from scheduled_actions import runtime
-from scheduled_actions.actions.model import NewAction
+from scheduled_actions.actions.model import UNSET, NewAction, Unset
+from scheduled_actions.actions.search import ActionList
+from scheduled_actions.client.checks import checked
+from scheduled_actions.conditions.model import Fact, FactChange, FactReport
+from scheduled_actions.core.action import Action, DedupMode, Scheduled
+from scheduled_actions.core.retry import RetryPolicy
+from scheduled_actions.operations.explain.rules.facts import Explanation
 from scheduled_actions.webhooks.sending import event_payload
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime, timedelta
-    from uuid import UUID
-
-    import psycopg
-
-    from scheduled_actions.actions.search import Listed
-    from scheduled_actions.conditions.fact import Fact, FactChange, Reported
-    from scheduled_actions.core.action import Action, DedupMode, Scheduled
-    from scheduled_actions.core.retry import RetryPolicy
-    from scheduled_actions.operations.explain.rules.facts import Explanation
 
 
 def schedule_action(
@@ -47,37 +43,39 @@ def schedule_action(
     on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Scheduled:
-    """Put an action in the table; say its id, and whether it was merged into one that already waited.
+    """Schedule an action, or merge it into a pending one; return the id of that action, and whether it was merged.
 
     Args:
-        action_type: Names the handler.
-        payload: A mapping, or an instance of the handler's own model; checked against it before anything is written.
-        scheduled_at: An aware datetime, a timedelta from the database's now, or a naive datetime with `timezone`;
-            None: at once.
-        timezone: IANA name, for a naive `scheduled_at`. A local time that does not exist moves forward by the gap.
-        team_id: The tenant.
-        priority: The lower number goes first.
-        max_attempts: The first included; None: the handler's, else the setting.
-        retry: A policy for this action alone: `Exponential`, `Linear`, `Delays`, its JSON form, or a list of seconds.
-        lock_group: Members of a group (within a team) run one at a time, the oldest first.
-        lock_group_blocks: While this member waits for its retry, the others wait, too.
-        dedup_key: The same intent; None: derived when the payload has `entity_id`.
-        dedup_window: Seconds from the creation of the first; 0 merges nothing; None: the handler's, else the setting.
-        dedup_mode: When merged: `latest` payload replaces, `first` is kept, `append` gathers all in a list.
-        target: The thing it is about: `{"type": "invoice", "id": "42"}`.
-        user_id: Whom it concerns.
-        metadata: Your own notes.
-        created_by: Who asked for it.
-        condition: What must hold when it would run; else it ends as skipped. `{"wait": condition, …}` waits, as
-            `schedule_when` does.
-        after: Ids of actions of the same team: it waits until all of them have completed.
-        on_success: What to schedule when it completes, in the transaction that settles it: a mapping with the arguments
-            of this function, or a list of them.
-        on_failure: The same, when it has failed for good.
-        connection: Your own psycopg connection: roll its transaction back, and the action never was.
+        action_type: Selects the handler.
+        payload: A mapping, or an instance of the handler's model; validated before anything is written.
+        scheduled_at: An aware datetime, a timedelta from now, or a naive datetime with `timezone`; None: now.
+        timezone: IANA name, for a naive `scheduled_at`. A local time inside a DST gap moves forward by the gap.
+        team_id: The team that owns the action; None: no team.
+        priority: Lower numbers run first.
+        max_attempts: Maximum number of attempts, including the first; None: the handler's value, else the setting.
+        retry: Retry policy: `Exponential`, `Linear`, `Delays`, its JSON form, or a list of seconds; None: the handler's
+            policy, else the setting.
+        lock_group: Actions of a group (within a team) run one at a time, oldest first.
+        lock_group_blocks: Whether the group waits while this action waits for a retry.
+        dedup_key: The new action is merged into a pending action with the same key that was created within
+            `dedup_window`. None: a key derived from the payload if the payload has `entity_id`.
+        dedup_window: How many seconds after its creation an action accepts further actions with its key; 0 disables
+            merging; None: the handler's value, else the setting.
+        dedup_mode: Payload of a merged action: the `latest`, the `first`, or with `append` a list of all payloads.
+        target: The entity that the action is about: `{"type": "invoice", "id": "42"}`.
+        user_id: Id of the user that the action concerns.
+        metadata: Stored with the action, not interpreted.
+        created_by: Who schedules the action; stored.
+        condition: Evaluated before each attempt; the action is skipped if the condition is not met. With
+            `{"wait": condition, …}` the action waits, as in `schedule_when`.
+        after: Ids of actions of the same team that must complete first.
+        on_success: Actions to schedule in the transaction that completes this one: a mapping with the arguments of
+            this function, or a list of such mappings.
+        on_failure: Actions to schedule when this one fails permanently, in the same form.
+        connection: Your own psycopg connection: the insert joins your transaction.
 
     Raises:
-        RequestError: Unknown type, payload refused, or an argument out of its range; nothing was scheduled.
+        RequestError: The action type is unknown, or the payload or an argument is invalid; nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
     new = NewAction(
@@ -109,14 +107,15 @@ def schedule_action(
 def schedule_actions(
     new_actions: Sequence[NewAction | Mapping[str, Any]], *, connection: psycopg.Connection[Any] | None = None
 ) -> list[Scheduled]:
-    """Put many actions in the table in one round trip, all of them or none; answered in their order.
+    """Schedule many actions in one round trip, all of them or none; return their results in the given order.
 
     Args:
-        new_actions: `NewAction` values, or mappings with the names of `schedule_action`'s arguments.
-        connection: Your own psycopg connection.
+        new_actions: `NewAction` values, or mappings with the arguments of `schedule_action`.
+        connection: Your own psycopg connection: the insert joins your transaction.
 
     Raises:
-        RequestError: As `schedule_action`; a note on the error names the position.
+        RequestError: An action is invalid, as for `schedule_action`; a note on the error contains the position of the
+            action, from 0. Nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
     return runtime.current().scheduler.schedule_actions(new_actions, connection=connection)
@@ -131,35 +130,93 @@ def schedule_when(
     timeout: timedelta | float | str | None = None,
     max_checks: int | None = None,
     on_timeout: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-    **options: Any,  # noqa: ANN401 - those of schedule_action
+    scheduled_at: datetime | timedelta | None = None,
+    timezone: str | None = None,
+    team_id: str | None = None,
+    priority: int = 0,
+    max_attempts: int | None = None,
+    retry: RetryPolicy | Mapping[str, Any] | Sequence[float] | None = None,
+    lock_group: str | None = None,
+    lock_group_blocks: bool = False,
+    dedup_key: str | None = None,
+    dedup_window: float | None = None,
+    dedup_mode: DedupMode = "latest",
+    target: Mapping[str, str] | None = None,
+    user_id: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    created_by: str | None = None,
+    after: UUID | str | Sequence[UUID | str] | None = None,
+    on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    connection: psycopg.Connection[Any] | None = None,
 ) -> Scheduled:
-    """Put an action in the table that runs once its condition holds.
+    """Schedule an action that runs when its condition is met; return the result of `schedule_action`.
 
-    A fact or an action that it waits for wakes it at once; whatever else may change is looked at every
-    `check_interval`. A check spends no attempt.
+    A change of a fact or an action in the condition wakes the action immediately; other conditions are checked every
+    `check_interval`. A check does not use an attempt.
 
     Args:
-        action_type: Names the handler.
+        action_type: Selects the handler.
         payload: As for `schedule_action`.
-        condition: What must hold: `{"kind": …}`, `{"all": […]}`, `{"any": […]}` or `{"not": {…}}`.
-        check_interval: Between two checks: seconds, a duration such as "PT5M", or a timedelta; None: a minute.
-        timeout: From its first check; then it ends as skipped (`condition_timeout`). None: it waits for ever.
-        max_checks: The last of so many that is in vain ends it as skipped (`max_checks`).
-        on_timeout: What to schedule when it ends so: as `on_success` of `schedule_action`.
-        options: The arguments of `schedule_action`; with `scheduled_at` it does not look before then.
+        condition: `{"kind": …}`, `{"all": […]}`, `{"any": […]}` or `{"not": {…}}`.
+        check_interval: Time between two checks: seconds, a duration such as "PT5M", or a timedelta; None: a minute.
+        timeout: Maximum wait from the first check, in the same forms; then the action is skipped. None: unlimited.
+        max_checks: Maximum number of checks; then the action is skipped. None: unlimited.
+        on_timeout: Actions to schedule when `timeout` or `max_checks` is reached, in the form of `on_success`.
+        scheduled_at: Time of the first check, as for `schedule_action`.
+        timezone: As for `schedule_action`.
+        team_id: As for `schedule_action`.
+        priority: As for `schedule_action`.
+        max_attempts: As for `schedule_action`.
+        retry: As for `schedule_action`.
+        lock_group: As for `schedule_action`.
+        lock_group_blocks: As for `schedule_action`.
+        dedup_key: As for `schedule_action`.
+        dedup_window: As for `schedule_action`.
+        dedup_mode: As for `schedule_action`.
+        target: As for `schedule_action`.
+        user_id: As for `schedule_action`.
+        metadata: As for `schedule_action`.
+        created_by: As for `schedule_action`.
+        after: As for `schedule_action`.
+        on_success: As for `schedule_action`.
+        on_failure: As for `schedule_action`.
+        connection: As for `schedule_action`.
 
     Raises:
-        RequestError: As `schedule_action`, or the condition is none: the message names the place in it.
+        RequestError: The condition is invalid, or an error of `schedule_action`; nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
-    wait = {
-        "wait": condition,
-        "check_interval": check_interval,
-        "timeout": timeout,
-        "max_checks": max_checks,
-        "on_timeout": on_timeout,
-    }
-    return schedule_action(action_type, payload, condition=wait, **options)
+    return schedule_action(
+        action_type,
+        payload,
+        condition={
+            "wait": condition,
+            "check_interval": check_interval,
+            "timeout": timeout,
+            "max_checks": max_checks,
+            "on_timeout": on_timeout,
+        },
+        scheduled_at=scheduled_at,
+        timezone=timezone,
+        team_id=team_id,
+        priority=priority,
+        max_attempts=max_attempts,
+        retry=retry,
+        lock_group=lock_group,
+        lock_group_blocks=lock_group_blocks,
+        dedup_key=dedup_key,
+        dedup_window=dedup_window,
+        dedup_mode=dedup_mode,
+        target=target,
+        user_id=user_id,
+        metadata=metadata,
+        created_by=created_by,
+        after=after,
+        on_success=on_success,
+        on_failure=on_failure,
+        connection=connection,
+    )
 
 
 def report_fact(
@@ -170,29 +227,54 @@ def report_fact(
     team_id: str | None = None,
     by: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
-) -> Reported:
-    """Say what is so of a thing, for the conditions of actions; see `Facts.report`."""
+) -> FactReport:
+    """Report a fact about a target and wake the actions that wait for it; see `Facts.report`."""
     return runtime.current().facts.report(target, name, value, team_id=team_id, by=by, connection=connection)
 
 
 def get_fact(target: Mapping[str, str], name: str, *, team_id: str | None = None) -> Fact:
-    """Return a fact; see `Facts.get`."""
+    """Return the current value of a fact about a target; see `Facts.get`."""
     return runtime.current().facts.get(target, name, team_id=team_id)
 
 
-def list_facts(**filters: Any) -> list[Fact]:  # noqa: ANN401 - the filters of Facts.find
-    """Return the newest facts that match every filter given; see `Facts.find`."""
-    return runtime.current().facts.find(**filters)
+def list_facts(
+    *,
+    target_type: str | None = None,
+    target_id: str | None = None,
+    name: str | None = None,
+    team_id: str | None = None,
+    cursor: UUID | str | None = None,
+    limit: int = 100,
+) -> list[Fact]:
+    """Return at most `limit` facts that match all filters, newest first; see `Facts.find`."""
+    return runtime.current().facts.find(
+        target_type=target_type, target_id=target_id, name=name, team_id=team_id, cursor=cursor, limit=limit
+    )
 
 
-def fact_history(target: Mapping[str, str], name: str, **options: Any) -> list[FactChange]:  # noqa: ANN401 - those of Facts.history
-    """Return the latest values that a fact had, the newest first; see `Facts.history`."""
-    return runtime.current().facts.history(target, name, **options)
+@checked
+def fact_history(
+    target: Mapping[str, str],
+    name: str,
+    *,
+    team_id: str | None = None,
+    limit: int = 100,
+) -> list[FactChange]:
+    """Return the latest changes of a fact, newest first, also after its deletion; see `Facts.history`."""
+    return runtime.current().facts.history(target, name, team_id=team_id, limit=limit)
 
 
-def delete_fact(target: Mapping[str, str], name: str, **options: Any) -> None:  # noqa: ANN401 - those of Facts.delete
-    """Forget a fact; see `Facts.delete`."""
-    runtime.current().facts.delete(target, name, **options)
+@checked
+def delete_fact(
+    target: Mapping[str, str],
+    name: str,
+    *,
+    team_id: str | None = None,
+    by: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> None:
+    """Delete a fact, keep its history, and wake the actions that wait for the fact; see `Facts.delete`."""
+    runtime.current().facts.delete(target, name, team_id=team_id, by=by, connection=connection)
 
 
 def emit_event(
@@ -204,60 +286,149 @@ def emit_event(
     endpoint: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Scheduled:
-    """Send an event to every webhook endpoint that wants it, at the next tick.
+    """Send an event to the webhook endpoints with a matching pattern, with the next tick; return the event's action.
 
     Args:
         event: `entity:verb`, such as `task:created`.
-        entity_id: Which entity. The same event of the same entity within the dedup window is sent once, with the
-            latest data.
+        entity_id: Id of the entity. An event repeated within the dedup window is sent once, with the latest data.
         data: Any JSON.
-        team_id: The tenant.
-        endpoint: Name of the one endpoint to send to, whatever its patterns.
-        connection: Your own psycopg connection: roll its transaction back, and nothing is sent.
+        team_id: The team that owns the event; None: no team.
+        endpoint: Id or name of the only endpoint that receives the event, regardless of its patterns; None: all
+            endpoints with a matching pattern.
+        connection: Your own psycopg connection: the insert joins your transaction.
 
     Raises:
-        RequestError: The event is no `entity:verb`, or the data is no JSON.
+        RequestError: The event is not `entity:verb`, or the data is not JSON; nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
-    payload = event_payload(event, entity_id=entity_id, data=data, endpoint=endpoint)
-    return schedule_action("webhook:send", payload, team_id=team_id, connection=connection)
+    return schedule_action(
+        "webhook:send",
+        event_payload(event, entity_id=entity_id, data=data, endpoint=endpoint),
+        team_id=team_id,
+        connection=connection,
+    )
 
 
 def get_action(action_id: UUID | str, *, team_id: str | None = None) -> Action:
-    """Return one action; see `Scheduler.get_action`."""
+    """Return an action by id; see `Scheduler.get_action`."""
     return runtime.current().scheduler.get_action(action_id, team_id=team_id)
 
 
 def explain_action(action_id: UUID | str, *, team_id: str | None = None) -> Explanation:
-    """Return why an action has not run, or how it ended: the one reason that holds it where it is.
+    """Return an explanation of why an action has not run, or of how it ended.
 
     Args:
-        action_id: Which.
-        team_id: Only if it belongs to this team.
+        action_id: The id of the action.
+        team_id: Only within this team; None: all teams.
 
     Raises:
-        UnknownAction: There is none of that id (in that team).
+        UnknownAction: No action has that id (in that team).
     """
     from scheduled_actions.operations.explain import service as explaining  # noqa: PLC0415 - few applications ask
 
     return explaining.explain(runtime.current(), action_id, team_id=team_id)
 
 
-def list_actions(**filters: Any) -> Listed:  # noqa: ANN401 - the filters of Scheduler.list_actions
-    """Return the newest actions that match every filter given; see `Scheduler.list_actions`."""
-    return runtime.current().scheduler.list_actions(**filters)
+def list_actions(
+    *,
+    status: str | None = None,
+    action_type: str | None = None,
+    team_id: str | None = None,
+    lock_group: str | None = None,
+    due_from: datetime | None = None,
+    due_to: datetime | None = None,
+    q: str | None = None,
+    cursor: UUID | str | None = None,
+    limit: int = 100,
+) -> ActionList:
+    """Return at most `limit` actions that match all filters, newest first; see `Scheduler.list_actions`."""
+    return runtime.current().scheduler.list_actions(
+        status=status,
+        action_type=action_type,
+        team_id=team_id,
+        lock_group=lock_group,
+        due_from=due_from,
+        due_to=due_to,
+        q=q,
+        cursor=cursor,
+        limit=limit,
+    )
 
 
-def update_action(action_id: UUID | str, **changes: Any) -> Action:  # noqa: ANN401 - the changes of Scheduler.update_action
-    """Change what is given of a pending action; see `Scheduler.update_action`."""
-    return runtime.current().scheduler.update_action(action_id, **changes)
+@checked
+def update_action(
+    action_id: UUID | str,
+    *,
+    payload: Any = None,  # noqa: ANN401 - any model
+    scheduled_at: datetime | timedelta | None = None,
+    timezone: str | None = None,
+    priority: int | None = None,
+    max_attempts: int | None = None,
+    retry: RetryPolicy | Mapping[str, Any] | Sequence[float] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    condition: Mapping[str, Any] | Unset | None = UNSET,
+    after: UUID | str | Sequence[UUID | str] | Unset | None = UNSET,
+    on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
+    on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
+    by: str | None = None,
+    team_id: str | None = None,
+    edit_lock_seconds: int | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Action:
+    """Change a pending action; omitted arguments keep their values. See `Scheduler.update_action`."""
+    return runtime.current().scheduler.update_action(
+        action_id,
+        payload=payload,
+        scheduled_at=scheduled_at,
+        timezone=timezone,
+        priority=priority,
+        max_attempts=max_attempts,
+        retry=retry,
+        metadata=metadata,
+        condition=condition,
+        after=after,
+        on_success=on_success,
+        on_failure=on_failure,
+        by=by,
+        team_id=team_id,
+        edit_lock_seconds=edit_lock_seconds,
+        connection=connection,
+    )
 
 
-def cancel_action(action_id: UUID | str, **options: Any) -> Action:  # noqa: ANN401 - the options of Scheduler.cancel_action
-    """Cancel a waiting action, or ask a running one to stop; see `Scheduler.cancel_action`."""
-    return runtime.current().scheduler.cancel_action(action_id, **options)
+@checked
+def cancel_action(
+    action_id: UUID | str,
+    *,
+    reason: str | None = None,
+    by: str | None = None,
+    also_running: bool = True,
+    team_id: str | None = None,
+    edit_lock_seconds: int | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Action:
+    """Cancel an action that is pending or has no handler, or request a running one to stop without a retry.
+
+    See `Scheduler.cancel_action`.
+    """
+    return runtime.current().scheduler.cancel_action(
+        action_id,
+        reason=reason,
+        by=by,
+        also_running=also_running,
+        team_id=team_id,
+        edit_lock_seconds=edit_lock_seconds,
+        connection=connection,
+    )
 
 
-def retry_action(action_id: UUID | str, **options: Any) -> Action:  # noqa: ANN401 - the options of Scheduler.retry_action
-    """Make a failed, cancelled or skipped action pending again; see `Scheduler.retry_action`."""
-    return runtime.current().scheduler.retry_action(action_id, **options)
+@checked
+def retry_action(
+    action_id: UUID | str,
+    *,
+    by: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Action:
+    """Make a failed, cancelled or skipped action pending again, with no attempts used; see `Scheduler.retry_action`."""
+    return runtime.current().scheduler.retry_action(action_id, by=by, team_id=team_id, connection=connection)

@@ -1,19 +1,17 @@
-"""The functions about deadlines that application code calls, on the process's own runtime."""
+"""Set, change and list deadlines from application code, with the runtime of the process."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
 
-from typing import TYPE_CHECKING, Any
+import psycopg
 
 from scheduled_actions import runtime
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime, timedelta
-    from uuid import UUID
-
-    import psycopg
-
-    from scheduled_actions.deadlines.model import Deadline
+from scheduled_actions.actions.model import UNSET, Unset
+from scheduled_actions.client.checks import checked
+from scheduled_actions.deadlines import reading
+from scheduled_actions.deadlines.model import Deadline
 
 
 def set_deadline(
@@ -33,116 +31,266 @@ def set_deadline(
     created_by: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Deadline:
-    """Set a deadline with all that happens before and after it; return it.
+    """Create or update a deadline with its reminders, escalation and auto-actions; return it.
 
-    All that is planned is an action bound to the deadline, and is looked at once more when it would go out: a completed
-    deadline sends nothing. With a `name`, the unresolved deadline of that name (within the team) is brought up to date;
-    asking again for the same changes nothing.
+    Each stage is an action. Before a notification is sent, the status of the deadline is checked again: a completed
+    deadline sends nothing. With a `name`, an unresolved deadline of that name (within the team) is updated; an
+    identical call changes nothing.
 
     Args:
-        target: The thing it is about: `{"type": "licence", "id": "42"}`.
+        target: The entity that the deadline is about: `{"type": "licence", "id": "42"}`.
         due_at: An aware datetime, a naive one in `timezone`, or a timedelta from now. None with a `recurrence`: its
             first occurrence.
         reminders: Distances before the due instant: "60 days before", "3 business days before at 09:00", a timedelta;
-            or objects of `offset` and perhaps `repeat` (a rule: nagging until it is resolved), `times`, `to`,
+            or mappings with `offset` and optionally `repeat` (a rule, until the deadline is resolved), `times`, `to`,
             `severity`, `message`, `name`.
-        escalation: Levels: objects of `offset` ("2 days after") and `to`, perhaps `assign` (who takes over), `while`
-            ("unresolved" or "unacknowledged"), `severity`, `message`, `name`. Or an object of `levels`, `rounds` and
-            `every`.
-        auto_actions: Objects of `offset`, `action_type` and `payload`, perhaps `priority`, `max_attempts`,
+        escalation: Levels: mappings with `offset` ("2 days after") and `to`, and optionally `assign` (the new
+            responsible people), `stop_when` ("resolved" or "acknowledged"), `severity`, `message`, `name`. Or a
+            mapping with `levels`, `repeat` and `interval`.
+        auto_actions: Mappings with `offset`, `action_type` and `payload`, and optionally `priority`, `max_attempts`,
             `lock_group`, `name`. The payloads are validated now.
-        recipients: Who is responsible, and gets the reminders: an address, the name of a role, an object, or a list.
-        recurrence: A rule: each occurrence is a deadline of its own, made in time for its first stage.
-        timezone: IANA name: on whose wall clock days are counted; None: UTC.
-        calendar: Business days and hours of work: `{"holidays": "US-CA", "dates": […], "ranges": […], "hours":
-            {"from": "09:00", "to": "17:00"}, "then": "preceding"}`. `then` moves what falls on other days. None: from
-            Monday to Friday, and a pause counts all time.
-        team_id: The tenant.
-        name: Names it within its team while it is unresolved.
-        metadata: Your own notes.
-        created_by: Who asked for it.
-        connection: Your own psycopg connection: roll its transaction back, and it never was.
+        recipients: Responsible people, who receive the reminders: an address, `resolver:name`, a mapping, or a list of
+            these.
+        recurrence: A rule for a series: each occurrence is a deadline, created in time for its first stage.
+        timezone: IANA time zone in which days are counted; None: UTC.
+        calendar: Business days and working hours: `{"holidays": "US-CA", "dates": […], "ranges": […], "hours":
+            {"from": "09:00", "to": "17:00"}, "adjustment": "preceding"}`. `adjustment` moves stages that fall on other
+            days. None: business days are Monday to Friday, and a pause delays the due instant by its whole length.
+        team_id: The team that owns the deadline; None: no team.
+        name: Unique within the team among unresolved deadlines.
+        metadata: Stored with the deadline, not interpreted.
+        created_by: Who sets the deadline; stored.
+        connection: Your own psycopg connection: the change joins your transaction.
 
     Raises:
-        RequestError: An argument cannot be, a type has no handler, or a payload is refused; nothing was set.
-        DatabaseUnavailable: The database cannot be reached; nothing was set.
+        RequestError: An argument or a payload is invalid, or an action type has no handler; nothing was changed.
+        DatabaseUnavailable: The database cannot be reached; nothing was changed.
     """
-    given = {
-        "target": target,
-        "due_at": due_at,
-        "reminders": reminders,
-        "escalation": escalation,
-        "auto_actions": auto_actions,
-        "recipients": recipients,
-        "recurrence": recurrence,
-        "timezone": timezone,
-        "calendar": calendar,
-        "team_id": team_id,
-        "name": name,
-        "metadata": metadata,
-        "created_by": created_by,
-    }
-    made, _ = runtime.current().deadlines.set(given, connection=connection)
-    return made
+    return runtime.current().deadlines.set(
+        {
+            "target": target,
+            "due_at": due_at,
+            "reminders": reminders,
+            "escalation": escalation,
+            "auto_actions": auto_actions,
+            "recipients": recipients,
+            "recurrence": recurrence,
+            "timezone": timezone,
+            "calendar": calendar,
+            "team_id": team_id,
+            "name": name,
+            "metadata": metadata,
+            "created_by": created_by,
+        },
+        connection=connection,
+    )[0]
 
 
 def set_deadlines(
     deadlines: Sequence[Mapping[str, Any]], *, connection: psycopg.Connection[Any] | None = None
 ) -> list[UUID]:
-    """Set many new deadlines at once, each with the arguments of `set_deadline`; see `Deadlines.set_many`."""
+    """Create many deadlines from mappings with the arguments of `set_deadline`, all of them or none; return their ids.
+
+    See `Deadlines.set_many`.
+    """
     return runtime.current().deadlines.set_many(deadlines, connection=connection)
 
 
 def get_deadline(deadline: UUID | str, *, team_id: str | None = None) -> Deadline:
-    """Return one deadline by id or name; see `Deadlines.get`."""
+    """Return a deadline by id or name; see `Deadlines.get`."""
     return runtime.current().deadlines.get(deadline, team_id=team_id)
 
 
-def list_deadlines(**filters: Any) -> list[Deadline]:  # noqa: ANN401 - the filters of Deadlines.find
-    """Return the newest deadlines that match every filter given; see `Deadlines.find`."""
-    return runtime.current().deadlines.find(**filters)
+@checked
+def list_deadlines(
+    *,
+    status: str | None = None,
+    is_overdue: bool = False,
+    team_id: str | None = None,
+    target: Mapping[str, str] | None = None,
+    name: str | None = None,
+    series_id: UUID | None = None,
+    due_from: datetime | None = None,
+    due_to: datetime | None = None,
+    cursor: UUID | str | None = None,
+    limit: int = 100,
+) -> list[Deadline]:
+    """Return at most `limit` deadlines that match all filters, newest first; see `deadlines.reading.find`."""
+    return reading.find(
+        runtime.current().database,
+        status=status,
+        is_overdue=is_overdue,
+        team_id=team_id,
+        target=target,
+        name=name,
+        series_id=series_id,
+        due_from=due_from,
+        due_to=due_to,
+        cursor=cursor,
+        limit=limit,
+    )
 
 
-def complete_deadline(deadline: UUID | str, **options: Any) -> Deadline:  # noqa: ANN401 - the options of Deadlines.complete
-    """Complete a deadline: nothing of it is sent any more; see `Deadlines.complete`."""
-    return runtime.current().deadlines.complete(deadline, **options)
+@checked
+def complete_deadline(
+    deadline: UUID | str,
+    *,
+    at: datetime | None = None,
+    by: str | None = None,
+    reason: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Deadline:
+    """Complete a deadline, so that none of its stages starts any more; see `Deadlines.complete`."""
+    return runtime.current().deadlines.complete(
+        deadline, at=at, by=by, reason=reason, team_id=team_id, connection=connection
+    )
 
 
-def cancel_deadline(deadline: UUID | str, **options: Any) -> Deadline:  # noqa: ANN401 - the options of Deadlines.cancel
-    """Cancel a deadline, or with `series=True` all that follow it; see `Deadlines.cancel`."""
-    return runtime.current().deadlines.cancel(deadline, **options)
+@checked
+def cancel_deadline(
+    deadline: UUID | str,
+    *,
+    reason: str | None = None,
+    by: str | None = None,
+    series: bool = False,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Deadline:
+    """Cancel a deadline; with `series`, also cancel the later deadlines of its series, and end the series.
+
+    See `Deadlines.cancel`.
+    """
+    return runtime.current().deadlines.cancel(
+        deadline, reason=reason, by=by, series=series, team_id=team_id, connection=connection
+    )
 
 
-def move_deadline(deadline: UUID | str, due_at: datetime | timedelta, **options: Any) -> Deadline:  # noqa: ANN401 - the options of Deadlines.move
-    """Give a deadline another due instant; what is still to come is planned anew; see `Deadlines.move`."""
-    return runtime.current().deadlines.move(deadline, due_at, **options)
+@checked
+def move_deadline(
+    deadline: UUID | str,
+    due_at: datetime | timedelta,
+    *,
+    resend: bool | None = None,
+    by: str | None = None,
+    reason: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Deadline:
+    """Move a deadline to another due instant, and plan its future stages again; see `Deadlines.move`."""
+    return runtime.current().deadlines.move(
+        deadline, due_at, resend=resend, by=by, reason=reason, team_id=team_id, connection=connection
+    )
 
 
-def move_deadlines(moves: Mapping[UUID | str, datetime | timedelta], **options: Any) -> int:  # noqa: ANN401 - the options of Deadlines.move_many
-    """Give many deadlines other due instants in one transaction; see `Deadlines.move_many`."""
-    return runtime.current().deadlines.move_many(moves, **options)
+def move_deadlines(
+    moves: Mapping[UUID | str, datetime | timedelta],
+    *,
+    resend: bool | None = None,
+    by: str | None = None,
+    reason: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> int:
+    """Move many deadlines by id, all of them or none; return their number. See `Deadlines.move_many`."""
+    return runtime.current().deadlines.move_many(
+        moves, resend=resend, by=by, reason=reason, team_id=team_id, connection=connection
+    )
 
 
-def update_deadline(deadline: UUID | str, **changes: Any) -> Deadline:  # noqa: ANN401 - the changes of Deadlines.update
-    """Change what is given of a deadline, and of those that follow it in its series; see `Deadlines.update`."""
-    return runtime.current().deadlines.update(deadline, **changes)
+@checked
+def update_deadline(
+    deadline: UUID | str,
+    *,
+    target: Mapping[str, str] | Unset = UNSET,
+    reminders: Sequence[Any] | Unset | None = UNSET,
+    escalation: Sequence[Any] | Mapping[str, Any] | Unset | None = UNSET,
+    auto_actions: Sequence[Mapping[str, Any]] | Unset | None = UNSET,
+    recipients: Any = UNSET,  # noqa: ANN401 - as in `set_deadline`
+    recurrence: str | Unset | None = UNSET,
+    timezone: str | Unset | None = UNSET,
+    calendar: Mapping[str, Any] | Unset | None = UNSET,
+    metadata: Mapping[str, Any] | Unset | None = UNSET,
+    by: str | None = None,
+    reason: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Deadline:
+    """Change arguments of a deadline and of the later deadlines of its series; see `Deadlines.update`."""
+    return runtime.current().deadlines.update(
+        deadline,
+        target=target,
+        reminders=reminders,
+        escalation=escalation,
+        auto_actions=auto_actions,
+        recipients=recipients,
+        recurrence=recurrence,
+        timezone=timezone,
+        calendar=calendar,
+        metadata=metadata,
+        by=by,
+        reason=reason,
+        team_id=team_id,
+        connection=connection,
+    )
 
 
-def pause_deadline(deadline: UUID | str, **options: Any) -> Deadline:  # noqa: ANN401 - the options of Deadlines.pause
-    """Let a deadline's clock stand still; see `Deadlines.pause`."""
-    return runtime.current().deadlines.pause(deadline, **options)
+@checked
+def pause_deadline(
+    deadline: UUID | str,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Deadline:
+    """Pause a deadline: no stage runs until the deadline is resumed. See `Deadlines.pause`."""
+    return runtime.current().deadlines.pause(deadline, by=by, reason=reason, team_id=team_id, connection=connection)
 
 
-def resume_deadline(deadline: UUID | str, **options: Any) -> Deadline:  # noqa: ANN401 - the options of Deadlines.resume
-    """Let a deadline's clock go on, its due instant as much working time away as before; see `Deadlines.resume`."""
-    return runtime.current().deadlines.resume(deadline, **options)
+@checked
+def resume_deadline(
+    deadline: UUID | str,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Deadline:
+    """Resume a paused deadline, with as much working time left as when it was paused; see `Deadlines.resume`."""
+    return runtime.current().deadlines.resume(deadline, by=by, reason=reason, team_id=team_id, connection=connection)
 
 
-def acknowledge_deadline(deadline: UUID | str, **options: Any) -> Deadline:  # noqa: ANN401 - the options of Deadlines.acknowledge
-    """Silence the nagging of a deadline, not its escalation; see `Deadlines.acknowledge`."""
-    return runtime.current().deadlines.acknowledge(deadline, **options)
+@checked
+def acknowledge_deadline(
+    deadline: UUID | str,
+    *,
+    until: datetime | timedelta | None = None,
+    by: str | None = None,
+    reason: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Deadline:
+    """Mute the repeated reminders of a deadline, and the stages with `stop_when` `acknowledged`.
+
+    See `Deadlines.acknowledge`.
+    """
+    return runtime.current().deadlines.acknowledge(
+        deadline, until=until, by=by, reason=reason, team_id=team_id, connection=connection
+    )
 
 
-def reassign_deadline(deadline: UUID | str, recipients: Any, **options: Any) -> Deadline:  # noqa: ANN401 - as Deadlines.reassign takes them
-    """Make other people responsible for a deadline; see `Deadlines.reassign`."""
-    return runtime.current().deadlines.reassign(deadline, recipients, **options)
+@checked
+def reassign_deadline(
+    deadline: UUID | str,
+    recipients: Any,  # noqa: ANN401 - as in `set_deadline`
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Deadline:
+    """Replace the recipients of a deadline, and end its acknowledgement; see `Deadlines.reassign`."""
+    return runtime.current().deadlines.reassign(
+        deadline, recipients, by=by, reason=reason, team_id=team_id, connection=connection
+    )

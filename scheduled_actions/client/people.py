@@ -1,22 +1,20 @@
-"""The functions about people and their local time, on the process's own runtime."""
+"""Notify people and schedule actions in their local time from application code, with the runtime of the process."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
 
-from typing import TYPE_CHECKING, Any
+import psycopg
 
 from scheduled_actions import runtime
-from scheduled_actions.notifications.planning import Options
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime, timedelta
-
-    import psycopg
-
-    from scheduled_actions.core.action import Scheduled
-    from scheduled_actions.notifications.local_scheduling import LocallyScheduled
-    from scheduled_actions.notifications.rules.people import Person
-    from scheduled_actions.notifications.rules.severity import Severity
+from scheduled_actions.core.action import DedupMode, Scheduled
+from scheduled_actions.core.retry import RetryPolicy
+from scheduled_actions.notifications.local_scheduling import UserSchedule
+from scheduled_actions.notifications.planning import NoticeOptions
+from scheduled_actions.notifications.rules.people import Person
+from scheduled_actions.notifications.rules.reminder import Severity
+from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType
 
 
 def notify(
@@ -26,7 +24,7 @@ def notify(
     subject: str | None = None,
     html: str | None = None,
     severity: Severity | None = None,
-    gather: bool = False,
+    digest: bool = False,
     scheduled_at: datetime | timedelta | None = None,
     team_id: str | None = None,
     target: Mapping[str, str] | None = None,
@@ -34,34 +32,38 @@ def notify(
     created_by: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> list[Scheduled]:
-    """Tell people something, each through the first of their channels that works; return the action of each.
+    """Send a message to people, each through their first working channel; return one action per person.
 
     Args:
-        recipients: One or a list: an address ("ann@example.org", "https://…", a name of `[notifications.channels]`),
-            `resolver:name` for what a function under `@resolve_recipients` knows ("role:cfo"), a `Person`, or a
-            mapping of its fields. Who is away is stood in for; nobody is told twice.
-        text: The words.
-        subject: One line; None: the text's first.
-        html: The same words for channels that can show them.
-        severity: urgent, high, medium or low. Urgent ones pass quiet hours, unless the settings say otherwise.
-        gather: Let notices to one person that come together become one message, a few seconds later.
-        scheduled_at: When: an aware datetime, or a timedelta from now. None: at once. A person's quiet hours put it
-            off to their end.
-        team_id: The tenant.
-        target: The thing it is about: `{"type": "invoice", "id": "42"}`.
-        metadata: Your own notes.
-        created_by: Who asked for it.
-        connection: Your own psycopg connection: roll its transaction back, and nobody is told.
+        recipients: One recipient or a list: an address ("ann@example.org", "https://…", a name in
+            `[notifications.channels]`), `resolver:name` for a function with `@resolve_recipients` ("role:cfo"), a
+            `Person`, or a mapping of its fields. A deputy replaces an absent person; each person gets the message once.
+        text: The message.
+        subject: One line; None: the first line of the text.
+        html: The message as HTML, for channels that support it.
+        severity: urgent, high, medium or low; None: no severity. By default, quiet hours do not defer urgent messages.
+        digest: Combine messages to one person that are due at the same time. A message that is due now waits
+            `notifications.digest_seconds` for others.
+        scheduled_at: An aware datetime, or a timedelta from now; None: now. Quiet hours defer the message to their end.
+        team_id: The team that owns the actions; None: no team.
+        target: The entity that the message is about: `{"type": "invoice", "id": "42"}`.
+        metadata: Stored with the actions, not interpreted.
+        created_by: Who sends the message; stored.
+        connection: Your own psycopg connection: the insert joins your transaction.
 
     Raises:
-        InvalidArgument: A recipient means nobody, or an argument cannot be what it is; nothing was scheduled.
+        InvalidArgument: A recipient or another argument is invalid; nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
-    given = {"target": target, "metadata": metadata, "created_by": created_by}
     return runtime.current().notifications.notify(
         recipients,
         text,
-        Options(severity=severity, gather=gather, team_id=team_id, arguments=given),
+        NoticeOptions(
+            severity=severity,
+            digest=digest,
+            team_id=team_id,
+            arguments={"target": target, "metadata": metadata, "created_by": created_by},
+        ),
         subject=subject,
         html=html,
         at=scheduled_at,
@@ -78,27 +80,108 @@ def schedule_local(
     recurrence: str | None = None,
     name: str | None = None,
     team_id: str | None = None,
+    priority: int | None = None,
+    max_attempts: int | None = None,
+    retry: RetryPolicy | Mapping[str, Any] | Sequence[float] | None = None,
+    lock_group: str | None = None,
+    lock_group_blocks: bool | None = None,
+    target: Mapping[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    created_by: str | None = None,
+    condition: Mapping[str, Any] | None = None,
+    on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    dedup_key: str | None = None,
+    dedup_window: float | None = None,
+    dedup_mode: DedupMode | None = None,
+    after: UUID | str | Sequence[UUID | str] | None = None,
+    recurrence_type: RecurrenceType | None = None,
+    misfire: Misfire | None = None,
+    misfire_grace_seconds: float | None = None,
+    catch_up_limit: int | None = None,
+    catch_up_seconds: float | None = None,
+    overlap: Overlap | None = None,
+    pause_after_failures: int | None = None,
+    skip: Mapping[str, Any] | None = None,
+    jitter_seconds: float | None = None,
+    until: datetime | None = None,
+    remaining: int | None = None,
     connection: psycopg.Connection[Any] | None = None,
-    **options: Any,  # noqa: ANN401 - checked by name
-) -> list[LocallyScheduled]:
-    """Schedule for each user at the next such time of day on the clock on their wall: all of them, or nobody.
+) -> list[UserSchedule]:
+    """Create an action or a schedule for each user at a time of day in the user's time zone, for all users or none.
 
     Args:
-        action_type: Names the handler.
-        payload: The same for all; `context.action.user_id` says for whom.
-        local_time: "09:00". Where the clocks skip it, it comes later by the gap; where they show it twice, once.
-        users: Zones by user id; or a list of `Person`s with an id, and of objects of `user_id` and `timezone`. Those
-            without a zone live in that of the setting `notifications.timezone`.
-        recurrence: A rule that begins then ("daily", "weekly", an RRULE): one series per user. None: one action.
-        name: Of the series, with the user's id behind it ("greeting:ann"): asking again brings them up to date.
-        team_id: The tenant.
-        connection: Your own psycopg connection: roll its transaction back, and nothing was scheduled.
-        options: More arguments of `schedule_action`, or with a recurrence of `schedule_recurring_action`.
+        action_type: Selects the handler.
+        payload: The same for all users; `context.action.user_id` is the user.
+        local_time: A time of day, such as "09:00". Inside a DST gap it moves forward by the gap; in a fold it occurs
+            once.
+        users: Time zones by user id; or a list of `Person`s with an id, or of mappings with `user_id` and `timezone`.
+            Users without a time zone have that of the setting `notifications.timezone`.
+        recurrence: A rule ("daily", "weekly", an RRULE) for a schedule per user. None: one action per user.
+        name: Prefix of the names of the schedules: with "greeting", the schedule of the user "ann" is "greeting:ann".
+            An existing schedule of that name is updated. Needs a recurrence.
+        team_id: The team that owns the actions and schedules; None: no team.
+        priority: As for `schedule_action`.
+        max_attempts: As for `schedule_action`.
+        retry: As for `schedule_action`.
+        lock_group: As for `schedule_action`.
+        lock_group_blocks: As for `schedule_action`.
+        target: As for `schedule_action`.
+        metadata: As for `schedule_action`.
+        created_by: As for `schedule_action`.
+        condition: As for `schedule_action`.
+        on_success: As for `schedule_action`.
+        on_failure: As for `schedule_action`.
+        dedup_key: As for `schedule_action`; not with a recurrence.
+        dedup_window: As for `schedule_action`; not with a recurrence.
+        dedup_mode: As for `schedule_action`; not with a recurrence.
+        after: As for `schedule_action`; not with a recurrence.
+        recurrence_type: As for `schedule_recurring_action`; needs a recurrence.
+        misfire: As for `schedule_recurring_action`; needs a recurrence.
+        misfire_grace_seconds: As for `schedule_recurring_action`; needs a recurrence.
+        catch_up_limit: As for `schedule_recurring_action`; needs a recurrence.
+        catch_up_seconds: As for `schedule_recurring_action`; needs a recurrence.
+        overlap: As for `schedule_recurring_action`; needs a recurrence.
+        pause_after_failures: As for `schedule_recurring_action`; needs a recurrence.
+        skip: As for `schedule_recurring_action`; needs a recurrence.
+        jitter_seconds: As for `schedule_recurring_action`; needs a recurrence.
+        until: As for `schedule_recurring_action`; needs a recurrence.
+        remaining: As for `schedule_recurring_action`; needs a recurrence.
+        connection: Your own psycopg connection: the insert joins your transaction.
 
     Raises:
-        RequestError: An argument cannot be what it is, or the rule has another time of day; nothing was scheduled.
+        RequestError: An argument is invalid, needs a recurrence or does not work with one, or the rule has a time of
+            day of its own; nothing was scheduled.
         DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
     """
+    given: dict[str, Any] = {
+        "priority": priority,
+        "max_attempts": max_attempts,
+        "retry": retry,
+        "lock_group": lock_group,
+        "lock_group_blocks": lock_group_blocks,
+        "target": target,
+        "metadata": metadata,
+        "created_by": created_by,
+        "condition": condition,
+        "on_success": on_success,
+        "on_failure": on_failure,
+        "dedup_key": dedup_key,
+        "dedup_window": dedup_window,
+        "dedup_mode": dedup_mode,
+        "after": after,
+        "recurrence_type": recurrence_type,
+        "misfire": misfire,
+        "misfire_grace_seconds": misfire_grace_seconds,
+        "catch_up_limit": catch_up_limit,
+        "catch_up_seconds": catch_up_seconds,
+        "overlap": overlap,
+        "pause_after_failures": pause_after_failures,
+        "skip": skip,
+        "jitter_seconds": jitter_seconds,
+        "until": until,
+        "remaining": remaining,
+    }
     return runtime.current().local_scheduling.schedule_local(
         action_type,
         payload,
@@ -108,5 +191,5 @@ def schedule_local(
         name=name,
         team_id=team_id,
         connection=connection,
-        **options,
+        **{name: value for name, value in given.items() if value is not None},
     )

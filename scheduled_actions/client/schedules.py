@@ -1,21 +1,19 @@
-"""The functions about schedules that application code calls, on the process's own runtime."""
+"""Create, change, run and list schedules from application code, with the runtime of the process."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
 
-from typing import TYPE_CHECKING, Any
+import psycopg
 
 from scheduled_actions import runtime
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime, timedelta
-    from uuid import UUID
-
-    import psycopg
-
-    from scheduled_actions.core.action import Scheduled
-    from scheduled_actions.core.retry import RetryPolicy
-    from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, Schedule
+from scheduled_actions.actions.model import UNSET, Unset
+from scheduled_actions.client.checks import checked
+from scheduled_actions.core.action import Scheduled
+from scheduled_actions.core.retry import RetryPolicy
+from scheduled_actions.schedules import operations
+from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, Schedule
 
 
 def schedule_recurring_action(
@@ -52,52 +50,56 @@ def schedule_recurring_action(
     created_by: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> Schedule:
-    """Make a schedule, or bring the one of the same name (within its team) up to date; return it.
+    """Create or update a schedule by name (within its team); return it.
 
-    Asking again for the same changes nothing: neither its start nor what it has planned, nor a pause.
+    An identical call changes nothing: not the start, the planned occurrence or a pause.
 
     Args:
-        action_type: Names the handler.
-        payload: Of every occurrence; checked against the handler's model before anything is written.
+        action_type: Selects the handler.
+        payload: The payload of every occurrence; validated before anything is written.
         recurrence: An interval ("daily", "every 10 minutes", "PT10M"), a cron expression, an RRULE, a business day
             ("last business day of the quarter"), or `custom:` and the name of a registered function.
-        scheduled_at: The start: intervals count from it, and it is the first occurrence if the rule names it. An
-            aware datetime, a naive one in `timezone`, or a timedelta from now. None: now, which is no occurrence.
-        timezone: IANA name: whose wall clock the rule follows.
-        name: Names the schedule within its team; None makes a new one at each call.
-        recurrence_type: `fixed`: instants come from the rule. `rolling`: the next is counted from the end of the run.
-        misfire: What becomes of occurrences that no tick ran in time: `fire_once` runs one and goes on after now,
-            `skip` leaves those out that are later than the grace, `catch_up` runs each.
-        misfire_grace_seconds: 300 unless said.
-        catch_up_limit: The latest missed ones that `catch_up` runs; 100 unless said.
-        catch_up_seconds: How old they may be; seven days unless said.
-        overlap: What an occurrence does while the one before still runs: `skip`, `queue` or `allow`.
-        pause_after_failures: Pause after as many final failures in a row; None: go on for ever.
-        skip: What is left out: `{"weekends": true, "holidays": "US", "dates": […], "ranges": […], "windows": […],
-            "function": "name", "then": "drop" | "preceding" | "following"}`.
-        jitter_seconds: Put each occurrence off by its own share of this.
-        until: No occurrence after it.
-        remaining: Executions until the series ends.
-        team_id: The tenant.
-        priority: The lower number goes first.
-        max_attempts: Of each occurrence, the first attempt included; None: the handler's, else the setting.
+        scheduled_at: The start: intervals count from it, and it is the first occurrence if the rule matches it. An
+            aware datetime, a naive one in `timezone`, or a timedelta from now. None: now, not an occurrence.
+        timezone: IANA name of the time zone of the rule.
+        name: Unique within the team; None creates a new schedule with each call.
+        recurrence_type: `fixed`: occurrences follow the rule. `rolling`: the interval starts at the end of a run.
+        misfire: What happens to occurrences that no tick claimed in time: `fire_once` runs one of them and continues
+            after now, `skip` skips those that are more than `misfire_grace_seconds` late, `catch_up` runs each of them,
+            within `catch_up_limit` and `catch_up_seconds`.
+        misfire_grace_seconds: With `misfire="skip"`: how many seconds late an occurrence can still run. Default: 300.
+        catch_up_limit: With `misfire="catch_up"`: maximum number of missed occurrences that run, the latest ones.
+            Default: 100.
+        catch_up_seconds: With `misfire="catch_up"`: maximum age in seconds of the missed occurrences that run. Default:
+            seven days.
+        overlap: What happens when an occurrence is due while an earlier one is running: `skip` skips the occurrence,
+            `queue` runs the occurrence afterwards, `allow` runs both at the same time.
+        pause_after_failures: Pause the schedule after this many final failures in a row; None: never.
+        skip: Times without occurrences: `{"weekends": true, "holidays": "US", "dates": […], "ranges": […],
+            "windows": […], "function": "name", "adjustment": "drop" | "preceding" | "following"}`.
+        jitter_seconds: Maximum random delay of an occurrence, in seconds; None: no delay.
+        until: Time of the last possible occurrence, aware or naive in `timezone`; None: no end.
+        remaining: Number of executions until the schedule ends; None: unlimited.
+        team_id: The team that owns the schedule and its actions; None: no team.
+        priority: Lower numbers run first.
+        max_attempts: Maximum attempts of each occurrence, including the first; None: the handler's value, else the
+            setting.
         retry: As for `schedule_action`.
         lock_group: As for `schedule_action`.
         lock_group_blocks: As for `schedule_action`.
-        target: The thing it is about: `{"type": "invoice", "id": "42"}`.
-        user_id: Whom it concerns.
-        metadata: Your own notes.
-        condition: Of each occurrence: what must hold when it would run, else it is skipped and the series goes on.
-            `{"wait": condition, …}` keeps it waiting; what comes due meanwhile is left out, or waits beside it, as
-            `overlap` says.
-        on_success: What to schedule when an occurrence completes: `{"action_type", "payload", …}`, or a list of these.
-        on_failure: What to schedule when an occurrence has failed for good.
-        created_by: Who asked for it.
-        connection: Your own psycopg connection: roll its transaction back, and nothing was changed.
+        target: The entity that the actions are about: `{"type": "invoice", "id": "42"}`.
+        user_id: Id of the user that the actions concern.
+        metadata: Stored with each action, not interpreted.
+        condition: Evaluated before each attempt; the occurrence is skipped if the condition is not met. With
+            `{"wait": condition, …}`, the occurrence waits; `overlap` applies to occurrences that are due meanwhile.
+        on_success: Actions to schedule when an occurrence completes: `{"action_type", "payload", …}`, or a list.
+        on_failure: Actions to schedule when an occurrence fails permanently.
+        created_by: Who creates the schedule; stored.
+        connection: Your own psycopg connection: the change joins your transaction.
 
     Raises:
         RecurrenceInvalid: The rule is malformed, or never occurs (`NeverOccurs`); nothing was changed.
-        RequestError: Unknown type, payload refused, or an argument out of its range; nothing was changed.
+        RequestError: The action type is unknown, or the payload or an argument is invalid; nothing was changed.
         DatabaseUnavailable: The database cannot be reached; nothing was changed.
     """
     return runtime.current().schedules.schedule_recurring(
@@ -136,50 +138,186 @@ def schedule_recurring_action(
 
 
 def get_schedule(schedule: UUID | str, *, team_id: str | None = None) -> Schedule:
-    """Return one schedule by id or name; see `Schedules.get`."""
+    """Return a schedule by id or name; see `Schedules.get`."""
     return runtime.current().schedules.get(schedule, team_id=team_id)
 
 
-def list_schedules(**filters: Any) -> list[Schedule]:  # noqa: ANN401 - the filters of Schedules.find
-    """Return the newest schedules that match every filter given; see `Schedules.find`."""
-    return runtime.current().schedules.find(**filters)
+def list_schedules(
+    *,
+    status: str | None = None,
+    action_type: str | None = None,
+    team_id: str | None = None,
+    cursor: UUID | str | None = None,
+    limit: int = 100,
+) -> list[Schedule]:
+    """Return at most `limit` schedules that match all filters, newest first; see `Schedules.find`."""
+    return runtime.current().schedules.find(
+        status=status, action_type=action_type, team_id=team_id, cursor=cursor, limit=limit
+    )
 
 
-def update_schedule(schedule: UUID | str, **changes: Any) -> Schedule:  # noqa: ANN401 - the arguments of schedule_recurring_action
-    """Change what is given of a schedule; its waiting occurrence is planned anew; see `Schedules.update`."""
-    return runtime.current().schedules.update(schedule, **changes)
+@checked
+def update_schedule(
+    schedule: UUID | str,
+    *,
+    payload: Any = None,  # noqa: ANN401 - any model
+    recurrence: str | Unset = UNSET,
+    scheduled_at: datetime | timedelta | Unset | None = UNSET,
+    timezone: str | Unset | None = UNSET,
+    name: str | Unset | None = UNSET,
+    recurrence_type: RecurrenceType | Unset | None = UNSET,
+    misfire: Misfire | Unset | None = UNSET,
+    misfire_grace_seconds: float | Unset | None = UNSET,
+    catch_up_limit: int | Unset | None = UNSET,
+    catch_up_seconds: float | Unset | None = UNSET,
+    overlap: Overlap | Unset | None = UNSET,
+    pause_after_failures: int | Unset | None = UNSET,
+    skip: Mapping[str, Any] | Unset | None = UNSET,
+    jitter_seconds: float | Unset | None = UNSET,
+    until: datetime | Unset | None = UNSET,
+    remaining: int | Unset | None = UNSET,
+    priority: int | Unset | None = UNSET,
+    max_attempts: int | Unset | None = UNSET,
+    retry: RetryPolicy | Mapping[str, Any] | Sequence[float] | Unset | None = UNSET,
+    lock_group: str | Unset | None = UNSET,
+    lock_group_blocks: bool | Unset | None = UNSET,
+    target: Mapping[str, str] | Unset | None = UNSET,
+    user_id: str | Unset | None = UNSET,
+    metadata: Mapping[str, Any] | Unset | None = UNSET,
+    condition: Mapping[str, Any] | Unset | None = UNSET,
+    on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
+    on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Unset | None = UNSET,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Schedule:
+    """Change a schedule and its planned occurrence; see `Schedules.update`.
+
+    Omitted arguments keep their values; None restores a default. A payload replaces the whole payload; None keeps the
+    current one.
+    """
+    given: dict[str, Any] = {
+        "recurrence": recurrence,
+        "scheduled_at": scheduled_at,
+        "timezone": timezone,
+        "name": name,
+        "recurrence_type": recurrence_type,
+        "misfire": misfire,
+        "misfire_grace_seconds": misfire_grace_seconds,
+        "catch_up_limit": catch_up_limit,
+        "catch_up_seconds": catch_up_seconds,
+        "overlap": overlap,
+        "pause_after_failures": pause_after_failures,
+        "skip": skip,
+        "jitter_seconds": jitter_seconds,
+        "until": until,
+        "remaining": remaining,
+        "priority": priority,
+        "max_attempts": max_attempts,
+        "retry": retry,
+        "lock_group": lock_group,
+        "lock_group_blocks": lock_group_blocks,
+        "target": target,
+        "user_id": user_id,
+        "metadata": metadata,
+        "condition": condition,
+        "on_success": on_success,
+        "on_failure": on_failure,
+    }
+    return runtime.current().schedules.update(
+        schedule,
+        payload=payload,
+        team_id=team_id,
+        connection=connection,
+        **{name: value for name, value in given.items() if value is not UNSET},
+    )
 
 
-def pause_schedule(schedule: UUID | str, **options: Any) -> Schedule:  # noqa: ANN401 - the options of Schedules.pause
-    """Plan no more until it is resumed; see `Schedules.pause`."""
-    return runtime.current().schedules.pause(schedule, **options)
+@checked
+def pause_schedule(
+    schedule: UUID | str,
+    *,
+    reason: str | None = None,
+    by: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Schedule:
+    """Pause a schedule and delete its planned occurrence; see `schedules.operations.pause`."""
+    return operations.pause(
+        runtime.current().schedules, schedule, reason=reason, by=by, team_id=team_id, connection=connection
+    )
 
 
-def resume_schedule(schedule: UUID | str, **options: Any) -> Schedule:  # noqa: ANN401 - the options of Schedules.resume
-    """Go on with the first occurrence after now; see `Schedules.resume`."""
-    return runtime.current().schedules.resume(schedule, **options)
+@checked
+def resume_schedule(
+    schedule: UUID | str,
+    *,
+    by: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Schedule:
+    """Resume a paused schedule from its next occurrence; see `schedules.operations.resume`."""
+    return operations.resume(runtime.current().schedules, schedule, by=by, team_id=team_id, connection=connection)
 
 
-def run_schedule(schedule: UUID | str, **options: Any) -> Scheduled:  # noqa: ANN401 - the options of Schedules.run_now
-    """Run it once more, now, beside its occurrences; see `Schedules.run_now`."""
-    return runtime.current().schedules.run_now(schedule, **options)
+@checked
+def run_schedule(
+    schedule: UUID | str,
+    *,
+    by: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Scheduled:
+    """Run the action of a schedule now, in addition to its occurrences; see `schedules.operations.run_now`."""
+    return operations.run_now(runtime.current().schedules, schedule, by=by, team_id=team_id, connection=connection)
 
 
+@checked
 def backfill_schedule(
     schedule: UUID | str,
     start: datetime,
     end: datetime,
-    **options: Any,  # noqa: ANN401 - the options of Schedules.backfill
+    *,
+    by: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
 ) -> list[UUID]:
-    """Create the past occurrences of a range that were never created; see `Schedules.backfill`."""
-    return runtime.current().schedules.backfill(schedule, start, end, **options)
+    """Create the missing occurrences from `start` to `end`, both included; return the ids of their actions.
+
+    `end` must not be in the future. See `schedules.operations.backfill`.
+    """
+    return operations.backfill(
+        runtime.current().schedules, schedule, start, end, by=by, team_id=team_id, connection=connection
+    )
 
 
-def skip_next_occurrence(schedule: UUID | str, **options: Any) -> Schedule:  # noqa: ANN401 - the options of Schedules.skip_next
-    """Leave the planned occurrence out and plan the one after it; see `Schedules.skip_next`."""
-    return runtime.current().schedules.skip_next(schedule, **options)
+@checked
+def skip_next_occurrence(
+    schedule: UUID | str,
+    *,
+    next_action_id: UUID | str | None = None,
+    reason: str | None = None,
+    by: str | None = None,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Schedule:
+    """Skip the planned occurrence and plan the one after it; see `schedules.operations.skip_next`."""
+    return operations.skip_next(
+        runtime.current().schedules,
+        schedule,
+        next_action_id=next_action_id,
+        reason=reason,
+        by=by,
+        team_id=team_id,
+        connection=connection,
+    )
 
 
-def delete_schedule(schedule: UUID | str, **options: Any) -> Schedule:  # noqa: ANN401 - the options of Schedules.delete
-    """Remove a schedule and its planned occurrence; see `Schedules.delete`."""
-    return runtime.current().schedules.delete(schedule, **options)
+@checked
+def delete_schedule(
+    schedule: UUID | str,
+    *,
+    team_id: str | None = None,
+    connection: psycopg.Connection[Any] | None = None,
+) -> Schedule:
+    """Delete a schedule and its planned occurrence; see `schedules.operations.delete`."""
+    return operations.delete(runtime.current().schedules, schedule, team_id=team_id, connection=connection)

@@ -1,157 +1,156 @@
-"""What conditions ask the world: named queries, HTTP answers, functions of the project."""
+"""Run external checks of conditions: named queries, HTTP requests and project functions.
 
-from __future__ import annotations
+Named queries are read-only, with bound parameters and a time limit; `for_each` runs them, too.
+"""
 
+import codecs
 import http.client
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 
+from scheduled_actions.conditions.model import CheckResult, ExternalCheck
 from scheduled_actions.conditions.project_functions import ConditionCheck
-from scheduled_actions.conditions.queries import check_team, first_row, parameters_of
-from scheduled_actions.conditions.rules.kinds import compares
-from scheduled_actions.conditions.rules.model import Checked
 from scheduled_actions.conditions.rules.parsing import PUBLIC
-from scheduled_actions.conditions.rules.pointer import MISSING, found_at
 from scheduled_actions.core import json_text
+from scheduled_actions.core.action import Claimed
+from scheduled_actions.core.config import Query, Settings
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.core.errors.families import short
+from scheduled_actions.core.json_comparison import MISSING, OPERATORS, resolve_pointer
+from scheduled_actions.database.bounded import StatementLimits
+from scheduled_actions.database.connection import Database
 from scheduled_actions.outbound import bounded_http, delivery, network
 from scheduled_actions.outbound.reach import reach_of
+from scheduled_actions.registry import Registry
 
-if TYPE_CHECKING:
-    from scheduled_actions.conditions.rules.model import Outside
-    from scheduled_actions.core.action import Claimed
-    from scheduled_actions.core.config import Settings
-    from scheduled_actions.database.connection import Database
-    from scheduled_actions.outbound.reach import Reach
-    from scheduled_actions.registry import Registry
-
-#: Of an HTTP answer, in bytes; a longer one cannot be judged.
+#: Maximum size of an HTTP response body in bytes; a longer one is not evaluated.
 ANSWER_LIMIT = 64 * 1024
 _CONNECT_SECONDS = 5.0
 _HTTP_SECONDS = 10.0
 _REASON_LENGTH = 500
+_NAMES_SHOWN = 12
+#: A parameter that every query may use: the action's team.
+TEAM = "team_id"
+_PLACEHOLDER = re.compile(r"%\(([A-Za-z_][A-Za-z0-9_]*)\)s")
 
 
-class Asker:
-    """Asks for the conditions of one project.
+@dataclass(frozen=True, slots=True)
+class ExternalChecker:
+    """Runs the external checks of one project.
 
     Args:
-        database: For queries.
-        registry: Finds functions.
-        settings: The queries, and how far requests go.
+        database: Runs queries.
+        registry: Holds the project's functions.
+        settings: Contains the queries, and the private networks that requests may reach.
     """
 
-    def __init__(self, database: Database, registry: Registry, settings: Settings) -> None:
-        self._database = database
-        self._registry = registry
-        self._settings = settings
+    database: Database
+    registry: Registry
+    settings: Settings
 
-    def check(self, outside: Outside, *, team_id: str | None = None) -> None:
-        """Refuse what could not be asked, when the action is scheduled.
+    def validate(self, check: ExternalCheck, *, team_id: str | None = None) -> None:
+        """Check, when an action is scheduled, that an external check can run.
 
         Args:
-            outside: What its condition asks.
-            team_id: Of the action.
+            check: A check of the action's condition.
+            team_id: The action's team.
 
         Raises:
-            RequestError: The query, the function or the address cannot be.
+            RequestError: The query or the function does not exist, a parameter is wrong, or the URL is not allowed.
         """
-        given = json.loads(outside.text)
-        match outside.kind:
+        given = json.loads(check.text)
+        match check.kind:
             case "query":
-                known = self._settings.queries
-                if given["name"] not in known:
-                    raise InvalidArgument("condition.name", given["name"], _one_of("query", "[queries]", known))
-                check_team(known[given["name"]], team_id, name="condition.name")
-                parameters_of(known[given["name"]], given["parameters"])
+                _check_known(given["name"], "query of [queries]", self.settings.queries)
+                query = self.settings.queries[given["name"]]
+                check_team(query, team_id, name="condition.name")
+                check_parameters(query, given["parameters"])
             case "http":
                 self._check_url(given, team_id)
             case _:
-                functions = self._registry.conditions
-                if given["name"] not in functions:
-                    raise InvalidArgument("condition.name", given["name"], _one_of("function", "@condition", functions))
+                _check_known(given["name"], "function declared with @condition", self.registry.conditions)
 
-    def ask(self, outside: Outside, claimed: Claimed) -> Checked:
-        """Ask; whatever goes wrong, the answer says so."""
-        given = json.loads(outside.text)
+    def run(self, check: ExternalCheck, claimed: Claimed) -> CheckResult:
+        """Run a check; return errors as a result with `is_broken`."""
+        given = json.loads(check.text)
         try:
-            match outside.kind:
+            match check.kind:
                 case "query":
-                    return self._query(given, claimed)
+                    return self._query(given, claimed.team_id)
                 case "http":
-                    return self._get(given, claimed.team_id)
+                    return self._request(given, claimed.team_id)
                 case _:
                     return self._call(given, claimed)
-        except (psycopg.Error, ScheduledActionsError, TimeoutError) as error:
-            # The message of the database may hold values; its class says enough.
-            told = type(error).__name__ if isinstance(error, psycopg.Error) else str(error)
-            return Checked(is_met=False, found=told, is_broken=True)
+        except psycopg.Error as error:
+            # The database's message may hold values; the class name does not.
+            return _broken(type(error).__name__)
+        except (ScheduledActionsError, TimeoutError) as error:
+            return _broken(str(error))
 
-    # -- queries -------------------------------------------------------------------------------------------------------
-
-    def _query(self, given: dict[str, Any], claimed: Claimed) -> Checked:
-        query = self._settings.queries.get(given["name"])
+    def _query(self, given: dict[str, Any], team_id: str | None) -> CheckResult:
+        query = self.settings.queries.get(given["name"])
         name = f'query "{given["name"]}"'
         if query is None:
-            return Checked(is_met=False, found=f"{name} is not in [queries] any more", is_broken=True)
-        row = first_row(self._database, query, given["parameters"], team_id=claimed.team_id)
+            return _broken(f"{name} is no longer in [queries]")
+        row = first_row(self.database, query, given["parameters"], team_id=team_id)
         if given["op"] is None:
-            return Checked(is_met=row is not None, found="" if row else f"{name} has no row")
-        figure = None if row is None else _plain(row[0])
-        is_met = row is not None and compares(given["op"], figure, given["value"])
-        return Checked(is_met=is_met, found=f"{name} is {short(figure)}, not {given['op']} {short(given['value'])}")
-
-    # -- HTTP ----------------------------------------------------------------------------------------------------------
+            return CheckResult(is_met=row is not None, found=f"{name} returned no row")
+        value = None if row is None else float(row[0]) if isinstance(row[0], Decimal) else row[0]
+        return CheckResult(
+            is_met=row is not None and OPERATORS[given["op"]](value, given["value"]),
+            found=f"{name} returned {short(value)}, not {given['op']} {short(given['value'])}",
+        )
 
     def _networks(self, given: dict[str, Any], team_id: str | None) -> tuple[str, ...]:
-        """Return the networks besides the public internet: none for teams, nor for what came over HTTP."""
+        """Return the private networks a request may reach: none for teams and for conditions that came over HTTP."""
         is_public = team_id is not None or given.get("reach") == PUBLIC
-        return () if is_public else self._settings.conditions.private_networks
+        return () if is_public else self.settings.conditions.private_networks
 
-    def _check_url(self, given: dict[str, Any], team_id: str | None) -> None:
+    def _check_url(self, given: dict[str, Any], team_id: str | None) -> str:
         check = delivery.check_url if self._networks(given, team_id) else delivery.check_tenant_url
         check(given["url"])
+        return delivery.check_url(given["url"])
 
-    def _get(self, given: dict[str, Any], team_id: str | None) -> Checked:
-        self._check_url(given, team_id)
-        place = delivery.check_url(given["url"])
-        limits = bounded_http.Limits(time.monotonic() + _HTTP_SECONDS, _CONNECT_SECONDS, self._reach(given, team_id))
-        headers = {"User-Agent": delivery.user_agent(), "Accept": "application/json"}
+    def _request(self, given: dict[str, Any], team_id: str | None) -> CheckResult:
+        place = self._check_url(given, team_id)
+        limits = bounded_http.Limits(
+            time.monotonic() + _HTTP_SECONDS,
+            _CONNECT_SECONDS,
+            reach_of(self.settings.webhooks, networks=self._networks(given, team_id)),
+        )
         try:
-            if (instead := network.substitute()) is not None:
-                status, body = instead.get(given["url"])
+            if (substitute := network.substitute) is not None:
+                status, body = substitute.get(given["url"])
             else:
-                with bounded_http.got(urlsplit(given["url"]), headers=headers, limits=limits) as response:
-                    status = response.status
-                    body = response.read(ANSWER_LIMIT + 1)
+                with bounded_http.exchange(
+                    "GET",
+                    urlsplit(given["url"]),
+                    headers={"User-Agent": delivery.USER_AGENT, "Accept": "application/json"},
+                    limits=limits,
+                ) as response:
+                    status, body = response.status, response.read(ANSWER_LIMIT + 1)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            # Not what it says: it may name an address inside.
-            return Checked(is_met=False, found=f"{place} did not answer ({type(error).__name__})", is_broken=True)
+            # The error's text may name an internal address.
+            return _broken(f"{place} did not answer ({type(error).__name__})")
         if status not in given["status"]:
-            return Checked(
-                is_met=False, found=f"{place} answers {status}, not {' or '.join(map(str, given['status']))}"
-            )
-        if given["op"] is None:
-            return Checked(is_met=True, found="")
-        return _judged(place, given, body)
+            expected = " or ".join(map(str, given["status"]))
+            return CheckResult(is_met=False, found=f"{place} answered {status}, not {expected}")
+        return CheckResult(is_met=True, found="") if given["op"] is None else _evaluate_body(place, given, body)
 
-    def _reach(self, given: dict[str, Any], team_id: str | None) -> Reach:
-        return reach_of(self._settings.webhooks, networks=self._networks(given, team_id))
-
-    # -- functions -----------------------------------------------------------------------------------------------------
-
-    def _call(self, given: dict[str, Any], claimed: Claimed) -> Checked:
+    def _call(self, given: dict[str, Any], claimed: Claimed) -> CheckResult:
+        function = self.registry.conditions.get(given["name"])
         name = f'function "{given["name"]}"'
-        function = self._registry.conditions.get(given["name"])
         if function is None:
-            return Checked(is_met=False, found=f"{name} is not in this build", is_broken=True)
-        asked = ConditionCheck(
+            return _broken(f"{name} is not in this build")
+        check = ConditionCheck(
             parameters=given["parameters"],
             action_id=claimed.id,
             action_type=claimed.action_type,
@@ -159,38 +158,152 @@ class Asker:
             team_id=claimed.team_id,
         )
         try:
-            answer = function(asked)
-        except BaseException as error:  # noqa: BLE001 - the project's own code: SystemExit is an answer like any error
-            return Checked(is_met=False, found=f"{name} raised {type(error).__name__}", is_broken=True)
-        if isinstance(answer, str):
-            return Checked(is_met=False, found=f"{name}: {answer[:_REASON_LENGTH]}")
-        if not isinstance(answer, bool):
-            return Checked(is_met=False, found=f"{name} answered a {type(answer).__name__}, not a bool", is_broken=True)
-        return Checked(is_met=answer, found=f"{name} says no")
+            result = function(check)
+        except BaseException as error:  # noqa: BLE001 - project code may raise anything, SystemExit included
+            return _broken(f"{name} raised {type(error).__name__}")
+        if isinstance(result, str):
+            return CheckResult(is_met=False, found=f"{name}: {result[:_REASON_LENGTH]}")
+        if not isinstance(result, bool):
+            return _broken(f"{name} returned {type(result).__name__}, not a bool or a reason")
+        return CheckResult(is_met=result, found=f"{name} returned False")
 
 
-def _one_of(noun: str, where: str, known: Any) -> str:  # noqa: ANN401 - names
-    names = ", ".join(sorted(known)[:12]) or "none"
-    return f"a {noun} of {where}; there are: {names}"
+def _broken(found: str) -> CheckResult:
+    return CheckResult(is_met=False, found=found, is_broken=True)
 
 
-def _plain(value: object) -> object:
-    """Return a figure of the database as JSON has it."""
-    from decimal import Decimal  # noqa: PLC0415 - next to its only use
+def _check_known(name: str, noun: str, known: Iterable[str]) -> None:
+    """Check that `name` is one of the known names; the error lists them."""
+    if name not in known:
+        names = ", ".join(sorted(known)[:_NAMES_SHOWN]) or "none"
+        raise InvalidArgument("condition.name", name, f"a {noun}; known names: {names}")
 
-    return float(value) if isinstance(value, Decimal) else value
 
-
-def _judged(place: str, given: dict[str, Any], body: bytes) -> Checked:
+def _evaluate_body(place: str, given: dict[str, Any], body: bytes) -> CheckResult:
     if len(body) > ANSWER_LIMIT:
-        return Checked(is_met=False, found=f"{place} answers more than {ANSWER_LIMIT:,} bytes", is_broken=True)
+        return _broken(f"{place} answered with more than {ANSWER_LIMIT:,} bytes")
     try:
-        document = json_text.decode(re.sub(rb"^\xef\xbb\xbf", b"", body), name="answer")
+        document = json_text.decode(body.removeprefix(codecs.BOM_UTF8), name="answer")
     except InvalidArgument:
-        return Checked(is_met=False, found=f"{place} does not answer JSON", is_broken=True)
-    value = found_at(given["pointer"], document)
-    if value is MISSING:
-        is_met = given["op"] == "exists" and given["value"] is False
-        return Checked(is_met=is_met, found=f"{place} answers nothing at {given['pointer']!r}")
-    is_met = compares(given["op"], value, given["value"])
-    return Checked(is_met=is_met, found=f"{place} answers {short(value)} at {given['pointer']!r}")
+        return _broken(f"{place} did not answer with JSON")
+    value = resolve_pointer(given["pointer"], document)
+    is_met = (value is not MISSING or given["op"] == "exists") and OPERATORS[given["op"]](value, given["value"])
+    found = "no value" if value is MISSING else short(value)
+    return CheckResult(is_met=is_met, found=f"{place} answered {found} at {given['pointer']!r}")
+
+
+def check_team(query: Query, team_id: str | None, *, name: str = "query") -> None:
+    """Check that an action of this team may use a query; actions without a team may use every query.
+
+    Raises:
+        InvalidArgument: The query neither binds `team_id` nor is shared.
+    """
+    if team_id is not None and not query.shared and "%(team_id)s" not in query.sql:
+        raise InvalidArgument(name, problem="is not open to teams: bind %(team_id)s in its sql, or set shared = true")
+
+
+def check_parameters(query: Query, given: Mapping[str, Any]) -> None:
+    """Check that the parameters are exactly those of the query, apart from `team_id`.
+
+    Raises:
+        InvalidArgument: A parameter is unknown or missing.
+    """
+    wanted = frozenset(_PLACEHOLDER.findall(query.sql)) - {TEAM}
+    if wanted != given.keys():
+        names = ", ".join(sorted(wanted)) or "none"
+        raise InvalidArgument(
+            "condition.parameters", problem=f"has the names {short(sorted(given))}; the query takes: {names}"
+        )
+
+
+def first_row(
+    database: Database, query: Query, given: Mapping[str, Any], *, team_id: str | None
+) -> Sequence[Any] | None:
+    """Run a query and return its first row; None if it returns no row.
+
+    Raises:
+        InvalidArgument: The parameters are not those of the query.
+        TimeoutError: The query exceeded its time limit.
+        psycopg.Error: The database rejected the query, or the query tried to write.
+    """
+    return next(iter(_run(database, query, "select * from (%s) query limit 1", given, team_id=team_id)), None)
+
+
+def unknown_rows(
+    database: Database, query: Query, given: Mapping[str, Any], key: str, name: str, *, team_id: str | None, limit: int
+) -> list[dict[str, Any]]:
+    """Run a query and return its rows that have no action yet, as JSON objects.
+
+    Args:
+        database: Runs the query.
+        query: The query to run.
+        given: The parameters of the query.
+        key: The column that identifies a row.
+        name: The scope under which the keys of rows with actions are stored.
+        team_id: Bound as `team_id`.
+        limit: Maximum number of rows.
+
+    Raises:
+        InvalidArgument: The parameters are not those of the query.
+        TimeoutError: The query exceeded its time limit.
+        psycopg.Error: The database rejected the query, or the query tried to write.
+    """
+    return [
+        row[0]
+        for row in _run(
+            database,
+            query,
+            _UNKNOWN,
+            {**given},
+            team_id=team_id,
+            ours={"sa_key": key, "sa_name": name, "sa_team": team_id or "", "sa_limit": limit},
+        )
+    ]
+
+
+_UNKNOWN = """
+select to_jsonb(query) from (%s) query
+where not exists (
+  select
+  from scheduled_action_for_each known
+  where known.team_id = %%(sa_team)s
+    and known.name = %%(sa_name)s
+    and known.key = to_jsonb(query) ->> %%(sa_key)s
+    and known.until > scheduled_actions_now()
+)
+limit %%(sa_limit)s
+"""
+
+
+def _run(
+    database: Database,
+    query: Query,
+    around: str,
+    given: Mapping[str, Any],
+    *,
+    team_id: str | None,
+    ours: Mapping[str, Any] | None = None,
+) -> list[Sequence[Any]]:
+    """Run the operator's query inside a statement of this package, and return the rows.
+
+    Parameters are bound through the extended protocol, which rejects a second statement after a semicolon.
+    """
+    check_team(query, team_id)
+    check_parameters(query, given)
+    text = around % f"\n{query.sql.strip().removesuffix(';')}\n"
+    rows: list[Sequence[Any]] = []
+    mistake: psycopg.ProgrammingError | None = None
+    with database.connection(StatementLimits(statement_seconds=query.timeout_seconds)) as connection:
+        try:
+            with connection.transaction():
+                connection.execute("set transaction read only")
+                rows = list(connection.execute(text, {**given, **(ours or {}), TEAM: team_id}))
+        except psycopg.errors.QueryCanceled:
+            # Mapped here: outside, it would look like a connection that an operator cancelled.
+            raise TimeoutError(f"the query took longer than {query.timeout_seconds:g} s") from None
+        except psycopg.ProgrammingError as error:
+            # Raised outside the block: inside, an unknown name would look like a missing table of ours.
+            mistake = error
+    if mistake is not None:
+        raise mistake
+    return rows

@@ -1,45 +1,41 @@
-"""Facts: what the application says is so, for the conditions of actions."""
+"""Report, read and delete facts: values of the application's entities that conditions of actions test."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
 
-from scheduled_actions.conditions import store
-from scheduled_actions.conditions.rules.model import FactKey
-from scheduled_actions.core import checks as arguments
-from scheduled_actions.core import json_text
+import psycopg
+
+from scheduled_actions.conditions.model import Fact, FactChange, FactReport
+from scheduled_actions.core import checks, json_text
 from scheduled_actions.core.errors import InvalidArgument, UnknownFact
-from scheduled_actions.core.pages import READ_MOST
-from scheduled_actions.database.transactions import borrowed_connection, joined_connection
+from scheduled_actions.core.pages import MAX_ROWS_READ
+from scheduled_actions.core.wake import Wake
+from scheduled_actions.database.connection import Connection, Database
+from scheduled_actions.database.statements import Statements
+from scheduled_actions.database.transactions import borrowed_connection, commits_itself, database_refusal, savepoint
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from uuid import UUID
+sql = Statements(__file__)
 
-    import psycopg
-
-    from scheduled_actions.conditions.fact import Fact, FactChange, Reported
-    from scheduled_actions.core.wake import Wake
-    from scheduled_actions.database.connection import Connection, Database
-
-#: In bytes of its JSON.
+#: Bytes of a value as JSON.
 VALUE_LIMIT = 16 * 1024
-_LONGEST = 255
+_TEXT_MOST = 255
 _HISTORY_MOST = 1000
 
 
+@dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts of one project.
+    """Reports, reads and deletes the facts of one project.
 
     Args:
-        database: Where the tables are.
-        wake: Has a tick look at once when an action waits for what has changed; None leaves it to the cron.
+        database: Holds the facts.
+        wake: Starts a tick when an action waits for a changed fact; None leaves that to the cron.
     """
 
-    def __init__(self, database: Database, wake: Wake | None = None) -> None:
-        self._database = database
-        self._wake = wake
+    database: Database
+    wake: Wake | None = None
 
     def report(
         self,
@@ -50,43 +46,46 @@ class Facts:
         team_id: str | None = None,
         by: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
-    ) -> Reported:
-        """Say what is so of a thing; what waits for it runs at once.
+    ) -> FactReport:
+        """Store the value of a fact and wake the actions that wait for it.
 
         Args:
-            target: The thing: `{"type": "invoice", "id": "42"}`.
-            name: What is said of it: `state`, `amount`, `approval:ann`, `user_action:signed:ann`.
-            value: Any JSON; the same as before changes nothing and wakes nobody.
-            team_id: The tenant: only its actions see it.
-            by: Who says so; kept.
-            connection: Your own psycopg connection: roll its transaction back, and it never was so.
+            target: The entity: `{"type": "invoice", "id": "42"}`.
+            name: The name of the fact: `state`, `amount`, `approval:ann`, `user_action:signed:ann`.
+            value: Any JSON, at most 16 KiB; reporting the stored value again wakes no action.
+            team_id: The team of the fact; only conditions of this team's actions can test it.
+            by: Who reports the fact; stored with it.
+            connection: Your own psycopg connection; the fact is stored when its transaction commits.
 
         Raises:
-            RequestError: An argument cannot be what it is; nothing was changed.
+            RequestError: An argument is invalid; nothing was stored.
             DatabaseUnavailable: The database cannot be reached.
         """
-        key = fact_key(target, name)
-        text = json_text.encode("value", value, limit=VALUE_LIMIT)
-        arguments.check_text("team_id", team_id, longest=_LONGEST)
-        arguments.check_text("by", by, longest=_LONGEST)
-        with borrowed_connection(self._database, connection) as borrowed:
-            reported = store.report(borrowed, key, text, team_id=team_id, by=by)
-        if reported.awaited:
+        parameters = _parameters(target, name, team_id) | {
+            "value": json_text.encode("value", value, limit=VALUE_LIMIT),
+            "by": checks.check_text("by", by, longest=_TEXT_MOST),
+        }
+        try:
+            with borrowed_connection(self.database, connection) as borrowed, savepoint(borrowed):
+                report = FactReport(*sql.run_one(borrowed, "report_fact", parameters))
+        except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
+            raise database_refusal(error) from error
+        if report.has_waiters:
             self._announce(connection)
-        return reported
+        return report
 
     @contextmanager
     def locked(
         self, target: Mapping[str, str], name: str, *, team_id: str | None, connection: Connection | None = None
     ) -> Iterator[tuple[Fact, Connection]]:
-        """Give a fact that stays as it is until the block ends, and the connection whose transaction keeps it so.
+        """Lock a fact until the block ends; yield it and the connection whose transaction holds the lock.
 
         Raises:
-            UnknownFact: None of that name was reported of the thing (in that team).
+            UnknownFact: The fact does not exist (in that team).
         """
-        with borrowed_connection(self._database, connection) as lent, lent.transaction():
-            store.lock(lent, fact_key(target, name), team_id=team_id)
-            yield self.get(target, name, team_id=team_id, connection=lent), lent
+        with borrowed_connection(self.database, connection) as borrowed, borrowed.transaction():
+            sql.run(borrowed, "lock_fact", _parameters(target, name, team_id))
+            yield self.get(target, name, team_id=team_id, connection=borrowed), borrowed
 
     def get(
         self,
@@ -96,17 +95,16 @@ class Facts:
         team_id: str | None = None,
         connection: Connection | None = None,
     ) -> Fact:
-        """Return a fact.
+        """Return a fact with its current value.
 
         Raises:
-            UnknownFact: None of that name was reported of the thing (in that team).
+            UnknownFact: The fact does not exist (in that team).
         """
-        arguments.check_text("team_id", team_id)
-        with borrowed_connection(self._database, connection) as borrowed:
-            found = store.get(borrowed, fact_key(target, name), team_id=team_id)
-        if found is None:
+        with borrowed_connection(self.database, connection) as borrowed:
+            row = sql.run_leniently(borrowed, "get_fact", _parameters(target, name, team_id)).fetchone()
+        if row is None:
             raise UnknownFact(target["type"], target["id"], name)
-        return found
+        return Fact(*row)
 
     def find(
         self,
@@ -118,35 +116,49 @@ class Facts:
         cursor: UUID | str | None = None,
         limit: int = 100,
     ) -> list[Fact]:
-        """Return the newest facts that match every filter given.
+        """Return the facts that match every filter, newest first.
 
         Args:
-            target_type: Of things of this type.
-            target_id: Of things of this id.
-            name: Of this name.
-            team_id: Of this team; None: of all.
-            cursor: The id of the last fact of the page before.
+            target_type: Filter by the type of the target.
+            target_id: Filter by the id of the target.
+            name: Filter by name.
+            team_id: Filter by team; None returns the facts of all teams.
+            cursor: The id of the last fact on the previous page.
             limit: 1 to 101.
+
+        Raises:
+            InvalidArgument: A filter, the cursor or the limit is invalid.
         """
-        arguments.check_limit(limit, most=READ_MOST)
-        with borrowed_connection(self._database, None) as borrowed:
-            return store.find(
-                borrowed,
-                target_type=arguments.check_text("target_type", target_type),
-                target_id=arguments.check_text("target_id", target_id),
-                name=arguments.check_text("name", name),
-                team_id=arguments.check_text("team_id", team_id),
-                before=None if cursor is None else arguments.check_cursor(cursor),
-                limit=limit,
-            )
+        parameters = {
+            "target_type": checks.check_text("target_type", target_type),
+            "target_id": checks.check_text("target_id", target_id),
+            "name": checks.check_text("name", name),
+            "team_id": checks.check_text("team_id", team_id),
+            "before": None if cursor is None else checks.check_cursor(cursor),
+            "limit": checks.check_limit(limit, most=MAX_ROWS_READ),
+        }
+        with borrowed_connection(self.database, None) as borrowed:
+            return [Fact(*row) for row in sql.run_leniently(borrowed, "list_facts", parameters)]
 
     def history(
         self, target: Mapping[str, str], name: str, *, team_id: str | None = None, limit: int = 100
     ) -> list[FactChange]:
-        """Return the latest values that a fact had, the newest first; empty where it was never reported."""
-        arguments.check_limit(limit, most=_HISTORY_MOST)
-        with borrowed_connection(self._database, None) as borrowed:
-            return store.history(borrowed, fact_key(target, name), team_id=team_id, limit=limit)
+        """Return the latest changes of a fact, newest first; empty if it was never reported.
+
+        Args:
+            target: The entity.
+            name: The name of the fact.
+            team_id: The fact's team.
+            limit: 1 to 1,000.
+        """
+        limit = checks.check_limit(limit, most=_HISTORY_MOST)
+        with borrowed_connection(self.database, None) as borrowed:
+            return [
+                FactChange(*row)
+                for row in sql.run_leniently(
+                    borrowed, "fact_history", _parameters(target, name, team_id) | {"limit": limit}
+                )
+            ]
 
     def delete(
         self,
@@ -157,35 +169,34 @@ class Facts:
         by: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> None:
-        """Forget a fact; its history stays.
+        """Delete a fact but keep its history, and wake the actions that wait for it.
 
         Raises:
-            UnknownFact: None of that name was reported of the thing (in that team).
+            UnknownFact: The fact does not exist (in that team).
         """
-        key = fact_key(target, name)
-        with borrowed_connection(self._database, connection) as borrowed:
-            gone = store.delete(borrowed, key, team_id=team_id, by=by)
-        if gone is None:
-            raise UnknownFact(key.target_type, key.target_id, name)
+        with borrowed_connection(self.database, connection) as borrowed:
+            if sql.run(borrowed, "delete_fact", _parameters(target, name, team_id) | {"by": by}).fetchone() is None:
+                raise UnknownFact(target["type"], target["id"], name)
         self._announce(connection)
 
     def _announce(self, connection: psycopg.Connection[Any] | None) -> None:
-        """Have a tick look now; where another transaction decides, one that lingers looks within a second."""
-        if self._wake is not None and connection is None and joined_connection.get() is None:
-            self._wake.committed(has_changed=True)
+        """Start a tick, except in an open transaction; a lingering tick finds the change a second after the commit."""
+        if self.wake is not None and commits_itself(connection):
+            self.wake.notify(has_changed=True)
 
 
-def fact_key(target: Mapping[str, str], name: str) -> FactKey:
-    """Return which fact is meant.
+def _parameters(target: Mapping[str, str], name: str, team_id: str | None) -> dict[str, Any]:
+    """Validate what identifies a fact; return it as parameters of a statement.
 
     Raises:
-        InvalidArgument: The target or the name cannot be.
+        InvalidArgument: The target, the name or the team is invalid.
     """
     if target is None:
-        raise InvalidArgument("target", target, 'the thing it is about: {"type": "invoice", "id": "42"}')
-    arguments.target_text(dict(target) if hasattr(target, "keys") else target)
+        raise InvalidArgument("target", problem='is required, for example {"type": "invoice", "id": "42"}')
+    checks.target_text(dict(target) if hasattr(target, "keys") else target)
     for field, value in (("target.type", target["type"]), ("target.id", target["id"]), ("name", name)):
-        arguments.check_text(field, value, longest=_LONGEST)
+        checks.check_text(field, value, longest=_TEXT_MOST)
     if not isinstance(name, str) or "*" in name:
-        raise InvalidArgument("name", name, "a text of 1 to 255 characters without *")
-    return FactKey(target["type"], target["id"], name)
+        raise InvalidArgument("name", name, f"a string of 1 to {_TEXT_MOST} characters without *")
+    checks.check_text("team_id", team_id, longest=_TEXT_MOST)
+    return {"target_type": target["type"], "target_id": target["id"], "name": name, "team_id": team_id or ""}

@@ -1,45 +1,42 @@
-"""Functions of `handlers/` that conditions of kind `custom` ask."""
+"""The decorator for functions of `handlers/` that conditions of kind `custom` call."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+from uuid import UUID
 
-from scheduled_actions.registry.project_functions import declaring
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from uuid import UUID
+from scheduled_actions.registry.project_functions import declare_function
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionCheck:
-    """What a function is asked about."""
+    """The argument of a `@condition` function."""
 
-    #: What the condition says beside the function's name.
+    #: The condition's `parameters`.
     parameters: Mapping[str, Any]
-    #: The action that waits.
+    #: The action whose condition is evaluated.
     action_id: UUID
     action_type: str
     payload: Any
-    #: None outside any team.
+    #: None for an action without a team.
     team_id: str | None
 
 
-Checks = TypeVar("Checks", bound="Callable[[ConditionCheck], bool | str]")
+Check = TypeVar("Check", bound="Callable[[ConditionCheck], bool | str]")
 
 
-def condition(name: str) -> Callable[[Checks], Checks]:
-    """Declare a function the check `name`: a condition `{"kind": "custom", "name": …, "parameters": {…}}` asks it.
+def condition(name: str) -> Callable[[Check], Check]:
+    """Declare a function for conditions `{"kind": "custom", "name": …, "parameters": {…}}`.
 
-    The function takes a `ConditionCheck` and returns True while the condition holds, False or the reason why it does
-    not as text. What it raises never runs the action. It is asked in a thread of the tick, within the handler's
-    timeout, before the handler is called; not `async def`. It is returned unchanged.
+    The function takes a `ConditionCheck` and returns True if the condition holds, and False or the reason as a
+    string if it does not. An exception keeps the action from running. The function runs on a thread of the tick within
+    the handler's timeout, before the handler; it must not be `async def`. The decorator returns it unchanged.
 
     Args:
-        name: Letters, digits, `. _ -`. A literal, because the registry is built from the text of `handlers/`.
+        name: 1 to 100 letters, digits, `.`, `_` or `-`, starting with a letter or a digit. Must be a literal, because
+            the registry is built from the source text of `handlers/`.
 
     Raises:
-        InvalidArgument: The name is none.
+        InvalidArgument: The name is invalid.
     """
-    return declaring("condition", name)
+    return declare_function("condition", name)

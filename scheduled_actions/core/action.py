@@ -1,31 +1,26 @@
-"""The action: one row, one piece of work, as a value."""
+"""The action as a value: one row of `scheduled_actions`, one unit of work."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from uuid import UUID
-
-
-#: The largest payload taken, in bytes of its JSON.
+#: Maximum size of a payload, in bytes of its JSON.
 PAYLOAD_LIMIT = 256 * 1024
-#: The largest result, state or metadata kept, in bytes of its JSON.
+#: Maximum size of a result, state or metadata, in bytes of its JSON.
 RESULT_LIMIT = 64 * 1024
-#: The longest error kept, in characters.
+#: Maximum length of a stored error, in characters.
 ERROR_LIMIT = 4 * 1024
-#: The column is an integer, and nobody means more.
+#: Maximum of `max_attempts`.
 MAX_ATTEMPTS_LIMIT = 1000
 
 DedupMode = Literal["latest", "first", "append"]
 
 
 class Status(StrEnum):
-    """Where an action stands; `docs/explanation/life-of-an-action.md` draws every edge."""
+    """Status of an action; `docs/explanation/life-of-an-action.md` has all transitions."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -36,7 +31,7 @@ class Status(StrEnum):
     NO_ACTION = "no_action"
 
 
-#: Statuses that only a person leaves.
+#: Final statuses; only a manual retry leaves them.
 FINISHED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED})
 
 
@@ -46,34 +41,34 @@ class Action:
 
     #: UUID version 7: ordered by creation.
     id: UUID
-    #: Names the handler; never changes.
+    #: Selects the handler; never changes.
     action_type: str
     status: Status
     #: Validated input; a list of payloads when scheduled with `dedup_mode="append"`.
     payload: Any
-    #: The tenant it belongs to; None outside any team.
+    #: The team that owns the action; None: no team.
     team_id: str | None
-    #: The lower number goes first.
+    #: Lower numbers run first.
     priority: int
-    #: Earliest instant of the next claim; moves with retry and snooze.
+    #: Earliest instant of the next claim; changes with retry and snooze.
     scheduled_at: datetime
-    #: The recurrence rule's own instant; never moves. None outside a series.
+    #: The recurrence rule's own instant; never changes. None outside a series.
     occurrence_at: datetime | None
     #: Start of the latest attempt.
     started_at: datetime | None
-    #: When the action left the living statuses; None before.
+    #: When the action reached a final status; None before.
     completed_at: datetime | None
     #: Why the latest attempt failed, or why the action was skipped or cancelled.
     error_message: str | None
-    #: Attempts charged so far: handlers started, snoozes not counted.
+    #: Number of attempts so far; starts that ended in a snooze do not count.
     attempts: int
-    #: Attempts allowed, the first included; None until the handler's own value is known.
+    #: Maximum attempts, including the first; None until the handler's value is known.
     max_attempts: int | None
-    #: What the handler returned.
+    #: The handler's return value.
     result: Any
-    #: What the last snooze left for the next start.
+    #: The state of the last snooze, for the next attempt.
     state: Any
-    #: The caller's own notes, and `traceparent`: the trace that its attempts go on with.
+    #: The caller's metadata, and `traceparent`: the trace that its attempts continue.
     metadata: Mapping[str, Any] | None
     #: An entry per attempt and per change by a person, oldest first.
     history: tuple[Mapping[str, Any], ...]
@@ -83,57 +78,58 @@ class Action:
     created_by: str | None
     schedule_id: UUID | None
     deadline_id: UUID | None
-    #: The same intent, within the dedup window; None where nothing is merged.
+    #: Identifies actions with the same intent within the dedup window; None: the action is never merged.
     dedup_key: str | None
-    #: Members of one group (within a team) never run side by side.
+    #: Actions of a group (within a team) never run concurrently.
     lock_group: str | None
-    #: Whether a member that waits for its retry keeps the others out.
+    #: Whether the group waits while this action waits for a retry.
     lock_group_blocks: bool
-    #: When somebody asked a running attempt to stop.
+    #: When the cancellation of a running attempt was requested.
     cancel_requested_at: datetime | None
     lease_expires_at: datetime | None
     created_at: datetime
     updated_at: datetime
-    #: What must hold when it is dispatched; None where nothing must.
+    #: Evaluated before each attempt; None: no condition.
     condition: Any = None
-    #: The fence of the present claim; None unless it is processing.
+    #: Fencing token of the current claim; None unless it is processing.
     claim_token: UUID | None = None
-    #: How its wait stands: `since`, `checks`, `next_check_at`, what is `unmet` and `unmet_since`; None before a check.
+    #: State of the wait for its condition: `since`, `checks`, `next_check_at`, `unmet` and `unmet_since`; None before
+    #: the first check.
     waiting: Mapping[str, Any] | None = None
-    #: What is scheduled when it completes, as the SQL function `schedule_actions` takes it; None: nothing.
+    #: Actions to schedule when it completes, as arguments of the SQL function `schedule_actions`.
     on_success: Any = None
-    #: What is scheduled when it fails for good.
+    #: Actions to schedule when it fails permanently; same form.
     on_failure: Any = None
-    #: The action whose handler scheduled it, or whose end it follows; None: nobody's. That one may be pruned by now.
+    #: Id of the action whose handler scheduled this one, or that it follows; that action may have been pruned.
     scheduled_by: UUID | None = None
-    #: Its own retry policy, as JSON; None: the handler's, else the setting.
+    #: Retry policy of this action as JSON; None: the handler's policy, else the setting.
     retry: Any = None
 
 
 class Scheduled(NamedTuple):
-    """What scheduling answers."""
+    """The result of scheduling an action."""
 
-    #: The action that will do the work: a new one, or the one merged into.
+    #: Id of the new action, or of the pending action that it was merged into.
     id: UUID
-    #: Whether the call was merged into an action that was already waiting.
+    #: Whether it was merged into a pending action.
     deduplicated: bool
 
 
 class Claimed(NamedTuple):
-    """An action as a claim reads it: documents as text, instants as epoch seconds, so that no row is unreadable."""
+    """A claimed action: documents as text and instants as epoch seconds, so that any stored value can be read."""
 
     id: UUID
     action_type: str
     priority: int
-    #: Epoch seconds; minus infinity is a value that SQL can hold.
+    #: Epoch seconds; may be minus infinity.
     scheduled_epoch: float
-    #: The same instant as the database writes it: exact, for the next claim's keyset.
+    #: The exact instant in the notation of the database, for the keyset of the next claim.
     scheduled_text: str
     attempts: int
     max_attempts: int | None
     lock_group: str | None
     lock_group_blocks: bool
-    #: The outcome of the last entry of its history; None for an action that has none.
+    #: Outcome of the last history entry; None without one.
     last_outcome: str | None
     payload_text: str
     state_text: str | None
@@ -153,16 +149,16 @@ class Claimed(NamedTuple):
     previous_epoch: float | None
     started_epoch: float | None
     created_epoch: float
-    #: What must hold before its handler starts; None for nearly all.
+    #: Condition; None for most actions.
     condition_text: str | None
-    #: Whether its end has follow-ups that were said when it was scheduled.
+    #: Whether it was scheduled with follow-ups.
     has_follow_ups: bool
-    #: The fence: an outcome counts only while the row still bears it.
+    #: Fencing token: an outcome is stored only while the row has the same one.
     token: UUID
 
     @property
     def scheduled_instant(self) -> datetime:
-        """When it came due; the first instant there is for minus infinity."""
+        """When the action became due; the minimum datetime if the stored instant is outside the range of datetime."""
         try:
             return datetime.fromtimestamp(self.scheduled_epoch, UTC)
         except (OverflowError, ValueError):
@@ -170,14 +166,14 @@ class Claimed(NamedTuple):
 
     @property
     def previous_occurrence_at(self) -> datetime | None:
-        """The occurrence before this one; None outside a series and for its first."""
+        """The previous occurrence; None outside a series and for the first one."""
         return _instant(self.previous_epoch)
 
     def as_action(self, *, payload: Any, state: Any, metadata: Any, history: Any, lease_ends: datetime) -> Action:  # noqa: ANN401 - any JSON
-        """Return the claimed action as the value that handlers see, with its documents decoded.
+        """Return the action as handlers receive it, with decoded documents.
 
         Raises:
-            OverflowError, ValueError: An instant is beyond what a datetime can say.
+            OverflowError, ValueError: An instant is outside the range of datetime.
         """
         created_at = datetime.fromtimestamp(self.created_epoch, UTC)
         return Action(
@@ -200,9 +196,9 @@ class Claimed(NamedTuple):
         )
 
 
-#: The fields that are the same in the row as a claim reads it and in the value that handlers see.
+#: Fields that `Claimed` and `Action` share.
 _ALIKE = tuple(name for name in Claimed._fields if name in {field.name for field in fields(Action)})
-#: In epoch seconds: the year 9999, the last of a datetime.
+#: Epoch seconds of the start of the year 9999, the last one of a datetime.
 READABLE_BEFORE = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 

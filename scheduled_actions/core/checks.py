@@ -1,40 +1,40 @@
-"""The arguments of callers: each checked, and made what the SQL functions take."""
+"""Check arguments that many functions share, and convert them to parameters of SQL functions.
 
-from __future__ import annotations
+A check returns the valid value and raises `InvalidArgument` for any other; None stands for an omitted argument.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from scheduled_actions.core import json_text, retry
-from scheduled_actions.core.action import RESULT_LIMIT, DedupMode, Status
+from scheduled_actions.core.action import RESULT_LIMIT, Status
 from scheduled_actions.core.errors import InvalidArgument, UnknownAction
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from scheduled_actions.core.retry import RetryPolicy
+from scheduled_actions.core.stored_values import parse_uuid
 
 _LONGEST_DELAY = timedelta(days=36525)
+_YEAR_SECONDS = 366 * 86400
 
 
-def check_when(moment: datetime | timedelta | None, timezone: str | None) -> tuple[datetime | None, timedelta | None]:
-    """Return the instant in UTC, or the delay from the database's now; neither means at once."""
+def check_scheduled_at(
+    moment: datetime | timedelta | None, timezone: str | None
+) -> tuple[datetime | None, timedelta | None]:
+    """Return the instant in UTC, or the delay from the database's clock; both None: now."""
     zone = None if timezone is None else check_timezone(timezone)
     if moment is None:
         return None, None
     if isinstance(moment, timedelta):
         if not timedelta(0) <= moment <= _LONGEST_DELAY:
-            raise InvalidArgument("scheduled_at", moment, "a time from now: between zero and a hundred years")
+            raise InvalidArgument("scheduled_at", moment, "a delay between zero and a hundred years")
         return None, moment
     if not isinstance(moment, datetime):
         raise InvalidArgument("scheduled_at", moment, "a datetime or a timedelta")
     if moment.utcoffset() is None:
         if zone is None:
-            raise InvalidArgument("scheduled_at", moment, "aware: give it a tzinfo, or say timezone=")
-        # A local time that a change of the clocks skips moves forward by the gap (RFC 5545, erratum 4271).
+            raise InvalidArgument("scheduled_at", moment, "an aware datetime: give it a tzinfo, or set timezone")
+        # A local time inside a DST gap moves forward by the gap (RFC 5545, erratum 4271).
         moment = moment.replace(tzinfo=zone)
     try:
         return moment.astimezone(UTC), None
@@ -43,9 +43,9 @@ def check_when(moment: datetime | timedelta | None, timezone: str | None) -> tup
 
 
 def check_timezone(name: str) -> ZoneInfo:
-    """Return the time zone of an IANA name."""
+    """Return the time zone with an IANA name; raise `InvalidArgument` if there is none."""
     try:
-        # ZoneInfo itself takes a tuple of two for the arguments of its cache, and returns the second.
+        # ZoneInfo accepts a tuple as the arguments of its cache.
         if isinstance(name, str):
             return ZoneInfo(name)
     except Exception:  # noqa: BLE001, S110 - zoneinfo raises KeyError, ValueError, OSError and more for bad names
@@ -54,116 +54,105 @@ def check_timezone(name: str) -> ZoneInfo:
 
 
 def check_id(value: UUID | str) -> UUID:
-    """Return an action's id; what is no UUID is the id of no action."""
-    if isinstance(value, UUID):
-        return value
-    try:
-        return UUID(value)
-    except (ValueError, AttributeError, TypeError):
-        raise UnknownAction(value) from None
+    """Return the id of an action; raise `UnknownAction` for a malformed one."""
+    if (found := parse_uuid(value)) is None:
+        raise UnknownAction(value)
+    return found
 
 
 def check_cursor(value: UUID | str) -> UUID:
-    """Return the id that a page ended with."""
-    try:
-        return value if isinstance(value, UUID) else UUID(value)
-    except (ValueError, AttributeError, TypeError):
-        raise InvalidArgument("cursor", value, "the id that the page before ended with") from None
+    """Return the UUID that a cursor contains; raise `InvalidArgument` for a malformed cursor."""
+    if (found := parse_uuid(value)) is None:
+        raise InvalidArgument("cursor", value, "a cursor: use next_cursor of the previous page")
+    return found
 
 
 def check_status(value: str | None) -> Status | None:
-    """Return the status of that name."""
-    if value is None:
-        return None
-    try:
-        return Status(value)
-    except (ValueError, TypeError):
-        raise InvalidArgument("status", value, f"one of {', '.join(Status)}") from None
+    """Return the `Status` with a name, None for None; raise `InvalidArgument` for an unknown name."""
+    return None if value is None else Status(check_choice("status", value, tuple(Status)))
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
+    """Return a value if it is one of the choices; raise `InvalidArgument` otherwise."""
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidArgument(name, value, f"one of {', '.join(choices)}")
+    return value
 
 
 def check_aware(name: str, moment: datetime | None) -> datetime | None:
-    """Return the instant, which must say its zone."""
+    """Return a datetime if it has a time zone, None for None; raise `InvalidArgument` otherwise."""
     if moment is not None and (not isinstance(moment, datetime) or moment.utcoffset() is None):
         raise InvalidArgument(name, moment, "an aware datetime: give it a tzinfo")
     return moment
 
 
 def check_integer(name: str, value: int | None, *, least: int, most: int) -> int | None:
-    """Return the integer, which must lie between the bounds."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most):
+    """Return an integer if it is from `least` to `most`, None for None; raise `InvalidArgument` otherwise."""
+    return None if value is None else _integer(name, value, least, most)
+
+
+def check_limit(value: int, *, most: int) -> int:
+    """Return the maximum number of rows of a list if it is from 1 to `most`; raise `InvalidArgument` otherwise."""
+    return _integer("limit", value, 1, most)
+
+
+def _integer(name: str, value: int, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
         raise InvalidArgument(name, value, f"an integer between {least} and {most}")
     return value
 
 
-def check_limit(value: int, *, most: int) -> int:
-    """Return how many rows a list may have, which must be 1 or more."""
-    checked = check_integer("limit", value, least=1, most=most)
-    if checked is None:
-        raise InvalidArgument("limit", value, f"an integer between 1 and {most}")
-    return checked
-
-
-def check_window(value: float) -> float:
-    """Return the dedup window in seconds."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= 366 * 86400:
-        raise InvalidArgument("dedup_window", value, "a number of seconds between 0 and a year")
+def check_seconds(name: str, value: float) -> float:
+    """Return a number of seconds if it is from 0 to a year; raise `InvalidArgument` otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _YEAR_SECONDS:
+        raise InvalidArgument(name, value, "a number of seconds between 0 and a year")
     return float(value)
 
 
-def check_mode(value: str) -> str:
-    """Return the dedup mode."""
-    if value not in get_args(DedupMode):
-        raise InvalidArgument("dedup_mode", value, f"one of {', '.join(get_args(DedupMode))}")
-    return value
-
-
 def check_text(name: str, value: str | None, *, longest: int | None = None) -> str | None:
-    """Return the text, which must be one that Postgres can keep; with `longest` neither empty nor longer."""
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise InvalidArgument(name, value, "a text")
-    if longest is not None and not 1 <= len(value) <= longest:
-        raise InvalidArgument(name, value, f"a text of 1 to {longest} characters")
+    """Return a string that Postgres can store, None for None; raise `InvalidArgument` otherwise.
+
+    Args:
+        name: Name of the argument in errors.
+        value: The argument.
+        longest: The string must have 1 to `longest` characters; None: its length is not checked.
+    """
+    return None if value is None else check_name(name, value, longest=longest)
+
+
+def check_name(name: str, value: str, *, longest: int | None) -> str:
+    """Return a string as `check_text` does, but raise for None."""
+    if not isinstance(value, str) or (longest is not None and not 1 <= len(value) <= longest):
+        raise InvalidArgument(name, value, "a string" if longest is None else f"a string of 1 to {longest} characters")
     json_text.encode(name, value, limit=RESULT_LIMIT)
     return value
 
 
-def check_name(name: str, value: str, *, longest: int) -> str:
-    """Return the text, which there must be: 1 to `longest` characters."""
-    checked = check_text(name, value, longest=longest)
-    if checked is None:
-        raise InvalidArgument(name, value, f"a text of 1 to {longest} characters")
-    return checked
-
-
 def check_list(name: str, value: Sequence[Any], *, most: int | None = None) -> Sequence[Any]:
-    """Return the list; `most` is how many items it may hold."""
+    """Return a list of at most `most` items; raise `InvalidArgument` otherwise. None for `most`: any length."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes | range):
         raise InvalidArgument(name, value, "a list")
     if most is not None and len(value) > most:
-        raise InvalidArgument(name, len(value), f"at most {most:,} at once")
+        raise InvalidArgument(name, problem=f"has {len(value):,} items; the limit is {most:,}")
     return value
 
 
-def retry_text(value: RetryPolicy | Mapping[str, Any] | Sequence[float] | None) -> str | None:
-    """Return the retry policy as JSON."""
+def retry_text(value: retry.RetryPolicy | Mapping[str, Any] | Sequence[float] | None) -> str | None:
+    """Validate a retry policy and return it as JSON text; None for None."""
     return None if value is None else json_text.encode("retry", retry.parse(value).as_json(), limit=RESULT_LIMIT)
 
 
 def target_text(value: Mapping[str, str] | None) -> str | None:
-    """Return the thing an action is about as JSON."""
-    if value is None:
-        return None
-    is_pair = isinstance(value, dict) and set(value) == {"type", "id"}
-    if not is_pair or not all(isinstance(one, str) for one in value.values()):
-        raise InvalidArgument("target", value, 'the thing it is about: {"type": "invoice", "id": "42"}')
-    return json_text.encode("target", value, limit=RESULT_LIMIT)
+    """Validate the target of an action and return it as JSON text; None for None."""
+    if value is not None and not (
+        isinstance(value, dict) and set(value) == {"type", "id"} and all(isinstance(one, str) for one in value.values())
+    ):
+        raise InvalidArgument("target", value, 'an object such as {"type": "invoice", "id": "42"}')
+    return document_text("target", value)
 
 
 def document_text(name: str, value: Mapping[str, Any] | None) -> str | None:
-    """Return a JSON object as its text."""
+    """Validate a JSON object and return it as JSON text; None for None."""
     if value is None:
         return None
     if not isinstance(value, dict):

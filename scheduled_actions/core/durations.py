@@ -1,13 +1,11 @@
-"""Durations as people and programs write them: ISO 8601 (`PT5M`), or short (`5m`, `1h30m`)."""
-
-from __future__ import annotations
+"""Parse durations: ISO 8601 (`PT5M`), or short (`5m`, `1h30m`)."""
 
 import re
 from datetime import timedelta
 
 from scheduled_actions.core.errors import InvalidArgument
 
-#: More digits than any duration needs, and few enough to be read at once.
+#: The number of digits is limited, so that parsing stays fast.
 _NUMBER = r"[0-9]{1,12}(?:[.,][0-9]{1,9})?"
 _ISO = re.compile(
     rf"P(?:(?P<years>{_NUMBER})Y)?(?:(?P<months>{_NUMBER})M)?(?:(?P<weeks>{_NUMBER})W)?(?:(?P<days>{_NUMBER})D)?"
@@ -18,22 +16,21 @@ _SHORT = re.compile(
     rf"(?:(?P<hours>{_NUMBER})h)?(?:(?P<minutes>{_NUMBER})m)?(?:(?P<seconds>{_NUMBER})s)?"
 )
 _EXPECTED = "a duration: PT5M, P1D or PT1H30M (ISO 8601), or short 90s, 5m, 2h, 3d"
-_CALENDAR = "a length of time: years and months have none. Say days or weeks (P30D, P4W); minutes come after a T (PT5M)"
+_CALENDAR = "a fixed duration: use days or weeks (P30D, P4W) instead of years and months; minutes follow a T (PT5M)"
 
 
 def parse_duration(text: str, *, name: str = "duration") -> timedelta:
-    """Return how long `text` says; zero or more.
+    """Parse a duration of zero or more.
 
     Args:
-        text: ISO 8601 with weeks, days, hours, minutes and seconds, or the same in short: `1h30m`. The last part
-            may have a fraction.
-        name: What the value is called in errors.
+        text: ISO 8601 with weeks, days, hours, minutes and seconds, or short: `1h30m`. The last part may have a
+            fraction.
+        name: Name of the argument in errors.
 
     Raises:
-        InvalidArgument: It is neither, has years or months (whose length only a calendar knows), or is longer
-            than 999,999,999 days.
+        InvalidArgument: The text is malformed, has years or months (whose length varies), or exceeds 999,999,999 days.
 
-    Source: ISO 8601-1:2019 §5.5.2; weeks beside other parts as in ISO 8601-2.
+    Source: ISO 8601-1:2019 §5.5.2; weeks combined with other parts as in ISO 8601-2.
     """
     match = _ISO.fullmatch(text) or _SHORT.fullmatch(text)
     parts = {unit: given.replace(",", ".") for unit, given in match.groupdict().items() if given} if match else {}
@@ -44,4 +41,4 @@ def parse_duration(text: str, *, name: str = "duration") -> timedelta:
     try:
         return timedelta(**{unit: float(given) for unit, given in parts.items()})
     except OverflowError:
-        raise InvalidArgument(name, text, "shorter than 999,999,999 days") from None
+        raise InvalidArgument(name, text, "a duration of at most 999,999,999 days") from None

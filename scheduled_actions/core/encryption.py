@@ -1,59 +1,57 @@
-"""Secrets that are stored: encrypted with the key of the environment, so that a copy of the database tells none.
+"""Encrypt stored secrets with a key from the environment, so that a copy of the database reveals none.
 
-Fernet of `cryptography` (AES-128 in CBC mode with an HMAC, authenticated, versioned); several keys at once are a
-rotation: the first encrypts, all decrypt.
+Uses Fernet of `cryptography` (AES-128 in CBC mode with an HMAC, authenticated, versioned). During rotation
+there are several keys: the first encrypts, all decrypt.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from scheduled_actions.core.errors import ExtraMissing, NotConfigured, SecretUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cryptography.fernet import MultiFernet
 
 KEY_NAME = "SCHEDULED_ACTIONS_ENCRYPTION_KEY"
 _EXPECTED = (
-    "32 random bytes in base64, such as `head -c 32 /dev/urandom | base64` prints; without it no secret can be stored"
+    "set it to 32 random bytes in base64, such as the output of `head -c 32 /dev/urandom | base64`; without it no "
+    "secret can be stored"
 )
 
 
+@dataclass(frozen=True, repr=False)
 class SecretBox:
-    """Encrypts and decrypts texts.
+    """Encrypts and decrypts strings with the configured keys."""
 
-    Args:
-        keys: As the environment has them; looked at when first needed.
-    """
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._keys = tuple(keys)
-        self._made: MultiFernet | None = None
+    #: 32 bytes each, in base64; parsed on first use. The first encrypts, all decrypt.
+    _keys: Sequence[str]
 
     def seal(self, text: str) -> str:
-        """Return the text encrypted, as printable ASCII.
+        """Encrypt a string; return printable ASCII.
 
         Raises:
-            NotConfigured: There is no key, or it is none.
+            NotConfigured: No key is configured, or a key is malformed.
             ExtraMissing: `cryptography` is not installed.
         """
-        return self._fernet().encrypt(text.encode()).decode()
+        return self._fernet.encrypt(text.encode()).decode()
 
     def open(self, sealed: str, *, what: str) -> str:
-        """Return the text that was encrypted.
+        """Decrypt a string.
 
         Args:
-            sealed: As `seal` returned it.
-            what: What it is, for the message.
+            sealed: A result of `seal`.
+            what: Description of the secret in errors.
 
         Raises:
-            SecretUnreadable: None of the keys encrypted it.
-            NotConfigured: There is no key, or it is none.
+            SecretUnreadable: The string was encrypted with none of the configured keys.
+            NotConfigured: No key is configured, or a key is malformed.
             ExtraMissing: `cryptography` is not installed.
         """
-        fernet = self._fernet()
+        fernet = self._fernet
         from cryptography.fernet import InvalidToken  # noqa: PLC0415 - an extra
 
         try:
@@ -61,21 +59,20 @@ class SecretBox:
         except InvalidToken:
             raise SecretUnreadable(what, KEY_NAME) from None
 
+    @cached_property
     def _fernet(self) -> MultiFernet:
-        if self._made is None:
-            if not self._keys:
-                raise NotConfigured(KEY_NAME, _EXPECTED)
-            try:
-                from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415 - an extra
-            except ImportError as error:
-                raise ExtraMissing("cryptography", "encryption") from error
-            try:
-                self._made = MultiFernet([Fernet(_in_base64(key)) for key in self._keys])
-            except ValueError:
-                raise NotConfigured(KEY_NAME, _EXPECTED) from None
-        return self._made
+        if not self._keys:
+            raise NotConfigured(KEY_NAME, _EXPECTED)
+        try:
+            from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise ExtraMissing("cryptography", "encryption") from error
+        try:
+            return MultiFernet([Fernet(_in_base64(key)) for key in self._keys])
+        except ValueError:
+            raise NotConfigured(KEY_NAME, _EXPECTED) from None
 
 
 def _in_base64(key: str) -> str:
-    """Return a key as the library takes it; some tools leave the padding out, some write the other alphabet."""
+    """Return a key in URL-safe base64 with padding, as the library requires it."""
     return key.rstrip("=").replace("+", "-").replace("/", "_") + "=" * (-len(key.rstrip("=")) % 4)

@@ -1,52 +1,34 @@
-"""One page of a list, and where the next one begins: the rule of every list."""
+"""Pagination: pages of lists, and the cursor of the next page."""
 
-from __future__ import annotations
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import TypeVar
+from uuid import UUID
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from uuid import UUID
-
-#: The most rows on a page.
-PAGE_MOST = 100
-#: The most rows that a list reads: one more than a page shows tells whether another page follows.
-READ_MOST = PAGE_MOST + 1
+MAX_PAGE_SIZE = 100
+#: A page reads one more row than it returns, to detect whether another page follows.
+MAX_ROWS_READ = MAX_PAGE_SIZE + 1
 
 
-class Identified(Protocol):
-    """Anything with an id."""
-
-    @property
-    def id(self) -> UUID:
-        """Ascends with time."""
+Row = TypeVar("Row")
+Cursor = TypeVar("Cursor")
 
 
-One = TypeVar("One")
-Place = TypeVar("Place")
-Known = TypeVar("Known", bound=Identified)
+def read_page(read: Callable[[int], Sequence[Row]], limit: int) -> tuple[Sequence[Row], UUID | None]:
+    """Return a page of rows with ids, and the id of its last row as the cursor; see `read_page_by`."""
+    return read_page_by(attrgetter("id"), read, limit)
 
 
-def page_of(read: Callable[[int], Sequence[Known]], limit: int) -> tuple[Sequence[Known], UUID | None]:
-    """Return a page of rows with ids, and the id after which the next page begins; see `page_by`."""
-    return page_by(_id, read, limit)
-
-
-def page_by(
-    place: Callable[[One], Place], read: Callable[[int], Sequence[One]], limit: int
-) -> tuple[Sequence[One], Place | None]:
-    """Return a page, and where the next one begins; None on the last page.
+def read_page_by(
+    cursor_of: Callable[[Row], Cursor], read: Callable[[int], Sequence[Row]], limit: int
+) -> tuple[Sequence[Row], Cursor | None]:
+    """Return a page, and the cursor of the next one; None on the last page.
 
     Args:
-        place: Returns the position of a row in the list.
-        read: Returns the rows after the previous page, up to the given number.
-        limit: Rows on the page.
+        cursor_of: Takes the last row of a page; returns the cursor of the next page.
+        read: Takes a number of rows; returns at most that many, starting after the previous page.
+        limit: Maximum number of rows on the page.
     """
     found = read(limit + 1)
     shown = found[:limit]
-    return shown, place(shown[-1]) if len(found) > limit else None
-
-
-def _id(one: Any) -> UUID:  # noqa: ANN401 - has an id
-    found: UUID = one.id
-    return found
+    return shown, cursor_of(shown[-1]) if len(found) > limit else None

@@ -1,49 +1,48 @@
-"""A secret that never prints itself, and how a request shows it."""
-
-from __future__ import annotations
+"""Hold the secrets of the environment, and compare them with those that requests present."""
 
 import hmac
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
-#: A secret shorter than this closes the endpoint.
+#: A shorter secret is treated as not configured.
 SECRET_MIN_LENGTH = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Secret:
-    """A secret that never prints itself. During rotation it may hold two values, separated by a comma."""
+    """A secret of the environment; `repr` shows only its name. During rotation it holds two values, with a comma."""
 
     name: str
     _value: str
-    #: Every value that opens the door: each half of a rotation, and the whole string as some callers send it.
-    accepted: tuple[bytes, ...] = field(init=False, compare=False)
-    #: Whether it is set, and long enough to protect anything.
-    is_usable: bool = field(init=False, compare=False)
 
-    def __post_init__(self) -> None:
-        whole = self._value.strip()
-        values = dict.fromkeys([whole, *(half.strip() for half in whole.split(","))])
-        accepted = tuple(value.encode() for value in values if len(value) >= SECRET_MIN_LENGTH)
-        object.__setattr__(self, "accepted", accepted)
-        object.__setattr__(self, "is_usable", bool(accepted))
+    @cached_property
+    def accepted(self) -> tuple[bytes, ...]:
+        """The accepted values: each value of a rotation, and the whole string, which some callers send."""
+        text = self._value.strip()
+        values = dict.fromkeys([text, *(part.strip() for part in text.split(","))])
+        return tuple(value.encode() for value in values if len(value) >= SECRET_MIN_LENGTH)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether one of its values is long enough."""
+        return bool(self.accepted)
 
     def __repr__(self) -> str:
-        """Return the name alone."""
+        """Return the name without the value."""
         return f"Secret({self.name})"
 
     def reveal(self) -> str:
-        """Return the value itself."""
+        """Return the secret itself, as it is set in the environment."""
         return self._value
 
     def matches(self, presented: str) -> bool:
-        """Whether a header's value is one that the secret accepts."""
-        # Header values reach us decoded as Latin-1: these are the bytes that were sent. Every value is compared, each
-        # in constant time, so that the time taken tells nothing.
+        """Whether the value of a request header equals an accepted value."""
+        # Header values are decoded as Latin-1. All values are compared, each in constant time.
         sent = presented.encode("latin-1", "replace")
         return any([hmac.compare_digest(sent, accepted) for accepted in self.accepted])  # noqa: C419 - never stop early
 
 
 def bearer(value: str | None) -> str | None:
-    """Return what an Authorization header bears; None where it bears nothing."""
+    """Return the bearer token of an Authorization header; None if the header has none."""
     scheme, _, credentials = (value or "").strip().partition(" ")
     return credentials.strip() if scheme.lower() == "bearer" else None

@@ -1,64 +1,58 @@
-"""Signatures of requests, the Standard Webhooks way (`v1`: HMAC-SHA256).
+"""Sign and verify requests as defined by Standard Webhooks (`v1`: HMAC-SHA256).
 
 Source: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
-
-from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
 import hmac
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from scheduled_actions.core.errors import (
     InvalidArgument,
     NotConfigured,
+    SignatureExpired,
     SignatureHeaderInvalid,
     SignatureHeaderMissing,
     SignatureMismatch,
-    SignatureOutOfTime,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-#: Names the message; the same over all its retries.
+#: Identifies the message; the same in all its retries.
 ID_HEADER = "webhook-id"
-#: When this attempt was made, in seconds since 1970.
+#: When this attempt was sent, in seconds since 1970.
 TIMESTAMP_HEADER = "webhook-timestamp"
 #: One signature per key, separated by spaces.
 SIGNATURE_HEADER = "webhook-signature"
 
 TOLERANCE_SECONDS = 300.0
-#: Signatures looked at in one request; a rotation needs two.
+#: Maximum number of signatures that are compared; a rotation needs two.
 SIGNATURE_LIMIT = 8
 
-_SECRET_PREFIX = "whsec_"  # noqa: S105 - the mark of a secret, not one
+_SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of secrets
 _SECRET_SHAPE = f"{_SECRET_PREFIX} followed by the base64 of 24 to 64 random bytes"
 _KEY_BYTES = range(24, 65)
 _VERSION = b"v1,"
 
 
 def sign(keys: Sequence[bytes], *, message_id: str, timestamp: int, body: bytes) -> str:
-    """Return the value of `webhook-signature`: one signature per key, so that a consumer may hold either one.
+    """Return the value of `webhook-signature`: one signature per key.
 
     Args:
         keys: The raw bytes behind each `whsec_`, none of them empty.
-        message_id: Without a dot: the dot separates it from the timestamp.
+        message_id: Without a dot, which separates it from the timestamp.
         timestamp: Seconds since 1970.
-        body: Exactly what is sent.
+        body: The bytes that are sent.
 
     Raises:
-        InvalidArgument: There is no key, or the id is empty or has a dot.
+        InvalidArgument: There is no key, a key is empty, or the id is empty or contains a dot.
     """
     if not keys or not all(keys):
-        raise InvalidArgument("keys", len(keys), "at least one key, none of them empty")
+        raise InvalidArgument("keys", problem="must contain at least one key, and no empty keys")
     if not message_id or "." in message_id:
-        raise InvalidArgument("message_id", message_id, "an id without a dot")
-    content = _signed_content(message_id, str(timestamp), body)
-    return b" ".join(_signature(key, content) for key in keys).decode()
+        raise InvalidArgument("message_id", problem=f"must be a non-empty id without a dot, not {message_id!r}")
+    return b" ".join(_signatures(keys, message_id, str(timestamp), body)).decode()
 
 
 def verify(
@@ -69,19 +63,19 @@ def verify(
     now: float,
     tolerance_seconds: float = TOLERANCE_SECONDS,
 ) -> None:
-    """Return if one of the keys signed this body, id and timestamp, and not too long ago.
+    """Raise unless one of the keys signed this body, id and timestamp recently.
 
-    Whether the id was seen before is for the caller to know.
+    Repeated ids are not detected; that is up to the caller.
 
     Args:
-        body: Exactly as it came, before any parsing.
-        headers: In any case.
-        keys: The raw bytes behind each secret; no key lets nothing in.
+        body: The received bytes, before any parsing.
+        headers: Names in any case.
+        keys: The raw bytes of each secret; without a key every signature is rejected.
         now: Seconds since 1970.
-        tolerance_seconds: How far the timestamp may be from `now`, either way.
+        tolerance_seconds: Maximum difference between the timestamp and `now`.
 
     Raises:
-        SignatureInvalid: A header is missing or is junk, the timestamp is out of time, or nothing matches.
+        SignatureInvalid: A header is missing or malformed, the timestamp is out of range, or no signature matches.
     """
     message_id = _header(headers, ID_HEADER)
     timestamp = _header(headers, TIMESTAMP_HEADER)
@@ -92,34 +86,38 @@ def verify(
         raise SignatureHeaderInvalid(TIMESTAMP_HEADER, "a whole number of seconds since 1970")
     age_seconds = now - int(timestamp)
     if not abs(age_seconds) <= tolerance_seconds:
-        raise SignatureOutOfTime(age_seconds, tolerance_seconds)
-    content = _signed_content(message_id, timestamp, body)
-    expected = [_signature(key, content) for key in keys if key]
-    # Every pair is compared to its end: the time taken says nothing about which came close.
-    results = [hmac.compare_digest(one, other) for one in expected for other in _candidates(presented)]
-    if not any(results):
+        raise SignatureExpired(age_seconds, tolerance_seconds)
+    expected = _signatures([key for key in keys if key], message_id, timestamp, body)
+    # As bytes: compare_digest rejects strings outside ASCII.
+    candidates = [one.encode(errors="replace") for one in presented.split(" ", SIGNATURE_LIMIT)[:SIGNATURE_LIMIT]]
+    # All pairs are compared, each in constant time.
+    if not any([hmac.compare_digest(one, other) for one in expected for other in candidates]):  # noqa: C419
         raise SignatureMismatch
 
 
-def keys_of(secret: str) -> tuple[bytes, ...]:
-    """Return the keys behind a `whsec_` secret: one, or two separated by a comma during rotation.
+def keys_of(secret: str, *, name: str = "the webhook secret") -> tuple[bytes, ...]:
+    """Return the keys of a `whsec_` secret: one, or several separated by commas during rotation.
+
+    Args:
+        secret: Each key as `whsec_` and the base64 of 24 to 64 bytes.
+        name: Name of the secret in errors.
 
     Raises:
-        NotConfigured: It is empty, or a part of it is no such secret; the message does not repeat it.
+        NotConfigured: The secret is empty or malformed; the message does not contain it.
     """
     parts = [part.strip() for part in secret.split(",") if part.strip()]
     if not parts:
-        raise NotConfigured("the webhook secret", _SECRET_SHAPE)
-    return tuple(_key(part) for part in parts)
+        raise NotConfigured(name, _SECRET_SHAPE)
+    return tuple(_key(part, name) for part in parts)
 
 
-def _key(part: str) -> bytes:
+def _key(part: str, name: str) -> bytes:
     try:
         key = base64.b64decode(part.removeprefix(_SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if not part.startswith(_SECRET_PREFIX) or len(key) not in _KEY_BYTES:
-        raise NotConfigured("the webhook secret", _SECRET_SHAPE)
+        raise NotConfigured(name, _SECRET_SHAPE)
     return key
 
 
@@ -130,15 +128,7 @@ def _header(headers: Mapping[str, str], name: str) -> str:
     raise SignatureHeaderMissing(name)
 
 
-def _candidates(presented: str) -> Iterator[bytes]:
-    for one in presented.split(" ", SIGNATURE_LIMIT)[:SIGNATURE_LIMIT]:
-        # Bytes, because compare_digest refuses text outside ASCII.
-        yield one.encode(errors="replace")
-
-
-def _signed_content(message_id: str, timestamp: str, body: bytes) -> bytes:
-    return f"{message_id}.{timestamp}.".encode(errors="replace") + body
-
-
-def _signature(key: bytes, content: bytes) -> bytes:
-    return _VERSION + base64.b64encode(hmac.digest(key, content, hashlib.sha256))
+def _signatures(keys: Sequence[bytes], message_id: str, timestamp: str, body: bytes) -> list[bytes]:
+    """Return the signature of each key, with its version."""
+    content = f"{message_id}.{timestamp}.".encode(errors="replace") + body
+    return [_VERSION + base64.b64encode(hmac.digest(key, content, hashlib.sha256)) for key in keys]

@@ -1,37 +1,41 @@
-"""Values of rows that SQL may have written, although no function of ours stores them: checked before they are used.
+"""Validate stored values, which SQL may have written without any check.
 
-A value that cannot be used is replaced by its default, and `problem` of the object made of the row names the first one.
-Lists and pages show such a row as broken; whatever would act on it refuses to.
+An invalid value is replaced by its default, and the object's `problem` describes the first invalid value. Lists and
+pages show such a row as invalid; operations on it are refused.
 """
 
-from __future__ import annotations
-
-import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-#: The longest part of a broken value that a message repeats.
+#: Maximum length of an invalid value in a message.
 SHOWN = 40
 _YEAR_SECONDS = 366 * 86400
-#: Far above what a row that we wrote can hold; one more still fits its column.
+#: Default upper bound of counts; far above any valid count.
 _COUNT_MOST = 10**15
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRule:
-    """What a value must be, in words, and what is used in place of one that is not."""
+    """A predicate for values, its description, and the default that replaces invalid values."""
 
     holds: Callable[[Any], bool]
     expected: str
     default: Any = None
 
 
+def parse_uuid(value: object) -> UUID | None:
+    """Return a UUID, or the one that a string represents; None for any other value."""
+    try:
+        return value if isinstance(value, UUID) else UUID(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
 def usable(values: Mapping[str, Any], rules: Mapping[str, ValueRule]) -> tuple[dict[str, Any], str | None]:
-    """Return the values, each one that breaks its rule replaced, and the first problem."""
+    """Return the values with the defaults in place of invalid ones, and the first problem; None if all are valid."""
     found, problem = dict(values), None
     for name, rule in rules.items():
         if not rule.holds(found[name]):
@@ -41,7 +45,15 @@ def usable(values: Mapping[str, Any], rules: Mapping[str, ValueRule]) -> tuple[d
 
 
 def problem_of(stored: Any, rules: Mapping[str, ValueRule], *, required: frozenset[str]) -> str | None:  # noqa: ANN401 - any JSON
-    """Return what is wrong with a stored object, beginning with the place inside it; None when nothing is."""
+    """Return the first problem of a stored object; None if it is valid.
+
+    The result is appended to the path of the object: `.at: 7 is not an instant`, or `: 7 is not an object`.
+
+    Args:
+        stored: The value to check.
+        rules: The rule of each field.
+        required: The fields that must be present; others are checked only if they are.
+    """
     if not isinstance(stored, dict):
         return f": {_word(stored)} is not an object"
     for name, rule in rules.items():
@@ -55,7 +67,7 @@ def _told(name: str, value: object, expected: str) -> str:
 
 
 def _word(value: object) -> str:
-    """Return a value as a message may repeat it; of a document and of a long text no more than its kind."""
+    """Describe a value for a message; documents and long values only by their type."""
     if isinstance(value, dict | list | tuple):
         return "an object" if isinstance(value, dict) else "a list"
     text = value.isoformat() if isinstance(value, datetime) else repr(value)
@@ -65,27 +77,27 @@ def _word(value: object) -> str:
 def count_rule(
     least: int = 0, most: int = _COUNT_MOST, *, expected: str = "a count", default: int | None = 0
 ) -> ValueRule:
-    """Return the rule of whole numbers in a range."""
+    """Return the rule for integers from `least` to `most`, both included."""
     return ValueRule(lambda value: type(value) is int and least <= value <= most, expected, default)
 
 
 def or_null(rule: ValueRule) -> ValueRule:
-    """Return a rule that takes null as well, which is then the default."""
+    """Return a rule that also accepts null, its default."""
     return ValueRule(lambda value: value is None or rule.holds(value), rule.expected)
 
 
 def one_of(choices: tuple[str, ...]) -> ValueRule:
-    """Return the rule of texts of which there are only these."""
+    """Return the rule for one of these strings."""
     return ValueRule(lambda value: isinstance(value, str) and value in choices, f"one of {', '.join(choices)}")
 
 
 def seconds_rule(default: float) -> ValueRule:
-    """Return the rule of lengths of time of at most a year, in seconds."""
-    return ValueRule(_is_seconds, "a number of seconds between 0 and a year", default)
-
-
-def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and not math.isnan(value) and 0 <= value <= _YEAR_SECONDS
+    """Return the rule for durations up to a year, in seconds."""
+    return ValueRule(
+        lambda value: isinstance(value, int | float) and 0 <= value <= _YEAR_SECONDS,
+        "a number of seconds between 0 and a year",
+        default,
+    )
 
 
 def _is_instant(value: object) -> bool:
@@ -99,6 +111,6 @@ def _is_instant(value: object) -> bool:
 COUNT = count_rule()
 OBJECT = ValueRule(lambda value: isinstance(value, dict), "an object", {})
 OBJECT_OR_NULL = or_null(OBJECT)
-TEXT = ValueRule(lambda value: isinstance(value, str) and bool(value), "a text")
-TEXT_OR_NULL = ValueRule(lambda value: value is None or isinstance(value, str), "a text")
+TEXT = ValueRule(lambda value: isinstance(value, str) and bool(value), "a string")
+TEXT_OR_NULL = ValueRule(lambda value: value is None or isinstance(value, str), "a string")
 INSTANT = ValueRule(_is_instant, "an instant")

@@ -1,53 +1,40 @@
-"""Secrets that are made here, shown once, and known afterwards by their digest alone."""
-
-from __future__ import annotations
+"""Generate tokens: secrets of which only the digest and a hint are stored."""
 
 import hashlib
 import re
 import secrets
 from dataclasses import dataclass
 
-#: 256 bits: nobody guesses one, so that a plain digest protects it.
+#: 256 bits cannot be guessed, so a plain digest is sufficient.
 _RANDOM_BYTES = 32
 _RANDOM_CHARACTERS = 43
-#: So much behind the prefix is kept to recognise one by.
+#: Characters after the prefix that are stored as a hint.
 _HINT_CHARACTERS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Minted:
-    """A new secret, and what is kept of it."""
-
-    secret: str
-    digest: bytes
-    #: Its first characters.
-    hint: str
-
-
-@dataclass(frozen=True, slots=True)
-class Minting:
-    """Makes secrets of one kind.
+class TokenKind:
+    """A kind of token.
 
     Args:
-        prefix: What each begins with, so that people and scanners of repositories know one when they see it.
+        prefix: Identifies the kind, for people and for secret scanners.
     """
 
     prefix: str
 
-    def mint(self) -> Minted:
-        """Return a new one."""
-        secret = self.prefix + secrets.token_urlsafe(_RANDOM_BYTES)
-        return Minted(secret, digest_of(secret), self.hint_of(secret))
+    def generate(self) -> str:
+        """Generate a token: the prefix and 256 random bits in URL-safe base64."""
+        return self.prefix + secrets.token_urlsafe(_RANDOM_BYTES)
 
-    def hint_of(self, secret: str) -> str:
-        """Return the first characters of a secret."""
-        return secret[: len(self.prefix) + _HINT_CHARACTERS]
+    def hint_of(self, token: str) -> str:
+        """Return the hint of a token: the prefix and the first four characters after it."""
+        return token[: len(self.prefix) + _HINT_CHARACTERS]
 
     def is_one(self, text: str) -> bool:
-        """Whether a text has the form of one."""
+        """Whether a string has the form of a token of this kind."""
         return re.fullmatch(rf"{self.prefix}[A-Za-z0-9_-]{{{_RANDOM_CHARACTERS}}}", text) is not None
 
 
-def digest_of(secret: str) -> bytes:
-    """Return what is kept of a secret."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+def digest_of(token: str) -> bytes:
+    """Return the SHA-256 digest of a token, which is stored in its place."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

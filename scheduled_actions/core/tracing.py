@@ -1,7 +1,7 @@
-"""Spans for OpenTelemetry: a tick, a dispatch, a delivery; and the way of a trace from who schedules to what runs.
+"""Create OpenTelemetry spans of ticks, handlers and deliveries; continue the trace in which an action was scheduled.
 
-Nothing is imported here: an application that has set a tracer provider up has imported `opentelemetry.trace` itself,
-and where it has not there is nobody to tell. Without one, all this is a look into `sys.modules`.
+This module does not import OpenTelemetry: an application with a tracer provider has imported `opentelemetry.trace`
+itself. Without one, the only cost is a look-up in `sys.modules`.
 
 Source: https://www.w3.org/TR/trace-context/ for `traceparent`.
 """
@@ -9,27 +9,23 @@ Source: https://www.w3.org/TR/trace-context/ for `traceparent`.
 from __future__ import annotations
 
 import json
-import re
 import sys
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from opentelemetry.trace import Span, SpanContext, Tracer
 
-#: The key of an action's metadata under which the trace of its scheduling goes along.
+#: The metadata key of the trace in which an action was scheduled.
 TRACEPARENT = "traceparent"
-#: Loaded where the process may have a tracer provider.
+#: This module is loaded if the application has a tracer provider.
 API = "opentelemetry.trace"
 _NAME = "scheduled_actions"
-_SHAPE = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-_FORBIDDEN_VERSION = "ff"
 
 
 def tracer() -> Tracer | None:
-    """Return what makes spans; None unless the process has set a tracer provider up."""
+    """Return the tracer; None if the process has no tracer provider."""
     api: Any = sys.modules.get(API)
     if api is None or isinstance(api.get_tracer_provider(), (api.ProxyTracerProvider, api.NoOpTracerProvider)):
         return None
@@ -37,41 +33,31 @@ def tracer() -> Tracer | None:
     return found
 
 
-def present() -> str | None:
-    """Return the `traceparent` of the span that is at work here; None where there is none."""
+def with_trace(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a new action with the current `traceparent` added to `metadata`, unless it has one."""
     api: Any = sys.modules.get(API)
-    if api is None:
-        return None
+    metadata = given.get("metadata")
+    if api is None or not isinstance(metadata, dict | None) or TRACEPARENT in (metadata or {}):
+        return given
     context: SpanContext = api.get_current_span().get_span_context()
     if not context.is_valid:
-        return None
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
-
-
-def with_trace(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a new action, with the present trace in its metadata; one that is there stays."""
-    traceparent = present()
-    metadata = given.get("metadata")
-    if traceparent is None or not isinstance(metadata, dict | None) or TRACEPARENT in (metadata or {}):
         return given
+    traceparent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
     return {**given, "metadata": {**(metadata or {}), TRACEPARENT: traceparent}}
 
 
-@contextmanager
-def tick(made_by: Tracer, caller: str) -> Iterator[Span]:
-    """Give the span of a tick, for as long as it lasts."""
-    with made_by.start_as_current_span(f"{_NAME}.tick", attributes={f"{_NAME}.caller": caller}) as span:
-        yield span
+def tick(made_by: Tracer, caller: str) -> AbstractContextManager[Span]:
+    """Return a context manager for the span of a tick; `caller` becomes an attribute of the span."""
+    return made_by.start_as_current_span(f"{_NAME}.tick", attributes={f"{_NAME}.caller": caller})
 
 
-def tell(span: Span, counts: dict[str, Any]) -> None:
-    """Say on a tick's span what it did."""
-    for name, value in counts.items():
-        span.set_attribute(f"{_NAME}.{name}", value)
+def set_tick_attributes(span: Span, counts: dict[str, Any]) -> None:
+    """Set the counts of a tick as attributes of its span."""
+    span.set_attributes({f"{_NAME}.{name}": value for name, value in counts.items()})
 
 
-class Dispatches:
-    """Makes the spans of one tick's dispatches.
+class HandlerSpans:
+    """Creates the spans of the handlers of one tick.
 
     Args:
         made_by: The tracer.
@@ -79,34 +65,35 @@ class Dispatches:
 
     def __init__(self, made_by: Tracer) -> None:
         self._tracer = made_by
-        self._api: Any = sys.modules["opentelemetry.trace"]
+        self._api: Any = sys.modules[API]
         self._tick: SpanContext = self._api.get_current_span().get_span_context()
 
-    @contextmanager
-    def dispatch(self, action_type: str, metadata_text: str | None, attributes: dict[str, Any]) -> Iterator[Span]:
-        """Give the span of a handler: it continues the trace of its scheduling, and links to the tick.
+    def dispatch(
+        self, action_type: str, metadata_text: str | None, attributes: dict[str, Any]
+    ) -> AbstractContextManager[Span]:
+        """Return a context manager for the span of a handler, which continues the trace of its scheduling.
 
-        An action that nobody's trace scheduled is a part of the tick's.
+        The span links to the tick.
+
+        If the metadata has no valid trace, the span is a child of the tick's span.
 
         Args:
-            action_type: Names the span.
-            metadata_text: Of the action, JSON; whatever else it holds is left alone.
-            attributes: Without the package's name before them.
+            action_type: Part of the span's name.
+            metadata_text: The action's metadata as JSON; None: the action has none.
+            attributes: Attributes of the span by name; the prefix `scheduled_actions.` is added to the names.
         """
         scheduled_by = self._scheduled_by(metadata_text)
-        links = () if scheduled_by is None else (self._api.Link(self._tick),)
         parent = self._api.NonRecordingSpan(self._tick if scheduled_by is None else scheduled_by)
-        with self._tracer.start_as_current_span(
+        return self._tracer.start_as_current_span(
             f"process {action_type}",
             context=self._api.set_span_in_context(parent),
             kind=self._api.SpanKind.CONSUMER,
-            links=links,
+            links=() if scheduled_by is None else (self._api.Link(self._tick),),
             attributes={f"{_NAME}.{name}": value for name, value in attributes.items()},
-        ) as span:
-            yield span
+        )
 
     def ended(self, span: Span, outcome: str, *, has_failed: bool) -> None:
-        """Say what came of a handler; never why: an error's text may quote what it worked on."""
+        """Set the outcome of a handler on its span; the error is omitted, because it may contain payload data."""
         span.set_attribute(f"{_NAME}.outcome", outcome)
         if has_failed:
             span.set_status(self._api.Status(self._api.StatusCode.ERROR, outcome))
@@ -114,42 +101,36 @@ class Dispatches:
     def _scheduled_by(self, metadata_text: str | None) -> SpanContext | None:
         if metadata_text is None or TRACEPARENT not in metadata_text:
             return None
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 - an extra
+
         try:
-            found = _SHAPE.fullmatch(str(json.loads(metadata_text).get(TRACEPARENT)))
+            carrier = {TRACEPARENT: str(json.loads(metadata_text).get(TRACEPARENT))}
         except (ValueError, AttributeError, RecursionError):
             return None
-        if found is None or found[1] == _FORBIDDEN_VERSION or (found[1] == "00" and found[5]):
-            return None
-        flags = self._api.TraceFlags(int(found[4], 16))
-        context: SpanContext = self._api.SpanContext(int(found[2], 16), int(found[3], 16), True, flags)  # noqa: FBT003 - is_remote
+        found = self._api.get_current_span(TraceContextTextMapPropagator().extract(carrier))
+        context: SpanContext = found.get_span_context()
         return context if context.is_valid else None
 
 
 @contextmanager
-def delivery(endpoint: str, event: str) -> Iterator[Delivering]:
-    """Give what is told of a delivery; its span lasts as long as the block. Nothing where nobody traces."""
+def delivery(endpoint: str, event: str) -> Iterator[Callable[[int | None], None]]:
+    """Run the block in the span of a delivery; without a tracer provider, in no span.
+
+    Yields:
+        A function that sets the HTTP status of the response on the span; None: no response.
+    """
     made_by = tracer()
     if made_by is None:
-        yield Delivering(None)
+        yield lambda _: None
         return
-    api: Any = sys.modules["opentelemetry.trace"]
+    api: Any = sys.modules[API]
     attributes = {f"{_NAME}.endpoint": endpoint, f"{_NAME}.event": event, "http.request.method": "POST"}
     with made_by.start_as_current_span("deliver webhook", kind=api.SpanKind.CLIENT, attributes=attributes) as span:
-        yield Delivering(span)
 
+        def set_status(status: int | None) -> None:
+            if status is not None:
+                span.set_attribute("http.response.status_code", status)
+            if status is None or not 200 <= status < 300:  # noqa: PLR2004 - the class of success
+                span.set_status(api.Status(api.StatusCode.ERROR, "no answer" if status is None else str(status)))
 
-class Delivering:
-    """A delivery under way."""
-
-    def __init__(self, span: Span | None) -> None:
-        self._span = span
-
-    def answered(self, status: int | None) -> None:
-        """Say what the receiver answered; None: nothing."""
-        if self._span is None:
-            return
-        api: Any = sys.modules["opentelemetry.trace"]
-        if status is not None:
-            self._span.set_attribute("http.response.status_code", status)
-        if status is None or not 200 <= status < 300:  # noqa: PLR2004 - the class of success
-            self._span.set_status(api.Status(api.StatusCode.ERROR, "no answer" if status is None else str(status)))
+        yield set_status

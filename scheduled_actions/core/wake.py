@@ -1,19 +1,19 @@
-"""What schedules or changes something tells the tick; `ticks.wake` does it."""
+"""The protocol that wakes a tick; `ticks.wake` implements it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from uuid import UUID
+from collections.abc import Iterable
+from typing import Protocol
+from uuid import UUID
 
 
 class Wake(Protocol):
-    """Has a tick look at once, in the background; it never delays or fails the caller."""
+    """Wakes a tick in the background; never delays or fails the caller."""
 
-    def committed(self, *, has_changed: bool = False) -> None:
-        """Have a tick look at once: something due has been committed, or a change that actions wait for."""
+    def notify(self, *, has_changed: bool = False) -> None:
+        """Wake a tick after the commit of a due action.
 
-    def uncommitted(self, action_ids: Iterable[UUID]) -> None:
-        """Have a tick look once one of these is committed, by a transaction that is not ours."""
+        Args:
+            has_changed: A change that actions may wait for was committed; the tick checks which of them it wakes.
+        """
+
+    def notify_after_commit(self, action_ids: Iterable[UUID]) -> None:
+        """Wake a tick once the caller's own transaction has committed one of these actions."""

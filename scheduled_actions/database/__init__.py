@@ -1,1 +1,1 @@
-"""Database: connections, transactions, statements, migrations, the embedded Postgres."""
+"""Database: connections, transactions, statements, migrations and the embedded Postgres."""

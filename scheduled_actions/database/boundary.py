@@ -1,57 +1,74 @@
-"""The error boundary: whatever is raised for one row of a batch stays with that row."""
+"""Contain errors, so that an error in one row of a batch does not affect the others; classify database errors."""
 
-from __future__ import annotations
-
-import logging
 import os
 import traceback
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import psycopg
 
-from scheduled_actions.core.errors import DatabaseUnavailable, ScheduledActionsError, SchemaOutdated
-from scheduled_actions.database.failures import PASSING, is_connection_failure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-log = logging.getLogger("scheduled_actions")
+from scheduled_actions.core.errors import (
+    DatabaseBusy,
+    DatabaseUnavailable,
+    RowLocked,
+    ScheduledActionsError,
+    SchemaOutdated,
+    SchemaUnreleased,
+)
+from scheduled_actions.core.log import log
 
 Row = TypeVar("Row")
 Result = TypeVar("Result")
 
-#: Refusals that pass, and that no row is to blame for: a lock, a time limit, a full disk, a server become a standby.
-LATER = (
-    *PASSING,
+#: Errors after which the same statement may succeed: another session holds a lock or changed the same rows.
+RETRYABLE_ERRORS = (
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+)
+#: Temporary errors that no row causes: those above, a time limit, a full disk, a server that is now a standby.
+TEMPORARY_ERRORS = (
+    *RETRYABLE_ERRORS,
     psycopg.errors.QueryCanceled,
     psycopg.errors.DiskFull,
     psycopg.errors.OutOfMemory,
     psycopg.errors.ReadOnlySqlTransaction,
 )
-#: What a boundary contains. SystemExit is one of them; KeyboardInterrupt is the operator's.
+#: The errors that a boundary contains, including SystemExit. KeyboardInterrupt passes through: it ends the process.
 CONTAINED = (Exception, SystemExit)
+
+_OUTAGES = {
+    "connection refused": "the connection was refused: is the server running, and is the port right?",
+    "password authentication failed": "the user name or the password was rejected",
+    "no password supplied": "a password is required",
+    "does not exist": "the database or the role does not exist",
+    "could not translate host name": "the host name cannot be resolved",
+    "failed to resolve host": "the host name cannot be resolved",
+    "name or service not known": "the host name cannot be resolved",
+    "timeout expired": "it did not answer in time",
+    "timed out": "it did not answer in time",
+    "starting up": "it is starting up",
+    "shutting down": "it is shutting down",
+    "terminating connection": "it ended the connection",
+    "too many": "it accepts no more connections",
+    "remaining connection slots": "it accepts no more connections",
+    "server closed the connection": "it closed the connection",
+    "connection is lost": "the connection was lost",
+    "connection is bad": "the connection was lost",
+}
 
 
 def contain(step: Callable[[], Result], refused: Callable[[BaseException], Result]) -> Result:
-    """Return the result of a step, or what `refused` makes of the error that it raised.
+    """Return the result of a step or, if the step raises an error, the result of `refused` for that error.
 
-    Raises:
-        DatabaseUnavailable: The database was lost.
-        SchemaOutdated: The tables are missing.
+    An error for which `is_outage` is true is raised unchanged.
     """
     try:
         return step()
     except CONTAINED as error:
-        if concerns_all(error):
+        if is_outage(error):
             raise
         return refused(error)
-
-
-def concerns_all(error: BaseException) -> bool:
-    """Whether no row is to blame: the database is away, or has not been migrated."""
-    if isinstance(error, psycopg.OperationalError):
-        return is_connection_failure(error)
-    return isinstance(error, DatabaseUnavailable | SchemaOutdated)
 
 
 def isolate(
@@ -59,34 +76,62 @@ def isolate(
     step: Callable[[Sequence[Row]], Result],
     refused: Callable[[Row, BaseException], Result],
 ) -> list[Result]:
-    """Do a step with a whole batch; where that raises, with each row alone, so that the refused rows alone fail.
+    """Run a step with a whole batch; after an error, run the step with each row, so that only the rows at fault fail.
 
     Args:
-        batch: Rows; an empty one is not tried.
-        step: Changes nothing where it raises.
-        refused: Called for each row with which the step raises even alone.
+        batch: The rows; the step is not called if there are none.
+        step: Must change nothing if it raises an error.
+        refused: Called for each row for which the step raises an error; returns the result for that row.
 
     Returns:
-        One result of the batch, or one of each row, in their order.
+        One result for the whole batch, or one for each row, in their order.
 
-    Raises:
-        DatabaseUnavailable: The database was lost.
-        SchemaOutdated: The tables are missing.
+    An error for which `is_outage` is true is raised unchanged.
     """
     if len(batch) > 1:
         try:
             return [step(batch)]
         except CONTAINED as error:
-            if concerns_all(error):
+            if is_outage(error):
                 raise
             log.warning("batch.refused rows=%d error=%s", len(batch), reason_of(error))
     return [contain(lambda row=row: step([row]), lambda error, row=row: refused(row, error)) for row in batch]  # type: ignore[misc]  # mypy cannot infer a lambda's default
 
 
-def reason_of(error: BaseException) -> str:
-    """Return an error as the reason that is stored with a row.
+def is_outage(error: BaseException) -> bool:
+    """Return whether the database is unavailable or not migrated, so that no row caused the error."""
+    if isinstance(error, psycopg.OperationalError):
+        return is_connection_failure(error)
+    return isinstance(error, DatabaseUnavailable | SchemaOutdated | SchemaUnreleased)
 
-    Of an error of the database only its primary message: the statement around it may hold a payload.
+
+def is_connection_failure(error: psycopg.Error) -> bool:
+    """Return whether the connection itself failed, rather than the statement on it."""
+    state = error.sqlstate
+    # 57014: a statement exceeded its time limit; its connection remains usable.
+    return state is None or (state[:2] in {"08", "57"} and state != "57014") or state == "53300"
+
+
+def temporary_refusal(error: psycopg.Error) -> RowLocked | DatabaseBusy | None:
+    """Convert an error after which the same statement may succeed a little later; return None for any other error."""
+    if isinstance(error, RETRYABLE_ERRORS):
+        return RowLocked()
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return DatabaseBusy("a statement exceeded its time limit (statement_timeout_seconds)")
+    return None
+
+
+def unavailable(error: psycopg.Error) -> DatabaseUnavailable:
+    """Convert a connection failure; the new message contains no address, user or password."""
+    text = str(error).lower()
+    unknown = type(error).__name__ + (f" ({error.sqlstate})" if error.sqlstate else "")
+    return DatabaseUnavailable(next((reason for sign, reason in _OUTAGES.items() if sign in text), unknown))
+
+
+def reason_of(error: BaseException) -> str:
+    """Describe an error for the reason that is stored with a row.
+
+    For a database error this is only the primary message, because the details may quote a payload.
     """
     if isinstance(error, psycopg.Error) and error.diag.message_primary is not None:
         return f"{type(error).__name__}: {error.diag.message_primary}"
@@ -94,18 +139,17 @@ def reason_of(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception as an error message: its type, its text, and the line it came from."""
+    """Describe an exception: type, text and, unless it is ours or psycopg's, the file and line that raised it."""
+    described = f"{type(error).__name__}: {text_of(error) or 'no message'}"
     frames = traceback.extract_tb(error.__traceback__)
-    where = ""
-    if frames and not isinstance(error, ScheduledActionsError | psycopg.Error):
-        last = frames[-1]
-        where = f" ({os.path.basename(last.filename)}:{last.lineno})"  # noqa: PTH119 - a name, no file is touched
-    return f"{type(error).__name__}: {text_of(error) or 'no message'}{where}"
+    if not frames or isinstance(error, ScheduledActionsError | psycopg.Error):
+        return described
+    return f"{described} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})"  # noqa: PTH119 - a name, no file is touched
 
 
 def text_of(value: object) -> str:
-    """Return the text of a value that user code has raised or returned: it may have none."""
+    """Convert a value that user code has raised or returned to a string, even if its `__str__` raises an error."""
     try:
         return str(value)
-    except BaseException:  # noqa: BLE001 - user code: `SystemExit` of a `__str__` is no more than any error
+    except BaseException:  # noqa: BLE001 - user code: a `__str__` may raise SystemExit
         return f"{type(value).__name__} without a text"

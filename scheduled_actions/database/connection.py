@@ -1,51 +1,46 @@
-"""Connections: a few kept open, each handed to one user at a time.
+"""Manage connections: keep a few open, and lend each to one caller at a time.
 
-A pool with threads of its own would be frozen with a serverless function and would sleep through a database's return;
-this one connects when asked, so that the first call after an outage already succeeds.
+A pool with its own threads would be frozen with a serverless function, and would reconnect too late after an outage.
+This one connects on demand, so that the first call after an outage succeeds.
 """
 
-from __future__ import annotations
-
-import logging
 import os
 import selectors
 import socket
 import threading
 import time
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any, Self, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 
-from scheduled_actions.core.errors import DatabaseUnavailable, SchemaOutdated
+from scheduled_actions.core.errors import DatabaseUnavailable
+from scheduled_actions.core.log import log
 from scheduled_actions.database import versions
-from scheduled_actions.database.bounded import BoundedConnection, Limits
-from scheduled_actions.database.failures import is_connection_failure, unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Self
+from scheduled_actions.database.boundary import is_connection_failure, unavailable
+from scheduled_actions.database.bounded import BoundedConnection, StatementLimits
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+_Bounded: TypeAlias = BoundedConnection[tuple[Any, ...]]
 
-log = logging.getLogger("scheduled_actions")
 
 Result = TypeVar("Result")
 
-#: A kept connection that has been idle longer is tested before it is used, within these limits.
+#: A connection that has been idle for longer is tested before it is lent, within these limits.
 _TRUSTED_IDLE_SECONDS = 30.0
-_TEST_LIMITS = Limits(statement_seconds=4.0)
+_TEST_LIMITS = StatementLimits(statement_seconds=4.0)
 _MALFORMED = (
-    "DATABASE_URL is not a valid connection string: postgresql://user:password@host:5432/name, where an @ in the "
-    "password is written %40, a : %3A, a / %2F, a ? %3F, a # %23 and a % %25"
+    "DATABASE_URL is not a valid connection string such as postgresql://user:password@host:5432/name; in the password "
+    "write @ as %40, : as %3A, / as %2F, ? as %3F, # as %23 and % as %25"
 )
 
-#: How often a database that has gone away is tried again.
+#: Pause between two tries to reach a database that has gone away.
 _RECONNECT_SECONDS = 0.25
 
-#: What makes a vanished server an error within seconds instead of a wait without end. The caller's own values win.
+#: Connection parameters that report a lost server within seconds. Values in `DATABASE_URL` take precedence.
 _CONNECT_DEFAULTS = {
     "connect_timeout": "5",
     "keepalives_idle": "10",
@@ -57,13 +52,13 @@ _CONNECT_DEFAULTS = {
 
 
 class Database:
-    """The way to one database.
+    """The connections to one database.
 
     Args:
-        find_dsn: Gives the data source name; asked when the first connection is made, in the process that makes it.
-        keep: How many idle connections are kept; more may be open at once.
-        is_direct: No pooler stands between, so statements may be prepared by name.
-        limits: How long each statement may wait for a lock, and take.
+        find_dsn: Returns the data source name; called for each new connection, in the process that opens it.
+        keep: Maximum number of idle connections to keep; more may be open at once.
+        is_direct: Whether there is no pooler, so that statements may be prepared by name.
+        limits: The time limits of each statement.
     """
 
     def __init__(
@@ -72,21 +67,21 @@ class Database:
         *,
         keep: int = 4,
         is_direct: bool = False,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: StatementLimits = StatementLimits(),  # noqa: B008 - frozen
     ) -> None:
         self._find_dsn = find_dsn
         self._limits = limits
         self._keep = keep
         self._is_direct = is_direct
         self._lock = threading.Lock()
-        self._idle: list[tuple[BoundedConnection[tuple[Any, ...]], float]] = []
+        self._idle: list[tuple[_Bounded, float]] = []
         self._pid = os.getpid()
 
-    def connect(self) -> BoundedConnection[tuple[Any, ...]]:
+    def connect(self) -> _Bounded:
         """Return a new connection in autocommit mode; the caller closes it.
 
         Raises:
-            DatabaseUnavailable: The server cannot be reached or refuses the login.
+            DatabaseUnavailable: The server cannot be reached or refuses the login, or `DATABASE_URL` is malformed.
         """
         try:
             conninfo = make_conninfo(**{**_CONNECT_DEFAULTS, **conninfo_to_dict(self._find_dsn())})  # type: ignore[arg-type]  # conninfo_to_dict gives int | str | None
@@ -100,17 +95,18 @@ class Database:
             raise unavailable(error) from None
 
     @contextmanager
-    def connection(self, limits: Limits | None = None) -> Iterator[Connection]:
-        """Lend a connection in autocommit mode; it is kept for the next user unless it broke.
+    def connection(self, limits: StatementLimits | None = None) -> Iterator[Connection]:
+        """Lend a connection in autocommit mode inside the block; then keep it for the next caller, or close it.
 
-        Every transaction on it, and every statement outside of one, runs at read committed and within limits.
+        Every transaction on it, and every statement outside a transaction, runs at read committed and within limits.
 
         Args:
-            limits: Of each statement; None: those of the database.
+            limits: The time limits of each statement; None: those of this `Database`.
 
         Raises:
             DatabaseUnavailable: The server cannot be reached, or the connection was lost while it was used.
             SchemaOutdated: A table, column or function is missing, and the schema is older than this code.
+            SchemaUnreleased: A table, column or function is missing, and an unreleased build created the tables.
         """
         connection = self._take()
         try:
@@ -126,20 +122,29 @@ class Database:
             psycopg.errors.UndefinedFunction,
             psycopg.errors.UndefinedColumn,
         ) as error:
-            # The name may be a project's own: then the schema is to blame only where it is older than this code.
+            # The name may be a project's own: the schema is to blame only if it is older than this code.
             is_ours = isinstance(error, psycopg.errors.UndefinedTable) and "scheduled_action" in str(error)
-            if (problem := self._schema_problem(lacks_table=is_ours)) is not None:
+            with closing(self.connect()) as other:
+                problem = versions.problem(other, lacks_table=is_ours)
+            if problem is not None:
                 raise problem from error
             raise
         finally:
             self._give_back(connection)
 
-    def _schema_problem(self, *, lacks_table: bool) -> SchemaOutdated | None:
-        with closing(self.connect()) as connection:
-            return versions.problem(connection, lacks_table=lacks_table)
+    def do(self, step: Callable[[Connection], Result], limits: StatementLimits | None = None) -> Result:
+        """Run a step on a connection lent for it; return its result.
+
+        Raises:
+            DatabaseUnavailable: The server cannot be reached, or the connection was lost during the step.
+            SchemaOutdated: A table, column or function is missing, and the schema is older than this code.
+            SchemaUnreleased: A table, column or function is missing, and an unreleased build created the tables.
+        """
+        with self.connection(limits) as connection:
+            return step(connection)
 
     def close(self) -> None:
-        """Close the idle connections, and every lent one when it is returned; none is kept from now on."""
+        """Close idle connections now, and lent connections when they are returned; keep none from now on."""
         with self._lock:
             self._keep = 0
         self._close_idle()
@@ -150,11 +155,11 @@ class Database:
         for connection, _ in idle:
             connection.close()
 
-    def _take(self) -> BoundedConnection[tuple[Any, ...]]:
+    def _take(self) -> _Bounded:
         while True:
             with self._lock:
                 if self._pid != os.getpid():
-                    # After a fork the sockets belong to the parent: forget them without saying goodbye to the server.
+                    # After a fork the sockets belong to the parent: drop them without a message to the server.
                     self._idle, self._pid = [], os.getpid()
                 kept = self._idle.pop() if self._idle else None
             if kept is None:
@@ -163,30 +168,26 @@ class Database:
             if _is_alive(connection, idle_seconds=time.monotonic() - since):
                 return connection
             connection.close()
-            # What took this one away has probably taken the others, too: one test is enough to find out.
+            # The other connections have probably been lost, too, so they are closed without a test.
             self._close_idle()
 
-    def _give_back(self, connection: BoundedConnection[tuple[Any, ...]]) -> None:
-        if connection.closed or connection.broken:
-            connection.close()
-            return
-        if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-            connection.close()
-            return
-        # A handler in a transaction of its own may have asked for dicts.
-        connection.row_factory = tuple_row
-        with self._lock:
-            if len(self._idle) < self._keep and self._pid == os.getpid():
-                self._idle.append((connection, time.monotonic()))
-                return
+    def _give_back(self, connection: _Bounded) -> None:
+        if not connection.closed and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            # A transactional handler may have changed it.
+            connection.row_factory = tuple_row
+            with self._lock:
+                if len(self._idle) < self._keep and self._pid == os.getpid():
+                    self._idle.append((connection, time.monotonic()))
+                    return
         connection.close()
 
 
 @contextmanager
-def whole(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Do everything inside or nothing of it; within the caller's transaction, where there is one, that one decides.
+def atomic(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Commit or roll back the block as a whole; within a caller's transaction, the caller commits.
 
-    On a caller's connection that has begun nothing yet, psycopg's own `transaction()` would commit.
+    On a caller's connection without autocommit and without a transaction, psycopg's `transaction()` would commit, so a
+    transaction is begun first.
     """
     if not connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
         connection.execute("select")
@@ -194,65 +195,68 @@ def whole(connection: psycopg.Connection[Any]) -> Iterator[None]:
         yield
 
 
-class Loan:
-    """A connection in the hands of one thread, which another one may cut off until it is given back.
+class CancellableConnection:
+    """A connection that one thread uses inside a block, and that another thread may abort.
 
-    Used as a context manager by the borrower. One that was cut off is closed by its end: nobody else is given it.
+    An aborted connection is closed at the end of the block, so that it is not lent again.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._lock = threading.Lock()
         self._connection: Connection | None = connection
-        #: Whether the other thread has cut it off.
-        self.is_cut = False
+        #: Whether another thread has aborted the connection.
+        self.is_cancelled = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            if self.is_cut and self._connection is not None:
+            if self.is_cancelled and self._connection is not None:
                 self._connection.close()
             self._connection = None
 
-    def cut(self) -> None:
-        """End what the borrower is doing, from another thread; nothing once the connection is given back."""
+    def cancel(self) -> None:
+        """Abort the connection from another thread; do nothing after the block has ended."""
         with self._lock:
             if self._connection is not None:
-                self.is_cut = True
-                cut_off(self._connection)
+                self.is_cancelled = True
+                abort_connection(self._connection)
 
 
-class Line:
-    """A connection that is made again when the database goes away under it, until a time is up.
+class RetryingConnection:
+    """Runs steps on a connection, and reconnects until a time limit if the connection is lost.
 
     Args:
         database: Lends the connections.
-        monotonic: Seconds that never go back.
-        until: When the time is up.
+        monotonic: A monotonic clock, in seconds.
+        until: The time limit, on the monotonic clock.
     """
 
     def __init__(self, database: Database, monotonic: Callable[[], float], until: float) -> None:
         self._database = database
         self._monotonic = monotonic
         self._until = until
-        self._loan: Loan | None = None
-        #: Whether anything had to be done a second time: then an outcome may have been written by the first.
+        self._current: CancellableConnection | None = None
+        #: Whether a step was repeated: the first try may have written its outcome.
         self.was_repeated = False
         self._has_worked = False
 
     def do(self, step: Callable[[Connection], Result]) -> Result:
-        """Do one step on the connection; do it again on a new one when the connection was lost.
+        """Run a step; repeat it on a new connection if the connection is lost, but never before a first success.
 
-        So a step has to be one that may be repeated: what the lost connection was told last may have been committed.
+        The step must be repeatable, because the last statement on the lost connection may have been committed.
+
+        Raises:
+            DatabaseUnavailable: The database cannot be reached, or the time limit has passed.
         """
         while True:
             try:
-                with self._database.connection() as connection, Loan(connection) as self._loan:
+                with self._database.connection() as connection, CancellableConnection(connection) as self._current:
                     result = step(connection)
             except psycopg.errors.QueryCanceled as error:
-                if self._loan is not None and self._loan.is_cut:
-                    raise DatabaseUnavailable("it did not answer before the time for it was up") from error
+                if self._current is not None and self._current.is_cancelled:
+                    raise DatabaseUnavailable("it did not answer within the time limit of the tick") from error
                 raise
             except DatabaseUnavailable:
                 if not self._has_worked or self._monotonic() + _RECONNECT_SECONDS >= self._until:
@@ -263,54 +267,43 @@ class Line:
                 self._has_worked = True
                 return result
 
-    def cut(self) -> None:
-        """End the wait of the step that is being done, from another thread."""
-        loan = self._loan
-        if loan is not None:
-            loan.cut()
+    def cancel(self) -> None:
+        """Abort the current step from another thread."""
+        if (current := self._current) is not None:
+            current.cancel()
 
 
-def cut_off(connection: Connection) -> None:
-    """End another thread's connection: its statement fails, the server rolls its transaction back.
+def abort_connection(connection: Connection) -> None:
+    """Abort a connection that another thread uses: its statement fails, and the server rolls its transaction back.
 
-    The socket is shut down rather than closed: its number must not be reused while the other thread waits on it.
+    The socket is shut down instead of closed, because its number must not be reused while the other thread uses it.
     """
     try:
         connection.cancel_safe(timeout=1.0)
     except psycopg.Error:
         log.debug("connection.cancel_failed", exc_info=True)
-    try:
-        duplicate = socket.socket(fileno=os.dup(connection.fileno()))
-    except (psycopg.Error, OSError):
-        return
-    with duplicate:
-        try:
-            duplicate.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return
+    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
+        duplicate.shutdown(socket.SHUT_RDWR)
 
 
 _Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 
 
-def _is_alive(connection: BoundedConnection[tuple[Any, ...]], *, idle_seconds: float) -> bool:
-    if connection.closed:
+def _is_alive(connection: _Bounded, *, idle_seconds: float) -> bool:
+    # The only thing to read on an idle connection is a message that the server has closed it.
+    if connection.closed or _has_something_to_read(connection):
         return False
-    # An idle connection has nothing to say: something to read is the server's goodbye.
-    if _has_something_to_read(connection):
-        return False
-    if idle_seconds < _TRUSTED_IDLE_SECONDS:
-        return True
     try:
-        connection.limit(_TEST_LIMITS)
-        connection.execute("select 1")
+        if idle_seconds >= _TRUSTED_IDLE_SECONDS:
+            connection.limit(_TEST_LIMITS)
+            connection.execute("select 1")
     except psycopg.Error:
         return False
     return True
 
 
 def _has_something_to_read(connection: Connection) -> bool:
-    # Not select(): it takes no file numbers above 1023. Not epoll: making one takes longer than some statements.
+    # Not select(), which does not support file descriptors above 1023; not epoll, whose creation is too slow.
     with _Selector() as selector:
         selector.register(connection.fileno(), selectors.EVENT_READ)
         return bool(selector.select(timeout=0))

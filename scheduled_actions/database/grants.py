@@ -1,26 +1,20 @@
-"""Rights of other database roles: what scheduling and reading need, through schemas of their own."""
+"""Grant other database roles the rights to schedule or to read, through separate access schemas."""
 
-from __future__ import annotations
-
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from scheduled_actions.core.errors import DeploymentError
+from scheduled_actions.core.errors.families import DeploymentError, error_class
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements
-from scheduled_actions.database.transactions import refused
-
-if TYPE_CHECKING:
-    from scheduled_actions.database.connection import Connection
-
+from scheduled_actions.database.transactions import database_refusal
 
 sql = Statements(__file__)
 
 
-class Kind(StrEnum):
-    """What a role may do."""
+class RoleKind(StrEnum):
+    """The kind of access that a role gets."""
 
     #: Schedule actions, emit events, report facts: through functions.
     SCHEDULER = "scheduler"
@@ -28,52 +22,47 @@ class Kind(StrEnum):
     READER = "reader"
 
 
+@error_class
 class GrantRefused(DeploymentError):
-    """The role that migrates may not create schemas in this database, or not grant rights on them."""
+    """The role of the connection may not create schemas in this database, or may not grant rights on its objects."""
 
-    code = "grant_refused"
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(
-            f"the database refused the grant: {reason}; run `migrate` as the role that owns the tables, "
-            "which needs `grant create on database`"
-        )
+    message = (
+        "the database refused the grant: {reason}; run `scheduled-actions migrate` as the role that owns the tables, "
+        "and allow that role to create schemas with `grant create on database`"
+    )
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """The rights of one role."""
+    """The rights that were granted to one role."""
 
     role: str
-    kind: Kind
-    #: The only team for which it acts; None: any, or none.
+    kind: RoleKind
+    #: The only team that the role may access; None: all teams.
     team_id: str | None
-    #: The schema with the functions and views that it may use.
+    #: The schema with the functions and views that the role may use.
     schema: str
 
-    def as_json(self) -> dict[str, Any]:
-        """Return its fields."""
-        return asdict(self)
 
-
-def grant(connection: Connection, kind: Kind, role: str, *, team_id: str | None = None) -> Grant:
-    """Give a role the rights of a scheduler or a reader; granting them again changes nothing.
+def grant(connection: Connection, kind: RoleKind, role: str, *, team_id: str | None = None) -> Grant:
+    """Grant a role the rights of a scheduler or a reader; repeating the call changes nothing.
 
     Args:
-        connection: In autocommit mode, of the role that owns the tables.
-        kind: What the role may do.
-        role: Its name, as the catalog has it.
-        team_id: The only team for which the role may act or whose rows it may read; None: all.
+        connection: In autocommit mode, as the role that owns the tables.
+        kind: The kind of access.
+        role: The name of the role, as stored in the catalog.
+        team_id: The only team that the role may access; None: all teams.
 
     Raises:
-        RequestError: No role has this name, or the schema belongs to something else.
-        GrantRefused: The role of the connection may not do so.
+        RequestError: The role does not exist, the team id is empty or too long, another role owns the tables, or a
+            schema with the required name exists that is not an access schema.
+        GrantRefused: The role of the connection may not create schemas or grant these rights.
     """
     try:
-        row = sql.run(connection, "grant_role", {"kind": kind, "role": role, "team_id": team_id}).fetchone()
+        (schema,) = sql.run_one(connection, "grant_role", {"kind": kind, "role": role, "team_id": team_id})
     except psycopg.errors.InvalidParameterValue as error:
-        raise refused(error) from error
+        raise database_refusal(error) from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise GrantRefused(error.diag.message_primary or "insufficient privilege") from error
-    return Grant(role=role, kind=kind, team_id=team_id, schema=row[0] if row else "")
+    return Grant(role=role, kind=kind, team_id=team_id, schema=schema)

@@ -1,31 +1,27 @@
-"""SQL statements: one in a file, in the folder `sql` next to the module that runs them; and arrays as parameters.
+"""Load and run SQL statements, one per file in the folder `sql` next to the calling module; format array parameters.
 
-What several statements share, such as a list of columns, is in a file `NAME.inc.sql` of such a folder. A line
-`-- include: FEATURE/NAME` of a statement is replaced with it when the statement is read; a comma there follows it.
-Arrays are written as Postgres reads them, in a tenth of the time that a list takes.
+Text that several statements share, such as a list of columns, is in a file `NAME.inc.sql` of such a folder. A line
+`-- include: FEATURE/NAME` of a statement is replaced with that text when the statement is read; a comma after it is
+kept. Arrays are formatted as Postgres literals, in a tenth of the time that psycopg takes for a list.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import Any, LiteralString
+from uuid import UUID
 
 import psycopg
+from psycopg.abc import Buffer
 from psycopg.rows import tuple_row
 from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.json import set_json_loads
 
 from scheduled_actions.core import json_text
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from uuid import UUID
-
-    from psycopg.abc import Buffer
-
-#: Two days from the ends of the calendar: every time zone can show them.
+#: Two days after the first and before the last datetime, so that both exist in every time zone.
 _FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
 _LAST = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
 
@@ -34,7 +30,7 @@ _INCLUDE = re.compile(r"^(?P<indent> *)-- include: (?P<feature>[a-z_/]+)/(?P<nam
 
 
 class Statements:
-    """The statements of one folder, each read once.
+    """The statements of one folder; each file is read once.
 
     Args:
         module_file: `__file__` of a module; its statements are in the folder `sql` next to it.
@@ -45,89 +41,108 @@ class Statements:
         self._texts: dict[str, LiteralString] = {}
 
     def text(self, name: str) -> LiteralString:
-        """Return the statement of `<name>.sql`; its comments stay, so that they show in the server's log."""
-        text = self._texts.get(name)
-        if text is None:
-            text = self._texts[name] = expand((self._folder / f"{name}.sql").read_text(encoding="utf-8"))
-        return text
+        """Return the text of `<name>.sql`, including its comments, so that they appear in the server's log."""
+        if name not in self._texts:
+            self._texts[name] = expand((self._folder / f"{name}.sql").read_text(encoding="utf-8"))
+        return self._texts[name]
 
     def run(
-        self, connection: psycopg.Connection[Any], name: str, parameters: Mapping[str, Any] | None = None
+        self,
+        connection: psycopg.Connection[Any],
+        name: str,
+        parameters: Mapping[str, Any] | None = None,
+        /,
+        **more: Any,  # noqa: ANN401 - by name
     ) -> psycopg.Cursor[tuple[Any, ...]]:
-        """Run the statement of `<name>.sql`; return its cursor.
+        """Run the statement in `<name>.sql` with its parameters, as a mapping or by name; return its cursor.
 
-        Rows are tuples whatever the connection's own row factory: it may be the caller's.
+        Rows are tuples, regardless of the connection's row factory.
         """
-        return connection.cursor(row_factory=tuple_row).execute(self.text(name), parameters)
+        return connection.cursor(row_factory=tuple_row).execute(self.text(name), _joined(parameters, more))
+
+    def run_one(
+        self,
+        connection: psycopg.Connection[Any],
+        name: str,
+        parameters: Mapping[str, Any] | None = None,
+        /,
+        **more: Any,  # noqa: ANN401 - by name
+    ) -> tuple[Any, ...]:
+        """Run a statement that always returns one row; return that row."""
+        row = self.run(connection, name, parameters, **more).fetchone()
+        assert row is not None, f"{name}.sql returned no row"  # noqa: S101 - a mistake in the statement
+        return row
 
     def run_leniently(
-        self, connection: psycopg.Connection[Any], name: str, parameters: Mapping[str, Any] | None = None
+        self,
+        connection: psycopg.Connection[Any],
+        name: str,
+        parameters: Mapping[str, Any] | None = None,
+        /,
+        **more: Any,  # noqa: ANN401 - by name
     ) -> psycopg.Cursor[tuple[Any, ...]]:
-        """Run a statement that returns whole rows, of which no unreadable value hides the rest; instants are in UTC."""
+        """Run a statement whose rows may contain values that Python cannot represent; return its cursor.
+
+        Such instants become the first or last possible one, such JSON an object with the key "unreadable". Instants are
+        in UTC.
+        """
         cursor = connection.cursor(row_factory=tuple_row)
-        cursor.adapters.register_loader("timestamptz", _AnyInstant)
-        set_json_loads(_any_document, cursor)
-        return cursor.execute(self.text(name), parameters)
+        cursor.adapters.register_loader("timestamptz", _LenientInstantLoader)
+        set_json_loads(_load_leniently, cursor)
+        return cursor.execute(self.text(name), _joined(parameters, more))
+
+
+def _joined(parameters: Mapping[str, Any] | None, more: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return {**(parameters or {}), **more} if more else parameters
 
 
 def uuids(ids: Iterable[UUID]) -> str:
-    """Return ids as an array."""
-    # Postgres needs no hyphens, and Python takes four times as long to put them in.
+    """Format ids as an array literal of Postgres."""
+    # Postgres needs no hyphens, and with them Python takes four times as long.
     return f"{{{','.join([one.hex for one in ids])}}}"
 
 
 def numbers(values: Iterable[float]) -> str:
-    """Return numbers as an array."""
+    """Format numbers as an array literal of Postgres."""
     return f"{{{','.join(map(str, values))}}}"
 
 
 def instants(values: Iterable[datetime | None]) -> str:
-    """Return instants as an array, null for None."""
+    """Format aware instants as an array literal of Postgres, with null for None."""
     return f"{{{','.join(['NULL' if one is None else one.isoformat() for one in values])}}}"
 
 
 def texts(values: Iterable[str]) -> str:
-    """Return texts as an array, each in quotes: whatever it holds is text."""
+    """Format strings as an array literal of Postgres, each in quotes, so that "null" remains a string."""
     quoted = [one.replace("\\", "\\\\").replace('"', '\\"') for one in values]
     return '{"' + '","'.join(quoted) + '"}' if quoted else "{}"
 
 
 def expand(text: str) -> LiteralString:
-    """Return the text with each line `-- include: FEATURE/NAME` replaced with `FEATURE/sql/NAME.inc.sql`.
+    """Replace each line `-- include: FEATURE/NAME` with the text of `FEATURE/sql/NAME.inc.sql`.
 
-    The lines of the include are indented as that line is; its comments are left out. A comma at the end stays.
+    The included lines get the indentation of that line, without their comments. A comma after the line is kept.
     """
     return _INCLUDE.sub(_included, text)
 
 
 def _included(line: re.Match[str]) -> str:
-    path = _PACKAGE / line["feature"] / "sql" / f"{line['name']}.inc.sql"
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = (_PACKAGE / line["feature"] / "sql" / f"{line['name']}.inc.sql").read_text(encoding="utf-8").splitlines()
     return "\n".join(line["indent"] + one for one in lines if not one.startswith("--")) + line["comma"]
 
 
-class _AnyInstant(TimestamptzLoader):
-    """Reads `-infinity` and `infinity`, which SQL can hold and a datetime cannot, as the first and the last instant."""
+class _LenientInstantLoader(TimestamptzLoader):
+    """Loads instants that a datetime cannot represent, such as `-infinity`, as the first or the last one."""
 
     def load(self, data: Buffer) -> datetime:
-        try:
-            # As servers write it by default, in the session's time zone, which is the server's own business.
-            return _bounded(datetime.fromisoformat(bytes(data).decode()).astimezone(UTC))
-        except (ValueError, OverflowError):
-            return self._load_otherwise(data)
-
-    def _load_otherwise(self, data: Buffer) -> datetime:
-        try:
-            return _bounded(super().load(data).astimezone(UTC))
-        except (psycopg.DataError, OverflowError):
-            return _FIRST if bytes(data).startswith(b"-") or bytes(data).endswith(b"BC") else _LAST
+        # Most servers write ISO 8601, in their own time zone; psycopg's loader reads the other styles.
+        for parse in (lambda text: datetime.fromisoformat(bytes(text).decode()), super().load):
+            with suppress(ValueError, OverflowError, psycopg.DataError):
+                return min(max(parse(data).astimezone(UTC), _FIRST), _LAST)
+        return _FIRST if bytes(data).startswith(b"-") or bytes(data).endswith(b"BC") else _LAST
 
 
-def _bounded(moment: datetime) -> datetime:
-    return min(max(moment, _FIRST), _LAST)
-
-
-def _any_document(text: str | bytes) -> object:
+def _load_leniently(text: str | bytes) -> object:
     try:
         return json_text.decode_stored(text)
     except (ValueError, RecursionError) as error:

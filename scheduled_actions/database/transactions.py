@@ -1,84 +1,150 @@
-"""Which connection and transaction a call writes in, and what its statements need there.
+"""Choose the connection and transaction in which a call writes, and prepare that transaction.
 
 A call of the application's code writes on the caller's connection, on that of the transactional handler around it, or
-on one of ours. Within the transaction: savepoints, refusals as errors, limits of lock waits.
+on one of ours. A transactional handler's connection is restored before the tick continues to use it.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, LiteralString, Self
+from uuid import UUID
 
 import psycopg
+from psycopg.adapt import AdaptersMap
 
 from scheduled_actions.core.errors import InvalidArgument, RefusedByDatabase
-from scheduled_actions.database.connection import whole
-from scheduled_actions.database.failures import refusal_of_the_moment
+from scheduled_actions.database.boundary import temporary_refusal
+from scheduled_actions.database.bounded import BoundedConnection
+from scheduled_actions.database.connection import Connection, Database, atomic
 from scheduled_actions.database.statements import Statements
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from uuid import UUID
-
-    from scheduled_actions.database.connection import Connection, Database
 
 sql = Statements(__file__)
 
 #: How long a statement that writes outcomes waits for a lock, in milliseconds.
-PATIENCE_MS = "250"
+LOCK_WAIT_MS = "250"
 
-#: The connection of the transactional handler that is running in this context: what it schedules joins its transaction.
+#: The connection of the transactional handler that runs in this context; actions it schedules join its transaction.
 joined_connection: ContextVar[Connection | None] = ContextVar("joined_connection", default=None)
-#: The action whose handler is running in this context: what it schedules by itself keeps that as its parent.
+#: The action whose handler runs in this context; actions that it schedules store this id as their parent.
 running_action: ContextVar[UUID | None] = ContextVar("running_action", default=None)
 
 
 @contextmanager
 def borrowed_connection(database: Database, connection: psycopg.Connection[Any] | None) -> Iterator[Connection]:
-    """Lend the caller's connection, the one of the transactional handler that is running, or one of our own.
+    """Yield the caller's connection, that of the running transactional handler, or a connection of `database`.
+
+    Errors of psycopg are converted only for a connection of `database`; on another one they are raised unchanged.
 
     Raises:
-        InvalidArgument: What the caller gave is no connection.
+        InvalidArgument: The caller's object is not a psycopg connection.
         DatabaseUnavailable: The database cannot be reached, or a statement took too long.
-        RowLocked: On a connection of our own: another session changes the same rows.
+        RowLocked: Another session is changing the same rows.
     """
-    if connection is not None:
-        if not isinstance(connection, psycopg.Connection):
-            raise InvalidArgument("connection", type(connection).__name__, "a psycopg 3 Connection")
-        yield connection
-        return
-    joined = joined_connection.get()
-    if joined is not None:
-        yield joined
+    if connection is not None and not isinstance(connection, psycopg.Connection):
+        raise InvalidArgument("connection", problem=f"is a {type(connection).__name__}; use a psycopg 3 Connection")
+    given = connection or joined_connection.get()
+    if given is not None:
+        yield given
         return
     try:
         with database.connection() as own:
             yield own
     except psycopg.Error as error:
-        refusal = refusal_of_the_moment(error)
-        if refusal is None:
+        if (refusal := temporary_refusal(error)) is None:
             raise
         raise refusal from error
 
 
-def is_own(connection: psycopg.Connection[Any] | None) -> bool:
-    """Whether a call with this connection commits by itself, rather than join a caller's or a handler's transaction."""
+def commits_itself(connection: psycopg.Connection[Any] | None) -> bool:
+    """Return whether a call with this connection commits by itself, instead of joining an existing transaction."""
     return connection is None and joined_connection.get() is None
 
 
 def savepoint(connection: Connection) -> AbstractContextManager[object]:
-    """Return what keeps a refusal from spoiling the caller's transaction, also one that this statement would begin."""
+    """Return a context manager in which a refused statement does not abort the caller's transaction."""
     if connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
         return nullcontext()
-    return whole(connection)
+    return atomic(connection)
 
 
-def refused(error: psycopg.Error) -> RefusedByDatabase:
-    """Return the database's refusal of an argument as our own error, without the statement around it."""
+def database_refusal(error: psycopg.Error) -> RefusedByDatabase:
+    """Convert an error for a refused argument to a request error with the primary message only."""
     return RefusedByDatabase(error.diag.message_primary or "the database refused an argument")
 
 
-def wait_shortly(connection: Connection, patience_ms: str = PATIENCE_MS) -> None:
-    """Let no lock be waited for longer than so, by default as a settlement waits, until the transaction ends."""
-    sql.run(connection, "patient", {"patience_ms": patience_ms})
+def limit_lock_waits(connection: Connection, milliseconds: str = LOCK_WAIT_MS) -> None:
+    """Limit each wait for a lock until the transaction ends; the default is that of settlements."""
+    sql.run(connection, "limit_lock_waits", {"milliseconds": milliseconds})
+
+
+#: Set while the handler runs. It no longer exists if the handler ends the transaction.
+_SAVEPOINT = "savepoint scheduled_actions_attempt"
+#: Run inside the transaction, because behind a pooler the next statement may reach another server process.
+_RESTORE = f"release {_SAVEPOINT}; reset all; reset session authorization; reset role; select pg_advisory_unlock_all()"
+_UNDO = f"rollback to {_SAVEPOINT}; reset session authorization; reset role; select pg_advisory_unlock_all()"
+_ATTRIBUTES = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold", "prepared_max")
+
+
+class TransactionEnded(Exception):
+    """The handler has ended the transaction of the attempt, or has begun another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedConnectionState:
+    """The state of a connection before the call of a transactional handler, which may change it."""
+
+    connection: Connection
+    attributes: dict[str, Any]
+    adapters: AdaptersMap
+    notice_handlers: list[Any]
+    notify_handlers: list[Any]
+
+    @classmethod
+    def save(cls, connection: Connection) -> Self:
+        """Save the state of the connection, set a savepoint, and give the connection its own copy of the adapters."""
+        connection.execute(_SAVEPOINT)
+        saved = cls(
+            connection,
+            {name: getattr(connection, name) for name in _ATTRIBUTES},
+            connection.adapters,
+            list(connection._notice_handlers),  # noqa: SLF001 - there is no public way to list them
+            list(connection._notify_handlers),  # noqa: SLF001 - likewise
+        )
+        connection._adapters = AdaptersMap(saved.adapters)  # noqa: SLF001 - there is no public way to replace it
+        return saved
+
+    def restore(self) -> None:
+        """Restore the connection, including the settings of its session; the transaction continues.
+
+        Raises:
+            TransactionEnded: The handler ended the transaction; the connection is closed.
+            psycopg.Error: The transaction is in a failed state.
+        """
+        self._finish(_RESTORE)
+        if isinstance(self.connection, BoundedConnection):
+            self.connection.restore(self.connection.limits)
+
+    def undo(self) -> None:
+        """Roll back the handler's changes, including settings, and restore the connection; the transaction continues.
+
+        If the handler has ended the transaction, close the connection, because its state is unknown.
+        """
+        try:
+            self._finish(_UNDO)
+        except (TransactionEnded, psycopg.Error):
+            self.connection.close()
+
+    def _finish(self, statement: LiteralString) -> None:
+        connection = self.connection
+        for name, value in self.attributes.items():
+            setattr(connection, name, value)
+        connection._adapters = self.adapters  # noqa: SLF001 - as above
+        connection._notice_handlers[:] = self.notice_handlers  # noqa: SLF001 - as above
+        connection._notify_handlers[:] = self.notify_handlers  # noqa: SLF001 - as above
+        try:
+            connection.execute(statement)
+        except (psycopg.errors.InvalidSavepointSpecification, psycopg.errors.NoActiveSqlTransaction) as error:
+            connection.close()
+            raise TransactionEnded from error

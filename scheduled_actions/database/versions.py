@@ -1,93 +1,163 @@
-"""Which migrations and functions a database has, compared with those of this code."""
+"""Compare the schema's files (`migrations/NUMBER_NAME.sql`, `functions/NAME.sql`) with those a database recorded."""
 
-from __future__ import annotations
-
+import hashlib
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from scheduled_actions.core.errors import SchemaHidden, SchemaOutdated, SchemaUnreleased
-from scheduled_actions.database.schema import files
-from scheduled_actions.database.statements import Statements
+import psycopg
 
-if TYPE_CHECKING:
-    import psycopg
+from scheduled_actions.core.errors import SchemaOutdated, SchemaShadowed, SchemaUnreleased
+from scheduled_actions.database.statements import Statements, expand
 
 sql = Statements(__file__)
 
+MIGRATIONS = Path(__file__).parent / "schema/migrations"
+FUNCTIONS = Path(__file__).parent / "schema/functions"
+_NUMBER = re.compile(r"(\d{4})_")
+_COMMENT = re.compile(r"--[^\n]*")
+_TABLE = re.compile(r"^create (?:table|view) (\w+)", re.MULTILINE)
+_CALL = re.compile(r"\b(\w+)\(")
+
 
 @dataclass(frozen=True, slots=True)
-class Versions:
-    """What a database records of itself."""
+class Migration:
+    """A numbered change of the schema. Before release 0.1.0 it is edited in place; a released one never changes."""
 
-    #: Name and checksum of each applied migration, by number; a build before the baseline recorded no checksums.
+    number: int
+    #: The file name without its extension.
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        """The SHA-256 of the statements, which ignores comments and white space."""
+        return hashlib.sha256(" ".join(_COMMENT.sub("", self.text).split()).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """The current version of one SQL function: a `create or replace function` statement."""
+
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        """The SHA-256 of the file with its comments, because the server stores the comments of a body."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The schema that this code needs."""
+
+    #: In the order of their numbers.
+    migrations: tuple[Migration, ...]
+    #: In the order of their names.
+    functions: tuple[Function, ...]
+
+    @property
+    def latest(self) -> int:
+        """The number of the newest migration."""
+        return max((one.number for one in self.migrations), default=0)
+
+    @property
+    def function_names(self) -> list[str]:
+        """The names of the functions."""
+        return [one.name for one in self.functions]
+
+    @property
+    def tables(self) -> set[str]:
+        """The names of the tables and views that the migrations create."""
+        return {name for one in self.migrations for name in _TABLE.findall(one.text)}
+
+    def called_in(self, text: str) -> set[str]:
+        """Return the names of the functions that an SQL text calls, directly and indirectly."""
+        texts = {function.name: function.text for function in self.functions}
+        found: set[str] = set()
+        to_read = [text]
+        while to_read:
+            names = texts.keys() & set(_CALL.findall(_COMMENT.sub("", to_read.pop())))
+            to_read += [texts[name] for name in names - found]
+            found |= names
+        return found
+
+
+def read_files() -> Schema:
+    """Return the schema that the files define."""
+    migrations = [(_NUMBER.match(path.name), path) for path in sorted(MIGRATIONS.glob("*.sql"))]
+    return Schema(
+        tuple(Migration(int(match[1]), path.stem, path.read_text("utf-8")) for match, path in migrations if match),
+        tuple(Function(path.stem, expand(path.read_text("utf-8"))) for path in sorted(FUNCTIONS.glob("*.sql"))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersions:
+    """The migrations and functions that a database has recorded."""
+
+    #: Name and checksum of each applied migration, by number; builds before the baseline recorded no checksums.
     migrations: dict[int, tuple[str, str | None]]
-    #: Checksum of each function that is there, by name.
+    #: Checksum of each function, by name.
     functions: dict[str, str]
 
     @property
     def applied(self) -> int:
-        """Return the number of the newest migration; 0: none."""
+        """The number of the newest migration; 0 without any."""
         return max(self.migrations, default=0)
 
-    def is_later_than(self, schema: files.Schema) -> bool:
+    def is_later_than(self, schema: Schema) -> bool:
         """Return whether a later release than that of `schema` migrated the database."""
         return self.applied > schema.latest
 
-    def unreleased(self, schema: files.Schema) -> str | None:
-        """Return the name of a migration that is another one in `schema`: a build that was never released made it."""
-        known = {one.number: (one.name, one.checksum) for one in schema.migrations}
-        differing = (
-            name
-            for number, (name, checksum) in sorted(self.migrations.items())
-            if number <= schema.latest and known.get(number) != (name, checksum)
-        )
-        return next(differing, None)
+    def unreleased(self, schema: Schema) -> str | None:
+        """Return the name of the first recorded migration that differs from `schema`; None if there is none.
 
-    def stale_functions(self, schema: files.Schema) -> list[files.Function]:
-        """Return the functions that the database has in another version; none where a later release migrated it."""
-        if self.is_later_than(schema):
-            return []
-        return [one for one in schema.functions if self.functions.get(one.name) != one.checksum]
+        An unreleased build applied that migration.
+        """
+        ours = {(one.name, one.checksum) for one in schema.migrations}
+        recorded = [self.migrations[number] for number in sorted(self.migrations) if number <= schema.latest]
+        return next((one[0] for one in recorded if one not in ours), None)
 
-    def unrecorded_functions(self, schema: files.Schema) -> list[str]:
-        """Return the names of the functions of `schema` that the database does not have."""
-        return [one.name for one in schema.functions if one.name not in self.functions]
+    def stale_functions(self, schema: Schema) -> list[Function]:
+        """Return the functions missing or outdated in the database; none if a later release migrated the database."""
+        ours = () if self.is_later_than(schema) else schema.functions
+        return [one for one in ours if self.functions.get(one.name) != one.checksum]
 
-    def removed_functions(self, schema: files.Schema) -> list[str]:
-        """Return the names of the functions that `schema` has no more; none where a later release migrated it."""
-        if self.is_later_than(schema):
-            return []
-        return sorted(self.functions.keys() - {one.name for one in schema.functions})
+    def removed_functions(self, schema: Schema) -> list[str]:
+        """Return the names of recorded functions that are not in `schema`; none after a later release migrated."""
+        return [] if self.is_later_than(schema) else sorted(self.functions.keys() - set(schema.function_names))
 
 
-def read(connection: psycopg.Connection[Any]) -> Versions:
-    """Return what the database has, in the schemas of the search path; nothing where the tables are not there."""
-    migrations, functions = sql.run(connection, "version_tables").fetchone() or (False, False)
-    return Versions(
-        {number: (name, checksum) for number, name, checksum in sql.run(connection, "migrations_applied").fetchall()}
-        if migrations
-        else {},
-        dict(sql.run(connection, "functions_applied").fetchall()) if functions else {},
+def read(connection: psycopg.Connection[Any]) -> SchemaVersions:
+    """Return the migrations and functions that the database has recorded; both are empty without the tables."""
+    has_migrations, has_functions = sql.run_one(connection, "version_tables")
+    migrations = sql.run(connection, "migrations_applied") if has_migrations else ()
+    return SchemaVersions(
+        {number: (name, checksum) for number, name, checksum in migrations},
+        dict(sql.run(connection, "functions_applied").fetchall() if has_functions else ()),
     )
 
 
-def check_visible(connection: psycopg.Connection[Any], schema: files.Schema) -> None:
-    """Check that the search path finds our tables and functions where they are; anything goes where there are none.
+def check_visible(connection: psycopg.Connection[Any], schema: Schema) -> None:
+    """Check that the search path finds our tables and functions in their own schema.
 
     Raises:
-        SchemaHidden: Another schema has the name of one.
+        SchemaShadowed: An earlier schema of the search path has an object with the same name.
     """
-    parameters = {"tables": list(schema.tables), "functions": [one.name for one in schema.functions]}
-    found = sql.run(connection, "hidden_objects", parameters).fetchall()
-    if found:
-        raise SchemaHidden(tuple(hiding for hiding, _ in found), found[0][1])
+    if found := sql.run(
+        connection, "hidden_objects", tables=list(schema.tables), functions=schema.function_names
+    ).fetchall():
+        raise SchemaShadowed(tuple(hiding for hiding, _ in found), found[0][1])
 
 
-def read_released(connection: psycopg.Connection[Any], schema: files.Schema) -> Versions:
-    """Return what the database has.
+def read_released(connection: psycopg.Connection[Any], schema: Schema) -> SchemaVersions:
+    """Return the migrations and functions that the database has recorded.
 
     Raises:
-        SchemaUnreleased: A build that was never released made its tables.
+        SchemaUnreleased: An unreleased build created the tables.
     """
     found = read(connection)
     if (migration := found.unreleased(schema)) is not None:
@@ -95,20 +165,18 @@ def read_released(connection: psycopg.Connection[Any], schema: files.Schema) -> 
     return found
 
 
-def problem(connection: psycopg.Connection[Any], *, lacks_table: bool) -> SchemaOutdated | None:
-    """Return why this code cannot use the database's schema; None: it can.
+def problem(connection: psycopg.Connection[Any], *, lacks_table: bool) -> SchemaOutdated | SchemaUnreleased | None:
+    """Return the error that prevents this code from using the schema of the database; None if there is none.
 
     Args:
         connection: In autocommit mode.
-        lacks_table: A table of this package was not found.
+        lacks_table: Whether a statement did not find a table of this package.
     """
-    schema = files.read()
+    schema = read_files()
     try:
         found = read_released(connection, schema)
     except SchemaUnreleased as error:
         return error
-    if lacks_table:
-        return SchemaOutdated(0, schema.latest)
-    if found.applied < schema.latest or found.stale_functions(schema):
-        return SchemaOutdated(found.applied, schema.latest)
-    return None
+    if not lacks_table and found.applied >= schema.latest and not found.stale_functions(schema):
+        return None
+    return SchemaOutdated(0 if lacks_table else found.applied, schema.latest)

@@ -1,278 +1,371 @@
-"""Deadlines that are to be something else than was asked for at first: what is still to come is planned anew."""
+"""Create deadlines, store changes of locked deadlines, and plan their stages again."""
 
-from __future__ import annotations
-
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
 
-from scheduled_actions.core import checks as arguments
-from scheduled_actions.core import json_text
-from scheduled_actions.core.errors import InvalidArgument, TypeNotOpen
-from scheduled_actions.core.evaluation_budget import EvaluationBudget
-from scheduled_actions.core.requester import narrower, reach_of
-from scheduled_actions.database.connection import whole
-from scheduled_actions.database.transactions import borrowed_connection
-from scheduled_actions.deadlines import shared as book
+from scheduled_actions.core.errors import (
+    DeadlineUnusable,
+    InvalidArgument,
+    RecurrenceInvalid,
+    ScheduledActionsError,
+    WrongDeadlineStatus,
+)
+from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.deadlines import store
-from scheduled_actions.deadlines.moves import counted, refuse_closed
-from scheduled_actions.deadlines.operations import DeadlineOperations
+from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
-from scheduled_actions.deadlines.rules.definition import ARGUMENT_OF, HOW_TO_BEGIN, HOW_TO_END, changed_deadline
-from scheduled_actions.deadlines.rules.rows import asked_stages
+from scheduled_actions.deadlines.rules.definition import HOW_TO_BEGIN, HOW_TO_END, NewDeadline
+from scheduled_actions.deadlines.rules.planning import DeadlineClock
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
-    from uuid import UUID
-
-    import psycopg
-
-    from scheduled_actions.core.requester import Requester
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.deadlines.model import Deadline, Stage
-    from scheduled_actions.deadlines.rules.definition import NewDeadline
-
-#: What a change of these asks for: notices on their way hold no more.
+NOT_ACKNOWLEDGED: dict[str, Any] = dict.fromkeys(("acknowledged_at", "acknowledged_by", "acknowledged_until"))
+#: Steps that the budget of a move has for each deadline.
+_STEPS_PER_DEADLINE = 100
+#: Parts of a definition whose change invalidates notifications in progress.
 _SHAPING = ("stages", "timezone", "calendar")
+#: Columns that a new definition replaces.
+_CHANGED_COLUMNS = ("timezone", "calendar", "target_type", "target_id", "metadata")
+#: Columns that a new deadline copies from its arguments, and the next deadline of a series from the one before it.
+_NEW_COLUMNS = ("name", "team_id", "target_type", "target_id", "calendar", "metadata", "created_by")
+#: Fields of a stage that a new definition keeps.
+_PROGRESS = ("state", "at", "occurrence", "begun", "last_at")
 
 
-class DeadlineChanges(DeadlineOperations):
-    """Deadlines of one project, as their definitions change."""
+def refuse_closed(reference: object, deadline: Deadline, *statuses: str) -> None:
+    """Check that a deadline may be changed.
 
-    def update(
-        self,
-        reference: UUID | str,
-        *,
-        by: str | None = None,
-        note: str | None = None,
-        team_id: str | None = None,
-        requester: Requester | None = None,
-        connection: psycopg.Connection[Any] | None = None,
-        **changes: Any,  # noqa: ANN401 - checked by name
-    ) -> Deadline:
-        """Change what is given of a deadline, and of those that follow it in its series; return it.
+    Args:
+        reference: The id or name that the caller gave, for the error.
+        deadline: The stored deadline.
+        statuses: The statuses that allow the change; default: open and missed.
 
-        What was sent stays sent, and what is still to come is planned anew. A rule changes what comes after the last
-        deadline that was made: those that are there keep their due instants.
-
-        Args:
-            reference: Id or name.
-            by: Who changes it, for the history.
-            note: Why.
-            team_id: Only within this team.
-            requester: The token that asks over HTTP; None: application code.
-            connection: Joins the caller's own transaction.
-            changes: `target`, `reminders`, `escalation`, `auto_actions`, `recipients`, `recurrence`, `timezone`,
-                `calendar`, `metadata`, as for `set_deadline`; None takes one back to its default.
-
-        Raises:
-            UnknownDeadline: There is none of that id or name (in that team).
-            WrongDeadlineStatus: It was completed or cancelled.
-            TypeNotOpen: The requester may not give it these auto-actions.
-            RequestError: A new value cannot be; nothing was changed.
-        """
-        by, note = arguments.check_text("by", by), arguments.check_text("note", note)
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            found = book.locked(borrowed, reference, team_id)
-            refuse_closed(reference, found.deadline)
-            new = changed_deadline(found.deadline, asked_stages(found.deadline.definition), changes)
-            if not _OF_PEOPLE.isdisjoint(changes):
-                new = replace(new, reach=narrower(found.deadline.reach, reach_of(requester)))
-            new = self._validated(new, set(), requester, given=changes)
-            named = {"stages" if name in _STAGES else name for name in changes} | {"reach"}
-            definition = {name: value for name, value in new.definition.items() if name in named}
-            self._redefine(borrowed, found, new, definition, by=by, note=note)
-            return book.read(borrowed, found.deadline.id)
-
-    @contextmanager
-    def locked(
-        self, reference: UUID | str, *, team_id: str | None, connection: Connection | None = None
-    ) -> Iterator[tuple[Deadline, Connection]]:
-        """Give the deadline and a connection in whose transaction nobody else changes it.
-
-        Raises:
-            UnknownDeadline: There is none of that id or name (in that team).
-        """
-        with borrowed_connection(self._database, connection) as lent, lent.transaction():
-            yield book.locked(lent, reference, team_id).deadline, lent
-
-    def _brought_up_to_date(self, connection: Connection, found: store.Found, new: NewDeadline) -> Deadline:
-        """Make a deadline what is asked for under its name."""
-        before, now = found
-        definition = new.definition
-        if _is_alike(before.definition, definition) and before.problem is None:
-            return before
-        if before.series_id is not None:
-            _refuse_another_start(before, new)
-            self._redefine(connection, found, new, definition, by=new.created_by)
-            return book.read(connection, before.id)
-        if new.recurrence is not None:
-            raise InvalidArgument("recurrence", new.recurrence, HOW_TO_BEGIN)
-        changes = _columns(new) | {"recipients": list(new.recipients), "definition": definition}
-        due_at = new.due_at if new.due_at is not None else now + (new.delay or now - now)
-        changed = redefined(before, new, definition)
-        self._move(connection, [(before, changed, due_at)], now=now, changes=changes, what="changed", by=new.created_by)
-        return book.read(connection, before.id)
-
-    def _redefine(
-        self,
-        connection: Connection,
-        found: store.Found,
-        new: NewDeadline,
-        definition: Mapping[str, Any],
-        *,
-        by: str | None = None,
-        note: str | None = None,
-    ) -> None:
-        """Give a deadline, and those that follow it, what is changed of their definition; their due instants stay."""
-        first, now = found
-        changed = {name for name, value in definition.items() if first.definition.get(name) != value}
-        if not changed:
-            return
-        befores = self._from_it_on(connection, first)
-        shared: dict[str, Any] = _columns(new) | {"revisions": int(not changed.isdisjoint(_SHAPING))}
-        if "recipients" in changed:
-            shared["recipients"] = list(new.recipients)
-        if "recurrence" in changed:
-            shared |= {"recurrence": new.recurrence, "anchor_at": max(one.occurrence_at or now for one in befores)}
-        written: dict[UUID, Mapping[str, Any]] = {}
-        planned: dict[UUID, Sequence[Stage]] = {}
-        gone: set[store.Name] = set()
-        budget = EvaluationBudget("the change")
-        for before in befores:
-            after = redefined(before, new, {**before.definition, **definition})
-            if "recurrence" in changed:
-                after = replace(after, recurrence=new.recurrence, anchor_at=shared["anchor_at"])
-            stages = counted(after, now, budget)
-            if after.recurrence is not None:
-                refuse_a_crowd(after.recurrence, stages, planning.Clock.of(after, budget), after.due_at)
-            entry = book.entry("changed", now, by=by, note=note, changes=sorted(changed - {"reach"}))
-            written[before.id] = shared | {"definition": after.definition, "stages": stages, "entry": entry}
-            planned[before.id] = stages if before.paused_at is None else []
-            gone |= store.names_of(before.id, before.stages) - store.names_of(before.id, planned[before.id])
-        store.write(connection, written)
-        store.drop(connection, gone)
-        store.plan_many(connection, planned)
-
-    @staticmethod
-    def _from_it_on(connection: Connection, first: Deadline) -> list[Deadline]:
-        """Return a deadline and those that follow it in its series and are unresolved, all of them locked."""
-        if first.series_id is None or first.occurrence_at is None:
-            return [first]
-        ids = store.ids_of_series(connection, first.series_id, since=first.occurrence_at)
-        return [one.deadline for one in store.lock(connection, ids) if one.deadline.is_unresolved]
-
-    # -- checking ------------------------------------------------------------------------------------------------------
-
-    def _validated(
-        self,
-        new: NewDeadline,
-        known: set[str],
-        requester: Requester | None = None,
-        *,
-        given: Collection[str] | None = None,
-    ) -> NewDeadline:
-        """Return what is asked for; every type has a handler, every payload is one that it takes.
-
-        Args:
-            new: What the deadline is to be.
-            known: Recipients that were checked before, as text; those of this one are added.
-            requester: The token that asks over HTTP; None: application code.
-            given: The arguments that the requester gives; None: all. The others were there before.
-        """
-
-        def asking(argument: str | None) -> Requester | None:
-            return requester if given is None or argument in given else None
-
-        told = [("recipients", new.recipients, asking("recipients"))]
-        for stage in new.stages:
-            asker = asking(ARGUMENT_OF.get(stage.kind))
-            told += [
-                (f"{stage.key}.{name}", to, asker) for name, to in (("to", stage.to), ("assign", stage.assign)) if to
-            ]
-        for name, recipients, asker in told:
-            reach = reach_of(asker)
-            text = f"{new.team_id is None} {reach} {recipients!r}"
-            if text not in known:
-                self._notifications.recipients.check(recipients, name=name, team_id=new.team_id, reach=reach)
-                known.add(text)
-        return replace(
-            new, stages=tuple(self._with_payload(stage, asking(ARGUMENT_OF.get(stage.kind))) for stage in new.stages)
-        )
-
-    def _with_payload(self, stage: Stage, requester: Requester | None) -> Stage:
-        if stage.kind != "action":
-            self._payloads.handler(stage.action_type, requester=None)
-            return stage
-        try:
-            prepared = self._payloads.prepare(stage.action_type, stage.payload, requester=requester)
-        except TypeNotOpen as error:
-            raise error.inside("auto_actions") from None
-        return replace(stage, payload=json_text.decode(prepared.text))
+    Raises:
+        WrongDeadlineStatus: The deadline has another status.
+        DeadlineUnusable: The stored row is invalid; writing it back would lose the invalid values.
+    """
+    allowed = statuses or ("open", "missed")
+    if deadline.status not in allowed:
+        raise WrongDeadlineStatus(reference, deadline.status, " and ".join(allowed))
+    if deadline.problem is not None:
+        raise DeadlineUnusable(reference, deadline.problem)
 
 
-_STAGES = frozenset({"reminders", "escalation", "auto_actions"})
-#: Arguments that hold addresses.
-_OF_PEOPLE = frozenset({"recipients", "reminders", "escalation"})
+def create(connection: Connection, checked: Sequence[NewDeadline]) -> list[UUID]:
+    """Insert deadlines and schedule their stages; return the inserted ids. Deadlines with a taken name are left out."""
+    ids, now = store.new_ids(connection, len(checked))
+    return _insert(connection, [_row(new_id, new, now) for new_id, new in zip(ids, checked, strict=True)])
 
 
-def _columns(new: NewDeadline) -> dict[str, Any]:
-    names = ("timezone", "calendar", "target_type", "target_id", "metadata")
-    return {name: getattr(new, name) for name in names}
+def _insert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[UUID]:
+    created = store.create(connection, rows)
+    stages = {row["id"]: row["stages"] for row in rows if row["id"] in created}
+    store.plan(connection, stages)
+    return list(stages)
 
 
-def redefined(before: Deadline, new: NewDeadline, definition: Mapping[str, Any]) -> Deadline:
-    """Return a deadline as it is to be, its stages as far as they had come."""
-    stages = tuple(_with_progress(stage, before.stage(stage.key)) for stage in new.stages)
-    return replace(before, timezone=new.timezone, calendar=new.calendar, stages=stages, definition=definition)
+def _row(new_id: UUID, new: NewDeadline, now: datetime) -> dict[str, Any]:
+    clock = DeadlineClock.of(new)
+    due_at = first_due_at(new, clock, now)
+    values = _planned_columns(new_id, new, new.stages, clock=clock, due_at=due_at, anchor_at=due_at, now=now)
+    if new.recurrence is not None:
+        _refuse_overlap(new.recurrence, values["stages"], clock, due_at)
+    return values | {"recipients": list(new.recipients), "definition": new.definition}
 
 
-def _is_alike(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether both define the same; how far addresses reach stays as it was when they were first given."""
-    return {**before, "reach": None} == {**after, "reach": None}
+def first_due_at(new: NewDeadline, clock: DeadlineClock, now: datetime) -> datetime:
+    """Return the due instant of a new deadline: as given, or the first occurrence of its rule after now.
+
+    Raises:
+        RecurrenceInvalid: The rule is invalid, or has no occurrence after now.
+        BudgetExceeded: Finding the first occurrence takes too many steps.
+    """
+    if new.due_at is not None or new.delay is not None or new.recurrence is None:
+        return new.due_at or now + (new.delay or timedelta(0))
+    due_at = planning.next_of_series(new.recurrence, clock, anchor=now, after=now)
+    if due_at is None:
+        raise RecurrenceInvalid(new.recurrence, "has no occurrence after now; give a `due_at`, or change the rule")
+    return due_at
 
 
-def _refuse_another_start(before: Deadline, new: NewDeadline) -> None:
-    """Raise where what is asked for under the name of a series is another series."""
-    if new.recurrence is None:
-        raise InvalidArgument("recurrence", None, HOW_TO_END)
-    for name in ("due_at", "delay"):
-        asked, was = new.definition[name], before.definition.get(name)
-        if asked != was:
-            how = "move_deadline moves this one; cancel_deadline with series=True and set_deadline begin anew"
-            raise InvalidArgument("due_at", asked, f"{was!r}, as it was: a series keeps its start; {how}")
+def _planned_columns(
+    new_id: UUID,
+    definition: NewDeadline | Deadline,
+    stages: Sequence[Stage],
+    *,
+    clock: DeadlineClock,
+    due_at: datetime,
+    anchor_at: datetime,
+    now: datetime,
+) -> dict[str, Any]:
+    """Return the columns of a new deadline, with its stages planned; one with a recurrence starts a new series."""
+    recurrence, next_due_at = definition.recurrence, None
+    if recurrence is not None:
+        next_due_at = planning.next_of_series(recurrence, clock, anchor=anchor_at, after=due_at)
+    return {name: getattr(definition, name) for name in _NEW_COLUMNS} | {
+        "id": new_id,
+        "due_at": due_at,
+        "timezone": definition.timezone,
+        "stages": planning.plan(stages, due_at=due_at, clock=clock, now=now, next_due_at=next_due_at),
+        "recurrence": recurrence,
+        "series_id": None if recurrence is None else new_id,
+        "occurrence_at": None if recurrence is None else due_at,
+        "anchor_at": None if recurrence is None else anchor_at,
+        "history": [store.history_entry("set", now, due_at=due_at)],
+    }
 
 
-def refuse_a_crowd(recurrence: str, stages: Sequence[Stage], clock: planning.Clock, due_at: datetime) -> None:
-    """Refuse a series whose deadlines would be open beside one another by the hundred."""
-    opens = planning.lead(stages, due_at=due_at, clock=clock)
+def _refuse_overlap(recurrence: str, stages: Sequence[Stage], clock: DeadlineClock, due_at: datetime) -> None:
+    """Check that a series never has a hundred deadlines open at the same time.
+
+    Raises:
+        InvalidArgument: The rule is too frequent for the first stage.
+    """
+    lead = due_at - planning.lead(stages, due_at=due_at, clock=clock)
     at: datetime | None = due_at
     for _ in range(planning.AHEAD_MOST):
-        if at is None or at - due_at > due_at - opens:
+        if at is None or at - due_at > lead:
             return
-        at = planning.next_of_series(
-            recurrence,
-            timezone=clock.zone.key,
-            anchor=due_at,
-            calendar=clock.calendar,
-            after=at,
-            budget=clock.budget,
-        )
+        at = planning.next_of_series(recurrence, clock, anchor=due_at, after=at)
     raise InvalidArgument(
-        "recurrence", recurrence, f"rarer: before one is due, {planning.AHEAD_MOST} that follow it would be open"
+        "recurrence",
+        problem=f"is too frequent: {planning.AHEAD_MOST} deadlines of the series would be open at the same time; use a "
+        "longer interval, or stages closer to the due instant",
     )
 
 
-def _with_progress(stage: Stage, before: Stage | None) -> Stage:
-    """Return a stage that has come as far as it had before it was changed."""
-    if before is None:
-        return stage
+def create_next(connection: Connection, deadline: Deadline, now: datetime) -> UUID | None:
+    """Create the next deadline of a series unless `next_id` is set; return `next_id`, or None if the series has ended.
+
+    The deadline must be locked. The renewal stage, the due instant and the completion or cancellation of a deadline
+    all call this; the first call creates the next deadline.
+    """
+    if deadline.recurrence is None or deadline.next_id is not None or deadline.series_id is None:
+        return deadline.next_id
+    try:
+        due_at = planning.following_due_at(deadline)
+    except ScheduledActionsError as error:
+        # The series ends; the history holds the reason.
+        store.write(connection, {deadline.id: {"entry": store.history_entry("series_stopped", now, reason=str(error))}})
+        return None
+    if due_at is None:
+        return None
+    find = partial(store.find_occurrence, connection, deadline.series_id, due_at)
+    # Another session may create it at the same time: then nothing is inserted, and that one is found.
+    next_id = find() or _insert_next(connection, deadline, deadline.series_id, due_at) or find()
+    store.write(connection, {deadline.id: {"next_id": next_id}})
+    return next_id
+
+
+def _insert_next(connection: Connection, before: Deadline, series_id: UUID, due_at: datetime) -> UUID | None:
+    (new_id,), now = store.new_ids(connection, 1)
+    stages = [replace(stage, state="planned", at=None, occurrence=1, begun=0, last_at=None) for stage in before.stages]
+    clock, anchor_at = DeadlineClock.of(before), before.anchor_at or due_at
+    row = _planned_columns(new_id, before, stages, clock=clock, due_at=due_at, anchor_at=anchor_at, now=now) | {
+        "series_id": series_id,
+        "definition": before.definition,
+        # A reassignment applies to one deadline only; the next one has the recipients of the definition.
+        "recipients": before.definition.get("recipients", list(before.recipients)),
+    }
+    return next(iter(_insert(connection, [row])), None)
+
+
+def update_by_name(connection: Connection, found: store.DeadlineSnapshot, new: NewDeadline) -> Deadline:
+    """Update a locked deadline with the arguments of a later `set_deadline` call for its name.
+
+    Raises:
+        InvalidArgument: The arguments turn a single deadline into a series, end a series, or change the `due_at` of a
+            series; or a stage has no instant.
+        RecurrenceInvalid: The rule is invalid.
+        DeadlineUnusable: The stored row of a series' deadline is invalid.
+        BudgetExceeded: Planning the stages takes too many steps.
+    """
+    before, now = found
+    definition = new.definition
+    # The reach of unchanged addresses stays that of the call that first gave them.
+    if before.problem is None and {**before.definition, "reach": None} == {**definition, "reach": None}:
+        return before
+    if before.series_id is None:
+        if new.recurrence is not None:
+            raise InvalidArgument("recurrence", new.recurrence, problem=HOW_TO_BEGIN)
+        columns = {name: getattr(new, name) for name in _CHANGED_COLUMNS}
+        columns |= {"recipients": list(new.recipients), "definition": definition}
+        moves = [(before, redefined(before, new, definition), first_due_at(new, DeadlineClock.of(new), now))]
+        move(connection, moves, now, what="changed", by=new.created_by, columns=columns)
+        return store.read(connection, before.id)
+    if new.recurrence is None:
+        raise InvalidArgument("recurrence", None, problem=HOW_TO_END)
+    if any(definition[name] != before.definition.get(name) for name in ("due_at", "delay")):
+        raise InvalidArgument(
+            "due_at",
+            definition["due_at"] or definition["delay"],
+            problem="cannot be changed for a series: use move_deadline for this deadline; or cancel_deadline with "
+            "series=True, then set_deadline",
+        )
+    redefine(connection, found, new, definition, by=new.created_by)
+    return store.read(connection, before.id)
+
+
+def close(
+    connection: Connection,
+    deadline: Deadline,
+    now: datetime,
+    entry: Mapping[str, Any],
+    **columns: Any,  # noqa: ANN401
+) -> Deadline:
+    """Complete or cancel a deadline, and create the next one of its series; return the closed deadline.
+
+    Args:
+        connection: In a transaction that has locked the deadline.
+        deadline: The stored deadline.
+        now: The database's current time.
+        entry: The history entry; its `what` is the new status.
+        columns: Further columns to write.
+    """
+    status, by = entry["what"], entry.get("by")
+    values = {"status": status, "closed_at": now, "closed_by": by, "paused_at": None, "revisions": 1, "entry": entry}
+    store.write(connection, {deadline.id: {**values, "stages": _withdrawn(deadline.stages), **columns}})
+    store.withdraw(connection, [deadline.id], reason=f"the deadline is {status}", by=by)
+    create_next(connection, deadline, now)
+    return store.read(connection, deadline.id)
+
+
+def end_series(
+    connection: Connection, deadline: Deadline, now: datetime, *, reason: str | None, by: str | None
+) -> None:
+    """Cancel a deadline and the later ones of its series, except resolved deadlines, and end the series."""
+    ids = {deadline.id}
+    if deadline.series_id is not None and deadline.occurrence_at is not None:
+        ids |= set(store.ids_of_series(connection, deadline.series_id, since=deadline.occurrence_at))
+    entry = store.history_entry("cancelled", now, by=by, reason=reason, series=True)
+    closing = {"status": "cancelled", "closed_at": now, "closed_by": by, "closed_reason": reason, "paused_at": None}
+    store.write(
+        connection,
+        {
+            # The last deadline has its own id as `next_id`: no further deadline is created.
+            one.id: {"entry": entry, "revisions": 1, "next_id": one.next_id or one.id}
+            | ({"stages": _withdrawn(one.stages), **closing} if one.is_unresolved else {})
+            for one, _ in store.lock(connection, ids)
+        },
+    )
+    store.withdraw(connection, ids, reason="the series is cancelled", by=by)
+
+
+def move(
+    connection: Connection,
+    moves: Sequence[tuple[Deadline, Deadline, datetime]],
+    now: datetime,
+    *,
+    what: str = "moved",
+    by: str | None = None,
+    reason: str | None = None,
+    resend: bool | None = None,
+    columns: Mapping[str, Any] | None = None,
+) -> None:
+    """Change the due instants of deadlines, and plan their stages again.
+
+    Args:
+        connection: In a transaction that has locked the deadlines.
+        moves: For each deadline, its stored state, its state with the new definition, and the new due instant.
+        now: The database's current time.
+        what: The name of the history entry.
+        by: Who moves the deadlines, for the history.
+        reason: The reason, for the history.
+        resend: Whether to plan stages again that have already run; None: only for missed deadlines.
+        columns: Further columns to write.
+
+    Raises:
+        InvalidArgument: A stage has no instant for the new due instant.
+        BudgetExceeded: Planning the stages takes too many steps.
+    """
+    changed = {**(columns or {}), **NOT_ACKNOWLEDGED, "status": "open", "missed_at": None, "revisions": 1}
+    changes: list[tuple[Deadline, dict[str, Any]]] = []
+    budget = EvaluationBudget("the move", steps=max(STEPS, _STEPS_PER_DEADLINE * len(moves)))
+    for before, deadline, due_at in moves:
+        resends = before.status == "missed" if resend is None else resend
+        stages = tuple(_reset(deadline, one) if _recurs(before, one, resends) else one for one in deadline.stages)
+        stages = planning.plan_deadline(replace(deadline, stages=stages, due_at=due_at), now, budget)
+        entry = store.history_entry(what, now, by=by, reason=reason, due_at=due_at, before=before.due_at)
+        changes.append((before, changed | {"due_at": due_at, "stages": stages, "entry": entry}))
+    _write(connection, changes)
+
+
+def redefine(
+    connection: Connection,
+    found: store.DeadlineSnapshot,
+    new: NewDeadline,
+    definition: Mapping[str, Any],
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+) -> None:
+    """Apply a changed definition to a deadline and to the later ones of its series; their due instants do not change.
+
+    Raises:
+        InvalidArgument: A stage has no instant, or the rule is too frequent.
+        RecurrenceInvalid: The rule is invalid.
+        BudgetExceeded: Planning the stages takes too many steps.
+    """
+    first, now = found
+    changed = {name for name, value in definition.items() if first.definition.get(name) != value}
+    if not changed:
+        return
+    befores = [first]
+    if first.series_id is not None and first.occurrence_at is not None:
+        ids = store.ids_of_series(connection, first.series_id, since=first.occurrence_at)
+        befores = [one for one, _ in store.lock(connection, ids) if one.is_unresolved]
+    columns = {name: getattr(new, name) for name in _CHANGED_COLUMNS}
+    columns["revisions"] = int(not changed.isdisjoint(_SHAPING))
+    if "recipients" in changed:
+        columns["recipients"] = list(new.recipients)
+    rule: dict[str, Any] = {}
+    if "recurrence" in changed:
+        rule = {"recurrence": new.recurrence, "anchor_at": max(one.occurrence_at or now for one in befores)}
+    changes: list[tuple[Deadline, dict[str, Any]]] = []
+    budget = EvaluationBudget("the change")
+    for before in befores:
+        after = replace(redefined(before, new, {**before.definition, **definition}), **rule)
+        stages = planning.plan_deadline(after, now, budget)
+        if after.recurrence is not None:
+            _refuse_overlap(after.recurrence, stages, DeadlineClock.of(after, budget), after.due_at)
+        entry = store.history_entry("changed", now, by=by, reason=reason, changes=sorted(changed - {"reach"}))
+        changes.append((before, columns | rule | {"definition": after.definition, "stages": stages, "entry": entry}))
+    _write(connection, changes)
+
+
+def _write(connection: Connection, changes: Sequence[tuple[Deadline, Mapping[str, Any]]]) -> None:
+    """Write changed deadlines; schedule, reschedule or delete the actions of their stages."""
+    stages = {before.id: values["stages"] if before.paused_at is None else [] for before, values in changes}
+    store.write(connection, {before.id: values for before, values in changes})
+    planned = {key for before, _ in changes for key in store.planned_keys(before.id, before.stages)}
+    kept = {key for deadline_id, some in stages.items() for key in store.planned_keys(deadline_id, some)}
+    store.drop(connection, planned - kept)
+    store.plan(connection, stages)
+
+
+def redefined(before: Deadline, new: NewDeadline, definition: Mapping[str, Any]) -> Deadline:
+    """Return a deadline with a new definition; stages whose keys are unchanged keep their progress."""
+    progress = {stage.key: {name: getattr(stage, name) for name in _PROGRESS} for stage in before.stages}
+    stages = tuple(replace(stage, **progress.get(stage.key, {})) for stage in new.stages)
+    return replace(before, timezone=new.timezone, calendar=new.calendar, stages=stages, definition=definition)
+
+
+def _withdrawn(stages: Collection[Stage]) -> list[Stage]:
+    return [replace(stage, state="withdrawn") if stage.state in {"planned", "left_out"} else stage for stage in stages]
+
+
+def _recurs(before: Deadline, stage: Stage, resends: bool) -> bool:  # noqa: FBT001 - as computed for the deadline
+    # After the move, the deadline is open and can be missed again.
+    recurs = resends or (stage.kind == "due" and before.status == "missed")
+    return recurs and stage.state == "begun" and stage.kind != "renewal"
+
+
+def _reset(deadline: Deadline, stage: Stage) -> Stage:
+    """Return a finished stage as planned again; the numbers of its occurrences continue."""
+    times = next((one.get("times") for one in deadline.definition.get("stages", ()) if one["key"] == stage.key), None)
     return replace(
-        stage,
-        state=before.state,
-        at=before.at,
-        occurrence=before.occurrence,
-        begun=before.begun,
-        last_at=before.last_at,
+        stage, state="planned", occurrence=stage.begun + 1, times=None if times is None else stage.begun + times
     )

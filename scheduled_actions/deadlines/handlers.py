@@ -1,29 +1,100 @@
-"""What the actions do that a deadline plans by itself: remind, escalate, become missed, make the next of a series."""
+"""Run the actions that a deadline plans: remind or escalate, mark it missed, create the next deadline of its series.
 
-from __future__ import annotations
+`begin` checks the deadline again when one of its actions is about to start, and records the start.
+"""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, NamedTuple
 from uuid import UUID
 
+import psycopg
 from pydantic import BaseModel, ConfigDict, Field
 
+from scheduled_actions.actions.rules import settlement
+from scheduled_actions.actions.rules.settlement import Outcome
+from scheduled_actions.core.action import Claimed
 from scheduled_actions.core.errors import UnknownDeadline
-from scheduled_actions.deadlines import notices, store
-from scheduled_actions.deadlines import shared as book
+from scheduled_actions.database.connection import Connection, Database
+from scheduled_actions.database.transactions import limit_lock_waits
+from scheduled_actions.deadlines import store
+from scheduled_actions.deadlines.changes import create_next
+from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
-from scheduled_actions.registry.handler import Skip
+from scheduled_actions.notifications.planning import Notifications
+from scheduled_actions.notifications.rules.people import Person, parse_channel
+from scheduled_actions.notifications.rules.reminder import NoticeKind, Reminder
+from scheduled_actions.registry.handler import Context, Skip
 
-if TYPE_CHECKING:
-    from scheduled_actions.notifications.planning import Notifications
-    from scheduled_actions.registry.handler import Context
-
-#: What is emitted at the due instant of a deadline that was not completed.
+#: Emitted when a deadline is marked missed.
 MISSED_EVENT = "deadline:missed"
+#: Emitted when an escalation level has been notified.
 ESCALATED_EVENT = "deadline:escalated"
+_GONE = "the deadline no longer exists"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The state of the deadline under which an action started."""
+
+    deadline_id: UUID
+    stage: str
+    revision: int
+    subject: ClassVar[str] = "its deadline"
+
+    def holds(self, connection: Connection) -> bool:
+        """Whether the action may still run; a true result remains valid until the transaction ends.
+
+        Takes the exclusive lock that changes take: two handlers that held a shared lock and both wrote would deadlock.
+        """
+        found = store.lock(connection, [self.deadline_id])
+        key, _ = planning.parse_occurrence(self.stage)
+        return bool(found) and planning.holds(found[0].deadline, key, self.revision, now=found[0].now)
+
+
+def begin(database: Database, claimed: Claimed) -> Guard | Outcome | None:
+    """Record the start of a deadline's action, and plan the next occurrence of its stage.
+
+    Returns:
+        The guard of the action; None for an action that cannot become invalid; an outcome if the action must not start
+            now.
+    """
+    try:
+        with database.connection() as connection, connection.transaction():
+            limit_lock_waits(connection, store.LOCK_WAIT_MS)
+            return _begin(connection, claimed)
+    except psycopg.errors.LockNotAvailable:
+        return settlement.Released("its deadline is being changed")
+
+
+def _begin(connection: Connection, claimed: Claimed) -> Guard | Outcome | None:
+    deadline_id, name = store.stage_of(connection, claimed.id)
+    found = [] if deadline_id is None else store.lock(connection, [deadline_id])
+    if not found:
+        return settlement.Skipped("its deadline no longer exists")
+    deadline, now = found[0]
+    if deadline.problem is not None and deadline.is_unresolved:
+        return settlement.Failed(f"the stored row of its deadline is invalid: {deadline.problem}", is_final=True)
+    if name is None:
+        refused = planning.not_holding(deadline)
+        return Guard(deadline.id, "", deadline.revision) if refused is None else settlement.Skipped(refused)
+    key, occurrence = planning.parse_occurrence(name)
+    outcome, stage = planning.decide(deadline, key, occurrence, now=now, is_first=claimed.attempts == 0)
+    if stage is not None and stage != deadline.stage(key):
+        changes: dict[str, Any] = {"stages": [stage if one.key == key else one for one in deadline.stages]}
+        if isinstance(outcome, settlement.Skipped):
+            changes["entry"] = store.history_entry("held_back", now, stage=key, reason=outcome.reason)
+        store.write(connection, {deadline.id: changes})
+        # A snoozed action runs at the new instant itself: no further action is planned.
+        if not isinstance(outcome, settlement.Snoozed):
+            store.plan(connection, {deadline.id: [stage]})
+    if outcome is not None or (stage is not None and stage.kind == "renewal"):
+        return outcome
+    return Guard(deadline.id, name, deadline.revision)
 
 
 class StagePayload(BaseModel):
-    """Which occurrence of which stage an action is for."""
+    """The payload of a deadline's action: the deadline, the key of the stage, and the occurrence, counted from 1."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,100 +102,177 @@ class StagePayload(BaseModel):
     stage: Annotated[str, Field(min_length=1, max_length=400)]
     occurrence: Annotated[int, Field(ge=1)] = 1
 
-    @property
-    def name(self) -> str:
-        """The two together, as the action keeps them."""
-        return planning.occurrence_name(self.stage, self.occurrence)
+
+class NotificationJob(NamedTuple):
+    """The notifications of one occurrence of a stage."""
+
+    deadline: Deadline
+    stage: Stage
+    #: The stage and the number of its occurrence, as stored with the action: "reminder:60 days before#1".
+    occurrence: str
+    #: The recipients.
+    to: tuple[Any, ...]
+    now: datetime
 
 
-def remind(payload: StagePayload, context: Context, notifications: Notifications) -> Skip | dict[str, Any]:
-    """Tell the recipients of a reminder; return whom."""
-    deadline, now = _locked_one(payload, context)
-    if (refused := planning.not_holding(deadline)) is not None:
-        return Skip(refused)
-    stage = deadline.stage(payload.stage)
-    if stage is None or not (to := deadline.recipients if stage.to is None else stage.to):
-        return Skip("nobody is to be told: the deadline has no recipients")
-    told, away = notices.tell(context, notifications, notices.Telling(deadline, stage, payload.name, to, now))
-    entry = book.entry(
-        "reminded", now, stage=stage.key, occurrence=payload.occurrence, to=told, passed_over=away or None
-    )
-    store.write(context.connection, {deadline.id: {"entry": entry}})
-    return {"told": told}
-
-
-def escalate(
+def send_notices(
     payload: StagePayload, context: Context, notifications: Notifications, *, emits_events: bool
 ) -> Skip | dict[str, Any]:
-    """Tell the people of a level, and let somebody else take the deadline over; return whom."""
-    deadline, now = _locked_one(payload, context)
-    if (refused := planning.not_holding(deadline)) is not None:
-        return Skip(refused)
-    stage = deadline.stage(payload.stage)
-    if stage is None or not stage.to:
-        return Skip("the level has nobody to tell")
-    told, passed_over = notices.climb(
-        context, notifications, notices.Telling(deadline, stage, payload.name, stage.to, now)
-    )
-    facts = {"stage": stage.key, "occurrence": payload.occurrence, "to": told, "passed_over": passed_over or None}
-    changes: dict[str, Any] = {"entry": book.entry("escalated", now, **facts, assigned=stage.assign)}
+    """Schedule the notifications of a reminder or an escalation level; reassign the deadline if the level has `assign`.
+
+    Returns:
+        The recipients, and who was passed over because they are away; Skip if there is nothing to send.
+
+    Raises:
+        UnknownDeadline: The deadline does not exist in the team of the action.
+        InvalidArgument: A recipient is invalid, or resolves to no person.
+    """
+    job = _job(payload, context)
+    if isinstance(job, Skip):
+        return job
+    stage, is_escalation = job.stage, job.stage.kind == "escalation"
+    notified, passed_over = (_notify_first_present if is_escalation else _notify)(context, notifications, job)
+    facts = {"stage": stage.key, "occurrence": payload.occurrence, "to": notified, "passed_over": passed_over or None}
+    what = "escalated" if is_escalation else "reminded"
+    changes: dict[str, Any] = {"entry": store.history_entry(what, job.now, **facts, assigned=stage.assign)}
     if stage.assign:
-        changes["recipients"] = list(stage.assign)
-    store.write(context.connection, {deadline.id: changes})
-    if emits_events:
-        _emit(ESCALATED_EVENT, deadline.id, facts, context, team_id=deadline.team_id)
-    return {"told": told} | ({"passed_over": passed_over} if passed_over else {})
+        changes["recipients"] = stage.assign
+    store.write(context.connection, {job.deadline.id: changes})
+    if is_escalation and emits_events:
+        _emit(ESCALATED_EVENT, job.deadline, facts, context)
+    return {"notified": notified} | ({"passed_over": passed_over} if passed_over else {})
 
 
 def miss(payload: StagePayload, context: Context, *, emits_events: bool) -> Skip | dict[str, Any]:
-    """Mark a deadline missed, once, and make the next of its series."""
-    rows = _locked(payload, context)
-    if not rows:
-        return Skip("the deadline is not there any more")
-    deadline, now = rows[0]
+    """Mark a deadline that is open and due as missed, and create the next one of its series; otherwise return Skip."""
+    found = _lock(payload, context)
+    if found is None:
+        return Skip(_GONE)
+    deadline, now = found
     if deadline.status != "open" or deadline.due_at > now:
-        return Skip(f"the deadline is {deadline.status}")
-    changes = {"status": "missed", "missed_at": now, "entry": book.entry("missed", now, due_at=deadline.due_at)}
-    store.write(context.connection, {deadline.id: changes})
-    book.succeed(context.connection, deadline, now)
-    facts = {
-        "name": deadline.name,
-        "target": {"type": deadline.target_type, "id": deadline.target_id},
-        "due_at": deadline.due_at.isoformat(),
-    }
+        return Skip(f"the deadline is {deadline.status}, due at {deadline.due_at.isoformat()}")
+    entry = store.history_entry("missed", now, due_at=deadline.due_at)
+    store.write(context.connection, {deadline.id: {"status": "missed", "missed_at": now, "entry": entry}})
+    create_next(context.connection, deadline, now)
     if emits_events:
-        _emit(MISSED_EVENT, deadline.id, facts, context, team_id=deadline.team_id)
+        facts = {"name": deadline.name, "target": _target(deadline), "due_at": deadline.due_at.isoformat()}
+        _emit(MISSED_EVENT, deadline, facts, context)
     return {"missed_at": now.isoformat()}
 
 
 def renew(payload: StagePayload, context: Context) -> Skip | dict[str, Any]:
-    """Make the next deadline of a series."""
-    rows = _locked(payload, context)
-    if not rows:
-        return Skip("the deadline is not there any more")
-    made = book.succeed(context.connection, *rows[0])
-    return Skip("the series has ended") if made is None else {"deadline_id": str(made)}
+    """Create the next deadline of a series; return its id, or Skip if there is none because the series has ended."""
+    found = _lock(payload, context)
+    if found is None:
+        return Skip(_GONE)
+    next_id = create_next(context.connection, *found)
+    return Skip("the series has ended") if next_id is None else {"deadline_id": str(next_id)}
 
 
-def _locked_one(payload: StagePayload, context: Context) -> store.Found:
-    """Return the deadline, locked: an action that no stage planned has no guard that holds it."""
-    rows = _locked(payload, context)
-    if not rows:
+def _job(payload: StagePayload, context: Context) -> NotificationJob | Skip:
+    """Lock the deadline; return the notifications to send, or Skip with the reason if there are none.
+
+    Without the lock, an action that no stage planned could notify people of a changed deadline: it has no guard.
+    """
+    found = _lock(payload, context)
+    if found is None:
         raise UnknownDeadline(payload.deadline_id)
-    return rows[0]
+    deadline, now = found
+    if (refused := planning.not_holding(deadline)) is not None:
+        return Skip(refused)
+    stage = deadline.stage(payload.stage)
+    to = () if stage is None else deadline.recipients if stage.to is None else stage.to
+    if stage is None or not to:
+        return Skip("the stage has no recipients")
+    return NotificationJob(deadline, stage, planning.occurrence_name(payload.stage, payload.occurrence), to, now)
 
 
-def _locked(payload: StagePayload, context: Context) -> list[store.Found]:
+def _lock(payload: StagePayload, context: Context) -> store.DeadlineSnapshot | None:
+    """Lock and return a deadline; None if it does not exist in the team of the action.
+
+    The team is compared because a payload can contain the id of another team's deadline.
+    """
     rows = store.lock(context.connection, [payload.deadline_id])
-    return [row for row in rows if _is_of_its_team(row, context)]
+    return next((row for row in rows if row.deadline.team_id == context.action.team_id), None)
 
 
-def _is_of_its_team(found: store.Found, context: Context) -> bool:
-    """Whether the action may know of the deadline: anybody may schedule one of these types, in a team of their own."""
-    return found.deadline.team_id == context.action.team_id
+def _target(deadline: Deadline) -> dict[str, str]:
+    return {"type": deadline.target_type, "id": deadline.target_id}
 
 
-def _emit(event: str, deadline_id: UUID, data: dict[str, Any], context: Context, *, team_id: str | None) -> None:
+def _emit(event: str, deadline: Deadline, data: dict[str, Any], context: Context) -> None:
     from scheduled_actions.webhooks.sending import event_payload  # noqa: PLC0415 - with the first event
 
-    context.schedule("webhook:send", event_payload(event, entity_id=deadline_id, data=data), team_id=team_id)
+    context.schedule("webhook:send", event_payload(event, entity_id=deadline.id, data=data), team_id=deadline.team_id)
+
+
+def _notify(context: Context, notifications: Notifications, job: NotificationJob) -> tuple[list[str], list[str]]:
+    """Schedule the notifications of a job when this attempt is settled; return the recipients and the absent people."""
+    deadline, stage = job.deadline, job.stage
+    people, away = notifications.remind(
+        list(job.to),
+        _reminder(job),
+        schedule=context.schedule,
+        severity=stage.severity,
+        guard={
+            "deadline_id": str(deadline.id),
+            "stage": job.occurrence,
+            "revision": deadline.revision,
+            # Recipients given for the stage itself do not change with a reassignment.
+            **({"is_for_recipients": True} if stage.to is None else {}),
+        },
+        team_id=deadline.team_id,
+        reach=deadline.reach,
+        arguments={"target": _target(deadline)},
+    )
+    return [_name(person) for person in people], [_name(person) for person in away]
+
+
+def _notify_first_present(
+    context: Context, notifications: Notifications, job: NotificationJob
+) -> tuple[list[str], list[str]]:
+    """Schedule the notifications of a level; if all its people are away, those of the next level with someone present.
+
+    If everyone is away up to the last level, the people of the level itself are notified.
+
+    Returns:
+        The recipients, and the absent people who were passed over.
+    """
+    levels = [stage for stage in job.deadline.stages if stage.kind == "escalation"]
+    passed_over: list[str] = []
+    for to in (job.to, *(stage.to for stage in levels[levels.index(job.stage) + 1 :] if stage.to)):
+        people = notifications.recipients.resolve(
+            list(to), team_id=job.deadline.team_id, now=job.now, reach=job.deadline.reach
+        )
+        if not all(person.is_away(job.now) for person, _ in people):
+            notified, away = _notify(context, notifications, job._replace(to=to))
+            return notified, passed_over + away
+        passed_over += [_name(person) for person, _ in people]
+    return _notify(context, notifications, job)[0], []
+
+
+def _name(person: Person) -> str:
+    """Return a person's name, id or e-mail address for the history; a masked address of other channels."""
+    channel = parse_channel(person.channels[0])
+    return person.name or person.id or (channel.address if channel.kind == "email" else channel.masked)
+
+
+def _reminder(job: NotificationJob) -> Reminder:
+    deadline, stage, now = job.deadline, job.stage, job.now
+    levels = [one.key for one in deadline.stages if one.kind == "escalation"]
+    upcoming = [
+        one.at for one in deadline.stages if one.kind == "reminder" and one.is_planned and one.at and one.at > now
+    ]
+    kind: NoticeKind = "missed" if stage.repeat is None and deadline.due_at <= now else "reminder"
+    return Reminder(
+        name=deadline.name or f"{deadline.target_type} {deadline.target_id}",
+        due_at=deadline.due_at,
+        now=now,
+        kind="escalation" if stage.kind == "escalation" else kind,
+        target=_target(deadline),
+        next_reminder_at=min(upcoming, default=None),
+        level=levels.index(stage.key) + 1 if stage.key in levels else None,
+        assignee=next((one for one in deadline.recipients if isinstance(one, str)), None),
+        message=stage.message,
+        data=deadline.metadata or {},
+    )

@@ -1,101 +1,90 @@
-"""The deadline: a due instant, and what happens before and after it, as a value."""
+"""Define a deadline and its stages as values."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from uuid import UUID
+from scheduled_actions.core.requester import AddressReach
+from scheduled_actions.notifications.rules.reminder import Severity
 
-    from scheduled_actions.core.requester import AddressReach
-    from scheduled_actions.notifications.rules.severity import Severity
-
-#: `missed`: the due instant has passed, and it can still be completed late.
+#: `missed`: the due instant has passed; it can still be completed late.
 DeadlineStatus: TypeAlias = Literal["open", "missed", "completed", "cancelled"]
-#: Statuses in which something is still to be done.
+#: Statuses that are not final.
 UNRESOLVED = frozenset({"open", "missed"})
-#: `due` marks the deadline missed; `renewal` makes the next one of a series.
+#: `due` marks the deadline missed; `renewal` creates the next one of a series.
 StageKind: TypeAlias = Literal["reminder", "escalation", "action", "due", "renewal"]
-#: `begun`: nothing more of it is to come. `left_out`: its instant had passed when it was planned.
+#: `begun`: no further occurrence is planned. `left_out`: its instant was in the past when it was planned.
 StageState: TypeAlias = Literal["planned", "begun", "left_out", "withdrawn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One thing that happens at a distance from the due instant; it may come again and again."""
+    """An action or notification at an offset from the due instant; it may repeat."""
 
-    #: Names it within its deadline, and never changes: "reminder:60 days before".
+    #: Unique within its deadline, never changes: "reminder:60 days before".
     key: str
     kind: StageKind
-    #: The distance in words: "3 business days before at 09:00".
+    #: For example "3 business days before at 09:00".
     offset: str
     action_type: str
-    #: Of its action; None: the stage itself.
+    #: The payload of its action; None: the deadline's id, the stage's key and the number of the occurrence.
     payload: Any = None
-    #: `priority`, `max_attempts`, `lock_group` of its action.
+    #: `priority`, `max_attempts` and `lock_group` of its action; None: the defaults.
     options: Mapping[str, Any] | None = None
-    #: The rule by which it comes again until the deadline is resolved; None: once.
+    #: The rule by which the stage repeats while the deadline is unresolved; None: the stage runs once.
     repeat: str | None = None
-    #: How often at most; None: no end.
+    #: The maximum number of occurrences; None: unlimited.
     times: int | None = None
-    #: Who is told; None: the deadline's own recipients.
+    #: The recipients of its notifications; None: those of the deadline.
     to: tuple[Any, ...] | None = None
-    #: Who takes the deadline over when this level is reached; None: nobody.
+    #: The new recipients of the deadline once this level is reached; None: no change.
     assign: tuple[Any, ...] | None = None
-    #: `unacknowledged`: a person's acknowledgement holds it back, too.
-    holds_while: Literal["unresolved", "unacknowledged"] = "unresolved"
-    #: Of its notices; None: from the distance.
+    #: `acknowledged`: an acknowledgement also stops the stage.
+    stop_when: Literal["resolved", "acknowledged"] = "resolved"
+    #: The severity of its notifications; None: derived from the time left.
     severity: Severity | None = None
-    #: A sentence of the user's own in its notices.
+    #: A custom sentence in its notifications.
     message: str | None = None
     state: StageState = "planned"
-    #: The instant of what is planned, or would have been; None before it was counted, and without one.
+    #: The instant of the occurrence numbered `occurrence`; None before planning, and if there is no such occurrence.
     at: datetime | None = None
-    #: The occurrence that is planned next, counted from 1.
+    #: The number of the planned occurrence, from 1; without a planned occurrence, of the last one.
     occurrence: int = 1
-    #: How many of its occurrences have begun.
+    #: The number of occurrences that have begun, including those held back by an acknowledgement.
     begun: int = 0
-    #: When the last of them began, and the deadline's revision then.
+    #: When an occurrence last began without being held back; None: never.
     last_at: datetime | None = None
+    #: The deadline's revision when an occurrence last began or was held back.
     revision: int = 0
 
     @property
     def is_planned(self) -> bool:
-        """Whether an action waits for its instant."""
+        """Whether the stage has a planned occurrence, for which an action is scheduled."""
         return self.state == "planned" and self.at is not None
 
     @property
-    def is_nagging(self) -> bool:
-        """Whether an acknowledgement silences it."""
-        return (self.kind == "reminder" and self.repeat is not None) or self.holds_while == "unacknowledged"
+    def is_acknowledgeable(self) -> bool:
+        """Whether an acknowledgement stops the stage: a repeated reminder, or `stop_when` is `acknowledged`."""
+        return (self.kind == "reminder" and self.repeat is not None) or self.stop_when == "acknowledged"
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as it is stored: what says nothing is left out."""
-        # By hand: `asdict` copies deeply, and takes twenty times as long.
+        """Return the stage as a JSON object, without fields at their defaults except `state` and `occurrence`."""
+        # `asdict` copies deeply and takes twenty times as long.
         values = {name: value for name, usual in _STAGE_FIELDS if (value := getattr(self, name)) != usual}
-        for name in _INSTANTS:
-            if name in values:
-                values[name] = values[name].isoformat()
-        return values
+        return {name: value.isoformat() if name in _INSTANTS else value for name, value in values.items()}
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Stage:
-        """Return the stage that `as_json` made; `deadlines.rules.rows` checks rows that were written by SQL."""
-        values = dict(stored)
-        for name in _INSTANTS:
-            if name in values:
-                values[name] = datetime.fromisoformat(values[name]).astimezone(UTC)
-        for name in ("to", "assign"):
-            if name in values:
-                values[name] = tuple(values[name])
-        return cls(**values)
+    def from_json(cls, stored: Mapping[str, Any]) -> "Stage":
+        """Return the stage of an `as_json` object; `deadlines.rules.rows` validates objects written by SQL."""
+        lists = {name: tuple(stored[name]) for name in _LISTS & stored.keys() if stored[name] is not None}
+        instants = {name: datetime.fromisoformat(stored[name]).astimezone(UTC) for name in _INSTANTS & stored.keys()}
+        return cls(**{**stored, **lists, **instants})
 
 
-_INSTANTS = ("at", "last_at")
-#: The fields of a stage and what they are where nothing is said; the state and the occurrence are always written.
+_INSTANTS, _LISTS = frozenset({"at", "last_at"}), frozenset({"to", "assign"})
+#: The fields of a stage with their defaults; the state and the occurrence are always stored.
 _STAGE_FIELDS: tuple[tuple[str, Any], ...] = tuple(
     (one.name, None if one.default is MISSING or one.name in {"state", "occurrence"} else one.default)
     for one in fields(Stage)
@@ -104,82 +93,80 @@ _STAGE_FIELDS: tuple[tuple[str, Any], ...] = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """One row of `scheduled_action_deadlines`. All instants are aware and in UTC."""
+    """A row of `scheduled_action_deadlines`. All instants are aware and in UTC."""
 
     #: UUID version 7: ordered by creation.
     id: UUID
-    #: Names it within its team while it is unresolved; the deadlines of a series share theirs.
+    #: Unique among the unresolved single deadlines of a team; shared by the deadlines of a series.
     name: str | None
     team_id: str | None
-    #: What it is about.
+    #: The entity that the deadline belongs to.
     target_type: str
     target_id: str
     status: DeadlineStatus
     due_at: datetime
-    #: Whose wall clock distances in days are counted on: an IANA name.
+    #: The IANA time zone in which days are counted.
     timezone: str
-    #: Which days are business days, and the hours of work; None: every day from Monday to Friday, around the clock.
+    #: Business days and working hours; None: Monday to Friday, around the clock.
     calendar: Mapping[str, Any] | None
-    #: Who is responsible, and gets the reminders.
+    #: The people responsible, who receive the reminders.
     recipients: tuple[Any, ...]
     stages: tuple[Stage, ...]
-    #: The rule of the series it belongs to; None: it comes once.
+    #: The rule of its series; None: a single deadline.
     recurrence: str | None
-    #: The first deadline of the series.
+    #: The id of the first deadline of the series; None: a single deadline.
     series_id: UUID | None
-    #: The rule's own instant; never moves.
+    #: The original due instant, which moves do not change. None: a single deadline.
     occurrence_at: datetime | None
-    #: The first occurrence of the series, where intervals count from.
+    #: The instant from which the rule counts intervals: the first occurrence or, after a change of the rule, the last
+    #: occurrence that existed then. None: a single deadline.
     anchor_at: datetime | None
-    #: The deadline that follows in the series, once it is made.
+    #: The id of the next deadline of the series; None: there is none yet. The last deadline of a cancelled series has
+    #: its own id here.
     next_id: UUID | None
-    #: Grows with each change after which notices on their way no longer hold.
+    #: Grows with each change that invalidates notifications in progress.
     revision: int
-    #: Since when its clock stands still; None: it runs.
+    #: When the deadline was paused; None: not paused.
     paused_at: datetime | None
     missed_at: datetime | None
-    #: When it was completed or cancelled, by whom, and what they noted.
+    #: When the deadline was completed or cancelled, by whom, and why.
     closed_at: datetime | None
     closed_by: str | None
-    note: str | None
-    #: Of a completed one: days begun after the due instant; 0: on time.
+    closed_reason: str | None
+    #: Days from the due instant to the completion, rounded up; 0: on time. None: not completed.
     days_late: int | None
     acknowledged_at: datetime | None
     acknowledged_by: str | None
-    #: Until when nagging is silent; None with `acknowledged_at`: until it is resolved or moved.
+    #: The end of the acknowledgement; None with `acknowledged_at`: until the deadline is completed, cancelled, moved or
+    #: reassigned.
     acknowledged_until: datetime | None
     metadata: Mapping[str, Any] | None
-    #: What was asked for, as it was: asking for the same again changes nothing.
+    #: The arguments of `set_deadline`; a later call with equal arguments changes nothing.
     definition: Mapping[str, Any]
-    #: What happened to it, oldest first: the first 5 and the last 45 entries.
+    #: The history of the deadline, oldest first: the first 5 and the last 45 entries.
     history: tuple[Mapping[str, Any], ...]
     created_by: str | None
     created_at: datetime
     updated_at: datetime
-    #: What in the stored row cannot be used, and was replaced or left out; None where all can. No column.
+    #: The invalid value of the stored row, which was replaced or left out; None for a valid row. Not a column.
     problem: str | None = None
 
     @property
     def reach(self) -> AddressReach | None:
-        """How far the addresses of its people reach where a token gave some; None: all are of application code."""
-        match self.definition.get("reach"):
-            case None:
-                return None
-            case "public":
-                return "public"
-            case _:
-                return "team"
+        """The reach of the deadline's addresses if a token gave any; None: all are from application code."""
+        reach = self.definition.get("reach")
+        return None if reach is None else "public" if reach == "public" else "team"
 
     @property
     def is_unresolved(self) -> bool:
-        """Whether something is still to be done."""
+        """Whether the deadline is open or missed."""
         return self.status in UNRESOLVED
 
     def is_acknowledged(self, now: datetime) -> bool:
-        """Whether a person's acknowledgement holds nagging back."""
+        """Whether an acknowledgement is in effect."""
         until = self.acknowledged_until
         return self.acknowledged_at is not None and (until is None or now < until)
 
     def stage(self, key: str) -> Stage | None:
-        """Return the stage of that key; None where there is none."""
+        """Return the stage with that key; None if there is none."""
         return next((one for one in self.stages if one.key == key), None)

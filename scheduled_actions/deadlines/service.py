@@ -1,57 +1,91 @@
-"""Deadlines: set and read; what is done to those that are there is in `operations`."""
+"""Set, change, move and close deadlines.
 
-from __future__ import annotations
+Each change locks the deadline first. An action that is about to start takes the same lock, so after a change has
+returned, no action that it invalidated can start.
+"""
 
-import builtins
-from dataclasses import dataclass, fields, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, MutableSet, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
 
-from scheduled_actions.core import checks as arguments
-from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid, UnknownDeadline
-from scheduled_actions.core.pages import READ_MOST
-from scheduled_actions.core.requester import reach_of
-from scheduled_actions.database.connection import whole
-from scheduled_actions.deadlines import shared as book
-from scheduled_actions.deadlines import store
-from scheduled_actions.deadlines.changes import DeadlineChanges, refuse_a_crowd
+import psycopg
+
+from scheduled_actions.actions.model import UNSET, Unset
+from scheduled_actions.actions.validation import PayloadValidator
+from scheduled_actions.core import checks as arguments, json_text
+from scheduled_actions.core.errors import ActionTypeForbidden, InvalidArgument, UnknownDeadline, WrongDeadlineStatus
+from scheduled_actions.core.requester import Requester, narrower, reach_of
+from scheduled_actions.database import clock as database_clock
+from scheduled_actions.database.connection import Connection, Database, atomic
+from scheduled_actions.database.transactions import borrowed_connection
+from scheduled_actions.deadlines import changes as change, store
+from scheduled_actions.deadlines.changes import NOT_ACKNOWLEDGED, refuse_closed
+from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
-from scheduled_actions.deadlines.rules.definition import NewDeadline, new_deadline
+from scheduled_actions.deadlines.rules.definition import (
+    ARGUMENT_OF,
+    NewDeadline,
+    changed_deadline,
+    due_instant,
+    new_deadline,
+    parse_recipients,
+)
+from scheduled_actions.deadlines.rules.rows import asked_stages
+from scheduled_actions.notifications.recipients import Recipients
 from scheduled_actions.schedules.rules import new_schedule
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from uuid import UUID
-
-    import psycopg
-
-    from scheduled_actions.core.requester import Requester
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.deadlines.model import Deadline, Stage
-
-#: Notices, and lines of a timeline, that one deadline is shown with.
-SHOWN_MOST = 100
-#: Deadlines that one call may set.
-MANY_MOST = 20_000
+#: Maximum number of deadlines that one call sets or moves.
+MAX_DEADLINES = 20_000
+#: Arguments that contain addresses.
+_ADDRESS_ARGUMENTS = frozenset({"recipients", "reminders", "escalation"})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One line of a deadline's timeline."""
+class DeadlinePreview:
+    """The due instant and the stages that a deadline would have; nothing is stored."""
 
-    at: datetime | None
-    #: The key of the stage, and the number of its occurrence.
-    stage: str
-    occurrence: int
-    #: `sent`, `begun`, `failed`, `planned`, `left_out`, `withdrawn`, …
-    state: str
-    #: What there is to say of it: to whom, or why not.
-    note: str | None
-    action_id: UUID | None
+    due_at: datetime
+    timezone: str
+    #: The requested stages with their instants; a past stage is left out or due immediately.
+    stages: list[Stage]
 
 
-class Deadlines(DeadlineChanges):
-    """Deadlines of one project."""
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """The deadlines of one project; `deadlines.reading` lists them."""
+
+    database: Database
+    #: Validates the types and payloads of auto-actions.
+    payloads: PayloadValidator
+    recipients: Recipients
+
+    def get(self, reference: UUID | str, *, team_id: str | None = None) -> Deadline:
+        """Return a deadline by id or name.
+
+        Of several deadlines with one name, this is the unresolved one that is due first; if all are resolved, the
+        newest.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+        """
+        arguments.check_text("team_id", team_id)
+        with borrowed_connection(self.database, None) as borrowed:
+            return store.read(borrowed, reference, team_id)
+
+    @contextmanager
+    def locked(
+        self, reference: UUID | str, *, team_id: str | None, connection: psycopg.Connection[Any] | None = None
+    ) -> Iterator[tuple[Deadline, Connection]]:
+        """Lock a deadline within a `with` block; yield the deadline and the connection that holds the lock.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+        """
+        with self._changing(reference, team_id, connection) as (lent, deadline, _):
+            yield deadline, lent
 
     # -- setting -------------------------------------------------------------------------------------------------------
 
@@ -62,271 +96,550 @@ class Deadlines(DeadlineChanges):
         requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> tuple[Deadline, bool]:
-        """Set a deadline, or bring the unresolved one of the same name (within its team) up to date.
+        """Create a deadline, or update the unresolved one of the same name in its team.
 
         Args:
             given: The arguments of `set_deadline`.
-            requester: The token that asks over HTTP; None: application code.
-            connection: Joins the caller's own transaction.
+            requester: The token of an HTTP request; None: application code.
+            connection: Joins the caller's transaction.
 
         Returns:
-            The deadline, and whether it is a new one. Asking again for the same changes nothing.
+            The deadline, and whether it was created. Arguments equal to the stored ones change nothing.
 
         Raises:
-            RequestError: An argument cannot be, a type has no handler or is not open to the requester, or a payload is
-                refused; nothing was changed.
+            RequestError: An argument is invalid, a type has no handler or is not open to the requester, or a payload is
+                invalid; nothing was changed.
             DatabaseUnavailable: The database cannot be reached; nothing was changed.
         """
-        new = self._checked(given, builtins.set(), requester)
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            found = self._of_that_name(borrowed, new)
-            if found is not None:
-                return self._brought_up_to_date(borrowed, found, new), False
-            made = self._make(borrowed, [new])
-            if made:
-                return book.read(borrowed, made[0]), True
-            # Somebody took the name a moment ago.
-            found = self._of_that_name(borrowed, new)
-            if found is None:
-                raise UnknownDeadline(new.name)
-            return self._brought_up_to_date(borrowed, found, new), False
+        new = self._checked(given, requester)
+        with borrowed_connection(self.database, connection) as lent, atomic(lent):
+            # The second attempt finds the deadline if another session has just created it.
+            for _ in range(2):
+                if (found := _lock_by_name(lent, new)) is not None:
+                    return change.update_by_name(lent, found, new), False
+                if created := change.create(lent, [new]):
+                    return store.read(lent, created[0]), True
+            raise UnknownDeadline(new.name)
 
     def set_many(
         self, given: Sequence[Mapping[str, Any]], *, connection: psycopg.Connection[Any] | None = None
     ) -> list[UUID]:
-        """Set many new deadlines at once, all of them or none; return their ids, in order.
+        """Create many deadlines, all or none; return their ids in order.
 
         Raises:
-            RequestError: As `set`; the message names the position. A name that an unresolved deadline has is refused.
+            RequestError: As for `set`; the note of an invalid argument contains its position in the list. Or a name is
+                given twice, or an unresolved deadline of the team has it.
         """
-        arguments.check_list("deadlines", given, most=MANY_MOST)
-        checked, known = [], builtins.set[str]()
+        arguments.check_list("deadlines", given, most=MAX_DEADLINES)
+        checked: list[NewDeadline] = []
+        known: set[str] = set()
         for position, one in enumerate(given):
             try:
-                checked.append(self._checked(one, known))
+                checked.append(self._checked(one, None, known))
             except Exception as error:
                 error.add_note(f"in deadlines[{position}]")
                 raise
         if not checked:
             return []
-        with self._borrowed(connection) as borrowed, whole(borrowed):
-            made = self._make(borrowed, checked)
-            if len(made) < len(checked):
-                raise InvalidArgument("name", "one of the names", "free: an unresolved deadline of the team has it")
-            return made
+        with borrowed_connection(self.database, connection) as lent, atomic(lent):
+            created = change.create(lent, checked)
+            if len(created) < len(checked):
+                raise InvalidArgument(
+                    "name", problem="is given twice, or already in use by an unresolved deadline of the team"
+                )
+            return created
+
+    def preview(self, given: Mapping[str, Any], *, requester: Requester | None = None) -> DeadlinePreview:
+        """Return the due instant and the stages of a new deadline without storing the deadline.
+
+        Takes the arguments of `set`. Existing deadlines, and how many deadlines of a series overlap, are not checked.
+
+        Raises:
+            RequestError: An argument is invalid, or the requester may not schedule an auto-action.
+        """
+        new = self._checked(given, requester)
+        now, clock = self._now(), planning.DeadlineClock.of(new)
+        due_at = change.first_due_at(new, clock, now)
+        return _preview(due_at, new.timezone, planning.plan(new.stages, due_at=due_at, clock=clock, now=now))
+
+    def preview_change(
+        self,
+        reference: UUID | str,
+        changes: Mapping[str, Any],
+        *,
+        team_id: str | None = None,
+        requester: Requester | None = None,
+    ) -> DeadlinePreview:
+        """Return the due instant and the stages that a deadline would have after `update`; nothing is stored.
+
+        A changed recurrence does not change the result, and later deadlines of the series are not checked.
+
+        Args:
+            reference: Id or name.
+            changes: The arguments of `update` that change.
+            team_id: Only within this team.
+            requester: The token of an HTTP request; None: application code.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+            WrongDeadlineStatus: The deadline is completed or cancelled.
+            DeadlineUnusable: The stored row is invalid.
+            RequestError: A value is invalid.
+        """
+        before = self.get(reference, team_id=team_id)
+        refuse_closed(reference, before)
+        changed = changed_deadline(before, asked_stages(before.definition), changes)
+        after = change.redefined(before, self._validated(changed, requester, given=changes), before.definition)
+        return _preview(before.due_at, after.timezone, planning.plan_deadline(after, self._now()))
+
+    def update(
+        self,
+        reference: UUID | str,
+        *,
+        target: Mapping[str, str] | Unset = UNSET,
+        reminders: Sequence[Any] | Unset | None = UNSET,
+        escalation: Sequence[Any] | Mapping[str, Any] | Unset | None = UNSET,
+        auto_actions: Sequence[Mapping[str, Any]] | Unset | None = UNSET,
+        recipients: Any = UNSET,  # noqa: ANN401 - addresses, names of roles, objects
+        recurrence: str | Unset | None = UNSET,
+        timezone: str | Unset | None = UNSET,
+        calendar: Mapping[str, Any] | Unset | None = UNSET,
+        metadata: Mapping[str, Any] | Unset | None = UNSET,
+        by: str | None = None,
+        reason: str | None = None,
+        team_id: str | None = None,
+        requester: Requester | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Deadline:
+        """Change arguments of a deadline and of the later unresolved ones in its series; return the deadline.
+
+        Future stages are planned again. A new rule applies after the last existing deadline of the series; existing due
+        instants do not change. Omitted arguments keep their values; None restores the default of `set_deadline`.
+
+        Args:
+            reference: Id or name.
+            target: `{"type", "id"}` of the entity; not None.
+            reminders: Replaces all reminders.
+            escalation: Replaces all escalation levels.
+            auto_actions: Replaces all auto-actions.
+            recipients: Replaces the recipients.
+            recurrence: The new rule of a series; not None, and not for a single deadline.
+            timezone: IANA name.
+            calendar: Replaces the working calendar.
+            metadata: Replaces the metadata.
+            by: Who changes the deadline, for the history.
+            reason: The reason, for the history.
+            team_id: Only within this team.
+            requester: The token of an HTTP request; None: application code.
+            connection: Joins the caller's transaction.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+            WrongDeadlineStatus: The deadline is completed or cancelled.
+            DeadlineUnusable: The stored row is invalid.
+            ActionTypeForbidden: The requester may not schedule an auto-action.
+            RequestError: A value is invalid; nothing was changed.
+        """
+        given = {
+            "target": target, "reminders": reminders, "escalation": escalation, "auto_actions": auto_actions,
+            "recipients": recipients, "recurrence": recurrence, "timezone": timezone, "calendar": calendar,
+            "metadata": metadata,
+        }  # fmt: skip
+        changes = {name: value for name, value in given.items() if value is not UNSET}
+        with self._changing(reference, team_id, connection, "open", "missed") as (lent, before, now):
+            new = changed_deadline(before, asked_stages(before.definition), changes)
+            if not _ADDRESS_ARGUMENTS.isdisjoint(changes):
+                new = replace(new, reach=narrower(before.reach, reach_of(requester)))
+            new = self._validated(new, requester, given=changes)
+            named = {"stages" if name in ARGUMENT_OF.values() else name for name in changes} | {"reach"}
+            definition = {name: value for name, value in new.definition.items() if name in named}
+            change.redefine(lent, store.DeadlineSnapshot(before, now), new, definition, by=by, reason=reason)
+            return store.read(lent, before.id)
+
+    # -- moving --------------------------------------------------------------------------------------------------------
+
+    def move(
+        self,
+        reference: UUID | str,
+        due_at: datetime | timedelta,
+        *,
+        resend: bool | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Deadline:
+        """Change the due instant of a deadline and plan its stages again; return the deadline.
+
+        A missed deadline becomes open again, and an acknowledgement ends.
+
+        Args:
+            reference: Id or name.
+            due_at: Aware, or naive in the deadline's time zone; a timedelta counts from now.
+            resend: Whether to plan stages again that have already run; None: only if the deadline was missed.
+            by: Who moves the deadline, for the history.
+            reason: The reason, for the history.
+            team_id: Only within this team.
+            connection: Joins the caller's transaction.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+            WrongDeadlineStatus: The deadline is completed or cancelled.
+            DeadlineUnusable: The stored row is invalid.
+            InvalidArgument: The due instant is invalid, or a stage has no instant for it.
+            BudgetExceeded: Planning the stages takes too many steps.
+        """
+        with self._changing(reference, team_id, connection, "open", "missed") as (lent, deadline, now):
+            to = due_instant(due_at, deadline.timezone, now=now)
+            change.move(lent, [(deadline, deadline, to)], now, by=by, reason=reason, resend=resend)
+            return store.read(lent, deadline.id)
+
+    def move_many(
+        self,
+        moves: Mapping[UUID | str, datetime | timedelta],
+        *,
+        resend: bool | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> int:
+        """Change the due instants of many deadlines by id, all or none; return their number.
+
+        The due instants and the options are those of `move`.
+
+        Raises:
+            UnknownDeadline: A deadline does not exist (in that team).
+            WrongDeadlineStatus: A deadline is completed or cancelled.
+            DeadlineUnusable: A stored row is invalid.
+            InvalidArgument: A due instant or an id is invalid, a stage has no instant for its new due instant, or there
+                are more than 20,000 deadlines.
+            BudgetExceeded: Planning the stages takes too many steps.
+        """
+        if not isinstance(moves, Mapping):
+            raise InvalidArgument("moves", moves, "an object that maps the ids of deadlines to new due instants")
+        if len(moves) > MAX_DEADLINES:
+            raise InvalidArgument(
+                "moves", len(moves), problem=f"has {len(moves):,} deadlines; the maximum is {MAX_DEADLINES:,}"
+            )
+        by_id = {_id_of(given): due_at for given, due_at in moves.items()}
+        moved = []
+        with borrowed_connection(self.database, connection) as lent, atomic(lent):
+            rows = {one.deadline.id: one for one in store.lock(lent, by_id, team_id=team_id)}
+            for deadline_id, due_at in by_id.items():
+                if deadline_id not in rows:
+                    raise UnknownDeadline(deadline_id)
+                deadline, now = rows[deadline_id]
+                refuse_closed(deadline_id, deadline)
+                moved.append((deadline, deadline, due_instant(due_at, deadline.timezone, now=now)))
+            if moved:
+                change.move(lent, moved, next(iter(rows.values())).now, by=by, reason=reason, resend=resend)
+        return len(moved)
+
+    def pause(
+        self,
+        reference: UUID | str,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Deadline:
+        """Pause a deadline that is open; return the deadline.
+
+        Until the deadline is resumed, its stages do not run; only the next deadline of its series is still created.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+            WrongDeadlineStatus: The deadline is not open.
+            DeadlineUnusable: The stored row is invalid.
+        """
+        with self._changing(reference, team_id, connection, "open") as (lent, deadline, now):
+            if deadline.paused_at is not None:
+                return deadline
+            # The next deadline of a series is still created.
+            stages = [stage for stage in deadline.stages if stage.kind != "renewal"]
+            store.drop(lent, store.planned_keys(deadline.id, stages))
+            entry = store.history_entry("paused", now, by=by, reason=reason)
+            return store.update(lent, deadline.id, entry, paused_at=now, revisions=1)
+
+    def resume(
+        self,
+        reference: UUID | str,
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Deadline:
+        """Resume a paused deadline with as much working time left as when it was paused; return the deadline.
+
+        With a calendar, only its business days and hours are working time; without one, all time is. A deadline that is
+        not paused is not changed.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+            WrongDeadlineStatus: The deadline is not open.
+            DeadlineUnusable: The stored row is invalid.
+            InvalidArgument: A stage has no instant for the new due instant.
+            BudgetExceeded: Counting the working time, or planning the stages, takes too many steps.
+        """
+        with self._changing(reference, team_id, connection, "open") as (lent, deadline, now):
+            if deadline.paused_at is None:
+                return deadline
+            due_at = planning.resumed_due(deadline, now)
+            stages = planning.plan_deadline(replace(deadline, due_at=due_at), now)
+            store.plan(lent, {deadline.id: stages})
+            entry = store.history_entry("resumed", now, by=by, reason=reason, due_at=due_at, before=deadline.due_at)
+            return store.update(lent, deadline.id, entry, paused_at=None, due_at=due_at, stages=stages, revisions=1)
+
+    # -- closing -------------------------------------------------------------------------------------------------------
+
+    def complete(
+        self,
+        reference: UUID | str,
+        *,
+        at: datetime | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Deadline:
+        """Complete a deadline; return the deadline, with `days_late`.
+
+        After this, none of its reminders, escalation levels and actions starts. The next deadline of its series is
+        created unless it exists. A deadline that is already completed is not changed.
+
+        Args:
+            reference: Id or name.
+            at: When the work was done, aware and not in the future; None: now.
+            by: Who completes the deadline, for the history.
+            reason: The reason, for the history.
+            team_id: Only within this team.
+            connection: Joins the caller's transaction; stages of the deadline cannot start until it ends.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+            WrongDeadlineStatus: The deadline is cancelled.
+            InvalidArgument: `at` is naive or in the future.
+            BudgetExceeded: The deadline is paused, and counting its working time takes too many steps.
+        """
+        done_at = arguments.check_aware("at", at)
+        with self._changing(reference, team_id, connection) as (lent, deadline, now):
+            if deadline.status == "completed":
+                return deadline
+            if deadline.status == "cancelled":
+                raise WrongDeadlineStatus(reference, deadline.status, "open and missed")
+            closed_at = now if done_at is None else done_at.astimezone(UTC)
+            if closed_at > now:
+                raise InvalidArgument("at", at, problem=f"must not be in the future: {closed_at.isoformat()}")
+            due_at = planning.resumed_due(deadline, closed_at)
+            late = max(0, -((due_at - closed_at) // timedelta(days=1)))
+            entry = store.history_entry("completed", now, by=by, reason=reason, days_late=late)
+            return change.close(
+                lent, deadline, now, entry, due_at=due_at, days_late=late, closed_reason=reason, closed_at=closed_at
+            )
+
+    def cancel(
+        self,
+        reference: UUID | str,
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+        series: bool = False,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Deadline:
+        """Cancel a deadline; return the deadline.
+
+        Without `series`, the next deadline of its series is created unless it exists, and a deadline that is already
+        cancelled is not changed.
+
+        Args:
+            reference: Id or name.
+            reason: The reason, for the history.
+            by: Who cancels the deadline, for the history.
+            series: Whether to also cancel the later unresolved deadlines of its series, and end the series.
+            team_id: Only within this team.
+            connection: Joins the caller's transaction.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+            WrongDeadlineStatus: The deadline is completed, and `series` is false.
+        """
+        with self._changing(reference, team_id, connection) as (lent, deadline, now):
+            if series:
+                change.end_series(lent, deadline, now, reason=reason, by=by)
+                return store.read(lent, deadline.id)
+            if deadline.status == "completed":
+                raise WrongDeadlineStatus(reference, deadline.status, "open and missed")
+            if deadline.status == "cancelled":
+                return deadline
+            entry = store.history_entry("cancelled", now, by=by, reason=reason)
+            return change.close(lent, deadline, now, entry, closed_reason=reason)
+
+    # -- people --------------------------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self,
+        reference: UUID | str,
+        *,
+        until: datetime | timedelta | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+        team_id: str | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Deadline:
+        """Mute the repeated reminders of a deadline, and levels with `stop_when` `acknowledged`; return the deadline.
+
+        Other reminders and escalation levels continue.
+
+        Args:
+            reference: Id or name.
+            until: Aware, or naive in the deadline's time zone; a timedelta counts from now. None: until the deadline is
+                completed, cancelled, moved or reassigned.
+            by: Who acknowledges the deadline, for the history.
+            reason: The reason, for the history.
+            team_id: Only within this team.
+            connection: Joins the caller's transaction.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+            WrongDeadlineStatus: The deadline is completed or cancelled.
+            DeadlineUnusable: The stored row is invalid.
+            InvalidArgument: `until` is invalid, or not in the future.
+        """
+        with self._changing(reference, team_id, connection, "open", "missed") as (lent, deadline, now):
+            end = None if until is None else due_instant(until, deadline.timezone, now=now, name="until")
+            if end is not None and end <= now:
+                raise InvalidArgument("until", until, "an instant in the future")
+            entry = store.history_entry("acknowledged", now, by=by, reason=reason, until=end)
+            return store.update(
+                lent, deadline.id, entry, acknowledged_at=now, acknowledged_by=by, acknowledged_until=end
+            )
+
+    def reassign(
+        self,
+        reference: UUID | str,
+        recipients: Any,  # noqa: ANN401 - addresses, names of roles, objects
+        *,
+        by: str | None = None,
+        reason: str | None = None,
+        team_id: str | None = None,
+        requester: Requester | None = None,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Deadline:
+        """Replace the recipients of a deadline's future notifications; return the deadline.
+
+        After this has returned, only stages with recipients of their own can still notify a former recipient. An
+        acknowledgement ends.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+            WrongDeadlineStatus: The deadline is completed or cancelled.
+            DeadlineUnusable: The stored row is invalid.
+            InvalidArgument: A recipient is invalid, or no recipient is given.
+        """
+        to = parse_recipients("recipients", recipients)
+        if not to:
+            raise InvalidArgument("recipients", problem="must not be empty: give at least one address, role or person")
+        with self._changing(reference, team_id, connection, "open", "missed") as (lent, deadline, now):
+            reach = reach_of(requester)
+            self.recipients.check(to, name="recipients", team_id=deadline.team_id, reach=reach)
+            entry = store.history_entry(
+                "reassigned", now, by=by, reason=reason, to=list(to), before=list(deadline.recipients)
+            )
+            definition = deadline.definition
+            if reach is not None:
+                definition = {**definition, "reach": narrower(deadline.reach, reach)}
+            return store.update(lent, deadline.id, entry, recipients=to, definition=definition, **NOT_ACKNOWLEDGED)
+
+    # -- helpers -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _changing(
+        self, reference: UUID | str, team_id: str | None, connection: psycopg.Connection[Any] | None, *statuses: str
+    ) -> Iterator[tuple[Connection, Deadline, datetime]]:
+        """Open or join a transaction; yield its connection, the locked deadline, and the database's current time.
+
+        Raises:
+            UnknownDeadline: No deadline has that id or name (in that team).
+            WrongDeadlineStatus: `statuses` are given, and the deadline has another status.
+            DeadlineUnusable: `statuses` are given, and the stored row is invalid.
+        """
+        with borrowed_connection(self.database, connection) as lent, atomic(lent):
+            deadline, now = store.lock_one(lent, reference, team_id)
+            if statuses:
+                refuse_closed(reference, deadline, *statuses)
+            yield lent, deadline, now
+
+    def _now(self) -> datetime:
+        with borrowed_connection(self.database, None) as lent:
+            return database_clock.now(lent)
 
     def _checked(
-        self, given: Mapping[str, Any], known: builtins.set[str], requester: Requester | None = None
+        self, given: Mapping[str, Any], requester: Requester | None, known: MutableSet[str] | None = None
     ) -> NewDeadline:
-        return self._validated(replace(new_deadline(given), reach=reach_of(requester)), known, requester)
+        return self._validated(replace(new_deadline(given), reach=reach_of(requester)), requester, known=known)
 
-    def _make(self, connection: Connection, checked: Sequence[NewDeadline]) -> list[UUID]:
-        """Insert deadlines with all that is planned of them; return the ids of those whose names were free."""
-        ids, now = store.new_ids(connection, len(checked))
-        rows = [_row(new_id, new, now) for new_id, new in zip(ids, checked, strict=True)]
-        made = store.create(connection, rows)
-        there = {row["id"]: row["stages"] for row in rows if row["id"] in made}
-        store.plan_many(connection, there)
-        return list(there)
-
-    def _of_that_name(self, connection: Connection, new: NewDeadline) -> store.Found | None:
-        if new.name is None:
-            return None
-        found = store.get(connection, name=new.name, name_team_id=new.team_id)
-        if found is None or not found.deadline.is_unresolved:
-            return None
-        (locked,) = store.lock(connection, [found.deadline.id])
-        return locked if locked.deadline.is_unresolved else None
-
-    # -- reading -------------------------------------------------------------------------------------------------------
-
-    def get(self, reference: UUID | str, *, team_id: str | None = None) -> Deadline:
-        """Return one deadline by id, or by name the unresolved one that is due first.
-
-        Raises:
-            UnknownDeadline: There is none of that id or name (in that team).
-        """
-        deadline_id, name = new_schedule.reference(reference)
-        arguments.check_text("team_id", team_id)
-        with self._borrowed(None) as borrowed:
-            found = store.get(borrowed, deadline_id=deadline_id, name=name, name_team_id=team_id, team_id=team_id)
-        if found is None:
-            raise UnknownDeadline(reference)
-        return found.deadline
-
-    def find(
+    def _validated(
         self,
+        new: NewDeadline,
+        requester: Requester | None,
         *,
-        status: str | None = None,
-        is_overdue: bool = False,
-        team_id: str | None = None,
-        target: Mapping[str, str] | None = None,
-        name: str | None = None,
-        series_id: UUID | None = None,
-        due_from: datetime | None = None,
-        due_to: datetime | None = None,
-        cursor: UUID | str | None = None,
-        limit: int = 100,
-    ) -> list[Deadline]:
-        """Return the newest deadlines that match every filter given; `cursor` is the last id of the page before.
+        given: Collection[str] | None = None,
+        known: MutableSet[str] | None = None,
+    ) -> NewDeadline:
+        """Validate recipients, action types and payloads; return the deadline with normalised payloads.
 
         Args:
-            status: One of the statuses.
-            is_overdue: Only those that are unresolved after their due instant.
-            team_id: Of this team only.
-            target: `{"type", "id"}` of what they are about.
-            name: Of this name only.
-            series_id: Of this series only.
-            due_from: Due at this instant or later; aware.
-            due_to: Due before this instant; aware.
-            cursor: The id of the last one of the page before.
-            limit: 1 to 101.
-
-        Raises:
-            InvalidArgument: A filter cannot be.
+            new: The arguments of the deadline.
+            requester: The token of an HTTP request; None: application code.
+            given: The names of the arguments in the request; None: all. The others were validated earlier.
+            known: Keys of recipients that were validated earlier; those of this deadline are added.
         """
-        arguments.check_limit(limit, most=READ_MOST)
-        if status not in (None, "open", "missed", "completed", "cancelled"):
-            raise InvalidArgument("status", status, "one of open, missed, completed, cancelled")
-        arguments.target_text(target)
-        with self._borrowed(None) as borrowed:
-            return store.find(
-                borrowed,
-                status=status,
-                is_overdue=is_overdue,
-                team_id=arguments.check_text("team_id", team_id),
-                target_type=None if target is None else target["type"],
-                target_id=None if target is None else target["id"],
-                name=arguments.check_text("name", name),
-                series_id=series_id,
-                due_from=arguments.check_aware("due_from", due_from),
-                due_to=arguments.check_aware("due_to", due_to),
-                before=None if cursor is None else arguments.check_cursor(cursor),
-                limit=limit,
-            )
+        names = ("recipients", *ARGUMENT_OF.values())
+        origins = {name: requester if given is None or name in given else None for name in names}
+        stages = tuple(self._with_payload(stage, origins.get(ARGUMENT_OF.get(stage.kind, ""))) for stage in new.stages)
+        known = set() if known is None else known
+        for name, to, origin in [
+            ("recipients", new.recipients, origins["recipients"]),
+            *((f"{one.key}.to", one.to, origins[ARGUMENT_OF[one.kind]]) for one in stages if one.to),
+            *((f"{one.key}.assign", one.assign, origins[ARGUMENT_OF[one.kind]]) for one in stages if one.assign),
+        ]:
+            reach = reach_of(origin)
+            key = f"{new.team_id is None} {reach} {to!r}"
+            if key not in known:
+                self.recipients.check(to, name=name, team_id=new.team_id, reach=reach)
+                known.add(key)
+        return replace(new, stages=stages)
 
-    def near(
-        self,
-        *,
-        statuses: Sequence[str] = ("missed", "open"),
-        team_id: str | None = None,
-        due_to: datetime | None = None,
-        after: tuple[datetime, UUID] | None = None,
-        limit: int = 50,
-    ) -> list[Deadline]:
-        """Return the unresolved deadlines, the nearest first, those missed before them.
-
-        Args:
-            statuses: Of these only.
-            team_id: Of this team only.
-            due_to: Due before this instant; aware.
-            after: The due instant and the id of the last one of the page before.
-            limit: How many at most.
-        """
-        after_at, after_id = after or (None, None)
-        with self._borrowed(None) as borrowed:
-            return store.near(
-                borrowed,
-                statuses=list(statuses),
-                team_id=team_id,
-                due_to=due_to,
-                after_at=after_at,
-                after_id=after_id,
-                limit=limit,
-            )
-
-    def notices(
-        self, deadline: Deadline, *, before: UUID | None = None, limit: int = SHOWN_MOST
-    ) -> list[store.Noticed]:
-        """Return the latest that was sent of a deadline, and what was not taken: to whom, through what, when.
-
-        Args:
-            deadline: Which.
-            before: The id of the last one of the page before; None: from the newest on.
-            limit: How many at most.
-
-        Returns:
-            The newest first.
-        """
-        with self._borrowed(None) as borrowed:
-            return store.notices_of(borrowed, deadline.id, before=before, limit=limit)
-
-    def timeline(self, deadline: Deadline, *, limit: int = SHOWN_MOST) -> list[Step]:
-        """Return what was sent and done of a deadline and what will be, in the order of the instants.
-
-        Args:
-            deadline: Which.
-            limit: How many lines at most: the earliest are left out.
-        """
-        with self._borrowed(None) as borrowed:
-            bound = store.bound(borrowed, deadline.id, limit=limit)
-        actions = {one.deadline_stage: one for one in bound if one.deadline_stage}
-        told = {(one.get("stage"), one.get("occurrence")): one for one in deadline.history if one["what"] in _TOLD}
-        steps = []
-        for stage in deadline.stages:
-            if stage.kind == "renewal":
-                continue
-            for occurrence in range(max(1, stage.occurrence - limit), stage.occurrence + 1):
-                action = actions.get(planning.occurrence_name(stage.key, occurrence))
-                step = _step(stage, occurrence, action, told.get((stage.key, occurrence)))
-                if step is not None:
-                    steps.append(step)
-        return sorted(steps, key=lambda one: (one.at is None, one.at, one.stage))[-limit:]
+    def _with_payload(self, stage: Stage, requester: Requester | None) -> Stage:
+        if stage.kind != "action":
+            self.payloads.handler(stage.action_type, requester=None)
+            return stage
+        try:
+            prepared = self.payloads.prepare(stage.action_type, stage.payload, requester=requester)
+        except ActionTypeForbidden as error:
+            raise error.inside("auto_actions") from None
+        return replace(stage, payload=json_text.decode(prepared.text))
 
 
-#: What the history calls it when people were told of a stage, or were not.
-_TOLD = {"reminded": "sent", "escalated": "sent", "held_back": "held_back"}
+def _lock_by_name(connection: Connection, new: NewDeadline) -> store.DeadlineSnapshot | None:
+    """Return the unresolved deadline with that name in its team, locked; None if there is none."""
+    found = None if new.name is None else store.get(connection, new.name, new.team_id)
+    if found is None or not found.deadline.is_unresolved:
+        return None
+    (locked,) = store.lock(connection, [found.deadline.id])
+    return locked if locked.deadline.is_unresolved else None
 
 
-def _step(stage: Stage, occurrence: int, action: store.Bound | None, told: Mapping[str, Any] | None) -> Step | None:
-    """Return a line of the timeline; None for an occurrence of long ago of which nothing is kept."""
-    if told is not None:
-        at, note = datetime.fromisoformat(told["at"]), told.get("reason") or ", ".join(told.get("to") or ())
-        return Step(at, stage.key, occurrence, _TOLD[told["what"]], note, None if action is None else action.id)
-    if occurrence == stage.occurrence and occurrence > stage.begun:
-        return Step(stage.at, stage.key, occurrence, stage.state, None, None if action is None else action.id)
-    if action is not None:
-        at = action.started_at or action.scheduled_at
-        state = {"completed": "done", "pending": "begun", "processing": "begun"}.get(action.status, action.status)
-        return Step(at, stage.key, occurrence, state, action.error_message, action.id)
-    if occurrence == stage.begun and stage.last_at is not None:
-        return Step(stage.last_at, stage.key, occurrence, "begun", None, None)
-    return None
+def _preview(due_at: datetime, timezone: str, stages: Sequence[Stage]) -> DeadlinePreview:
+    return DeadlinePreview(due_at, timezone, [stage for stage in stages if stage.kind in ARGUMENT_OF])
 
 
-def _row(new_id: UUID, new: NewDeadline, now: datetime) -> dict[str, Any]:
-    clock = book.clock_of(new.timezone, new.calendar)
-    due_at = due_of(new, clock, now)
-    values = book.row_values(
-        new_id, due_at=due_at, stages=new.stages, clock=clock, now=now, recurrence=new.recurrence, anchor_at=due_at
-    )
-    if new.recurrence is not None:
-        refuse_a_crowd(new.recurrence, values["stages"], clock, due_at)
-    columns = {name: getattr(new, name) for name in _COLUMNS}
-    return values | columns | {"recipients": list(new.recipients), "definition": new.definition}
-
-
-def due_of(new: NewDeadline, clock: planning.Clock, now: datetime) -> datetime:
-    """Return when a deadline is due first; aware.
-
-    Raises:
-        RecurrenceInvalid: Its rule names no occurrence after now.
-    """
-    if new.due_at is not None:
-        return new.due_at
-    if new.delay is not None:
-        return now + new.delay
-    assert new.recurrence is not None  # noqa: S101 - one of the three is there
-    due_at = planning.next_of_series(
-        new.recurrence, timezone=new.timezone, anchor=now, calendar=clock.calendar, after=now, budget=clock.budget
-    )
-    if due_at is None:
-        raise RecurrenceInvalid(new.recurrence, "names no occurrence after now")
-    return due_at
-
-
-_COLUMNS = [
-    field.name
-    for field in fields(NewDeadline)
-    if field.name in {"name", "team_id", "target_type", "target_id", "calendar", "metadata", "created_by"}
-]
+def _id_of(given: UUID | str) -> UUID:
+    deadline_id, _ = new_schedule.reference(given)
+    if deadline_id is None:
+        raise InvalidArgument("moves", given, "the id of a deadline; to move a deadline by name, use move_deadline")
+    return deadline_id

@@ -1,48 +1,38 @@
-"""Deadlines in the table. Every function takes the connection: it can be the caller's own."""
-
-from __future__ import annotations
+"""Read and write deadlines and their actions."""
 
 import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from scheduled_actions.core import checks as arguments
+from scheduled_actions.core.errors import UnknownDeadline
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements
 from scheduled_actions.deadlines.model import Deadline, Stage
 from scheduled_actions.deadlines.rules import planning
 from scheduled_actions.deadlines.rules.rows import deadline_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from scheduled_actions.database.connection import Connection
+from scheduled_actions.schedules.rules import new_schedule
 
 sql = Statements(__file__)
 
-#: The columns that the reading statements return, in their order: the fields of a deadline.
+#: The columns that the select statements return, in order.
 _FIELDS = tuple(field.name for field in fields(Deadline) if field.name != "problem")
-#: How long the beginning of a stage waits for somebody who is changing its deadline.
-PATIENCE_MS = "2000"
+#: How long a starting stage waits for a change of its deadline, in milliseconds.
+LOCK_WAIT_MS = "2000"
 
 
-class Found(NamedTuple):
-    """A deadline, and the database's now when it was read."""
+class DeadlineSnapshot(NamedTuple):
+    """A deadline, and the database's time when it was read."""
 
     deadline: Deadline
     now: datetime
 
 
-class Name(NamedTuple):
-    """Which occurrence of which stage of which deadline."""
-
-    deadline_id: UUID
-    key: str
-    occurrence: int
-
-
-class Bound(NamedTuple):
-    """An action of a deadline, as far as a timeline needs it."""
+class DeadlineAction(NamedTuple):
+    """An action of a deadline, for its timeline."""
 
     id: UUID
     action_type: str
@@ -51,209 +41,255 @@ class Bound(NamedTuple):
     started_at: datetime | None
     completed_at: datetime | None
     error_message: str | None
-    #: None: a notice of a stage.
+    #: The stage and the number of its occurrence: "reminder:daily#3"; None: a notification that a stage scheduled.
     deadline_stage: str | None
 
 
-def get(
-    connection: Connection,
-    *,
-    deadline_id: UUID | None = None,
-    name: str | None = None,
-    name_team_id: str | None = None,
-    team_id: str | None = None,
-) -> Found | None:
-    """Return one deadline by id, or by name among those of `name_team_id`; within `team_id`, where that is given."""
-    parameters = {"id": deadline_id, "name": name, "name_team_id": name_team_id, "team_id": team_id}
-    rows = sql.run_leniently(connection, "get_deadline", parameters).fetchall()
-    return _found(rows[0]) if rows else None
+class NotificationReceipt(NamedTuple):
+    """A notification of a deadline that was sent, or that a channel did not accept."""
 
-
-def lock(connection: Connection, ids: Collection[UUID], *, team_id: str | None = None) -> list[Found]:
-    """Return deadlines by id, locked for the rest of the transaction; those of other teams are not among them."""
-    parameters = {"ids": list(ids), "team_id": team_id}
-    return [_found(row) for row in sql.run_leniently(connection, "lock_deadlines", parameters)]
-
-
-def find(connection: Connection, **filters: Any) -> list[Deadline]:  # noqa: ANN401 - what list_deadlines.sql names
-    """Return the newest deadlines that match every filter given."""
-    return [_found(row).deadline for row in sql.run_leniently(connection, "list_deadlines", filters)]
-
-
-def near(connection: Connection, **filters: Any) -> list[Deadline]:  # noqa: ANN401 - what deadlines_by_due.sql names
-    """Return the unresolved deadlines that match every filter given, the nearest first."""
-    return [_found(row).deadline for row in sql.run_leniently(connection, "deadlines_by_due", filters)]
-
-
-def holding(connection: Connection, guards: Sequence[Mapping[str, Any]], *, team_id: str | None) -> list[bool]:
-    """Return which of these notices may still begin to be sent.
-
-    Until the transaction ends nobody can complete, move or cancel their deadlines: what is begun before then began in
-    time, and whoever makes such a change returns when nothing that no longer holds can begin.
-
-    Args:
-        connection: In a transaction.
-        guards: `{"deadline_id", "stage", "revision"}` each; without a `revision` it holds through moves, too. One for
-            the deadline's own recipients has `is_for_recipients`, and in `to` the one that it is for.
-        team_id: Of the notices; deadlines of other teams are not found.
-
-    Returns:
-        An answer each, in their order; False where there is no such deadline.
-    """
-    ids = {UUID(str(guard["deadline_id"])) for guard in guards}
-    rows = sql.run_leniently(connection, "share_deadlines", {"ids": list(ids), "team_id": team_id}).fetchall()
-    found = {one.deadline.id: one for one in map(_found, rows)}
-    return [_holds(found.get(UUID(str(guard["deadline_id"]))), guard) for guard in guards]
-
-
-class Noticed(NamedTuple):
-    """Something that was sent of a deadline, or that a channel did not take."""
-
+    #: When the notification was sent or not accepted.
     sent_at: datetime
-    #: The stage and its number: "reminder:60 days before#1".
+    #: The stage and the number of its occurrence: "reminder:60 days before#1"; empty without a stage.
     stage: str
     subject: str
-    #: Their name or id; None where they have neither.
+    #: The recipient's name or id; None if both are unknown.
     recipient: str | None
     channel: str
-    #: As it may be shown.
+    #: An e-mail address, or the masked address of another channel.
     address: str
-    #: What the channel calls it.
+    #: The id of the message in the channel; None if the channel has no ids, or the notification was not sent.
     message_id: str | None
-    #: Why the channel did not take it; None: it did.
+    #: Why the channel did not accept the notification; None if it was sent.
     problem: str | None
-    #: What sent it; it may have been pruned since.
+    #: The action of the notification; may have been pruned.
     action_id: UUID
-    #: UUID version 7: ordered by the instant.
+    #: UUID version 7: ordered by time.
     id: UUID
 
 
-def keep_notices(connection: Connection, notices: Sequence[Mapping[str, Any]], *, team_id: str | None) -> None:
-    """Keep what was sent, each with `deadline_id`, `action_id` and the fields of `Noticed`, its instant excepted.
+def get(connection: Connection, reference: UUID | str, team_id: str | None = None) -> DeadlineSnapshot | None:
+    """Return a deadline by id or name; None if it does not exist.
 
-    Those of deadlines of other teams than `team_id` are left out.
+    With `team_id`, only a deadline of that team; without, by id any deadline, by name only one without a team.
+
+    Of several deadlines with one name, this is the unresolved one that is due first; if all are resolved, the newest.
     """
-    sql.run(connection, "keep_notices", {"notices": _json(notices), "team_id": team_id})
+    deadline_id, name = new_schedule.reference(reference)
+    row = sql.run_leniently(connection, "get_deadline", id=deadline_id, name=name, team_id=team_id).fetchone()
+    return None if row is None else _snapshot(row)
 
 
-def notices_of(connection: Connection, deadline_id: UUID, *, before: UUID | None, limit: int) -> list[Noticed]:
-    """Return the latest that was sent of a deadline, the newest first, those with ids below `before`."""
-    parameters = {"deadline_id": deadline_id, "before": before, "limit": limit}
-    rows = sql.run_leniently(connection, "notices_of_deadline", parameters)
-    return [Noticed._make(row) for row in rows]
+def lock(connection: Connection, ids: Collection[UUID], *, team_id: str | None = None) -> list[DeadlineSnapshot]:
+    """Lock deadlines by id (of that team) until the transaction ends; return those that exist, ordered by id."""
+    return [_snapshot(row) for row in sql.run_leniently(connection, "lock_deadlines", ids=list(ids), team_id=team_id)]
 
 
-def _holds(found: Found | None, guard: Mapping[str, Any]) -> bool:
+def lock_one(connection: Connection, reference: UUID | str, team_id: str | None) -> DeadlineSnapshot:
+    """Lock a deadline by id or name until the transaction ends; return it.
+
+    Raises:
+        UnknownDeadline: No deadline has that id or name (in that team).
+    """
+    deadline_id, _ = new_schedule.reference(reference)
+    rows = lock(connection, [deadline_id or read(connection, reference, team_id).id], team_id=team_id)
+    if not rows:
+        raise UnknownDeadline(reference)
+    return rows[0]
+
+
+def read(connection: Connection, reference: UUID | str, team_id: str | None = None) -> Deadline:
+    """Return a deadline by id or name, as `get` does.
+
+    Raises:
+        UnknownDeadline: No deadline has that id or name (in that team).
+    """
+    found = get(connection, reference, team_id)
     if found is None:
-        return False
-    if guard.get("is_for_recipients") and not planning.is_recipient(found.deadline, guard.get("to")):
+        raise UnknownDeadline(reference)
+    return found.deadline
+
+
+def find(connection: Connection, statement: str, filters: Mapping[str, Any]) -> list[Deadline]:
+    """Return deadlines: the newest with `list_deadlines`, those due first with `deadlines_by_due`.
+
+    Args:
+        connection: To the database; a transaction is not needed.
+        statement: `list_deadlines` or `deadlines_by_due`.
+        filters: The parameters of the statement.
+    """
+    return [_snapshot(row).deadline for row in sql.run_leniently(connection, statement, filters)]
+
+
+def valid_guards(connection: Connection, guards: Sequence[Mapping[str, Any]], *, team_id: str | None) -> list[bool]:
+    """Return which notifications may still be sent.
+
+    The deadlines stay locked against changes until the transaction ends: a notification sent before then is valid, and
+    a change of a deadline waits for it.
+
+    Args:
+        connection: In a transaction.
+        guards: Objects of `deadline_id`, `stage` and `revision`; without `revision`, the notification stays valid when
+            the deadline is moved. A notification to the deadline's own recipients has `is_for_recipients`, and its
+            recipient in `to`.
+        team_id: The team of the notifications; deadlines of other teams are not found.
+
+    Returns:
+        Whether each guard is valid, in order; False for an unknown deadline.
+    """
+    ids = [UUID(str(guard["deadline_id"])) for guard in guards]
+    rows = sql.run_leniently(connection, "share_deadlines", ids=ids, team_id=team_id)
+    found = {one.deadline.id: one for one in map(_snapshot, rows)}
+    return [_is_valid(found.get(deadline_id), guard) for deadline_id, guard in zip(ids, guards, strict=True)]
+
+
+def _is_valid(found: DeadlineSnapshot | None, guard: Mapping[str, Any]) -> bool:
+    if found is None or (guard.get("is_for_recipients") and not planning.is_recipient(found.deadline, guard.get("to"))):
         return False
     key, _ = planning.parse_occurrence(str(guard.get("stage") or ""))
     return planning.holds(found.deadline, key, guard.get("revision"), now=found.now)
 
 
+def insert_receipts(connection: Connection, receipts: Sequence[Mapping[str, Any]], *, team_id: str | None) -> None:
+    """Store receipts, each with `deadline_id` and the fields of `NotificationReceipt` except `sent_at` and `id`.
+
+    Receipts for deadlines of other teams than `team_id` are left out.
+    """
+    sql.run(connection, "insert_receipts", receipts=_json(receipts), team_id=team_id)
+
+
+def receipts_of(
+    connection: Connection, deadline_id: UUID, *, before: UUID | None, limit: int
+) -> list[NotificationReceipt]:
+    """Return the receipts of a deadline with ids below `before`, the newest first; None: from the newest."""
+    return [
+        NotificationReceipt(*row)
+        for row in sql.run_leniently(
+            connection, "receipts_of_deadline", deadline_id=deadline_id, before=before, limit=limit
+        )
+    ]
+
+
 def create(connection: Connection, deadlines: Sequence[Mapping[str, Any]]) -> set[UUID]:
-    """Insert deadlines; return the ids of those that were made: a name or an occurrence may have been taken."""
-    return {row[0] for row in sql.run(connection, "create_deadlines", {"deadlines": _json(deadlines)})}
+    """Insert deadlines; return the inserted ids. A deadline whose name or occurrence is taken is left out."""
+    return {row[0] for row in sql.run(connection, "create_deadlines", deadlines=_json(deadlines))}
 
 
 def new_ids(connection: Connection, count: int) -> tuple[list[UUID], datetime]:
-    """Return so many new ids, at least one, and the database's now."""
-    rows = sql.run(connection, "new_ids", {"count": count}).fetchall()
+    """Return `count` new ids in ascending order, and the database's current time; `count` is 1 or more."""
+    rows = sql.run(connection, "new_ids", count=count).fetchall()
     return [row[0] for row in rows], rows[0][1].astimezone(UTC)
 
 
 def write(connection: Connection, changes: Mapping[UUID, Mapping[str, Any]]) -> None:
-    """Change deadlines: columns by name, `revisions` to add, and an `entry` of the history."""
+    """Update deadlines by id; a change has columns by name, `revisions` to add, and an `entry` for the history."""
     if changes:
         elements = [{"id": deadline_id, "changes": one} for deadline_id, one in changes.items()]
-        sql.run(connection, "write_deadlines", {"changes": _json(elements)})
+        sql.run(connection, "write_deadlines", changes=_json(elements))
 
 
-def plan(connection: Connection, deadline_id: UUID, stages: Iterable[Stage]) -> None:
-    """Plan what is planned of a deadline's stages, or move what waits of them."""
-    plan_many(connection, {deadline_id: stages})
+def update(
+    connection: Connection,
+    deadline_id: UUID,
+    entry: Mapping[str, Any],
+    **columns: Any,  # noqa: ANN401 - by name
+) -> Deadline:
+    """Update a deadline as `write` does, with an entry for its history; return it."""
+    write(connection, {deadline_id: {"entry": entry, **columns}})
+    return read(connection, deadline_id)
 
 
-def plan_many(connection: Connection, stages: Mapping[UUID, Iterable[Stage]]) -> None:
-    """Plan what is planned of many deadlines' stages, or move what waits of them."""
+def history_entry(what: str, at: datetime, **facts: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    """Return an entry of a deadline's history; facts that are None are left out.
+
+    Raises:
+        InvalidArgument: `by` or `reason` is not a string that Postgres can store.
+    """
+    for name in ("by", "reason"):
+        arguments.check_text(name, facts.get(name))
+    return {"what": what, "at": at, **{name: fact for name, fact in facts.items() if fact is not None}}
+
+
+def plan(connection: Connection, stages: Mapping[UUID, Iterable[Stage]]) -> None:
+    """Schedule the planned stages of deadlines; actions that are already pending are rescheduled."""
     planned = [
         {
             "deadline_id": deadline_id,
-            "key": one.key,
-            "occurrence": one.occurrence,
-            "action_type": one.action_type,
-            "payload": one.payload,
-            "at": one.at,
-            **(one.options or _OWN_OPTIONS.get(one.kind, {})),
+            "key": stage.key,
+            "occurrence": stage.occurrence,
+            "action_type": stage.action_type,
+            "payload": stage.payload,
+            "at": stage.at,
+            **(stage.options or _DEFAULT_OPTIONS.get(stage.kind, {})),
         }
         for deadline_id, some in stages.items()
-        for one in some
-        if one.is_planned
+        for stage in some
+        if stage.is_planned
     ]
     if planned:
-        sql.run(connection, "plan_stages", {"planned": _json(planned)})
+        sql.run(connection, "plan_stages", planned=_json(planned))
 
 
-#: What fails for want of a handler or a table is tried for six weeks before a person is needed.
-_OWN_OPTIONS: dict[str, dict[str, int]] = {"due": {"max_attempts": 1000}, "renewal": {"max_attempts": 1000}}
+#: With this number of attempts, a missing handler or table is retried for six weeks before the action fails.
+_DEFAULT_OPTIONS: dict[str, dict[str, int]] = {"due": {"max_attempts": 1000}, "renewal": {"max_attempts": 1000}}
 
 
-def names_of(deadline_id: UUID, stages: Iterable[Stage]) -> set[Name]:
-    """Return which occurrences are planned."""
-    return {Name(deadline_id, one.key, one.occurrence) for one in stages if one.is_planned}
+def planned_keys(deadline_id: UUID, stages: Iterable[Stage]) -> set[tuple[UUID, str, int]]:
+    """Return the deadline, the key of the stage and the number of each planned occurrence."""
+    return {(deadline_id, one.key, one.occurrence) for one in stages if one.is_planned}
 
 
-def drop(connection: Connection, names: Iterable[Name]) -> None:
-    """Remove planned occurrences that had not begun."""
-    gone = [name._asdict() for name in names]
+def drop(connection: Connection, keys: Iterable[tuple[UUID, str, int]]) -> None:
+    """Delete the actions of planned occurrences that have not started; `keys` as `planned_keys` returns them."""
+    gone = [{"deadline_id": deadline_id, "key": key, "occurrence": number} for deadline_id, key, number in keys]
     if gone:
-        sql.run(connection, "drop_stages", {"gone": _json(gone)})
+        sql.run(connection, "drop_stages", gone=_json(gone))
 
 
 def withdraw(connection: Connection, ids: Collection[UUID], *, reason: str, by: str | None = None) -> None:
-    """Cancel what waits of these deadlines."""
-    sql.run(connection, "withdraw_stages", {"ids": list(ids), "reason": reason, "by": by})
+    """Cancel the pending actions of deadlines, except those that create the next deadline of a series."""
+    sql.run(connection, "withdraw_stages", ids=list(ids), reason=reason, by=by)
 
 
 def stage_of(connection: Connection, action_id: UUID) -> tuple[UUID | None, str | None]:
-    """Return the deadline and the occurrence of the stage that an action is for."""
-    row = sql.run(connection, "stage_of_action", {"action_id": action_id}).fetchone()
-    return (None, None) if row is None else (row[0], row[1])
+    """Return the id of an action's deadline and the stage occurrence ("reminder:daily#3"); None without one."""
+    return sql.run(connection, "stage_of_action", action_id=action_id).fetchone() or (None, None)
 
 
-def bound(connection: Connection, deadline_id: UUID, *, limit: int) -> list[Bound]:
-    """Return the latest actions of a deadline that are still kept, at most `limit`."""
-    parameters = {"deadline_id": deadline_id, "limit": limit}
-    return [Bound._make(row) for row in sql.run_leniently(connection, "actions_of_deadline", parameters)]
+def actions_of(connection: Connection, deadline_id: UUID, *, limit: int) -> list[DeadlineAction]:
+    """Return at most `limit` actions of a deadline, the latest first; pruned actions are missing."""
+    return [
+        DeadlineAction(*row)
+        for row in sql.run_leniently(connection, "actions_of_deadline", deadline_id=deadline_id, limit=limit)
+    ]
 
 
 def ids_of_series(connection: Connection, series_id: UUID, *, since: datetime) -> list[UUID]:
-    """Return the unresolved deadlines of a series from an occurrence on."""
-    return [row[0] for row in sql.run(connection, "deadline_ids_of_series", {"series_id": series_id, "since": since})]
+    """Return the ids of the unresolved deadlines of a series whose `occurrence_at` is `since` or later."""
+    return [row[0] for row in sql.run(connection, "deadline_ids_of_series", series_id=series_id, since=since)]
 
 
 def find_occurrence(connection: Connection, series_id: UUID, occurrence_at: datetime) -> UUID | None:
-    """Return the deadline of one occurrence of a series."""
-    row = sql.run(connection, "find_occurrence", {"series_id": series_id, "occurrence_at": occurrence_at}).fetchone()
+    """Return the id of the deadline for an occurrence of a series; None if it does not exist."""
+    row = sql.run(connection, "find_occurrence", series_id=series_id, occurrence_at=occurrence_at).fetchone()
     return None if row is None else row[0]
 
 
-def _found(row: Sequence[Any]) -> Found:
+def prune(connection: Connection, *, retention_days: int, limit: int) -> int:
+    """Delete at most `limit` deadlines that were closed more than `retention_days` ago; return their number."""
+    return sql.run(connection, "prune_deadlines", retention_days=retention_days, limit=limit).rowcount
+
+
+def _snapshot(row: Sequence[Any]) -> DeadlineSnapshot:
     *columns, now = row
-    return Found(deadline_of(dict(zip(_FIELDS, columns, strict=True))), now.astimezone(UTC))
+    return DeadlineSnapshot(deadline_of(dict(zip(_FIELDS, columns, strict=True))), now.astimezone(UTC))
 
 
 def _json(document: object) -> str:
-    return json.dumps(document, default=_plain, check_circular=False)
+    return json.dumps(document, default=_json_value, check_circular=False)
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401 - any JSON
+def _json_value(value: object) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, Stage):
         return value.as_json()
     return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
-def prune(connection: Connection, *, retention_days: int, limit: int) -> int:
-    """Remove deadlines that ended before their retention, and the proof of what was sent of them; return how many."""
-    return sql.run(connection, "prune_deadlines", {"retention_days": retention_days, "limit": limit}).rowcount

@@ -1,1 +1,1 @@
-"""Local: development server, minute cron, project template, demo."""
+"""Local: a project on this machine, with its development server, minute cron, template and demo."""

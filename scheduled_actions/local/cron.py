@@ -1,75 +1,65 @@
-"""What an external cron does for a deployment, done for the local server: ping, and say what came of it."""
-
-from __future__ import annotations
+"""Ping the local server as an external cron pings a deployment, and summarise the result."""
 
 import http.client
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 PATH = "/cron/process"
-_MINUTE_SECONDS = 60.0
-#: What a tick may have done, in the order people want to know it.
+#: The counts of a tick, the most important first.
 _COUNTS = ("succeeded", "failed", "retried", "snoozed", "skipped", "rescued", "pruned")
 
 
 @dataclass(frozen=True, slots=True)
-class Pong:
-    """What a ping was answered with."""
+class PingResult:
+    """The answer to a ping."""
 
-    #: The HTTP status; None when there was no answer.
+    #: The HTTP status; None without a response.
     status: int | None
-    #: The JSON of the answer; empty when there was none.
+    #: The JSON object of the response; empty without one.
     body: Mapping[str, Any]
-    #: Why there was no answer, or one that is no tick's.
+    #: Why there was no response, or no response of a tick; None if a tick answered.
     problem: str | None = None
 
 
-def ping(host: str, port: int, secret: str | None, *, timeout_seconds: float) -> Pong:
-    """Ping once, and return what came back.
+def ping(host: str, port: int, secret: str | None, *, timeout_seconds: float) -> PingResult:
+    """Ping once, and return the answer.
 
     Args:
-        host: Of the server.
-        port: Of the server.
-        secret: `CRON_SECRET`; None shows none.
-        timeout_seconds: For the whole tick.
+        host: The server's host.
+        port: The server's port.
+        secret: The value of `CRON_SECRET`; None: no secret is sent.
+        timeout_seconds: How long to wait for the response, which a tick sends when it ends.
     """
-    headers: dict[str, str | bytes] = {"user-agent": "scheduled-actions-local-cron"}
-    if secret is not None:
-        headers["x-cron-secret"] = secret.encode()
+    own: dict[str, str | bytes] = {} if secret is None else {"x-cron-secret": secret.encode()}
+    status = None
     connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
     try:
-        connection.request("GET", PATH, headers=headers)
+        connection.request("GET", PATH, headers=own | {"user-agent": "scheduled-actions-local-cron"})
         response = connection.getresponse()
-        text = response.read()
+        status, text = response.status, response.read()
+        body = json.loads(text)
     except (OSError, http.client.HTTPException) as error:
-        return Pong(None, {}, f"no answer ({type(error).__name__})")
+        return PingResult(None, {}, f"no answer ({type(error).__name__})")
+    except ValueError:
+        return PingResult(status, {}, f"status {status}, but the body is not JSON")
     finally:
         connection.close()
-    try:
-        body = json.loads(text)
-    except ValueError:
-        return Pong(response.status, {}, f"status {response.status}, and not JSON")
-    problem = None if response.status == http.HTTPStatus.OK else f"status {response.status}: {body.get('detail')}"
-    return Pong(response.status, body, problem)
+    return PingResult(status, body, None if status == http.HTTPStatus.OK else f"status {status}: {body.get('detail')}")
 
 
 def seconds_to_next_minute(now: float) -> float:
-    """Return how long it is to the next full minute, more than nothing and at most 60; `now` in seconds since 1970."""
-    return _MINUTE_SECONDS - now % _MINUTE_SECONDS
+    """Return the time to the next full minute, more than 0 and at most 60; `now` is in seconds since 1970."""
+    return 60 - now % 60
 
 
 def summary(body: Mapping[str, Any]) -> str | None:
-    """Return what a tick did as lines for people; None when it did nothing, which most ticks do."""
+    """Return the result of a tick as lines of text; None if it has no counts and no errors."""
     done = [f"{body[name]} {name}" for name in _COUNTS if body.get(name)]
     if body.get("remaining"):
         done.append(f"{body['remaining']} more due")
-    errors = body.get("errors") or []
-    if not done and not errors:
-        return None
-    lines = [", ".join(done) or "nothing done"]
-    lines += [f"  {one['action_type'] or 'tick'} {one['action_id'] or ''}: {one['error']}" for one in errors]
-    return "\n".join(lines)
+    errors = [
+        f"  {one['action_type'] or 'tick'} {one['action_id'] or ''}: {one['error']}" for one in body.get("errors") or []
+    ]
+    return "\n".join([", ".join(done) or "nothing done", *errors]) if done or errors else None

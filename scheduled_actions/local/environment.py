@@ -1,83 +1,96 @@
-r"""The `.env` of a project directory: what the command line and the local server take for its environment.
+r"""Read the `.env` of a project directory for the command line and the local server, and generate missing secrets.
 
     # A comment.
-    CRON_SECRET=letters-and-digits      # one after a value needs a space before it
+    CRON_SECRET=letters-and-digits      # a comment after a value needs a space before it
     export ADMIN_TOKEN=the-same         `export` is allowed, so that a shell can read the file, too
-    GREETING="two words\n"              \n \t \r \" \\ and \$ are escapes between double quotes
-    PASSWORD='as $it "stands"'          nothing is special between single quotes
+    GREETING="two words"                double quotes: \n, \t, \" and the like are escapes
+    PASSWORD='with $ and "quotes"'      single quotes: \' and \\ are the only escapes
     EMPTY=
 
-One variable a line; the last line of a name wins. Nothing is expanded, no value goes over a line. A deployment
-sets real variables instead: nothing reads this file there.
+python-dotenv parses the file. Variables are not expanded. A name that is set twice, to different values, is an error:
+the first value may be the key that stored secrets are encrypted with.
+A deployment sets real environment variables and does not read this file.
 
-Where SCHEDULED_ACTIONS_ENV_COMMAND is set, say to `sops -d .env.enc`, that program is run and what it prints is read in
-the file's place, so that secrets may lie encrypted on this machine, too.
+If SCHEDULED_ACTIONS_ENV_COMMAND is set, for example to `sops -d .env.enc`, that program is run and its output replaces
+the file, so that secrets can be stored encrypted on this machine as well.
 """
 
-from __future__ import annotations
-
+import base64
 import os
 import re
+import secrets
 import shlex
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
 
-from scheduled_actions.core.errors import ConfigInvalid
+from dotenv.parser import parse_stream
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+from scheduled_actions.core.encryption import KEY_NAME
+from scheduled_actions.core.errors import ConfigInvalid, ProjectUnusable
+from scheduled_actions.database.embedded.cluster import write_private
 
-#: The file's name, below the project directory.
+#: The file's name, in the project directory.
 ENV_NAME = ".env"
-#: The variable that names the program whose output is read in the file's place.
+#: The variable with the command whose output replaces the file.
 COMMAND_NAME = "SCHEDULED_ACTIONS_ENV_COMMAND"
+#: The secrets that can be generated; other secrets are addresses and logins.
+GENERATED_NAMES = ("CRON_SECRET", "ADMIN_TOKEN", KEY_NAME)
 
-#: How long that program may take: somebody may have to touch a key.
+#: Time limit of the command in `COMMAND_NAME`: a person may have to touch a security key.
 _COMMAND_SECONDS = 60.0
 
-_ASSIGNMENT = re.compile(r"(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*=(?P<rest>.*)")
-_QUOTED = re.compile(r"""(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>[^']*)')[ \t]*(?P<after>.*)""")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "$": "$"}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def load(project: Path, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment with what the project's `.env` adds to it; a variable that is set, even empty, wins.
+    """Return the environment, completed by the project's `.env`; variables of the environment, even empty ones, win.
 
     Args:
-        project: The project directory; without a `.env` nothing is added.
-        environ: The environment; None: the process's own. Where it has SCHEDULED_ACTIONS_ENV_COMMAND, that program is
-            run in the directory, and the file is not looked at.
+        project: The project directory; `.env` is optional.
+        environ: The environment; None: the process's own. If it has SCHEDULED_ACTIONS_ENV_COMMAND, that program is
+            run in the directory instead of reading the file.
 
     Raises:
-        ConfigInvalid: The file cannot be read, the program failed, or a line is no assignment; the message names the
-            line and never what stands there, or what the program said.
+        ConfigInvalid: The file cannot be read, the program failed, or a line is invalid (see `parse`). The message
+            never contains the content of a line or the output of the program.
     """
     environ = os.environ if environ is None else environ
     if uses_command(environ):
-        return {**parse(_printed(project, environ), source=f"what {COMMAND_NAME} prints"), **environ}
-    path = project / ENV_NAME
+        return {**parse(_command_output(project, environ), source=f"output of {COMMAND_NAME}"), **environ}
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = (project / ENV_NAME).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         text = ""
     except UnicodeDecodeError:
-        raise ConfigInvalid("the file", None, "is not UTF-8 text", ENV_NAME) from None
+        raise ConfigInvalid("", None, "is not UTF-8 text: save it as UTF-8", ENV_NAME) from None
     except OSError as error:
-        raise ConfigInvalid("the file", None, f"cannot be read: {error.strerror}", ENV_NAME) from None
+        raise ConfigInvalid("", None, f"cannot be read: {error.strerror}", ENV_NAME) from None
     return {**parse(text), **environ}
 
 
 def uses_command(environ: Mapping[str, str]) -> bool:
-    """Return whether a program's output is read in the place of `.env`."""
+    """Return whether a program's output replaces `.env`."""
     return bool(environ.get(COMMAND_NAME, "").strip())
 
 
-def _printed(project: Path, environ: Mapping[str, str]) -> str:
-    """Return what the program prints; no shell is between, and what it says elsewhere may hold secrets, too."""
-    program, words = _command(environ[COMMAND_NAME])
+def _command_output(project: Path, environ: Mapping[str, str]) -> str:
+    """Run the program without a shell, and return its output; its standard error may contain secrets, too."""
     try:
-        ran = subprocess.run(  # noqa: S603 - it is the operator's own
+        words = shlex.split(environ[COMMAND_NAME])
+    except ValueError:
+        raise ConfigInvalid("", None, "has a quote that is not closed", COMMAND_NAME) from None
+    # `NAME=value program` needs a shell, and the value may be a secret.
+    if not words or "=" in words[0]:
+        raise ConfigInvalid(
+            "",
+            None,
+            "must be a program and its arguments, without a shell: NAME=VALUE before the program is not supported",
+            COMMAND_NAME,
+        )
+    try:
+        ran = subprocess.run(  # noqa: S603 - the operator's own program
             words,
             cwd=project,
             env=dict(environ),
@@ -87,75 +100,81 @@ def _printed(project: Path, environ: Mapping[str, str]) -> str:
             timeout=_COMMAND_SECONDS,
             check=False,
         )
-    except FileNotFoundError:
-        raise _command_failed(program, "is no program that can be found") from None
-    except OSError as error:
-        raise _command_failed(program, f"cannot be run: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise _command_failed(program, f"was ended: it took longer than {_COMMAND_SECONDS:g} seconds") from None
-    if ran.returncode:
+        if not ran.returncode:
+            return ran.stdout.decode("utf-8-sig")
         how = f"exit code {ran.returncode}" if ran.returncode > 0 else f"signal {-ran.returncode}"
-        raise _command_failed(program, f"failed with {how}; run it yourself to see why: it is not repeated here")
-    try:
-        return ran.stdout.decode("utf-8-sig")
+        problem = f"failed with {how}; run it yourself to see why: its output is not repeated here"
+    except FileNotFoundError:
+        problem = "was not found: install it, or give its full path"
+    except OSError as error:
+        problem = f"cannot be run: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        problem = f"was stopped after {_COMMAND_SECONDS:g} seconds; run it yourself to see what it waits for"
     except UnicodeDecodeError:
-        raise _command_failed(program, "prints no UTF-8 text") from None
-
-
-def _command(text: str) -> tuple[str, list[str]]:
-    """Return the program's name, for messages, and all words of its command line."""
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        raise _command_failed("the value", "opens a quote that it does not close") from None
-    # `NAME=value program` is a shell's, and the value may be a secret.
-    if not words or "=" in words[0]:
-        raise _command_failed("the value", "should be a program and its arguments: no shell reads it")
-    return words[0], words
-
-
-def _command_failed(what: str, problem: str) -> ConfigInvalid:
-    return ConfigInvalid(what, None, problem, COMMAND_NAME)
+        problem = "did not print UTF-8 text"
+    raise ConfigInvalid(words[0], None, problem, COMMAND_NAME)
 
 
 def parse(text: str, *, source: str = ENV_NAME) -> dict[str, str]:
-    """Return the variables of a `.env`'s text.
+    """Parse the text of a `.env`.
 
     Args:
-        text: The whole of it.
-        source: Where it is from, for messages.
+        text: The whole text.
+        source: The origin of the text, for errors.
 
     Raises:
-        ConfigInvalid: A line is no assignment; the message names the line and never what stands there.
+        ConfigInvalid: A line is not an assignment, contains a NUL character, or sets a name again to another value. The
+            message contains the number of the line, never its content.
     """
-    found: dict[str, str] = {}
-    # Not splitlines(): that also breaks at characters that may stand in a value.
-    for number, written in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
-        line = f"line {number}"
-        stripped = written.strip(" \t")
-        if not stripped or stripped.startswith("#"):
+    variables: dict[str, str] = {}
+    for binding in parse_stream(StringIO(text)):
+        line = f"line {binding.original.line}"
+        if binding.key is None and not binding.error:
             continue
-        match = _ASSIGNMENT.fullmatch(stripped)
-        if match is None:
-            raise ConfigInvalid(line, None, "is not NAME=VALUE: letters, digits and _ make a name", source)
-        try:
-            found[match["name"]] = _value(match["rest"])
-        except ValueError as error:
-            raise ConfigInvalid(line, None, str(error), source) from None
-    return found
+        if binding.error or binding.value is None or not _NAME.fullmatch(binding.key or ""):
+            raise ConfigInvalid(line, None, "is not NAME=VALUE with every quote closed", source)
+        if "\0" in binding.value:
+            raise ConfigInvalid(line, None, "contains a NUL character: remove it", source)
+        if variables.setdefault(str(binding.key), binding.value) != binding.value:
+            raise ConfigInvalid(line, None, f"sets {binding.key} again, to another value: remove one of them", source)
+    return variables
 
 
-def _value(rest: str) -> str:
-    """Return the value of what follows a `=`; ValueError says what is wrong with it, and never repeats it."""
-    if "\0" in rest:
-        raise ValueError("holds a NUL character, which no variable can")
-    if not rest.lstrip(" \t").startswith(("'", '"')):
-        return re.split(r"[ \t]#", rest, maxsplit=1)[0].strip(" \t")
-    match = _QUOTED.fullmatch(rest.lstrip(" \t"))
-    if match is None:
-        raise ValueError("opens a quote that is not closed: a value ends on its line")
-    if match["after"] and not match["after"].startswith("#"):
-        raise ValueError('has text after the closing quote: write \\" for a quote inside, or # for a comment')
-    if match["single"] is not None:
-        return match["single"]
-    return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[0]), match["double"])
+def ensure_secrets(project: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Generate the secrets that are not set, store them in `.env` (readable only by its owner), and return their names.
+
+    Nothing is generated if a program's output replaces the file, which would then not be read.
+
+    Args:
+        project: The project directory.
+        environ: The process's own environment; secrets that are set there, even to an empty value, are not generated.
+
+    Raises:
+        ConfigInvalid: The file cannot be read, or a line is invalid.
+        ProjectUnusable: The file cannot be written.
+    """
+    if uses_command(environ):
+        return ()
+    known = load(project, {})
+    missing = tuple(name for name in GENERATED_NAMES if not known.get(name) and name not in environ)
+    if not missing:
+        return ()
+    path = (project / ENV_NAME).resolve()
+    unfinished = path.with_name(f"{path.name}.new")
+    try:
+        text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
+        for name in missing:
+            key = base64.b64encode(secrets.token_bytes(32)).decode()
+            text = _assign(text, name, key if name == KEY_NAME else secrets.token_urlsafe(32))
+        write_private(unfinished, text)
+        unfinished.replace(path)
+    except OSError as error:
+        raise ProjectUnusable(project, f"{ENV_NAME} cannot be written: {error.strerror}") from error
+    return missing
+
+
+def _assign(text: str, name: str, value: str) -> str:
+    """Return the text of a `.env` with a value for a name that has none: on its empty line, if there is one."""
+    text, count = re.subn(rf"(?m)^[ \t]*(export[ \t]+)?{name}[ \t]*=.*$", f"{name}={value}", text)
+    separator = "" if not text or text.endswith("\n") else "\n"
+    return text if count else f"{text}{separator}{name}={value}\n"

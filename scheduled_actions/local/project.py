@@ -1,35 +1,21 @@
-"""A project as it runs on this machine: secrets, registry, database, tables and server, each there before the next."""
+"""Run a project on this machine: secrets, registry, database, tables and server, in this order."""
 
-from __future__ import annotations
-
-from contextlib import ExitStack, contextmanager
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from scheduled_actions.core import config
+from scheduled_actions.core.config import Config
 from scheduled_actions.core.errors import ConfigInvalid, NotConfigured, ProjectUnusable
 from scheduled_actions.core.secret import SECRET_MIN_LENGTH
 from scheduled_actions.database.bounded import UNLIMITED
 from scheduled_actions.database.migrate import migrate
-from scheduled_actions.local import cron as local_cron
-from scheduled_actions.local import environment, project_template
-from scheduled_actions.local import secrets as local_secrets
-from scheduled_actions.local import server as local_server
+from scheduled_actions.local import cron as local_cron, environment, project_template, server as local_server
 from scheduled_actions.operations import registry_build
-from scheduled_actions.registry.importing import HANDLERS
+from scheduled_actions.registry.loading import HANDLERS
 from scheduled_actions.runtime import Runtime
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from scheduled_actions.core.config import Config
-    from scheduled_actions.local.cron import Pong
-    from scheduled_actions.local.server import LocalServer
-
-#: How much longer than the longest tick a ping waits for its answer.
-_ANSWER_MARGIN_SECONDS = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,75 +24,80 @@ class LocalProject:
 
     config: Config
     runtime: Runtime
-    server: LocalServer
-    #: The secrets that were made just now.
+    server: local_server.LocalServer
+    #: The names of the secrets that were generated just now.
     generated: tuple[str, ...]
-    #: The process's own environment, without what `.env` adds to it.
+    #: The process's own environment, without the variables of `.env`.
     environ: Mapping[str, str]
 
-    def ping(self) -> Pong:
-        """Ping the server as a cron would, and return what came of it."""
+    def ping(self) -> local_cron.PingResult:
+        """Ping the server as a cron does, and return the answer."""
         return local_cron.ping(
             local_server.HOST,
             self.server.port,
             self.config.cron_secret.reveal(),
-            timeout_seconds=self.config.settings.max_duration_seconds + _ANSWER_MARGIN_SECONDS,
+            timeout_seconds=self.config.settings.max_duration_seconds + 10,  # longer than the longest tick
         )
 
     def reload(self) -> int:
-        """Build the registry anew and have the server load it; return how many action types there are.
+        """Rebuild the registry and make the server load it; return the number of action types.
 
-        `.env` is read again, too; a program in its place is not: somebody may have to touch a key for it.
+        `.env` is read again as well, but a program that replaces it is not run again: a person may have to touch a
+        security key.
 
         Raises:
-            ConfigInvalid: The settings cannot be used; the server goes on as it was.
-            RegistryInvalid: The handlers hold a mistake; likewise.
+            ConfigInvalid: The settings are invalid, or DATABASE_URL has changed; the server keeps the old settings.
+            NotConfigured: CRON_SECRET is missing or too short; the server keeps the old settings.
+            RegistryInvalid: The handlers contain an error; the server keeps the old handlers.
         """
         project = self.config.project
-        is_printed = environment.uses_command(self.environ)
-        values = self.config.environ if is_printed else environment.load(project, self.environ)
+        is_command = environment.uses_command(self.environ)
+        values = self.config.environ if is_command else environment.load(project, self.environ)
         configuration = config.load(project, values)
         _check_cron_secret(configuration)
         if configuration.database_url.reveal() != self.config.database_url.reveal():
-            raise ConfigInvalid("DATABASE_URL", None, "has changed: stop this and start it again", environment.ENV_NAME)
+            raise ConfigInvalid("DATABASE_URL", None, "has changed: restart the server to use it", environment.ENV_NAME)
         registry = registry_build.load(project)
         self.config = configuration
-        self.server.reload()
+        self.server.process.send_signal(signal.SIGHUP)
         return len(registry.types)
 
     def fingerprint(self) -> frozenset[tuple[str, int, int]]:
-        """Return what changes when a handler or a setting does."""
+        """Return a value that changes when a file of `handlers/`, `scheduled_actions.toml` or `.env` does."""
         directory = self.config.project
-        settings = [directory / config.TOML_NAME, directory / environment.ENV_NAME]
-        paths = [*(directory / HANDLERS).rglob("[!_.]*.py"), *settings]
-        facts = ((path, _stat(path)) for path in paths)
-        return frozenset((str(path), found.st_mtime_ns, found.st_size) for path, found in facts if found)
+        handlers = (directory / HANDLERS).rglob("[!_.]*.py")
+        found = set()
+        for path in [*handlers, directory / config.TOML_NAME, directory / environment.ENV_NAME]:
+            with suppress(OSError):  # It has just been deleted.
+                stat = path.stat()
+                found.add((str(path), stat.st_mtime_ns, stat.st_size))
+        return frozenset(found)
 
 
 @contextmanager
 def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: bool = False) -> Iterator[LocalProject]:
-    """Give the project as it runs; what was started for it has ended when the block has.
+    """Run the project until the block ends, then stop everything that was started for it.
 
     Args:
-        project: Its directory.
-        port: Where it is served; 0: any free port.
+        project: The project directory.
+        port: The port on 127.0.0.1; 0 chooses a free one.
         environ: The process's own environment; `.env` is added to it.
-        shows_log: The server says what it says here, not in its log.
+        shows_log: Print the server's output instead of writing it to `LOG_NAME`.
 
     Raises:
-        ScheduledActionsError: Something is not as it must be; nothing is left running.
+        ScheduledActionsError: Something is missing or invalid; nothing is left running.
     """
     project = project.resolve()
     if not (project / HANDLERS).is_dir():
-        remedy = "`scheduled-actions init DIR` writes a project, SCHEDULED_ACTIONS_PROJECT names one that is elsewhere"
-        raise ProjectUnusable(project, f"is no project, for it has no {HANDLERS}/: {remedy}")
+        remedy = "create one with `scheduled-actions init DIR`, or set SCHEDULED_ACTIONS_PROJECT to an existing project"
+        raise ProjectUnusable(project, f"is not a project directory, because it has no {HANDLERS}/: {remedy}")
     with ExitStack() as stack:
         listening = stack.enter_context(local_server.listen(port))
-        # Before anything is written: a mistake in the settings leaves no trace.
+        # Before anything is written: an error in the settings leaves no trace.
         configuration = config.load(project, environment.load(project, environ))
         if configuration.cron_secret.reveal():
             _check_cron_secret(configuration)
-        generated = local_secrets.ensure(project, environ)
+        generated = environment.ensure_secrets(project, environ)
         if generated:
             configuration = config.load(project, environment.load(project, environ))
         _check_cron_secret(configuration)
@@ -114,26 +105,18 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
         stack.callback(runtime.close)
         with runtime.database.connection(UNLIMITED) as connection:
             migrate(connection)
-        server = stack.enter_context(
-            local_server.LocalServer(
-                project,
-                listening,
-                settings=project_template.settings_of_gunicorn(project),
-                # It reads `.env` itself, so that it can do so again; what a program printed it is given.
-                environ=configuration.environ if environment.uses_command(environ) else environ,
-                log=None if shows_log else project / local_server.LOG_NAME,
-            )
+        server = local_server.LocalServer(
+            project,
+            listening,
+            settings=project_template.gunicorn_settings(project),
+            # The server reads `.env` itself, to read it again at a reload; the output of a program is passed on.
+            environ=configuration.environ if environment.uses_command(environ) else environ,
+            log=None if shows_log else project / local_server.LOG_NAME,
         )
+        stack.callback(server.kill)
         yield LocalProject(config=configuration, runtime=runtime, server=server, generated=generated, environ=environ)
 
 
 def _check_cron_secret(configuration: Config) -> None:
     if not configuration.cron_secret.is_usable:
         raise NotConfigured("CRON_SECRET", f"set it to {SECRET_MIN_LENGTH} random characters or more")
-
-
-def _stat(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except OSError:
-        return None  # It has just been deleted.

@@ -1,77 +1,70 @@
-"""Scheduling for many users at one time of day, each on the clock on their wall."""
+"""Schedule an action or a recurring action for many users at a time of day in their own time zones."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, time, timedelta
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
-from scheduled_actions.core.checks import check_text
+import psycopg
+
+from scheduled_actions.actions.service import Scheduler
+from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.core.requester import Requester
 from scheduled_actions.database.clock import now as database_now
-from scheduled_actions.database.connection import whole
-from scheduled_actions.database.transactions import borrowed_connection
-from scheduled_actions.notifications.rules import local_times
-from scheduled_actions.notifications.rules.local_times import User, next_local, zones_of
-from scheduled_actions.recurrence.phrases import time_text
+from scheduled_actions.database.connection import Connection, Database, atomic
+from scheduled_actions.database.transactions import borrowed_connection, commits_itself
+from scheduled_actions.notifications.rules.people import Person
+from scheduled_actions.recurrence.compiling import Recurrence
+from scheduled_actions.recurrence.model import resolve
+from scheduled_actions.recurrence.phrases import parse_time, time_text
 from scheduled_actions.schedules import store
+from scheduled_actions.schedules.model import ScheduleRule
+from scheduled_actions.schedules.rule_lookup import ScheduleRules
+from scheduled_actions.schedules.service import Schedules
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import time
-    from uuid import UUID
-
-    import psycopg
-
-    from scheduled_actions.actions.service import Scheduler
-    from scheduled_actions.core.requester import Requester
-    from scheduled_actions.database.connection import Database
-    from scheduled_actions.schedules.rule_lookup import ScheduleRules
-    from scheduled_actions.schedules.service import Schedules
+#: Maximum number of users per call.
+USERS_MOST = 1000
+_EXPECTED = (
+    'an object of time zones by user id, {"ann": "Europe/Berlin"}, or a list of objects with user_id and timezone'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocallyScheduled:
-    """What was scheduled for one user."""
+class UserSchedule:
+    """The action or schedule created for one user."""
 
     user_id: str
     #: IANA name.
     timezone: str
-    #: The first time, in that zone.
+    #: The instant of the action, or the next occurrence of the schedule, in that time zone.
     at: datetime
-    #: The action; None of a series that has nothing planned.
+    #: The id of the action, or of the schedule's next action; None: the schedule has no planned occurrence.
     action_id: UUID | None
-    #: The series; None of a single action.
+    #: The id of the schedule; None: a single action.
     schedule_id: UUID | None
 
 
+@dataclass(frozen=True, slots=True)
 class LocalScheduling:
-    """Schedules one action, or one series, per user.
+    """Creates one action or one schedule per user."""
 
-    Args:
-        database: Has the present moment.
-        scheduler: Schedules single actions.
-        schedules: Makes series.
-        rules: Reads rules.
-        usual_zone: Of users who name none.
-    """
-
-    def __init__(
-        self, database: Database, scheduler: Scheduler, schedules: Schedules, rules: ScheduleRules, usual_zone: str
-    ) -> None:
-        self._database = database
-        self._scheduler = scheduler
-        self._schedules = schedules
-        self._rules = rules
-        self._usual_zone = usual_zone
+    database: Database
+    scheduler: Scheduler
+    schedules: Schedules
+    rules: ScheduleRules
+    #: The IANA name of the default time zone of users.
+    usual_zone: str
 
     def schedule_local(
         self,
         action_type: str,
         payload: Any,  # noqa: ANN401 - any model
         local_time: str,
-        users: Any,  # noqa: ANN401 - it is what is judged
+        users: Any,  # noqa: ANN401 - validated by parse_users
         *,
         recurrence: str | None = None,
         name: str | None = None,
@@ -79,135 +72,198 @@ class LocalScheduling:
         requester: Requester | None = None,
         connection: psycopg.Connection[Any] | None = None,
         **options: Any,  # noqa: ANN401 - checked by name
-    ) -> list[LocallyScheduled]:
-        """Schedule for each user at the next such time of day on their clock: all of them, or nobody.
+    ) -> list[UserSchedule]:
+        """Create an action or a schedule per user, at the next occurrence of a time of day in the user's time zone.
+
+        Either all users are scheduled, or none.
 
         Args:
-            action_type: Names the handler.
-            payload: The same for all; the action's `user_id` says for whom.
-            local_time: `09:00`.
+            action_type: Selects the handler.
+            payload: The same for all users; each action has the `user_id` of its user.
+            local_time: The time of day, such as `09:00`.
             users: As `parse_users` takes them.
-            recurrence: A rule that begins then: one series per user. None: one action per user.
-            name: Of the series, with the user's id behind it: asking again brings them up to date.
-            team_id: The tenant.
-            requester: The token that asks over HTTP; None: application code.
-            connection: Joins the caller's own transaction.
-            options: More arguments of `schedule_action`, or of `schedule_recurring_action`.
+            recurrence: The rule of one schedule per user, with occurrences at `local_time` only. None: one action per
+                user.
+            name: The prefix of the schedules' names, `NAME:USER_ID`. An existing schedule of that name is updated.
+            team_id: The team that owns the actions or schedules.
+            requester: The token of an HTTP request; None: application code.
+            connection: Joins the caller's transaction.
+            options: Further arguments of `schedule_action`, or of `schedule_recurring_action`.
 
         Raises:
-            RequestError: An argument cannot be what it is, the rule has a time of day of its own, or the requester may
-                not schedule the type; nothing was scheduled.
+            RequestError: An argument is invalid, the rule has occurrences at another time of day, or the requester
+                may not schedule the type; nothing was scheduled.
             DatabaseUnavailable: The database cannot be reached; nothing was scheduled.
         """
-        clock = local_times.parse_clock(local_time)
-        people = local_times.parse_users(users, usual_zone=self._usual_zone)
-        check_text("recurrence", recurrence, longest=2000)
+        clock = parse_clock(local_time)
+        zones = parse_users(users, usual_zone=self.usual_zone)
+        arguments.check_text("recurrence", recurrence, longest=2000)
         if name is not None and recurrence is None:
-            raise InvalidArgument("name", name, "left out: only a series has a name")
-        with borrowed_connection(self._database, connection) as borrowed, whole(borrowed):
+            raise InvalidArgument("name", problem="needs a recurrence, because single actions have no name")
+        with borrowed_connection(self.database, connection) as borrowed, atomic(borrowed):
             now = database_now(borrowed)
-            firsts = {key: next_local(clock, zone, now) for key, zone in zones_of(people).items()}
-            shared = {"team_id": team_id, "requester": requester, "connection": borrowed}
-            wanted = _Wanted(action_type, payload, clock, options | shared)
+            firsts = {zone: next_local(clock, zone, now) for zone in dict.fromkeys(zones.values())}
+            shared: dict[str, Any] = {"requester": requester, "connection": borrowed}
             if recurrence is None:
-                return self._actions(wanted, people, firsts)
-            rule = self._rule(recurrence, clock, people, firsts)
+                given = {**options, "action_type": action_type, "payload": payload, "team_id": team_id}
+                new = [{**given, "user_id": user_id, "scheduled_at": firsts[zone]} for user_id, zone in zones.items()]
+                return [
+                    _user_schedule(user_id, zone, firsts[zone], action_id=one.id)
+                    for (user_id, zone), one in zip(
+                        zones.items(), self.scheduler.schedule_actions(new, **shared), strict=True
+                    )
+                ]
+            rule = self._rule(recurrence, clock, firsts)
             if name is not None:
-                names = [_name_of(name, user) for user in people]
-                store.lock_several(borrowed, names=names, name_team_id=team_id)
-            series = [self._series(wanted, rule, user, name=name, first=firsts[user.zone.key]) for user in people]
-        if connection is None:
-            self._schedules.finish_left()
-        return series
+                store.lock_several(borrowed, names=[f"{name}:{user_id}" for user_id in zones], name_team_id=team_id)
+            result = []
+            for user_id, zone in zones.items():
+                own_name, first = None if name is None else f"{name}:{user_id}", firsts[zone]
+                schedule = self.schedules.schedule_recurring(
+                    action_type,
+                    payload,
+                    rule,
+                    name=own_name,
+                    scheduled_at=_existing_start(borrowed, own_name, team_id, zone, clock) or first,
+                    timezone=zone.key,
+                    user_id=user_id,
+                    **options,
+                    team_id=team_id,
+                    **shared,
+                )
+                at = schedule.next_occurrence_at or first
+                result.append(
+                    _user_schedule(user_id, zone, at, action_id=schedule.next_action_id, schedule_id=schedule.id)
+                )
+        if commits_itself(connection):
+            self.schedules.hook.run_deferred()
+        return result
 
-    def _actions(
-        self, wanted: _Wanted, users: Sequence[User], firsts: Mapping[str, datetime]
-    ) -> list[LocallyScheduled]:
-        options = dict(wanted.options)
-        requester, connection = options.pop("requester"), options.pop("connection")
-        given = {**options, "action_type": wanted.action_type, "payload": wanted.payload}
-        new = [{**given, "user_id": user.user_id, "scheduled_at": firsts[user.zone.key]} for user in users]
-        scheduled = self._scheduler.schedule_actions(new, requester=requester, connection=connection)
-        return [
-            _told(user, firsts[user.zone.key], action_id=one.id, schedule_id=None)
-            for user, one in zip(users, scheduled, strict=True)
-        ]
+    def _rule(self, recurrence: str, clock: time, firsts: Mapping[ZoneInfo, datetime]) -> str:
+        """Return the rule with the time of day added if its syntax allows one, otherwise unchanged.
 
-    def _rule(self, recurrence: str, clock: time, users: Sequence[User], firsts: Mapping[str, datetime]) -> str:
-        """Return the rule with its time of day, where it can say one, or else as it is."""
-        # Said in the rule, it is kept also by a series that begins on a day on which the clocks skip it.
-        with_time = f"{recurrence} at {time_text(clock)}"
-        zones = zones_of(users)
+        Raises:
+            InvalidArgument: The rule has no occurrence, or one of its first two is at another time of day.
+            RecurrenceInvalid: The rule is invalid.
+            BudgetExceeded: Evaluating the rule in all zones takes too many steps.
+        """
+        # With the time in the rule, a schedule that begins in a DST gap has the right time from the next day on.
+        rule_text = f"{recurrence} at {time_text(clock)}"
         budget = EvaluationBudget("the recurrence in the zones of its users")
-        if not self._is_rule(with_time, budget):
-            with_time = recurrence
-        for key, zone in zones.items():
-            rule = self._rules.rule(with_time, timezone=key, anchor=firsts[key], skip=None, until=None, budget=budget)
-            if not local_times.fits(rule, clock, zone, firsts[key]):
-                expected = f'a rule that leaves the time of day to local_time ({time_text(clock)}): "daily", "weekly"'
-                raise InvalidArgument("recurrence", recurrence, expected)
-        return with_time
-
-    def _is_rule(self, text: str, budget: EvaluationBudget) -> bool:
         try:
-            self._rules.rule(text, timezone="UTC", anchor=_ANY_ANCHOR, skip=None, until=None, budget=budget)
+            self.rules.rule_of(ScheduleRule(recurrence=rule_text), budget=budget)
         except RecurrenceInvalid:
-            return False
-        return True
-
-    def _series(self, wanted: _Wanted, rule: str, user: User, *, name: str | None, first: datetime) -> LocallyScheduled:
-        own_name = None if name is None else _name_of(name, user)
-        schedule = self._schedules.schedule_recurring(
-            wanted.action_type,
-            wanted.payload,
-            rule,
-            name=own_name,
-            scheduled_at=self._begun(own_name, user, wanted) or first,
-            timezone=user.zone.key,
-            user_id=user.user_id,
-            **wanted.options,
-        )
-        at = schedule.next_occurrence_at or first
-        return _told(user, at, action_id=schedule.next_action_id, schedule_id=schedule.id)
-
-    @staticmethod
-    def _begun(name: str | None, user: User, wanted: _Wanted) -> datetime | None:
-        """Return when a series of that name began at the same time of day: asking again does not begin it anew."""
-        if name is None:
-            return None
-        found = store.get(wanted.options["connection"], name=name, name_team_id=wanted.options["team_id"])
-        began = None if found is None else found.schedule.definition.get("scheduled_at")
-        if found is None or not isinstance(began, str) or found.schedule.timezone != user.zone.key:
-            return None
-        at = datetime.fromisoformat(began)
-        return at if at.astimezone(user.zone).time() == wanted.clock else None
+            rule_text = recurrence
+        for zone, first in firsts.items():
+            rule = self.rules.rule_of(
+                ScheduleRule(recurrence=rule_text, timezone=zone.key, anchor_at=first), budget=budget
+            )
+            if not _fits(rule, clock, zone, first):
+                expected = f'a rule that occurs at {time_text(clock)} (local_time) only, such as "daily" or "weekly"'
+                raise InvalidArgument("recurrence", recurrence, expected)
+        return rule_text
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What is scheduled for each."""
+def _existing_start(
+    connection: Connection, name: str | None, team_id: str | None, zone: ZoneInfo, clock: time
+) -> datetime | None:
+    """Return the start of an existing schedule with the same zone and time of day; None if there is none.
 
-    action_type: str
-    payload: Any
-    clock: time
-    #: Of every one; the connection, the team and the requester among them.
-    options: Mapping[str, Any]
-
-
-def _name_of(name: str, user: User) -> str:
-    """Return the name of a user's own series."""
-    return f"{name}:{user.user_id}"
-
-
-#: Where a rule begins of which only its shape is asked.
-_ANY_ANCHOR = datetime(2020, 1, 1, tzinfo=UTC)
+    With that start, an update keeps the phase of the schedule.
+    """
+    found = None if name is None else store.get(connection, name=name, name_team_id=team_id)
+    start = None if found is None else found.schedule.definition.get("scheduled_at")
+    if found is None or not isinstance(start, str) or found.schedule.timezone != zone.key:
+        return None
+    at = datetime.fromisoformat(start)
+    return at if at.astimezone(zone).time() == clock else None
 
 
-def _told(user: User, at: datetime, *, action_id: UUID | None, schedule_id: UUID | None) -> LocallyScheduled:
-    return LocallyScheduled(
-        user_id=user.user_id,
-        timezone=user.zone.key,
-        at=at.astimezone(user.zone),
+def _user_schedule(
+    user_id: str, zone: ZoneInfo, at: datetime, *, action_id: UUID | None, schedule_id: UUID | None = None
+) -> UserSchedule:
+    return UserSchedule(
+        user_id=user_id,
+        timezone=zone.key,
+        at=at.astimezone(zone),
         action_id=action_id,
         schedule_id=schedule_id,
+    )
+
+
+def parse_clock(text: object) -> time:
+    """Parse a time of day such as `09:00`.
+
+    Raises:
+        InvalidArgument: The value is not a time of day.
+    """
+    clock = parse_time(text) if isinstance(text, str) else None
+    if clock is None:
+        raise InvalidArgument("local_time", text, 'a time of day, such as "09:00"')
+    return clock
+
+
+def parse_users(given: Any, *, usual_zone: str) -> dict[str, ZoneInfo]:  # noqa: ANN401 - validated here
+    """Return the time zones of the users of a call, by user id.
+
+    Args:
+        given: Time zones by user id; or a list of `Person`s with an id, or of mappings with `user_id` and `timezone`.
+            `usual_zone` replaces a time zone of None.
+        usual_zone: The IANA name of the default time zone.
+
+    Raises:
+        InvalidArgument: A user has no id or an invalid time zone, or occurs twice; or there are no users, or too many.
+    """
+    if isinstance(given, Mapping):
+        pairs: list[tuple[Any, Any]] = list(given.items())
+    elif isinstance(given, list | tuple):
+        pairs = [_pair(one) for one in given]
+    else:
+        raise InvalidArgument("users", type(given).__name__, problem=f"must be {_EXPECTED}")
+    if not 1 <= len(pairs) <= USERS_MOST:
+        raise InvalidArgument("users", len(pairs), problem=f"has {len(pairs):,} users; 1 to {USERS_MOST:,} are allowed")
+    users: dict[str, ZoneInfo] = {}
+    for position, (given_id, zone) in enumerate(pairs):
+        name = f"users[{position}]"
+        user_id = arguments.check_name(f"{name}.user_id", given_id, longest=255)
+        if user_id in users:
+            raise InvalidArgument(f"{name}.user_id", user_id, problem=f"occurs twice: {user_id}")
+        try:
+            users[user_id] = arguments.check_timezone(zone or usual_zone)
+        except InvalidArgument as error:
+            raise error.renamed(f"{name}.timezone") from None
+    return users
+
+
+def _pair(given: Any) -> tuple[Any, Any]:  # noqa: ANN401 - validated here
+    if isinstance(given, Person):
+        return given.id, given.timezone
+    if isinstance(given, Mapping) and given.keys() <= {"user_id", "timezone"}:
+        return given.get("user_id"), given.get("timezone")
+    raise InvalidArgument("users", type(given).__name__, problem=f"must be {_EXPECTED}")
+
+
+def next_local(clock: time, zone: ZoneInfo, now: datetime) -> datetime:
+    """Return the next instant after `now` at which the clocks of a zone show a time of day, in UTC.
+
+    A time in a DST gap moves forward by the gap; an ambiguous time means its first occurrence.
+
+    Args:
+        clock: The time of day.
+        zone: The zone of the clocks.
+        now: Aware.
+    """
+    days = (now.astimezone(zone).date() + timedelta(days=number) for number in range(3))
+    return next(at for day in days if (at := resolve(datetime.combine(day, clock), zone).at) > now)
+
+
+def _fits(rule: Recurrence, clock: time, zone: ZoneInfo, first: datetime) -> bool:
+    """Whether the first two occurrences of a rule from `first` on are at the time of day; False without occurrences."""
+    found = rule.next_after(first - timedelta(microseconds=1))
+    if found is None:
+        return False
+    # The second one is compared, too, because "every 2 hours" also begins at the right time.
+    following = rule.next_after(found.at) or found
+    return all(
+        at == resolve(datetime.combine(at.astimezone(zone).date(), clock), zone).at for at in (found.at, following.at)
     )

@@ -1,32 +1,32 @@
-"""Functions of `handlers/` that say whom a notice reaches."""
+"""Declare the functions in `handlers/` that resolve recipients."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from scheduled_actions.registry.project_functions import declaring
+from scheduled_actions.registry.project_functions import declare_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
-
     from scheduled_actions.notifications.rules.people import Person
+
 
 Resolves = TypeVar("Resolves", bound="Callable[[str, str | None], Iterable[Person | str | Mapping[str, Any]]]")
 
 
 def resolve_recipients(name: str) -> Callable[[Resolves], Resolves]:
-    """Declare a function the resolver `name`: it says which people `name:…` means as a recipient.
+    """Declare a resolver for the recipients `name:…`.
 
-    `@resolve_recipients("role")` is asked for "role:cfo" with `("cfo", team_id)` and answers the people: each a
-    `Person`, a mapping of its fields, or an address. It is asked when a notice is planned, and again when it goes out:
-    what it tells in between is what counts. No people: nobody is told, and that is an error. Not `async def`. It is
-    returned unchanged.
+    For "role:cfo", the resolver `@resolve_recipients("role")` is called with `("cfo", team_id)` and returns people:
+    each a `Person`, a mapping of its fields, or an address; an empty result is an error. The resolver is called when a
+    notification is planned, and again when it is sent; the second result is used. The function must not be `async`; the
+    decorator returns it unchanged.
 
     Args:
-        name: Letters, digits, `. _ -`. A literal, because the registry is built from the text of `handlers/`.
+        name: 1 to 100 letters, digits and `. _ -`, beginning with a letter or digit. A literal, because the registry is
+            built from the source text of `handlers/`.
 
     Raises:
-        InvalidArgument: The name is none.
+        InvalidArgument: The name is invalid.
     """
-    return declaring("recipients", name)
+    return declare_function("recipients", name)

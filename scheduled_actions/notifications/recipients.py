@@ -1,162 +1,159 @@
-"""Recipients: whom an address, a reference or a person means, and who stands in for somebody who is away."""
-
-from __future__ import annotations
+"""Resolve recipients to people, and replace people who are away by their deputies."""
 
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
+from scheduled_actions.core.config import NotificationSettings as Settings
 from scheduled_actions.core.errors import HandlerBroken, InvalidArgument, ScheduledActionsError, UrlInvalid
+from scheduled_actions.core.messages import nearest
+from scheduled_actions.core.requester import AddressReach
 from scheduled_actions.notifications.channels import mail
-from scheduled_actions.notifications.rules.people import Person, as_json, parse_person, present
+from scheduled_actions.notifications.rules.people import Channel, Person, as_json, available, parse_person
 from scheduled_actions.outbound import delivery
-from scheduled_actions.recurrence.phrases import nearest
+from scheduled_actions.recurrence.phrases import quoted
+from scheduled_actions.registry import Registry
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-    from datetime import datetime
-
-    from scheduled_actions.core.config import Notifications as Settings
-    from scheduled_actions.core.requester import AddressReach
-    from scheduled_actions.notifications.rules.channels import Channel
-    from scheduled_actions.registry import Registry
-
-#: People that one call may tell.
+#: Maximum number of people per call.
 PEOPLE_MOST = 1000
-#: A resolver may answer with what another one knows, and so on.
+#: Maximum length of a chain of resolvers, in which one returns references to another.
 _RESOLVED_MOST = 4
-#: `resolver:name`, which is no address of the web.
+#: `resolver:name`, but not a web address.
 REFERENCE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._\-]{0,99}):(?!//)(.{1,500})")
-#: What becomes of an apprise URL that a caller gives.
-KEPT = (
-    "one to be kept with an action, where people can read it: give it a name in [notifications.channels], or let a "
-    "resolver answer it"
+APPRISE_PROBLEM = (
+    "must not be stored with an action, where users can read it: declare a named channel in "
+    "[notifications.channels], or let a resolver return the URL"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Addressed:
-    """A person whom a notice reaches, and how that was said."""
-
-    person: Person
-    #: What the notice keeps: an address, a reference or a person as JSON; never what only a resolver knows.
-    to: str | dict[str, Any]
-
-
 class Recipients:
-    """Knows the people of one project.
+    """Resolves and checks the recipients of one project."""
 
-    Args:
-        settings: The names of channels.
-        registry: Has the resolvers.
-    """
-
-    def __init__(self, settings: Settings, registry: Registry) -> None:
-        self._settings = settings
-        self._registry = registry
+    #: Contains the named channels.
+    settings: Settings
+    #: Holds the resolvers.
+    registry: Registry
 
     def resolve(
         self,
-        recipients: Any,  # noqa: ANN401 - it is what is judged
+        recipients: Any,  # noqa: ANN401 - validated here
         *,
         team_id: str | None,
         now: datetime,
         reach: AddressReach | None = None,
-    ) -> list[Addressed]:
-        """Return the people that recipients mean, those who are away replaced; nobody twice.
+    ) -> list[tuple[Person, str | dict[str, Any]]]:
+        """Return the people to notify, without duplicates; people who are away are replaced by their deputies.
 
         Args:
-            recipients: One or a list: an address, `resolver:name`, a `Person`, or a mapping of its fields.
-            team_id: The tenant that asks; resolvers are told.
-            now: Aware: who is away then.
-            reach: Of the caller who gave them; None: application code.
+            recipients: One or a list, each an address, `resolver:name`, a `Person`, or a mapping of its fields.
+            team_id: The team of the notification; passed to resolvers.
+            now: The instant at which absences are evaluated; aware.
+            reach: The reach of the caller; None: application code.
+
+        Returns:
+            Each person, and the recipient to store, which is never the result of a resolver: an address,
+            `resolver:name`, or a person as JSON.
 
         Raises:
-            InvalidArgument: One resolves to no person, is not a recipient, or is out of reach.
-            HandlerBroken: A resolver cannot be imported.
+            InvalidArgument: A recipient is invalid, resolves to no person, or is out of reach; or there are too many.
+            HandlerBroken: A resolver cannot be imported, or raised an exception.
         """
-        found: dict[str, Addressed] = {}
+        found: dict[str, tuple[Person, str | dict[str, Any]]] = {}
         for name, given, people in self._listed(recipients, team_id=team_id):
-            is_reference = isinstance(given, str) and REFERENCE.fullmatch(given) is not None
-            if not is_reference:
+            if not isinstance(given, str) or not REFERENCE.fullmatch(given):
                 self._check_given(people[0], name, team_id=team_id, reach=reach)
             to = given if isinstance(given, str) else as_json(people[0])
             for person in self._present(people, team_id=team_id, now=now, name=name):
-                found.setdefault(person.key, Addressed(person, to))
+                found.setdefault(person.key, (person, to))
         if len(found) > PEOPLE_MOST:
-            raise InvalidArgument("recipients", len(found), f"at most {PEOPLE_MOST} people")
+            raise InvalidArgument(
+                "recipients", len(found), problem=f"resolve to {len(found):,} people; the maximum is {PEOPLE_MOST:,}"
+            )
         return list(found.values())
 
-    def _listed(self, recipients: Any, *, team_id: str | None) -> Iterator[tuple[str, Any, list[Person]]]:  # noqa: ANN401 - it is what is judged
-        """Yield each recipient: what it is called in errors, itself, and the people it means, whether there or away."""
+    def _listed(self, recipients: Any, *, team_id: str | None) -> Iterator[tuple[str, Any, list[Person]]]:  # noqa: ANN401 - validated here
+        """Yield the name in errors, the given value, and the people (present or away) of each recipient."""
         listed = list(recipients) if isinstance(recipients, list | tuple | set | frozenset) else [recipients]
         if not 1 <= len(listed) <= PEOPLE_MOST:
-            raise InvalidArgument("recipients", len(listed), f"1 to {PEOPLE_MOST} recipients")
+            raise InvalidArgument(
+                "recipients", len(listed), problem=f"have {len(listed):,} entries; 1 to {PEOPLE_MOST:,} are allowed"
+            )
         for position, one in enumerate(listed):
             name = "recipients" if len(listed) == 1 else f"recipients[{position}]"
             yield name, one, self._people(one, team_id=team_id, name=name)
 
-    def away(self, recipients: Any, *, team_id: str | None, now: datetime) -> list[Person]:  # noqa: ANN401 - it is what is judged
-        """Return the people whom recipients mean and who are away, so that somebody else is told instead."""
+    def away(self, recipients: Any, *, team_id: str | None, now: datetime) -> list[Person]:  # noqa: ANN401 - validated here
+        """Return the people among the recipients who are away, without duplicates; deputies are not included."""
         people = (person for _, _, some in self._listed(recipients, team_id=team_id) for person in some)
         return list({person.key: person for person in people if person.is_away(now)}.values())
 
     def check(
         self, recipients: Iterable[Any], *, name: str, team_id: str | None, reach: AddressReach | None = None
     ) -> None:
-        """Refuse recipients that nobody could be; those of a resolver are asked for when they are told.
+        """Check recipients without calling resolvers, which run when a notification is planned and sent.
 
         Args:
-            recipients: As `resolve` takes them.
-            name: What they are called in errors.
-            team_id: The tenant that asks.
-            reach: Of the caller who gave them; None: application code.
+            recipients: A list, as `resolve` takes it.
+            name: The name of the list in errors.
+            team_id: The team of the notifications; None: application code without a team.
+            reach: The reach of the caller; None: application code.
 
         Raises:
-            InvalidArgument: One is no recipient, is out of reach, or its resolver is not there.
+            InvalidArgument: A recipient is invalid or out of reach, or its resolver is not registered.
         """
         for position, one in enumerate(recipients):
             self._check_one(one, f"{name}[{position}]", team_id=team_id, reach=reach)
 
-    def _check_one(self, given: Any, name: str, *, team_id: str | None, reach: AddressReach | None) -> None:  # noqa: ANN401 - it is what is judged
+    def _check_one(self, given: Any, name: str, *, team_id: str | None, reach: AddressReach | None) -> None:  # noqa: ANN401 - validated here
         if not isinstance(given, str) or not REFERENCE.fullmatch(given):
             self._check_given(parse_person(given, name=name), name, team_id=team_id, reach=reach)
-        elif given.partition(":")[0] not in self._registry.resolvers:
+        elif given.partition(":")[0] not in self.registry.resolvers:
             self._people(given, team_id=team_id, name=name)
 
     def person_of(self, to: str | dict[str, Any], key: str | None, *, team_id: str | None, now: datetime) -> Person:
-        """Return who gets a notice now: the person it was meant for, or whoever stands there instead.
+        """Return the person who receives a notification now: the recipient, or a present deputy of an absent recipient.
 
         Args:
             to: An address, `resolver:name`, or a person as an object.
-            key: Which of the people that a resolver answers; None: the first.
-            team_id: The tenant; resolvers are told.
-            now: Aware: who is away then.
+            key: Selects the person with this `Person.key` if `to` resolves to several; None, or not found: the first.
+            team_id: The team of the notification; passed to resolvers.
+            now: The instant at which absences are evaluated; aware.
 
         Raises:
-            InvalidArgument: Nobody does any more.
+            InvalidArgument: The recipient no longer resolves to a person.
+            HandlerBroken: A resolver cannot be imported, or raised an exception.
         """
-        people = self._people(to, team_id=team_id, name="to")
-        there = self._present(people, team_id=team_id, now=now, name="to")
+        there = self._present(self._people(to, team_id=team_id, name="to"), team_id=team_id, now=now, name="to")
         return next((one for one in there if one.key == key), there[0])
 
-    def _people(self, given: Any, *, team_id: str | None, name: str, steps: int = _RESOLVED_MOST) -> list[Person]:  # noqa: ANN401 - it is what is judged
+    def _people(self, given: Any, *, team_id: str | None, name: str, steps: int = _RESOLVED_MOST) -> list[Person]:  # noqa: ANN401 - validated here
         match = REFERENCE.fullmatch(given) if isinstance(given, str) else None
         if match is None:
             return [parse_person(given, name=name)]
-        resolver = self._registry.resolvers.get(match[1])
+        resolver = self.registry.resolvers.get(match[1])
         if resolver is None or steps == 0:
-            near = nearest(match[1], self._registry.resolvers)
-            known = ", ".join(sorted(self._registry.resolvers)) or "none is registered"
+            near = nearest(match[1], self.registry.resolvers)
+            known = ", ".join(sorted(self.registry.resolvers)) or "none"
             hint = f'did you mean "{near}:{match[2]}"? ' if near else ""
-            raise InvalidArgument(name, given, f"known to a resolver: {hint}write @resolve_recipients; known: {known}")
+            raise InvalidArgument(
+                name,
+                given,
+                problem=f"has no resolver for {quoted(str(given))}: {hint}register one with "
+                f'@resolve_recipients("{match[1]}"); registered: {known}'
+                if resolver is None
+                else f"needs more than {_RESOLVED_MOST} resolvers in a chain, the last for {quoted(str(given))}: let "
+                f'the resolver "{match[1]}" return people or addresses',
+            )
         people = [
             person
             for one in self._answered(resolver, match[1], match[2], team_id)
             for person in self._people(one, team_id=team_id, name=name, steps=steps - 1)
         ]
         if not people:
-            raise InvalidArgument(name, given, f'somebody: the resolver "{match[1]}" answers no people for it')
+            raise InvalidArgument(name, given, f'a known recipient: the resolver "{match[1]}" returned no people')
         return people
 
     @staticmethod
@@ -167,7 +164,7 @@ class Recipients:
         except ScheduledActionsError:
             raise
         except Exception as error:
-            # What it raises may be anything, and may tell anything.
+            # The message of a project's exception may contain secrets.
             raise HandlerBroken(f"recipients:{kind}", kind, f"the resolver raised {type(error).__name__}") from error
 
     def _present(self, people: list[Person], *, team_id: str | None, now: datetime, name: str) -> list[Person]:
@@ -176,43 +173,38 @@ class Recipients:
                 return []
             return self._people(person.deputy, team_id=team_id, name=f"{name}.deputy")
 
-        return present(people, now=now, deputies=deputies)
+        return available(people, now=now, deputies=deputies)
 
     def _check_given(self, person: Person, name: str, *, team_id: str | None, reach: AddressReach | None) -> None:
-        """Refuse at the caller's desk what could not be reached; and what would leave a secret in the table."""
+        """Reject addresses that cannot be reached, and those that would store a secret in the table."""
         for channel in person.ways:
-            problem = self._problem_of(channel, is_public=team_id is not None or reach is not None, reach=reach)
-            if problem is not None:
-                raise InvalidArgument(name, channel.masked, problem)
+            self._check_channel(channel, name, is_public=team_id is not None or reach is not None, reach=reach)
         if person.deputy is not None:
             self._check_one(person.deputy, f"{name}.deputy", team_id=team_id, reach=reach)
 
-    def _problem_of(self, channel: Channel, *, is_public: bool, reach: AddressReach | None) -> str | None:
-        """Return what a channel would have to be; None where it is."""
+    def _check_channel(self, channel: Channel, name: str, *, is_public: bool, reach: AddressReach | None) -> None:
+        problem = None
         match channel.kind:
             case "email":
                 try:
                     mail.parse_address(channel.address)
                 except ValueError as error:
-                    return f"an e-mail address: it {error}"
+                    problem = str(error)
             case "webhook":
                 try:
-                    check = delivery.check_tenant_url if is_public else delivery.check_url
-                    check(channel.address)
+                    (delivery.check_tenant_url if is_public else delivery.check_url)(channel.address)
                 except UrlInvalid as error:
-                    return f"an address to post to: it {error.problem}"
-            case "named" if channel.address not in (known := self._named(reach)):
-                near = nearest(channel.address, known)
-                hint = f'; did you mean "{near}"?' if near else ""
-                which = " that is open to teams" if reach == "team" else ""
-                return f"an address, or a name of [notifications.channels]{which}{hint}"
+                    problem = error.problem
+            case "named":
+                known: Collection[str] = self.settings.channels.keys()
+                if reach == "team":
+                    known = self.settings.channels.keys() & set(self.settings.channels_open_to_teams)
+                if channel.address not in known:
+                    near = nearest(channel.address, known)
+                    hint = f'; did you mean "{near}"?' if near else ""
+                    which = " that is open to teams" if reach == "team" else ""
+                    problem = f"is neither an address nor a channel of [notifications.channels]{which}{hint}"
             case "apprise":
-                return KEPT
-            case _:
-                pass
-        return None
-
-    def _named(self, reach: AddressReach | None) -> Collection[str]:
-        """Return the names of the channels that may be used."""
-        channels = self._settings.channels
-        return channels.keys() & set(self._settings.channels_open_to_teams) if reach == "team" else channels
+                problem = APPRISE_PROBLEM
+        if problem is not None:
+            raise InvalidArgument(name, channel.masked, problem=f'is "{channel.masked}", which {problem}')

@@ -1,203 +1,233 @@
-"""What `notification:send` does: one message to one person, through the first of their channels that works."""
+"""Handle `notification:send`: send one message to one person through the first channel that works."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeAlias
 
 import psycopg
 
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.database import clock
-from scheduled_actions.notifications.channels import sending as channels
-from scheduled_actions.notifications.channels import templates
-from scheduled_actions.notifications.rules.message import Message
-from scheduled_actions.notifications.rules.progress import Failure, Progress
-from scheduled_actions.notifications.rules.severity import SEVERITIES, most_urgent
+from scheduled_actions.database.connection import Connection, Database
+from scheduled_actions.notifications.channels import sending as channels, templates
+from scheduled_actions.notifications.planning import Notice, Notifications
+from scheduled_actions.notifications.rules.people import Channel, Person
+from scheduled_actions.notifications.rules.reminder import SEVERITIES, Message, most_urgent
 from scheduled_actions.outbound.reach import reach_of
-from scheduled_actions.registry.handler import Fail, Skip, Snooze
+from scheduled_actions.registry.handler import Context, Fail, Skip, Snooze
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from scheduled_actions.database.connection import Connection, Database
-    from scheduled_actions.notifications.planning import Notice, Notifications
-    from scheduled_actions.notifications.rules.channels import Channel
-    from scheduled_actions.notifications.rules.people import Person
-    from scheduled_actions.registry.handler import Context
-
-    class Holding(Protocol):
-        """Returns which guards hold; what they stand on stays locked until the transaction ends."""
-
-        def __call__(
-            self, connection: Connection, guards: Sequence[Mapping[str, Any]], /, *, team_id: str | None
-        ) -> Sequence[bool]:
-            """Return an answer for each guard, in their order; those of other teams do not hold."""
-
-    class Prove(Protocol):
-        """Stores what was sent."""
-
-        def __call__(
-            self, connection: Connection, notices: Sequence[Mapping[str, Any]], /, *, team_id: str | None
-        ) -> None:
-            """Store it with the deadlines of the team."""
-
-
-#: Seconds that an attempt keeps for its settlement, and that a channel needs at least.
+#: Seconds of an attempt that are reserved for its settlement, and minimum seconds for another channel.
 _SETTLE_SECONDS = 1.0
 _CHANNEL_SECONDS = 3.0
+#: Delays before a channel is tried again after a temporary failure; after the last delay, the next channel is tried.
+#: The last channel of a person is retried as long as the action has attempts left.
+DELAYS = (timedelta(minutes=1), timedelta(minutes=5))
+
+#: `again`: try this channel after the delay; `next`: try the next channel immediately; `retry`: try this channel by
+#: the retry policy of the action; `over`: fail, because no channel is left.
+NextStep: TypeAlias = Literal["again", "next", "retry", "over"]
+#: Takes a connection, guards and `team_id`; returns whether each guard is valid until the transaction ends.
+CheckGuards: TypeAlias = Callable[..., Sequence[bool]]
+#: Takes a connection, receipts and `team_id`; stores those for deadlines of the team.
+InsertReceipts: TypeAlias = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelProgress:
+    """The progress through a person's channels; stored as the state of a snooze."""
+
+    #: The index of the next channel.
+    channel: int = 0
+    #: The number of temporary failures of that channel.
+    failures: int = 0
+    #: All failures so far, as JSON.
+    tried: tuple[dict[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, state: Any) -> "ChannelProgress":  # noqa: ANN401 - any JSON
+        """Return the progress stored in `state`; if `state` has another form, that of the first attempt."""
+        match state:
+            case {"channel": int(channel), "failures": int(failures), "tried": list(tried)}:
+                return cls(channel, failures, tuple(tried))
+            case _:
+                return cls()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the progress as the state of a snooze."""
+        return {"channel": self.channel, "failures": self.failures, "tried": list(self.tried)}
+
+    def after(self, failure: dict[str, Any], *, is_final: bool, channels: int) -> "tuple[NextStep, ChannelProgress]":
+        """Return the next step after a failure of the current channel, and the progress to store.
+
+        Args:
+            failure: The failure, as JSON.
+            is_final: Whether the failure is permanent.
+            channels: The number of the person's channels.
+        """
+        tried = (*self.tried, failure)
+        is_last = self.channel + 1 >= channels
+        if not is_final and is_last:
+            return "retry", replace(self, tried=tried)
+        if not is_final and self.failures < len(DELAYS):
+            return "again", replace(self, failures=self.failures + 1, tried=tried)
+        return "over" if is_last else "next", ChannelProgress(self.channel + 1, 0, tried)
+
+    @property
+    def delay(self) -> timedelta:
+        """The delay before the current channel is tried again; zero if that channel has not failed."""
+        return DELAYS[self.failures - 1] if self.failures else timedelta(0)
 
 
 class NoChannelYet(ScheduledActionsError):
-    """The last channel of a person did not take a notice for now; it is tried again as the policy says."""
+    """The last channel of a person failed temporarily; the retry policy of the action applies."""
 
     code = "no_channel_yet"
 
 
+@dataclass(slots=True)
 class Sender:
-    """Sends the notices of one project.
+    """Sends the notifications of one project."""
 
-    Args:
-        notifications: Knows people and settings.
-        database: Has the present moment, and what notices depend on.
-        holding: Says which guards hold; None: all do.
-        prove: Keeps what was sent of what has a guard, or was not taken, beside what the guard stands on.
-    """
-
-    def __init__(
-        self,
-        notifications: Notifications,
-        database: Database,
-        *,
-        holding: Holding | None = None,
-        prove: Prove | None = None,
-    ) -> None:
-        self._prove = prove
-        self._notifications = notifications
-        self._database = database
-        #: Can be changed: what is sent later is asked of the new one.
-        self.holding = holding
+    notifications: Notifications
+    database: Database
+    #: Checks guards before sending; None: every guard is valid.
+    valid_guards: CheckGuards | None = None
+    #: Stores receipts of notifications with a guard; None: they are not stored.
+    insert_receipts: InsertReceipts | None = None
 
     def send(self, given: Notice | list[Notice], context: Context) -> Skip | Snooze | dict[str, Any]:
-        """Send what was gathered for one person; the result says when, through which channel, and what it is called.
+        """Send the notifications to one person as a single message.
+
+        Returns:
+            What was sent, when, and through which channel, as JSON; Skip if no notification is valid any longer; Snooze
+            in quiet hours, and before a channel is tried again.
 
         Raises:
-            Fail: No channel is left that could take it.
-            NoChannelYet: The last channel did not take it for now.
-            InvalidArgument: The person it was meant for is nobody any more.
+            Fail: All channels failed, the last one permanently; or the recipient is no longer allowed.
+            NoChannelYet: The last channel failed temporarily.
+            InvalidArgument: The recipient no longer resolves to a person.
+            HandlerBroken: A resolver cannot be imported, or raised an exception.
         """
         notices = given if isinstance(given, list) else [given]
-        with self._database.connection() as connection:
+        first, team_id, recipients = notices[0], context.action.team_id, self.notifications.recipients
+        with self.database.connection() as connection:
             now = clock.now(connection)
-        self._check_reach(notices[0], context)
-        person = self._notifications.recipients.person_of(
-            notices[0].to, notices[0].person, team_id=context.action.team_id, now=now
-        )
+        if first.reach is not None:
+            # The settings may have changed since a token gave the address.
+            try:
+                recipients.check([first.to], name="to", team_id=team_id, reach=first.reach)
+            except InvalidArgument as error:
+                raise Fail(str(error)) from None
+        person = recipients.person_of(first.to, first.person, team_id=team_id, now=now)
         severity = most_urgent(notice.severity for notice in notices)
-        quiet = self._notifications.quiet_until(person, severity=severity, at=now)
+        quiet = self.notifications.quiet_until(person, severity=severity, at=now)
         if quiet is not None:
             return Snooze(quiet - now)
-        return self._through_channels(notices, person, Progress.of(context.state), context)
+        return self._try_channels(notices, person, ChannelProgress.of(context.state), context)
 
-    def _check_reach(self, notice: Notice, context: Context) -> None:
-        """Refuse a recipient of a token that is out of reach by now: the settings may have changed."""
-        if notice.reach is None:
-            return
-        team_id = context.action.team_id
-        try:
-            self._notifications.recipients.check([notice.to], name="to", team_id=team_id, reach=notice.reach)
-        except InvalidArgument as error:
-            raise Fail(str(error)) from None
-
-    def _through_channels(
-        self, notices: Sequence[Notice], person: Person, progress: Progress, context: Context
+    def _try_channels(
+        self, notices: Sequence[Notice], person: Person, progress: ChannelProgress, context: Context
     ) -> Skip | Snooze | dict[str, Any]:
         ways = person.ways
         while progress.channel < len(ways):
             channel = ways[progress.channel]
             if progress.tried and context.seconds_left < _CHANNEL_SECONDS + _SETTLE_SECONDS:
                 return Snooze(0, progress.as_json())
-            # What a notice stands on is locked until it has been handed over: whoever completes a deadline waits for
-            # the message that is just going out, and none begins to go out after that.
-            with self._kept(notices, context.action.team_id) as (kept, connection):
-                if not kept:
-                    return Skip("the reason for this notice no longer holds")
-                handed_over = self._hand_over(channel, kept, person, context)
-                if connection is not None:
-                    self._keep_proof(connection, kept, _passage(handed_over, channel, person), context)
-            if not isinstance(handed_over, Failure):
-                context.log.info("notice.sent channel=%s notices=%d", channel.kind, len(kept))
+            # The guards stay locked while the message is sent: completing a deadline waits for a message that is being
+            # sent, and no further message is sent after that.
+            with self._valid(notices, context.action.team_id) as (valid, connection):
+                if not valid:
+                    return Skip("the reason for this notification is no longer valid")
+                message_id, failure = self._send(channel, valid, person, context)
+                # The history of a deadline contains mail addresses; addresses of other channels may be secrets.
+                receipt = {
+                    "recipient": person.name or person.id,
+                    "channel": channel.kind,
+                    "address": channel.address if channel.kind == "email" else channel.masked,
+                    "message_id": message_id,
+                    "problem": None if failure is None else failure.problem,
+                }
+                self._store_receipts(connection, valid, receipt, context)
+            attempt = {
+                "channel": channel.kind,
+                "address": channel.masked,
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            }
+            if failure is None:
+                context.log.info("notice.sent channel=%s notices=%d", channel.kind, len(valid))
                 return {
-                    "sent": {**handed_over, "to": person.name or person.id, "channel": channel.kind},
-                    "notices": [_proof(notice) for notice in kept],
-                    "left_out": [_proof(notice) for notice in notices if notice not in kept],
+                    "sent": {**attempt, "message_id": message_id, "to": person.name or person.id},
+                    "notices": [_summary(notice) for notice in valid],
+                    "left_out": [_summary(notice) for notice in notices if notice not in valid],
                     "tried": list(progress.tried),
                 }
-            context.log.warning("notice.channel_failed channel=%s final=%s", channel.kind, handed_over.is_final)
-            verdict, progress = progress.after(handed_over, channels=len(ways))
-            match verdict:
-                case "again":
-                    return Snooze(progress.delay, progress.as_json())
-                case "retry":
-                    raise NoChannelYet(_told(progress))
-                case "next" | "over":
-                    pass
-        raise Fail(_told(progress))
+            context.log.warning("notice.channel_failed channel=%s final=%s", channel.kind, failure.is_final)
+            next_step, progress = progress.after(
+                {**attempt, "problem": failure.problem}, is_final=failure.is_final, channels=len(ways)
+            )
+            if next_step == "again":
+                return Snooze(progress.delay, progress.as_json())
+            if next_step == "retry":
+                raise NoChannelYet(_failures(progress))
+        raise Fail(_failures(progress))
 
     @contextmanager
-    def _kept(self, notices: Sequence[Notice], team_id: str | None) -> Iterator[tuple[list[Notice], Connection | None]]:
-        """Give those whose guards hold, and the connection that keeps them so, where there is any."""
+    def _valid(
+        self, notices: Sequence[Notice], team_id: str | None
+    ) -> Iterator[tuple[list[Notice], Connection | None]]:
+        """Yield the notifications without a guard or with a valid one, and the connection whose locks keep them valid.
+
+        The connection is None if no notification has a guard.
+        """
         guarded = [notice for notice in notices if notice.guard is not None]
-        if not guarded or self.holding is None:
+        if not guarded or self.valid_guards is None:
             yield list(notices), None
             return
-        with self._database.connection() as connection, connection.transaction():
+        with self.database.connection() as connection, connection.transaction():
             guards = [{**(notice.guard or {}), "to": notice.to} for notice in guarded]
-            answers = self.holding(connection, guards, team_id=team_id)
-            gone = [notice for notice, holds in zip(guarded, answers, strict=True) if not holds]
-            yield [notice for notice in notices if notice not in gone], connection
+            answers = self.valid_guards(connection, guards, team_id=team_id)
+            invalid = [notice for notice, is_valid in zip(guarded, answers, strict=True) if not is_valid]
+            yield [notice for notice in notices if notice not in invalid], connection
 
-    def _keep_proof(
-        self, connection: Connection, notices: Sequence[Notice], proof: Mapping[str, Any], context: Context
+    def _store_receipts(
+        self, connection: Connection | None, notices: Sequence[Notice], receipt: Mapping[str, Any], context: Context
     ) -> None:
-        """Keep what became of the notices with what they tell of, in the transaction that holds it."""
-        guarded = [(notice.guard, notice.subject) for notice in notices if notice.guard is not None]
-        if self._prove is None or not guarded:
+        rows = [
+            {**notice.guard, "subject": notice.subject, "action_id": context.id, **receipt}
+            for notice in notices
+            if notice.guard is not None
+        ]
+        if connection is None or self.insert_receipts is None or not rows:
             return
-        rows = [{**guard, "subject": subject, "action_id": context.id, **proof} for guard, subject in guarded]
         try:
             with connection.transaction():
-                self._prove(connection, rows, team_id=context.action.team_id)
+                self.insert_receipts(connection, rows, team_id=context.action.team_id)
         except psycopg.Error as error:
-            # What has gone out must not go out once more for want of a line about it.
-            context.log.warning("notice.unproven error=%s", type(error).__name__)
+            # A failure here must not send the message again, so the receipt is left out.
+            context.log.warning("notice.receipt_not_stored error=%s", type(error).__name__)
 
-    def _hand_over(
+    def _send(
         self, channel: Channel, notices: Sequence[Notice], person: Person, context: Context
-    ) -> dict[str, str | None] | Failure:
-        """Return when a channel took a message and what it is called there, or why it did not."""
-        config = self._notifications.config
+    ) -> tuple[str | None, channels.ChannelFailed | None]:
+        """Send a message; return its id (None if the channel has none) and the failure (None if it was sent)."""
+        config = self.notifications.config
         webhooks = config.settings.webhooks
-        sending = channels.Sending(
+        # Addresses of a team, and addresses given with a token, may only reach the public internet.
+        is_public = context.action.team_id is not None or any(notice.reach is not None for notice in notices)
+        message = channels.OutgoingMessage(
             message=self._message(notices, person),
             severity=most_urgent(notice.severity for notice in notices),
             id=str(context.id),
-            reach=reach_of(webhooks, is_tenants=_is_public(notices, context)),
+            reach=reach_of(webhooks, is_tenants=is_public),
             own_reach=reach_of(webhooks, is_tenants=False),
             timeout=max(0.0, context.seconds_left - _SETTLE_SECONDS),
         )
         try:
-            message_id = channels.hand_over(channel, sending, config)
+            return channels.send(channel, message, config), None
         except channels.ChannelFailed as error:
-            return Failure(
-                kind=channel.kind,
-                address=channel.masked,
-                problem=error.problem,
-                at=_instant(),
-                is_final=error.is_final,
-            )
-        return {"address": channel.masked, "message_id": message_id, "at": _instant()}
+            return None, error
 
     def _message(self, notices: Sequence[Notice], person: Person) -> Message:
         if len(notices) == 1:
@@ -206,33 +236,13 @@ class Sender:
         ordered = sorted(notices, key=lambda notice: SEVERITIES.index(notice.severity or "low"))
         values = {"recipient": person.name, "urgent": sum(notice.severity == "urgent" for notice in notices)}
         shown = [{"subject": one.subject, "text": one.text, "severity": one.severity} for one in ordered]
-        return templates.render_digest(shown, values, project=self._notifications.config.project)
+        return templates.render_digest(shown, values, project=self.notifications.config.project)
 
 
-def _is_public(notices: Sequence[Notice], context: Context) -> bool:
-    """Return whether addresses reach the public internet only: a team's, and those that a token gave."""
-    return context.action.team_id is not None or any(notice.reach is not None for notice in notices)
-
-
-def _passage(handed_over: dict[str, str | None] | Failure, channel: Channel, person: Person) -> dict[str, str | None]:
-    """Return who was to be told through what, and what came of it."""
-    # A deadline's history names mail addresses, too; those of other channels may be secrets.
-    address = channel.address if channel.kind == "email" else channel.masked
-    said = {"recipient": person.name or person.id, "channel": channel.kind, "address": address}
-    if isinstance(handed_over, Failure):
-        return {**said, "problem": handed_over.problem}
-    return {**said, "message_id": handed_over["message_id"]}
-
-
-def _proof(notice: Notice) -> dict[str, Any]:
-    """Return what tells later which notice it was."""
+def _summary(notice: Notice) -> dict[str, Any]:
     return {"subject": notice.subject, **({"guard": notice.guard} if notice.guard else {})}
 
 
-def _told(progress: Progress) -> str:
+def _failures(progress: ChannelProgress) -> str:
     tried = [f"{one.get('channel')} {one.get('address')} {one.get('problem')}" for one in progress.tried]
-    return f"no channel took it: {'; '.join(tried[-10:])}"
-
-
-def _instant() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return f"every channel failed: {'; '.join(tried[-10:])}"

@@ -1,19 +1,16 @@
-"""What `explain`, `doctor` and `/readyz` look at: the parts of one project, as `Runtime` has them."""
+"""The parts of an installation that `explain`, `doctor` and `/readyz` need; `Runtime` provides them."""
 
-from __future__ import annotations
+from typing import Protocol
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from scheduled_actions.core.config import Config
-    from scheduled_actions.database.connection import Database
-    from scheduled_actions.registry import Registry
-    from scheduled_actions.ticks.worker_state import Process
-    from scheduled_actions.webhooks.endpoints.registry import EndpointBook
+from scheduled_actions.core.config import Config
+from scheduled_actions.database.connection import Database
+from scheduled_actions.registry import Registry
+from scheduled_actions.ticks.worker_state import WorkerState
+from scheduled_actions.webhooks.endpoints.directory import EndpointDirectory
 
 
 class Installation(Protocol):
-    """The parts of one project in this process."""
+    """One project in this process."""
 
     config: Config
 
@@ -23,20 +20,16 @@ class Installation(Protocol):
 
     @property
     def database(self) -> Database:
-        """The way to the project's database."""
+        """Connections to the project's database."""
 
     @property
-    def endpoint_book(self) -> EndpointBook:
-        """The webhook endpoints."""
-
-    @property
-    def has_heartbeat(self) -> bool:
-        """Whether good ticks are reported to an address."""
+    def endpoint_directory(self) -> EndpointDirectory:
+        """The webhook endpoints in scheduled_actions.toml and in the database."""
 
     @property
     def heartbeat_url(self) -> str:
-        """That address."""
+        """Address that heartbeats are sent to; empty if none are sent."""
 
     @property
-    def worker_state(self) -> Process | None:
-        """What the ticks of this process share; None before the first tick."""
+    def worker_state(self) -> WorkerState | None:
+        """State shared by the ticks of this process; None before the first tick."""

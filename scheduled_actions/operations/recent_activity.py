@@ -1,21 +1,18 @@
-"""How it has been going of late: what was done, how late it began, what failed."""
+"""Read recent activity for the overview and `/metrics`; each statement reads a bounded number of rows."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from scheduled_actions.database import clock
-from scheduled_actions.operations import recent_activity_store as store
+from scheduled_actions.database.connection import Connection, Database
+from scheduled_actions.database.statements import Statements
 
-if TYPE_CHECKING:
-    from datetime import datetime
+sql = Statements(__file__)
 
-    from scheduled_actions.database.connection import Connection, Database
-    from scheduled_actions.operations.recent_activity_store import Failing, Near
-
-#: The windows that can be looked at: how long each is, and of how many steps.
+#: The windows by name: length and number of steps.
 WINDOWS = {
     "hour": (timedelta(hours=1), 60),
     "day": (timedelta(days=1), 96),
@@ -27,85 +24,123 @@ _DEADLINES_MOST = 5
 
 
 @dataclass(slots=True)
-class Step:
-    """A step of a window."""
+class ActivityStep:
+    """The activity in one step of a window."""
 
     starts_at: datetime
     succeeded: int = 0
-    #: Failed, with attempts left; of a team this is not known.
+    #: Failed attempts that are retried; always 0 for a team.
     retried: int = 0
     failed: int = 0
-    #: Of a team this is not known.
+    #: Always 0 for a team.
     ticks: int = 0
-    #: By how many seconds half of what completed began late; None where nothing did.
+    #: Median and 95th percentile of the seconds from due to start, from a sample of the completed actions; None if
+    #: none completed.
     median_late: float | None = None
-    #: The same of 95 of 100.
     most_late: float | None = None
 
 
+class FailingType(NamedTuple):
+    """An action type with failed actions: their number, and the latest one."""
+
+    action_type: str
+    number: int
+    latest_at: datetime
+    latest_id: UUID
+    latest_error: str | None
+
+
+class NearDeadline(NamedTuple):
+    """An unresolved deadline that is due soon or overdue."""
+
+    id: UUID
+    name: str | None
+    target_type: str
+    target_id: str
+    status: str
+    due_at: datetime
+    paused_at: datetime | None
+
+
 @dataclass(frozen=True, slots=True)
-class Pulse:
-    """What happened in a window that ends now."""
+class RecentActivity:
+    """The activity of a window that ends now."""
 
     since: datetime
     until: datetime
-    #: All of them, the oldest first.
-    steps: list[Step]
-    failing: list[Failing]
-    #: Deadlines that are due within a week, or were.
-    near: list[Near]
+    #: The oldest first.
+    steps: list[ActivityStep]
+    #: The most frequent first, at most 8, from the newest 1,000 failures.
+    failing: list[FailingType]
+    #: Due within a week, or overdue; the earliest first, at most 5.
+    near: list[NearDeadline]
 
 
-def pulse(database: Database, *, window: str, team_id: str | None) -> Pulse:
-    """Return what happened of late, of a team where one is given.
-
-    Args:
-        database: Where the tables are.
-        window: A name of `WINDOWS`.
-        team_id: The team; None: all.
-    """
+def recent_activity(database: Database, *, window: str, team_id: str | None) -> RecentActivity:
+    """Return the activity in a window (a key of `WINDOWS`) of one team; None: of all teams."""
     length, count = WINDOWS[window]
     step = length / count
     with database.connection() as connection:
         now = clock.now(connection)
         since = now - length
-        steps = [Step(since + number * step) for number in range(count)]
+        steps = [ActivityStep(since + number * step) for number in range(count)]
+        parameters = {"team_id": team_id, "since": since, "step_seconds": step.total_seconds(), "steps": count}
         if team_id is None:
-            _add_all(connection, steps, since, step.total_seconds())
+            rows = sql.run(connection, "activity_ticks", parameters)
+            _fill(steps, rows, "ticks", "succeeded", "retried", "failed")
+            _fill(steps, sql.run(connection, "activity_lateness", parameters), "median_late", "most_late")
         else:
-            _add_team(connection, steps, since, step.total_seconds(), team_id)
-        failing = store.failures(connection, team_id=team_id, since=since, limit=_TYPES_MOST)
-        near = store.near_deadlines(
-            connection, team_id=team_id, within_seconds=_NEAR.total_seconds(), limit=_DEADLINES_MOST
+            rows = sql.run(connection, "activity_team", parameters)
+            _fill(steps, rows, "succeeded", "failed", "median_late", "most_late")
+        failures = sql.run_leniently(connection, "activity_failures", parameters | {"limit": _TYPES_MOST})
+        near = sql.run_leniently(
+            connection,
+            "near_deadlines",
+            {"team_id": team_id, "within_seconds": _NEAR.total_seconds(), "limit": _DEADLINES_MOST},
         )
-    return Pulse(since, now, steps, failing, near)
+        return RecentActivity(
+            since, now, steps, [FailingType(*row) for row in failures], [NearDeadline(*row) for row in near]
+        )
 
 
-def minutes(database: Database) -> list[int]:
-    """Return how many ticks there were in each minute of the last hour, the oldest first."""
+def ticks_per_minute(database: Database) -> list[int]:
+    """Return the number of ticks in each minute of the last hour, the oldest first."""
     length, count = WINDOWS["hour"]
-    counted = [0] * count
     with database.connection() as connection:
         since = clock.now(connection) - length
-        for number, ticks, *_ in store.of_ticks(connection, since=since, step_seconds=length.total_seconds() / count):
-            if 0 <= number < count:
-                counted[number] = ticks
-    return counted
+        steps = [ActivityStep(since) for _ in range(count)]
+        parameters = {"since": since, "step_seconds": length.total_seconds() / count}
+        _fill(steps, sql.run(connection, "activity_ticks", parameters), "ticks")
+    return [step.ticks for step in steps]
 
 
-def _add_all(connection: Connection, steps: list[Step], since: datetime, seconds: float) -> None:
-    for number, ticks, succeeded, retried, failed in store.of_ticks(connection, since=since, step_seconds=seconds):
+def _fill(steps: list[ActivityStep], rows: Iterable[tuple[Any, ...]], *names: str) -> None:
+    """Set the named attributes of steps; a row contains the number of its step, then their values."""
+    for number, *values in rows:
         if 0 <= number < len(steps):
-            step = steps[number]
-            step.ticks, step.succeeded, step.retried, step.failed = ticks, succeeded, retried, failed
-    late = store.lateness(connection, since=since, step_seconds=seconds, steps=len(steps))
-    for number, median, most in late:
-        steps[number].median_late, steps[number].most_late = median, most
+            for name, value in zip(names, values, strict=False):
+                setattr(steps[number], name, value)
 
 
-def _add_team(connection: Connection, steps: list[Step], since: datetime, seconds: float, team_id: str) -> None:
-    rows = store.of_team(connection, team_id=team_id, since=since, step_seconds=seconds)
-    for number, succeeded, failed, median, most in rows:
-        if 0 <= number < len(steps):
-            step = steps[number]
-            step.succeeded, step.failed, step.median_late, step.most_late = succeeded, failed, median, most
+class RecentTicks(NamedTuple):
+    """Statistics of the latest ticks."""
+
+    #: Number of ticks by outcome: `finished`, `hung_up`, `lost`, `running`.
+    by_outcome: dict[str, int]
+    #: Start of the last tick in seconds since 1970; None without ticks.
+    last_started_epoch: float | None
+    #: Duration of the last tick; None while it is running, and without ticks.
+    last_seconds: float | None
+
+
+def recent_ticks(connection: Connection, *, seconds: float, limit: int) -> RecentTicks:
+    """Count the outcomes of the ticks of the last `seconds`, at most the latest `limit`; return the last tick, too."""
+    return RecentTicks(*sql.run_one(connection, "recent_ticks", {"seconds": seconds, "limit": limit}))
+
+
+def counted(connection: Connection, *, limit: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the counters that ticks have written, at most `limit`, by metric, subject and part."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for metric, subject, part, value in sql.run(connection, "read_metrics", {"limit": limit}):
+        found.setdefault(metric, {}).setdefault(subject, {})[part] = value
+    return found

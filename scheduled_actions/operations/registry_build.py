@@ -1,59 +1,50 @@
-"""Build the registry of a project from the text of `handlers/`, and check the recurrences that its handlers declare."""
+"""Build the registry of a project from the source text of `handlers/`, and check the recurrences declared there."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from scheduled_actions.registry import Registry, source
-from scheduled_actions.registry.generated import unusable
+from scheduled_actions.registry.generated import registry_error
 from scheduled_actions.schedules import declared
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    from scheduled_actions.registry.source import BuildResult
-
-
-def build(project: Path) -> BuildResult:
-    """Return the registry that the handlers' text asks for; nothing is written.
+def build(project: Path) -> source.BuildResult:
+    """Build the registry from the source text of the handlers; write nothing.
 
     Raises:
-        RegistryInvalid: The text holds mistakes; every one is listed, with its file and line.
+        RegistryInvalid: The source text contains mistakes; each is listed with its file and line.
     """
     return source.build(project, declared.problems)
 
 
-def write(project: Path) -> BuildResult:
-    """Write the registry where it changed, whole or not at all; `is_fresh` says whether it had to be.
+def write(project: Path) -> source.BuildResult:
+    """Write the registry atomically if its content changed; `is_fresh` of the result is then False.
 
     Raises:
-        RegistryInvalid: As `build`, and nothing was written; or the file cannot be written.
+        RegistryInvalid: The source text contains mistakes (nothing was written), or the file cannot be written.
     """
     result = build(project)
     source.write(result)
     return result
 
 
-def check(project: Path) -> BuildResult:
-    """Return the registry of a project whose generated file is what the handlers' text asks for.
+def check(project: Path) -> source.BuildResult:
+    """Check that the generated registry file matches the handlers; return the registry built from their source text.
 
     Raises:
-        RegistryInvalid: It is missing or stale; or as `build`.
+        RegistryInvalid: The file is missing or stale, or the source text contains mistakes.
     """
     result = build(project)
     if not result.is_fresh:
-        raise unusable(problem="is stale" if result.path.exists() else "is missing")
+        raise registry_error(problem="is stale" if result.path.exists() else "is missing")
     return result
 
 
 def load(project: Path) -> Registry:
-    """Return the registry of the handlers as they are now, written first where it is missing or stale.
+    """Return the registry of the current handlers; write the generated file first if it is missing or stale.
 
-    For the local server and its commands. A deployment uses `Registry.load`: a build that skipped the registry
-    should fail, not run whatever it finds.
+    For the local server and its commands. A deployment uses `Registry.load`, so that a build without a registry fails.
 
     Raises:
-        RegistryInvalid: The handlers' text holds a mistake, or the file cannot be written.
+        RegistryInvalid: The source text contains a mistake, or the file cannot be written.
     """
-    built = write(project)
-    return Registry(project, built.handlers, built.options, built.functions)
+    return Registry(project, write(project))

@@ -1,76 +1,70 @@
-"""Pings that were refused: counted in memory, and noted in the database at most once a minute, for `doctor` to tell."""
+"""Count refused pings in memory, and store the counts at most once a minute for `doctor`."""
 
-from __future__ import annotations
-
-import logging
+import json
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 import psycopg
 
 from scheduled_actions.core.errors import ScheduledActionsError
-from scheduled_actions.operations import pings_store as pings
+from scheduled_actions.core.log import log
+from scheduled_actions.database.connection import Database
+from scheduled_actions.database.statements import Statements
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+sql = Statements(__file__)
 
-    from scheduled_actions.database.connection import Database
-
-log = logging.getLogger("scheduled_actions")
-
-#: How often one process writes a note, however many are refused.
-_NOTED_EVERY_SECONDS = 60.0
-#: Callers that a note names.
+#: Minimum interval between two writes of one process.
+_INTERVAL_SECONDS = 60.0
+#: Maximum number of callers whose names are stored.
 _CALLERS_MOST = 5
-#: The refusal waits no longer for its note: a host may freeze the process once it has answered.
+#: How long the response waits for the write: a host may freeze the process after the response.
 _PATIENCE_SECONDS = 1.0
 
 
-class Refusals:
-    """The refused pings of one process.
+class RejectedPings:
+    """Counts the refused pings of one process, and adds them to the stored counts at most once a minute.
 
     Args:
-        database: Where they are noted.
-        monotonic: Seconds that never go back.
+        database: The database that stores the counts.
+        monotonic: Seconds of a monotonic clock.
     """
 
     def __init__(self, database: Database, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._database = database
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._next_note = float("-inf")
+        self._next_write = float("-inf")
         self._wrong = self._without = 0
         self._callers: dict[str, None] = {}
 
     def count(self, caller: str, *, is_without: bool) -> None:
-        """Count one; what it showed is kept nowhere.
+        """Count a refused ping; the secret that it sent is not stored.
 
         Args:
-            caller: What it calls itself.
-            is_without: It showed neither a secret nor a signature.
+            caller: The user agent of the ping.
+            is_without: Whether the ping had neither a secret nor a signature; otherwise, one of them was wrong.
         """
         with self._lock:
-            if is_without:
-                self._without += 1
-            else:
-                self._wrong += 1
+            self._without += is_without
+            self._wrong += not is_without
             if len(self._callers) < _CALLERS_MOST:
                 self._callers[caller] = None
-            if self._monotonic() < self._next_note:
+            if self._monotonic() < self._next_write:
                 return
-            self._next_note = self._monotonic() + _NOTED_EVERY_SECONDS
-            note = pings.Refused(self._wrong, self._without, tuple(self._callers))
+            self._next_write = self._monotonic() + _INTERVAL_SECONDS
+            refused = {"wrong": self._wrong, "without": self._without, "callers": json.dumps(list(self._callers))}
             self._wrong = self._without = 0
             self._callers.clear()
-        # In a thread of its own: a database that does not answer holds nobody up.
-        noting = threading.Thread(target=self._write, args=(note,), name="scheduled-actions-refusals", daemon=True)
-        noting.start()
-        noting.join(_PATIENCE_SECONDS)
+        # On a thread of its own: the answer does not wait for a database that hangs.
+        writer = threading.Thread(target=self._write, args=(refused,), name="scheduled-actions-refusals", daemon=True)
+        writer.start()
+        writer.join(_PATIENCE_SECONDS)
 
-    def _write(self, note: pings.Refused) -> None:
+    def _write(self, refused: dict[str, Any]) -> None:
         try:
             with self._database.connection() as connection:
-                pings.note_refusals(connection, note)
+                sql.run(connection, "note_refusals", refused)
         except (psycopg.Error, ScheduledActionsError) as error:
-            log.warning("ping.refusals_not_noted error=%s", type(error).__name__)
+            log.warning("ping.rejections_not_stored error=%s", type(error).__name__)

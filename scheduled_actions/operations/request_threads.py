@@ -1,26 +1,21 @@
-"""How many requests of the API and the dashboard one process answers at once."""
-
-from __future__ import annotations
+"""Limit the API and dashboard requests that one process answers at once."""
 
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from scheduled_actions.core.errors import TooBusy
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-#: Threads that stay free for health checks and `/cron/process`.
+#: Threads reserved for health checks and `/cron/process`.
 _RESERVED = 2
 
 
 class RequestThreads:
-    """Limits the requests at work at once, so that health checks and pings always find a thread.
+    """A limit that keeps threads free for health checks and pings.
 
     Args:
-        http_threads: All threads of the process that serve requests.
+        http_threads: Number of threads of the process that serve requests.
     """
 
     def __init__(self, http_threads: int) -> None:
@@ -29,10 +24,10 @@ class RequestThreads:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Use one of the threads for a request.
+        """Reserve a thread for a request to the API or the dashboard, without waiting.
 
         Raises:
-            TooBusy: All of them are in use.
+            TooBusy: All threads for these requests are in use.
         """
         if not self._free.acquire(blocking=False):
             raise TooBusy(self.limit)
@@ -43,9 +38,8 @@ class RequestThreads:
 
 
 def threads_of_gunicorn() -> int | None:
-    """Return how many threads the gunicorn worker that runs this process has; None where gunicorn does not serve."""
-    # A worker, or with `preload_app` its master, handles this signal itself; both carry gunicorn's settings.
+    """Return the number of threads of the gunicorn worker that runs this process; None without gunicorn."""
+    # A worker, or its master with `preload_app`, handles this signal itself; both hold gunicorn's settings.
     handler = signal.getsignal(signal.SIGUSR1) if hasattr(signal, "SIGUSR1") else None
-    settings = getattr(getattr(handler, "__self__", None), "cfg", None)
-    threads = getattr(settings, "threads", None)
+    threads = getattr(getattr(getattr(handler, "__self__", None), "cfg", None), "threads", None)
     return threads if isinstance(threads, int) else None

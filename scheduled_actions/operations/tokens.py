@@ -1,60 +1,57 @@
-"""Tokens of the management API: made here, shown once, and known afterwards by their digest alone."""
+"""Manage API tokens, of which only the digest is stored, and record ended sessions of the dashboard."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument, UnknownToken
-from scheduled_actions.core.token_generation import Minting, digest_of
-from scheduled_actions.operations import tokens_store as store
+from scheduled_actions.core.token_generation import TokenKind, digest_of
+from scheduled_actions.database.connection import Connection
+from scheduled_actions.database.statements import Statements
 
-if TYPE_CHECKING:
-    from scheduled_actions.database.connection import Connection
+sql = Statements(__file__)
 
-_MINTING = Minting("sat_")
+_KIND = TokenKind("sat_")
+#: Returns whether a string has the form of a token.
+is_one = _KIND.is_one
 NAME_LENGTH = 100
 TEAM_LENGTH = 255
 _LONGEST_LIFE = timedelta(days=36525)
 
 
 class Role(StrEnum):
-    """What a token may do; each may all that those before it may."""
+    """The rights of a token; each role includes the previous ones."""
 
-    #: Reads.
+    #: Read data.
     VIEWER = "viewer"
-    #: Reads and changes, and may force a locked change.
+    #: Change data, and override edit locks.
     OPERATOR = "operator"
-    #: All that, and makes and revokes tokens.
+    #: Create and revoke tokens.
     ADMIN = "admin"
 
-    def includes(self, other: Role) -> bool:
-        """Whether this role may do what the other may."""
-        return _RANKS[self] >= _RANKS[other]
-
-
-_RANKS = {role: rank for rank, role in enumerate(Role)}
+    def includes(self, other: "Role") -> bool:
+        """Return whether this role may do everything that the other may."""
+        return list(Role).index(self) >= list(Role).index(other)
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token, as far as it is known here; the secret itself is not."""
+    """A stored token, without its secret."""
 
     id: UUID
-    #: What people call it; the history of an action names it so.
+    #: A label for people; stored in the history of the actions that the token changes.
     name: str
-    #: Its first characters.
+    #: The first characters of the secret.
     hint: str
     role: Role
-    #: The one team it sees and touches; None: all of them.
+    #: The one team whose data the token may use; None: all teams.
     team_id: str | None
     created_by: str | None
     created_at: datetime
-    #: None: it never does.
+    #: None: the token never expires.
     expires_at: datetime | None
     #: To within an hour; None before the first use.
     last_used_at: datetime | None
@@ -72,97 +69,105 @@ def create(
     expires_in: timedelta | None = None,
     created_by: str | None = None,
 ) -> tuple[Token, str]:
-    """Make a token; return what is kept of it, and the token itself, which nobody can read again.
+    """Create a token; return the token and its secret. The secret is not stored.
 
     Args:
-        connection: Its transaction, if any, decides whether the token ever was.
-        name: What people call it.
+        connection: Its transaction, if any, includes the token.
+        name: A label for people, at most 100 characters.
         role: `viewer`, `operator` or `admin`.
-        team_id: The one team it sees and touches; None: all of them.
-        expires_at: Aware; None: `expires_in` from the database's now, or never.
-        expires_in: As `expires_at`; a hundred years at most.
-        created_by: Who asked for it.
+        team_id: The one team whose data the token may use, at most 255 characters; None: all teams.
+        expires_at: Aware; takes precedence over `expires_in`. None: after `expires_in`, or never.
+        expires_in: Time until the token expires, at most a hundred years.
+        created_by: Who creates the token.
 
     Raises:
-        InvalidArgument: A value is not what it must be; nothing was made.
+        InvalidArgument: A value is invalid; nothing was created.
     """
     if expires_in is not None and not timedelta(0) <= expires_in <= _LONGEST_LIFE:
-        raise InvalidArgument("expires_in", expires_in, "a time from now: between zero and a hundred years")
-    minted = _MINTING.mint()
-    row = store.create(
-        connection,
-        name=arguments.check_name("name", name, longest=NAME_LENGTH),
-        digest=minted.digest,
-        hint=minted.hint,
-        role=check_role(role),
-        team_id=arguments.check_text("team_id", team_id, longest=TEAM_LENGTH),
-        created_by=created_by,
-        expires_at=arguments.check_aware("expires_at", expires_at),
-        expires_in=expires_in,
-    )
-    return _token(row), minted.secret
-
-
-def find(connection: Connection, secret: str) -> Token | None:
-    """Return the token that was shown, revoked or expired ones included; None for what is no token of ours.
-
-    What cannot be a token is not looked up. That it is in use is noted, to within an hour.
-    """
-    return find_digest(connection, digest_of(secret)) if is_one(secret) else None
-
-
-def is_one(secret: str) -> bool:
-    """Whether it has the form of a token."""
-    return _MINTING.is_one(secret)
+        raise InvalidArgument("expires_in", expires_in, "a duration between zero and a hundred years")
+    secret = _KIND.generate()
+    values = {
+        "name": arguments.check_name("name", name, longest=NAME_LENGTH),
+        "digest": digest_of(secret),
+        "hint": _KIND.hint_of(secret),
+        "role": check_role(role),
+        "team_id": arguments.check_text("team_id", team_id, longest=TEAM_LENGTH),
+        "created_by": created_by,
+        "expires_at": arguments.check_aware("expires_at", expires_at),
+        "expires_in": expires_in,
+    }
+    (row,) = sql.run_leniently(connection, "create_token", values)
+    return _token(row), secret
 
 
 def hint_of(secret: str) -> str:
-    """Return the first characters of a token; an empty text for what does not have the form of one."""
-    return _MINTING.hint_of(secret) if is_one(secret) else ""
+    """Return the first characters of a token; empty for a string that is not a token."""
+    return _KIND.hint_of(secret) if is_one(secret) else ""
 
 
 def find_digest(connection: Connection, digest: bytes) -> Token | None:
-    """Return the token of that digest, as `find`."""
-    row = store.find(connection, digest)
+    """Return the token whose secret has that digest, even if it is revoked or expired; None if there is none.
+
+    The use of a valid token is recorded at most once an hour.
+    """
+    row = sql.run_leniently(connection, "find_token", {"digest": digest}).fetchone()
     return None if row is None else _token(row)
 
 
 def newest(
     connection: Connection, *, team_id: str | None = None, before: UUID | None = None, limit: int = 100
 ) -> list[Token]:
-    """Return the newest tokens (of a team), at most `limit`, those with ids below `before`."""
-    return [_token(row) for row in store.newest(connection, team_id=team_id, before=before, limit=limit)]
+    """Return the newest tokens, the newest first.
+
+    Args:
+        connection: To the project's database.
+        team_id: Only tokens of this team; None: all tokens.
+        before: Only tokens older than the one with this id.
+        limit: Maximum number of tokens.
+    """
+    rows = sql.run_leniently(connection, "list_tokens", {"team_id": team_id, "before": before, "limit": limit})
+    return [_token(row) for row in rows]
 
 
 def revoke(connection: Connection, token_id: UUID | str, *, team_id: str | None = None) -> Token:
-    """Let a token open nothing any more; one revoked before stays as it was.
+    """Revoke a token immediately; a second call changes nothing.
 
     Raises:
-        UnknownToken: There is none of that id (in that team).
+        UnknownToken: No token (of that team) has the id.
     """
     try:
-        wanted = token_id if isinstance(token_id, UUID) else UUID(token_id)
+        parameters = {"id": UUID(str(token_id)), "team_id": team_id}
     except ValueError:
         raise UnknownToken(token_id) from None
-    row = store.revoke(connection, wanted, team_id=team_id)
+    row = sql.run_leniently(connection, "revoke_token", parameters).fetchone()
     if row is None:
         raise UnknownToken(token_id)
     return _token(row)
 
 
 def check_role(value: str) -> Role:
-    """Return the role of that name."""
+    """Return the role with that name.
+
+    Raises:
+        InvalidArgument: No role has that name.
+    """
     try:
         return Role(value)
     except ValueError:
         raise InvalidArgument("role", value, f"one of {', '.join(Role)}") from None
 
 
-def _token(row: store.Row) -> Token:
-    *values, is_expired = (one.astimezone(UTC) if isinstance(one, datetime) else one for one in row)
-    fields: dict[str, Any] = dict(zip(_FIELDS, values, strict=True))
-    fields["role"] = Role(fields["role"])
-    return Token(**fields, is_expired=bool(is_expired))
+def _token(row: tuple[Any, ...]) -> Token:
+    values = dict(zip([field.name for field in fields(Token)], row, strict=True))
+    return Token(**values | {"role": Role(values["role"]), "is_expired": bool(values["is_expired"])})
 
 
-_FIELDS = [name for name in Token.__dataclass_fields__ if name != "is_expired"]
+def end_session(connection: Connection, session_id: UUID, *, lifetime_seconds: int) -> None:
+    """Store that a session of the dashboard has ended, until its cookie is no longer valid."""
+    sql.run(connection, "end_session", {"id": session_id, "lifetime_seconds": lifetime_seconds})
+
+
+def is_ended(connection: Connection, session_id: UUID) -> bool:
+    """Return whether a session of the dashboard has ended."""
+    row = sql.run(connection, "session_is_ended", {"id": session_id}).fetchone()
+    return row is not None and bool(row[0])

@@ -1,1 +1,1 @@
-"""Outbound HTTP: a bounded client, the guard of addresses, the reach of a post."""
+"""Outbound HTTP: a bounded client, and the addresses that a request may reach."""

@@ -1,16 +1,12 @@
-"""One HTTP exchange that ends on time and goes no further than it may.
+"""Perform a single HTTP exchange under one deadline, and check every address before connecting.
 
-On `http.client` rather than `requests`: the timeouts of `requests` hold for one receive each, so that a receiver that
-sends a byte a second is never too slow for them; and it spends twice the time on a post that everything else here does.
-Here one deadline holds from dialling to the last byte read, and is looked at before each send and receive. Not covered
-is the system's resolver, which has its own timeouts and cannot be interrupted.
+Built on `http.client` instead of `requests`: the timeouts of `requests` apply to each receive, so a receiver that sends
+one byte per second never times out; and `requests` doubles the CPU time of a post. Here one deadline covers everything
+from connecting to the last byte read. The only exception is the system's resolver, which cannot be interrupted.
 
-Each name is resolved once, every address it has is judged, and the judged addresses are dialled, by number; the host's
-name is still what the certificate and the `Host` header are about. Nothing is followed, no cookie is kept, and the
-environment (proxies, .netrc) is not read.
+Each host name is resolved once, all of its addresses are checked, and the connection uses a checked address; the
+certificate and the `Host` header still use the name. Redirects, cookies, and the environment are ignored.
 """
-
-from __future__ import annotations
 
 import base64
 import functools
@@ -22,71 +18,68 @@ import socket
 import ssl
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from urllib.parse import quote, unquote
+from typing import Any, NamedTuple, cast
+from urllib.parse import SplitResult, quote, unquote
 
-from scheduled_actions.outbound.reach import AddressForbidden, ProxyRefused, Reach
-from scheduled_actions.outbound.rules.addresses import may_reach
+from scheduled_actions.outbound.reach import AddressForbidden, ProxyRefused, Reach, may_reach
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from urllib.parse import SplitResult
-
-#: A connection that waited longer than this for its next post is not trusted: hosts that freeze a process
-#: between two ticks, and firewalls, drop connections without telling either end.
+#: Idle time after which a connection is not reused: hosts that freeze a process between two ticks, and firewalls, drop
+#: connections without notifying either end.
 IDLE_SECONDS = 30.0
-#: Connections that one thread keeps.
-KEPT_MOST = 32
-_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
-#: What may stand in a path or a query as it is, and what is quoted already.
-_UNQUOTED = "/%:@!$&'()*+,;=~?"
-#: Bytes of a proxy's answer to CONNECT.
+#: Maximum number of idle connections per thread.
+MAX_IDLE_CONNECTIONS = 32
+#: Maximum number of bytes of a proxy's response to CONNECT.
 _PROXY_HEAD_LIMIT = 8192
+#: Characters of a path or query that are not percent-encoded; includes `%`, because the URL may already be encoded.
+_UNQUOTED = "/%:@!$&'()*+,;=~?"
+# poll() needs no file descriptor of its own and accepts descriptors above 1023.
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long an exchange may take, and how far it may go."""
+    """The time and network limits of an exchange."""
 
-    #: By the monotonic clock.
+    #: The deadline of the whole exchange, on the monotonic clock.
     ends_at: float
     #: Seconds for each address of the host, and for the TLS handshake.
     connect_timeout: float
-    #: A connection that was made under one reach is never used under another.
+    #: A connection made under one reach is never reused under another.
     reach: Reach
 
     def seconds_left(self) -> float:
-        """Return what is left of the time.
+        """Return the remaining time.
 
         Raises:
-            TimeoutError: Nothing is.
+            TimeoutError: The deadline has passed.
         """
         left = self.ends_at - monotonic()
         if left <= 0:
-            message = "the time for the whole exchange is up"
-            raise TimeoutError(message)
+            raise TimeoutError("the deadline of the exchange has passed")
         return min(left, 86400.0)
 
     def seconds_to_connect(self) -> float:
-        """Return how long one step of connecting may take."""
+        """Return the timeout in seconds of one step of connecting.
+
+        Raises:
+            TimeoutError: The deadline has passed.
+        """
         return min(self.connect_timeout, self.seconds_left())
 
 
-class _Way(NamedTuple):
-    """What a kept connection leads to."""
-
+class _ConnectionKey(NamedTuple):
     reach: Reach
     is_tls: bool
     host: str
     port: int
 
 
-class _Connections(OrderedDict[_Way, tuple[socket.socket, float]]):
-    """Each with when it was used last; the latest at the end. They are closed when their thread ends."""
+class _IdleConnections(OrderedDict[_ConnectionKey, tuple[socket.socket, float]]):
+    """Sockets with the time of their last use, the latest at the end; closed when their thread ends."""
 
     def close(self) -> None:
         while self:
@@ -95,71 +88,64 @@ class _Connections(OrderedDict[_Way, tuple[socket.socket, float]]):
     __del__ = close
 
 
-class _Kept(threading.local):
+class _PerThread(threading.local):
     def __init__(self) -> None:
-        self.connections = _Connections()
+        self.idle = _IdleConnections()
 
 
-_kept = _Kept()
+_this_thread = _PerThread()
 
 
 def close() -> None:
-    """Close the connections that this thread keeps."""
-    _kept.connections.close()
-
-
-def got(
-    url: SplitResult, *, headers: Mapping[str, str], limits: Limits
-) -> AbstractContextManager[http.client.HTTPResponse]:
-    """Get a URL as `posted` posts to one."""
-    return _exchanged("GET", url, body=b"", headers=headers, limits=limits)
-
-
-def posted(
-    url: SplitResult, *, body: bytes, headers: Mapping[str, str], limits: Limits
-) -> AbstractContextManager[http.client.HTTPResponse]:
-    """Post to a URL; give the answer, its body still to be read, for as long as the block lasts.
-
-    Read to its end, the answer leaves a connection that this thread's next post to the host uses.
-
-    Raises:
-        OSError: No connection, or it broke, or the time is up (`TimeoutError`), or the host is out of reach.
-        http.client.HTTPException: The answer is no HTTP.
-        ValueError: The host is no name, or a header no header.
-    """
-    return _exchanged("POST", url, body=body, headers=headers, limits=limits)
+    """Close the idle connections of this thread."""
+    _this_thread.idle.close()
 
 
 @contextmanager
-def _exchanged(
-    method: str, url: SplitResult, *, body: bytes, headers: Mapping[str, str], limits: Limits
+def exchange(
+    method: str, url: SplitResult, *, body: bytes = b"", headers: Mapping[str, str], limits: Limits
 ) -> Iterator[http.client.HTTPResponse]:
+    """Send a request; yield the response, whose body has not been read yet.
+
+    If the block reads the body to its end, this thread's next request to the host can reuse the connection.
+
+    Raises:
+        OSError: The connection failed or was lost, timed out (`TimeoutError`), or the host has a forbidden address.
+        http.client.HTTPException: The response is not HTTP.
+        ValueError: The host name or a header is invalid.
+    """
     is_tls = url.scheme == "https"
-    host = (url.hostname or "").encode("idna").decode() if ":" not in (url.hostname or "") else url.hostname or ""
-    way = _Way(limits.reach, is_tls, host, url.port or (443 if is_tls else 80))
-    message = _head(method, url, way, headers, len(body)) + body
-    sock = _taken(way) or _dialled(way, limits)
-    try:
-        _send(sock, message, limits)
-        response = _TimedResponse(sock, limits, method)
+    host = url.hostname or ""
+    host = host if ":" in host else host.encode("idna").decode()
+    origin = _ConnectionKey(limits.reach, is_tls, host, url.port or (443 if is_tls else 80))
+    head = _head(method, url, origin, headers, len(body))
+    sock = _idle_connection(origin) or _open(origin, limits)
+    with _closing_on_error(sock):
+        _send(sock, head + body, limits)
+        response = http.client.HTTPResponse(sock, method=method)
+        response.fp = io.BufferedReader(_TimedFile(response.fp.detach(), sock, limits))
         response.begin()
         yield response
-    except BaseException:
-        sock.close()
-        raise
     if response.isclosed() and not response.will_close:
-        _keep(way, sock)
+        _keep(origin, sock)
     else:
         sock.close()
 
 
-def _head(method: str, url: SplitResult, way: _Way, headers: Mapping[str, str], length: int) -> bytes:
-    host = f"[{way.host}]" if ":" in way.host else way.host
-    query = f"?{quote(url.query, safe=_UNQUOTED)}" if url.query else ""
-    target = quote(url.path or "/", safe=_UNQUOTED) + query
+@contextmanager
+def _closing_on_error(sock: socket.socket) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _head(method: str, url: SplitResult, origin: _ConnectionKey, headers: Mapping[str, str], length: int) -> bytes:
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
     lines = {
-        "Host": host if way.port == (443 if way.is_tls else 80) else f"{host}:{way.port}",
-        # Nothing is gained by a packed answer of which only the beginning is read.
+        "Host": host if origin.port == (443 if origin.is_tls else 80) else f"{host}:{origin.port}",
+        # Only the beginning of the response is read, so compression gains nothing.
         "Accept-Encoding": "identity",
         "Accept": "*/*",
         "Content-Length": str(length),
@@ -168,9 +154,9 @@ def _head(method: str, url: SplitResult, way: _Way, headers: Mapping[str, str], 
     if url.username is not None:
         login = f"{unquote(url.username)}:{unquote(url.password or '')}".encode()
         lines["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
-    if any(not value.isprintable() or not name.isprintable() for name, value in lines.items()):
-        message = "a header has a character that would end it"
-        raise ValueError(message)
+    if not all(value.isprintable() and name.isprintable() for name, value in lines.items()):
+        raise ValueError("a header contains a control character")
+    target = quote(url.path or "/", safe=_UNQUOTED) + (f"?{quote(url.query, safe=_UNQUOTED)}" if url.query else "")
     head = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "", ""]
     return "\r\n".join(head).encode("latin-1")
 
@@ -183,7 +169,7 @@ def _send(sock: socket.socket, message: bytes, limits: Limits) -> None:
 
 
 class _TimedFile(io.RawIOBase):
-    """Reads from a socket, the time left looked at before each receive."""
+    """A socket's file that limits each receive to the remaining time."""
 
     def __init__(self, source: io.RawIOBase, sock: socket.socket, limits: Limits) -> None:
         self._source = source
@@ -202,132 +188,119 @@ class _TimedFile(io.RawIOBase):
         super().close()
 
 
-class _TimedResponse(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, limits: Limits, method: str) -> None:
-        super().__init__(sock, method=method)
-        self.fp = io.BufferedReader(_TimedFile(self.fp.detach(), sock, limits))
-
-
 # -- connections -------------------------------------------------------------------------------------------------------
 
 
-def _taken(way: _Way) -> socket.socket | None:
-    """Return a kept connection that still stands; None where there is none."""
-    sock, used_at = _kept.connections.pop(way, (None, 0.0))
-    if sock is None:
-        return None
-    # What can be read before anything was asked is the other end's goodbye.
-    if monotonic() - used_at > IDLE_SECONDS or _can_be_read(sock):
+def _idle_connection(origin: _ConnectionKey) -> socket.socket | None:
+    """Remove an idle connection to the host from the pool and return it; None if there is no usable one."""
+    sock, used_at = _this_thread.idle.pop(origin, (None, 0.0))
+    # Data before a request means that the other end has closed the connection.
+    if sock is not None and (monotonic() - used_at > IDLE_SECONDS or _is_readable(sock)):
         sock.close()
         return None
     return sock
 
 
-def _can_be_read(sock: socket.socket) -> bool:
-    # Where there is poll(), it opens nothing of its own, and takes file numbers above 1023.
+def _is_readable(sock: socket.socket) -> bool:
     with _Selector() as selector:
         selector.register(sock, selectors.EVENT_READ)
         return bool(selector.select(timeout=0))
 
 
-def _keep(way: _Way, sock: socket.socket) -> None:
-    _kept.connections[way] = (sock, monotonic())
-    if len(_kept.connections) > KEPT_MOST:
-        _kept.connections.popitem(last=False)[1][0].close()
+def _keep(origin: _ConnectionKey, sock: socket.socket) -> None:
+    idle = _this_thread.idle
+    idle[origin] = (sock, monotonic())
+    if len(idle) > MAX_IDLE_CONNECTIONS:
+        idle.popitem(last=False)[1][0].close()
 
 
-def _dialled(way: _Way, limits: Limits) -> socket.socket:
-    addresses = _judged(way)
-    if way.reach.proxy is None:
-        sock = _connected(addresses, limits)
+def _open(origin: _ConnectionKey, limits: Limits) -> socket.socket:
+    addresses = _checked_addresses(origin)
+    if origin.reach.proxy is None:
+        sock = _first_success(addresses, lambda address: _connect(address, limits))
     else:
-        proxies = socket.getaddrinfo(*way.reach.proxy, type=socket.SOCK_STREAM)
-        sock = _first(addresses, lambda found: _tunnel(_connected(proxies, limits), found, limits))
-    if not way.is_tls:
+        proxies = socket.getaddrinfo(*origin.reach.proxy, type=socket.SOCK_STREAM)
+        sock = _first_success(addresses, lambda address: _tunnel(proxies, address, limits))
+    if not origin.is_tls:
         return sock
-    try:
-        # The handshake runs on one timeout, as a whole.
+    with _closing_on_error(sock):
+        # One timeout covers the whole handshake.
         sock.settimeout(limits.seconds_to_connect())
-        return _context(_authorities(way.reach)).wrap_socket(sock, server_hostname=way.host)
-    except BaseException:
-        sock.close()
-        raise
+        return _tls_context(origin.reach.ca_file or _public_authorities()).wrap_socket(
+            sock, server_hostname=origin.host
+        )
 
 
-def _judged(way: _Way) -> list[Any]:
-    """Return the addresses of a host; one that is out of reach condemns them all."""
-    addresses = socket.getaddrinfo(way.host, way.port, type=socket.SOCK_STREAM)
-    if not all(may_reach(str(found[4][0]), also=way.reach.networks) for found in addresses):
+def _checked_addresses(origin: _ConnectionKey) -> list[Any]:
+    """Resolve a host; return the entries of `getaddrinfo`.
+
+    Raises:
+        AddressForbidden: At least one of the addresses is not allowed.
+    """
+    addresses = socket.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+    if not all(may_reach(str(address[4][0]), also=origin.reach.networks) for address in addresses):
         raise AddressForbidden
     return addresses
 
 
-def _connected(addresses: Sequence[Any], limits: Limits) -> socket.socket:
-    def connect(found: Any) -> socket.socket:  # noqa: ANN401 - as getaddrinfo answers
-        family, kind, protocol, _, address = found
-        sock = socket.socket(family, kind, protocol)
+def _first_success(addresses: Sequence[Any], connect: Callable[[Any], socket.socket]) -> socket.socket:
+    """Return a connection to the first address that accepts one.
+
+    Raises:
+        OSError: No address accepts a connection; this is the error of the last address.
+    """
+    error = OSError("the host has no address")
+    for address in addresses:
         try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.settimeout(limits.seconds_to_connect())
-            sock.connect(address)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
-
-    return _first(addresses, connect)
+            return connect(address)
+        except OSError as failure:
+            error = failure
+    raise error
 
 
-def _first(addresses: Sequence[Any], connect: Callable[[Any], socket.socket]) -> socket.socket:
-    """Return a connection to the first address that takes one."""
-    for number, found in enumerate(addresses, start=1):
-        try:
-            return connect(found)
-        except OSError:
-            if number == len(addresses):
-                raise
-    message = "the host has no address"
-    raise OSError(message)
+def _connect(info: Any, limits: Limits) -> socket.socket:  # noqa: ANN401 - an entry of getaddrinfo
+    family, kind, protocol, _, address = info
+    sock = socket.socket(family, kind, protocol)
+    with _closing_on_error(sock):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(limits.seconds_to_connect())
+        sock.connect(address)
+    return sock
 
 
-def _tunnel(sock: socket.socket, found: Any, limits: Limits) -> socket.socket:  # noqa: ANN401 - as getaddrinfo answers
-    """Return the connection to the proxy, made one to the judged address: by number, so that it asks no resolver."""
-    address, port = found[4][:2]
+def _tunnel(proxies: Sequence[Any], info: Any, limits: Limits) -> socket.socket:  # noqa: ANN401 - an entry of getaddrinfo
+    """Connect through the proxy to a checked IP address; given the host name, the proxy would resolve it again."""
+    address, port = info[4][:2]
     target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-    try:
+    sock = _first_success(proxies, lambda proxy: _connect(proxy, limits))
+    with _closing_on_error(sock):
         _send(sock, f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode(), limits)
         status = _proxy_status(sock, limits)
-    except BaseException:
-        sock.close()
-        raise
-    if not re.match(r"HTTP/1\.[01] 2[0-9][0-9]\b", status):
-        sock.close()
-        raise ProxyRefused(status[:80])
+        if not re.match(r"HTTP/1\.[01] 2[0-9][0-9]\b", status):
+            raise ProxyRefused(status[:80])
     return sock
 
 
 def _proxy_status(sock: socket.socket, limits: Limits) -> str:
-    """Return the first line of the proxy's answer, the rest of its head read, too."""
-    answer = b""
-    # Byte by byte: what comes after the head is the receiver's.
-    while not answer.endswith(b"\r\n\r\n"):
+    """Read the head of the proxy's response; return its status line."""
+    head = b""
+    # Byte by byte, because the receiver's data follows the head.
+    while not head.endswith(b"\r\n\r\n"):
         sock.settimeout(limits.seconds_to_connect())
-        more = sock.recv(1)
-        if not more or len(answer) > _PROXY_HEAD_LIMIT:
-            raise ProxyRefused("it did not answer in HTTP")
-        answer += more
-    return answer.split(b"\r\n", 1)[0].decode("latin-1")
+        byte = sock.recv(1)
+        if not byte or len(head) > _PROXY_HEAD_LIMIT:
+            raise ProxyRefused("the response is not HTTP")
+        head += byte
+    return head.split(b"\r\n", 1)[0].decode("latin-1")
 
 
-def _authorities(reach: Reach) -> str:
-    if reach.ca_file is not None:
-        return reach.ca_file
-    import certifi  # noqa: PLC0415 - with the first post over TLS
+def _public_authorities() -> str:
+    import certifi  # noqa: PLC0415 - loaded with the first post over TLS
 
     return certifi.where()
 
 
 @functools.cache
-def _context(authorities: str) -> ssl.SSLContext:
-    """Return what checks certificates: loading the authorities takes longer than a post."""
-    return ssl.create_default_context(cafile=authorities)
+def _tls_context(ca_file: str) -> ssl.SSLContext:
+    """Return a TLS context that verifies certificates; cached, because loading a CA file takes longer than a post."""
+    return ssl.create_default_context(cafile=ca_file)

@@ -1,47 +1,58 @@
-"""What takes the place of the network in tests: every way out of this process asks here first."""
+"""The outcome of an HTTP post, and the network substitute that tests install."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from datetime import timedelta
+from email.message import EmailMessage
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from email.message import EmailMessage
 
-    from scheduled_actions.outbound.answer import Answer
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostResult:
+    """The outcome of an HTTP post."""
+
+    #: The HTTP status; None without a complete response.
+    status: int | None
+    #: The beginning of the response body.
+    excerpt: str
+    duration_seconds: float
+    #: The delay that the receiver asked for: 0 to 24 hours; None without a valid `Retry-After`.
+    retry_after: timedelta | None = None
+    #: Why there is no complete response; names the host, never the path. None: there is a complete response.
+    error: str | None = None
+    #: The response header `webhook-delivery` in lower case: `abort` or `disable`; None if it is missing.
+    directive: str | None = None
+    #: Whether the host has a forbidden address; nothing was sent then.
+    is_forbidden: bool = False
 
 
 class Substitute(Protocol):
-    """Takes what would leave the process; called from any thread."""
+    """A substitute for the network in tests; its methods are called from any thread."""
 
-    def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Return what an HTTP post is answered."""
+    def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> PostResult:
+        """Return the result of an HTTP POST."""
 
     def get(self, url: str) -> tuple[int, bytes]:
-        """Return the status and the body that an HTTP GET is answered; raises OSError where there is no answer."""
+        """Return the status and body of an HTTP GET; raise OSError for a failed connection."""
 
     def mail(self, message: EmailMessage) -> None:
-        """Take a complete mail; the server accepts it for all recipients."""
+        """Accept a complete email, addressed to all of its recipients."""
 
     def notify(self, address: str, subject: str, text: str) -> None:
-        """Take a notice to a service of apprise; it is accepted."""
+        """Accept a notification to an apprise URL."""
 
 
-_substitute: Substitute | None = None
-
-
-def substitute() -> Substitute | None:
-    """Return what takes the place of the network; None, but in tests: the network itself."""
-    return _substitute
+#: Set only in tests; None: the real network.
+substitute: Substitute | None = None
 
 
 @contextmanager
 def replaced(by: Substitute) -> Iterator[None]:
-    """Replace the network of this process for as long as the block lasts."""
-    global _substitute  # noqa: PLW0603 - what is sent comes from the threads of the runner
-    before, _substitute = _substitute, by
+    """Replace the network with a substitute inside the block, for the whole process."""
+    global substitute  # noqa: PLW0603 - the runner's threads send
+    before, substitute = substitute, by
     try:
         yield
     finally:
-        _substitute = before
+        substitute = before

@@ -1,176 +1,142 @@
-"""Business days of a period: `last business day of the month`, `2nd business day of the quarter at 09:00`."""
-
-from __future__ import annotations
+"""Parse and evaluate rules such as `last business day of the month` and `2nd business day of the quarter`."""
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING
+from datetime import UTC, date, datetime, time
+from typing import ClassVar
+from zoneinfo import ZoneInfo
 
-from scheduled_actions.core.errors import NeverOccurs, RecurrenceInvalid
+from scheduled_actions.core.errors import NeverOccurs
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
-from scheduled_actions.recurrence.model import HORIZON_YEARS, Kind, Occurrence, Rule
-from scheduled_actions.recurrence.phrases import day_text, nearest, ordinal, parse_time, shortened, time_text
-from scheduled_actions.recurrence.skips.model import is_weekend
-from scheduled_actions.recurrence.zones import resolve
+from scheduled_actions.core.messages import did_you_mean
+from scheduled_actions.recurrence.model import DAY, HORIZON_YEARS, Kind, Occurrence, Rule, resolve
+from scheduled_actions.recurrence.phrases import (
+    Malformed,
+    day_text,
+    limit_remarks,
+    ordinal,
+    parser,
+    read_time,
+    refuse,
+    time_text,
+)
+from scheduled_actions.recurrence.skips.model import Skips, is_weekend
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from zoneinfo import ZoneInfo
-
-    from scheduled_actions.recurrence.skips.model import Skips
-
-_ONE_DAY = timedelta(days=1)
-_ONE_MICROSECOND = timedelta(microseconds=1)
-_MONTHS_A_YEAR = 12
-#: Each period: how many months it has, the most weekdays it can have, and the fewest.
+#: For each period, its number of months, and the maximum and minimum number of weekdays in it.
 _PERIODS = {"month": (1, 23, 20), "quarter": (3, 66, 64), "year": (12, 262, 260)}
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-_NUMBERED = re.compile(r"([0-9]{1,4})(?:st|nd|rd|th)")
 _RULE = re.compile(
     r"(?:(?:on|every) )?(?:the )?(?P<which>[a-z0-9-]+(?: (?:to )?last)?) (?:business|working) day"
     r" (?:of|in) (?:(?:the|each|every|a) )?(?P<period>[a-z]+)"
 )
 _FORMS = (
     'write "last business day of the month" or "2nd business day of the quarter at 09:00"; '
-    'for every business day, "daily" with skips of weekends and holidays'
+    'for every business day, use "daily" and skip weekends and holidays'
 )
 
 
+@parser
 def parse_business_day(text: str, *, zone: ZoneInfo, anchor: datetime, since: datetime, calendar: Skips) -> Rule:
-    """Return the rule of the nth, or nth last, business day of each month, quarter or year.
+    """Parse the rule of the nth, or nth last, business day of each month, quarter or year.
 
     Args:
-        text: As `_FORMS` shows; first to tenth, 1st to 262nd, last, 2nd last, third-last. In any case.
-        zone: Whose dates and wall clock it follows.
-        anchor: Aware; its wall time is the time of day unless `at` names one.
+        text: As in `_FORMS`, in upper or lower case; the position is first to tenth, 1st to 23rd (66th of a quarter,
+            262nd of a year), last, 2nd last or third-last.
+        zone: The zone of the rule's dates and wall clock.
+        anchor: Aware; its wall time is the time of day unless the rule has one (`at 09:00`).
         since: Aware; nothing occurs before it.
-        calendar: Which days from Monday to Friday are none.
+        calendar: Defines which days from Monday to Friday are not business days.
 
     Raises:
-        RecurrenceInvalid: It names no such day.
+        RecurrenceInvalid: The text is not such a rule.
     """
     words, at, time_words = " ".join(text.lower().split()).partition(" at ")
     match = _RULE.fullmatch(words)
     if match is None:
-        raise RecurrenceInvalid(text, f"is not a business day of a period: {_FORMS}")
-    period = match["period"]
+        raise Malformed(f"should name one business day of a month, quarter or year: {_FORMS}")
+    period, which = match["period"], match["which"]
     if period not in _PERIODS:
-        near = nearest(period, _PERIODS)
-        raise RecurrenceInvalid(text, f'"{period}" is not month, quarter or year{f": {near}?" if near else ""}')
-    months, most, surely = _PERIODS[period]
-    number, is_from_end = _which(text, match["which"])
-    if not 1 <= number <= most:
-        raise RecurrenceInvalid(text, f"a {period} has 1 to {most} business days, no {ordinal(number)}")
-    shown = anchor.astimezone(zone)
-    rare = f"A {period} with fewer than {number} business days has none"
-    return _BusinessDay(
-        text=text,
-        zone=zone,
-        since=since.astimezone(UTC),
-        calendar=calendar,
-        months=months,
-        number=number,
-        is_from_end=is_from_end,
-        time=_time(text, time_words) if at else shown.time(),
-        period=period,
-        warnings=(rare,) if number > surely else (),
-    )
+        hint = did_you_mean(period, _PERIODS, otherwise="use month, quarter or year")
+        raise Malformed(f'"{period}" is not a period; {hint}')
+    most = _PERIODS[period][1]
+    position = re.sub(r"[ -]?(?:to[ -])?last$", "", which)
+    number = _number(which, position or "first")
+    refuse((not 1 <= number <= most, f"a {period} has no {ordinal(number)} business day; use 1st to {ordinal(most)}"))
+    time_of_day = read_time(time_words) if at else anchor.astimezone(zone).time()
+    return _BusinessDay(text, zone, since.astimezone(UTC), calendar, number, position != which, time_of_day, period)
 
 
-def _which(text: str, words: str) -> tuple[int, bool]:
-    """Return the number, and whether it counts from the end."""
-    front = re.sub(r"[ -]?(?:to[ -])?last$", "", words)
-    is_from_end = front != words
-    if not front:
-        return 1, True
-    numbered = _NUMBERED.fullmatch(front)
-    if numbered:
-        return int(numbered[1]), is_from_end
-    if front in _ORDINALS:
-        return _ORDINALS.index(front) + 1, is_from_end
-    near = nearest(front, (*_ORDINALS, "last"))
-    raise RecurrenceInvalid(
-        text, f'"{words}" does not say which: {f"{near}?" if near else "first, 2nd, last, 2nd last"}'
-    )
-
-
-def _time(text: str, words: str) -> time:
-    at = parse_time(words)
-    if at is None:
-        raise RecurrenceInvalid(text, f'"{words}" is not a time of day, such as 09:00 or 23:59:30')
-    return at
+def _number(which: str, position: str) -> int:
+    """Return the number of a position, `2nd` or `second`; `which` is the position with its "last", for the error."""
+    if numbered := re.fullmatch("([0-9]{1,4})(?:st|nd|rd|th)", position):
+        return int(numbered[1])
+    if position in _ORDINALS:
+        return _ORDINALS.index(position) + 1
+    hint = did_you_mean(position, (*_ORDINALS, "last"), otherwise="use first, 2nd, last or 2nd last")
+    raise Malformed(f'"{which}" is not a position; {hint}')
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _BusinessDay:
-    text: str
-    zone: ZoneInfo
+class _BusinessDay(Rule):
+    kind: ClassVar[Kind] = "business_day"
     since: datetime
     calendar: Skips
-    months: int
     number: int
     is_from_end: bool
     time: time
     period: str
-    warnings: tuple[str, ...]
-    kind: Kind = "business_day"
-    ending: str = ""
 
     @property
     def description(self) -> str:
-        """`2nd last business day of the month at 09:00`."""
+        """The rule in words: "2nd last business day of the month at 09:00"."""
         which = "last" if self.is_from_end else "first"
         if self.number > 1:
             which = f"{ordinal(self.number)}{' last' if self.is_from_end else ''}"
         return f"{which.capitalize()} business day of the {self.period} at {time_text(self.time)}"
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A warning if some periods can have too few business days."""
+        few = f"A {self.period} with fewer than {self.number} business days has no occurrence"
+        return (few,) if self.number > _PERIODS[self.period][2] else ()
+
     def next_after(self, moment: datetime, budget: EvaluationBudget | None = None) -> Occurrence | None:
-        """Return the first occurrence strictly after `moment`; None where the calendar ends.
+        """Return the first occurrence strictly after `moment`; None after the year 9999.
 
         Raises:
             NeverOccurs: No period of the next thirty years has such a day.
-            BudgetExceeded: Before such a day was found.
+            BudgetExceeded: The search took too many steps.
         """
         budget = budget or EvaluationBudget("the recurrence")
-        after = max(moment.astimezone(UTC), self.since - _ONE_MICROSECOND)
+        after = max(moment.astimezone(UTC), self.since - datetime.resolution)
+        months = _PERIODS[self.period][0]
         try:
             shown = after.astimezone(self.zone)
-            # The period before may have its day put off by a gap into this one.
-            period = (shown.year * _MONTHS_A_YEAR + shown.month - 1) // self.months - 1
-            for number in range(period, period + HORIZON_YEARS * _MONTHS_A_YEAR // self.months + 2):
-                found = self._of_period(number, budget)
-                if found is not None and found.at > after:
-                    return found
+            # Start one period earlier: a DST gap may move its last occurrence into this period.
+            period = (shown.year * 12 + shown.month - 1) // months - 1
+            for first_month in range(period * months, (period + 2) * months + HORIZON_YEARS * 12, months):
+                occurrence = self._of_period(first_month, first_month + months, budget)
+                if occurrence is not None and occurrence.at > after:
+                    return occurrence
         except (OverflowError, ValueError):
             return None
         raise NeverOccurs(self.text, f"no {self.period} of the next {HORIZON_YEARS} years has such a day")
 
-    def _of_period(self, number: int, budget: EvaluationBudget) -> Occurrence | None:
-        """Return the occurrence of a period, counted in periods from the year 0; None where it has too few days."""
+    def _of_period(self, first_month: int, next_month: int, budget: EvaluationBudget) -> Occurrence | None:
+        """Return the occurrence of a period, given in months since year 0; None if it has too few business days."""
+        first, end = (date(month // 12, month % 12 + 1, 1) for month in (first_month, next_month))
         left = self.number
         passed: list[str] = []
-        for day in self._days(number):
+        for count in range((end - first).days):
+            day = end - (count + 1) * DAY if self.is_from_end else first + count * DAY
             if is_weekend(day):
                 continue
             budget.spend()
-            why_not = self.calendar.day_off(day)
-            if why_not is None:
-                left -= 1
-                if not left:
-                    return self._on(day, passed)
-            else:
-                passed.append(f"{day_text(day)} {why_not}: it is no business day")
+            if (reason := self.calendar.day_off(day)) is not None:
+                passed.append(f"{day_text(day)} {reason}: not a business day")
+                continue
+            left -= 1
+            if not left:
+                occurrence = resolve(datetime.combine(day, self.time), self.zone)
+                return Occurrence(occurrence.at, limit_remarks(passed) + occurrence.remarks)
         return None
-
-    def _days(self, period: int) -> Iterator[date]:
-        """Yield the days of a period, from its end where the rule counts from there."""
-        year, month = divmod(period * self.months, _MONTHS_A_YEAR)
-        next_year, next_month = divmod((period + 1) * self.months, _MONTHS_A_YEAR)
-        first, end = date(year, month + 1, 1), date(next_year, next_month + 1, 1)
-        days = (end - first).days
-        return (end - (n + 1) * _ONE_DAY if self.is_from_end else first + n * _ONE_DAY for n in range(days))
-
-    def _on(self, day: date, passed: list[str]) -> Occurrence:
-        at, remark = resolve(datetime.combine(day, self.time), self.zone)
-        return Occurrence(at, (*shortened(passed), *([remark] if remark else [])))

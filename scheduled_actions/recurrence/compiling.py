@@ -1,40 +1,45 @@
-"""From a rule's text to its occurrences."""
+"""Compile rules of all kinds to recurrences."""
 
-from __future__ import annotations
-
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
-from scheduled_actions.recurrence.custom import NO_FUNCTIONS, Functions
-from scheduled_actions.recurrence.kinds import parse_rule
-from scheduled_actions.recurrence.model import HORIZON_YEARS
-from scheduled_actions.recurrence.phrases import time_text
+from scheduled_actions.core.messages import nearest
+from scheduled_actions.recurrence.custom import NO_FUNCTIONS, PREFIX, Functions, parse_custom
+from scheduled_actions.recurrence.intervals import ADVERBS, AMBIGUOUS, parse_interval, parse_length
+from scheduled_actions.recurrence.model import HORIZON_YEARS, Kind, Occurrence, Rule
+from scheduled_actions.recurrence.phrases import Malformed, time_text
 from scheduled_actions.recurrence.skips.application import SkippingRule
-from scheduled_actions.recurrence.skips.causes import Causes
 from scheduled_actions.recurrence.skips.model import Skips
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from zoneinfo import ZoneInfo
-
-    from scheduled_actions.recurrence.model import Kind, Occurrence, Rule
-
-_ONE_MICROSECOND = timedelta(microseconds=1)
-#: The calendar's first and last years are left for offsets to reach into.
+#: The years of anchors and ends; UTC offsets must not lead out of the years 1 to 9999.
 _FIRST_YEAR, _LAST_YEAR = 2, 9998
-_FIRST_INSTANT = datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC)
-#: Compiled recurrences kept, and answers of each: a hundred thousand schedules share few rules, and are due together.
-_KEPT = 4096
-_ANSWERS_KEPT = 256
-#: What any answer takes, whatever the rule.
-_ANSWER_STEPS = 2
-_HORIZON = timedelta(days=HORIZON_YEARS * 365)
+#: Maximum numbers of cached recurrences, and of cached results of each. A hundred thousand schedules can share a few
+#: rules, and be due at the same time.
+_CACHED_MOST = 4096
+_RESULTS_CACHED_MOST = 256
 _NO_SKIPS = Skips()
+#: Maximum length of a rule in characters.
+_LENGTH_MOST = 2000
+
+_POSSIBLE = (
+    'an interval ("every 30 minutes", "daily", "PT10M"), a cron expression ("0 9 * * MON-FRI"), '
+    'an RRULE ("FREQ=MONTHLY;BYMONTHDAY=-1"), a business day ("last business day of the month") '
+    f'or a function ("{PREFIX}NAME")'
+)
+_RRULE = re.compile(r"(?:rrule|exrule|rdate|exdate|dtstart|dtend|duration)[:;]|[a-z]+\s?=|.*[;:\s]freq\s?=")
+_CRON_FIELD = re.compile(
+    r"(?:[0-9*?/,\-#lwh]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tue|wed|thu|fri|sat|sun)+"
+)
 
 
 def compile_recurrence(
@@ -47,46 +52,42 @@ def compile_recurrence(
     until: datetime | None = None,
     functions: Functions = NO_FUNCTIONS,
     budget: EvaluationBudget | None = None,
-) -> Recurrence:
-    """Return the recurrence that a rule describes, known to occur at least once.
+) -> "Recurrence":
+    """Compile a rule, and check that it has at least one occurrence.
 
     Args:
         text: An interval, a cron expression, an RRULE, a business day of a period, or `custom:` and a name.
-        timezone: IANA name of the zone whose wall clock it follows.
-        anchor: Aware: gives the phase (where intervals count from, and the time of day where the text names none), and
-            is the first instant that may be an occurrence.
-        since: Aware: the first instant that may be an occurrence, if it is before the anchor; the phase stays.
-        skips: What is left out or moved.
-        until: Aware: the last instant that may be an occurrence.
-        functions: Those of the project that the rule and its skips may name.
-        budget: For this call and for everything the recurrence is asked later; None: a new one for each call.
+        timezone: IANA name of the zone whose wall clock the rule follows.
+        anchor: Aware: the instant from which intervals count, the time of day of rules without one, and the first
+            instant that may be an occurrence.
+        since: Aware: the first instant that may be an occurrence, if it is before the anchor; intervals still count
+            from the anchor, and an RRULE has no occurrence before its start. None: the anchor.
+        skips: The skipped days and windows, and the adjustment; None: nothing is skipped.
+        until: Aware: the last instant that may be an occurrence; None: no end.
+        functions: The project functions that the rule and its skips can call.
+        budget: For this call and all later calls of the recurrence; None: a new one for each call.
 
     Raises:
-        InvalidArgument: An argument cannot be what it is.
-        RecurrenceInvalid: The text is no rule, or its occurrences end before the anchor.
-        NeverOccurs: Nothing occurs within thirty years.
-        BudgetExceeded: Its first occurrence, or with COUNT its last, takes more steps than are left.
+        InvalidArgument: An argument has an invalid value.
+        RecurrenceInvalid: The text is not a rule, the rule has no occurrence between its start and `until`, or a
+            project function is missing or failed.
+        NeverOccurs: The rule has no occurrence within thirty years.
+        FunctionTimedOut: A project function did not return in time.
+        BudgetExceeded: Finding the first occurrence, or the last of a rule with COUNT, takes too many steps.
     """
-    key = _key(text, timezone, anchor, since=since, skips=skips, until=until, functions=functions)
+    source = _source(text, timezone, anchor, since=since, skips=skips, until=until, functions=functions)
     spending = budget or EvaluationBudget("the recurrence")
-    known = _compiled.get(key)
-    if known is None:
-        before = spending.steps_left
-        recurrence = _compile(key, spending)
-        if len(_compiled) >= _KEPT:
-            _compiled.clear()
-        known = _compiled[key] = recurrence, before - spending.steps_left
+    if source in _compiled:
+        recurrence, steps = _compiled[source]
+        spending.spend(steps)
     else:
-        spending.spend(known[1])
-    return known[0] if budget is None else known[0].within(budget)
-
-
-class Outline(NamedTuple):
-    """What a recurrence is, whatever its occurrences are."""
-
-    kind: Kind
-    #: All of it in words.
-    description: str
+        before = spending.steps_left
+        recurrence = Recurrence(source, spending)
+        recurrence.check_occurs(spending)
+        if len(_compiled) >= _CACHED_MOST:
+            _compiled.clear()
+        _compiled[source] = recurrence, before - spending.steps_left
+    return recurrence if budget is None else recurrence.within(budget)
 
 
 def outline(
@@ -98,56 +99,74 @@ def outline(
     until: datetime | None,
     functions: Functions,
     budget: EvaluationBudget,
-) -> Outline:
-    """Return what a recurrence is without looking for an occurrence: no function of the project is called.
+) -> "Recurrence":
+    """Compile a rule for its kind and description, without calling functions or checking that it has an occurrence.
 
-    Arguments and errors as for `compile_recurrence`; a recurrence without occurrences is not refused.
+    Arguments and errors are those of `compile_recurrence`; a rule without occurrences is accepted.
     """
-    key = _key(text, timezone, anchor, skips=skips, until=until, functions=functions)
-    zone = arguments.check_timezone(timezone)
-    # Refuses a function of the skips that is not registered.
-    Causes(key.skips, zone, functions, text=key.text)
-    rule = parse_rule(
-        key.text, zone=zone, anchor=key.anchor, since=key.since, skips=key.skips, functions=functions, budget=budget
+    return Recurrence(
+        _source(text, timezone, anchor, since=None, skips=skips, until=until, functions=functions), budget
     )
-    return Outline(rule.kind, _described(rule, zone, key.skips, key.until))
+
+
+def add_jitter(at: datetime, *, key: str, seconds: float) -> datetime:
+    """Return an instant with a delay below `seconds`, which is always the same for the same key and instant.
+
+    Args:
+        at: Aware.
+        key: Identifies the owner of the occurrence, such as a schedule's id; each owner has its own delay.
+        seconds: The upper bound of the delay, from 0 (no delay) to 31,622,400 (366 days).
+
+    Raises:
+        InvalidArgument: `seconds` is outside these bounds.
+    """
+    if not 0 <= seconds <= 366 * 86400:
+        raise InvalidArgument("seconds", seconds, "a number of seconds between 0 and a year")
+    drawn = int.from_bytes(hashlib.sha256(f"{key}\0{at.astimezone(UTC).isoformat()}".encode()).digest()[:8], "big")
+    # In whole microseconds: a float could be rounded up to the maximum.
+    return at + timedelta(microseconds=drawn * int(seconds * 1_000_000) >> 64)
+
+
+class _Source(NamedTuple):
+    """The arguments from which a recurrence is compiled; the key of the cache."""
+
+    text: str
+    timezone: str
+    anchor: datetime
+    #: The first instant that may be an occurrence: the anchor, or an earlier instant.
+    since: datetime
+    skips: Skips
+    until: datetime | None
+    functions: Functions
 
 
 class Recurrence:
-    """A compiled recurrence: pure, and safe to share between threads. Made by `compile_recurrence`."""
+    """A compiled recurrence; threads can share it. Created by `compile_recurrence`."""
 
-    def __init__(
-        self,
-        text: str,
-        rule: Rule,
-        *,
-        zone: ZoneInfo,
-        anchor: datetime,
-        since: datetime,
-        skips: Skips,
-        until: datetime | None,
-        functions: Functions,
-        budget: EvaluationBudget,
-    ) -> None:
-        #: As typed, without space around it.
-        self.text = text
-        self.kind: Kind = rule.kind
-        #: That of the skips and of what people are shown; an RRULE may bring another one to follow.
-        self.zone = zone
-        #: Whose wall clock the rule follows.
-        self.clock_zone = rule.zone
-        self._rule = rule
-        self._skips = skips
-        self._earliest = since - _ONE_MICROSECOND
-        #: Aware: nothing occurs after it; None where no end was given beside the rule's own.
-        self.until = until
-        self._skipping: SkippingRule | None = None
-        if not skips.is_empty:
-            self._skipping = SkippingRule(rule, skips, functions, zone=zone, anchor=anchor, text=text, budget=budget)
-        self._source = self._skipping or rule
-        #: The last answers, each with the steps it took: a known answer costs as much as a new one, so that what fits
-        #: into a budget does not depend on what was asked before.
-        self._answers: dict[datetime, tuple[Occurrence | None, int]] = {}
+    def __init__(self, source: _Source, budget: EvaluationBudget) -> None:
+        #: The zone of the skips and of displayed times; DTSTART of an RRULE can set another `clock_zone`.
+        self.zone = arguments.check_timezone(source.timezone)
+        self._source = source
+        self._rule = _parse(source, self.zone, budget)
+        #: The rule as given, without surrounding white space.
+        self.text = source.text
+        self.kind: Kind = self._rule.kind
+        #: The zone whose wall clock the rule follows.
+        self.clock_zone = self._rule.zone
+        #: The last instant that may be an occurrence, aware; None: no end apart from that of the rule.
+        self.until = source.until
+        self._earliest = source.since - datetime.resolution
+        #: Whether skips leave out or move occurrences.
+        self.has_skips = not source.skips.is_empty
+        self._skipping = (
+            SkippingRule(self._rule, source.skips, source.functions, zone=self.zone, anchor=source.anchor)
+            if self.has_skips
+            else None
+        )
+        self._occurrences = self._skipping or self._rule
+        #: The last results, each with the steps that it took. A cached result spends as many steps as a new one, so
+        #: that a budget allows the same calls whether or not results are cached.
+        self._results: dict[datetime, tuple[Occurrence | None, int]] = {}
         self._budget: EvaluationBudget | None = None
 
     def __repr__(self) -> str:
@@ -155,24 +174,42 @@ class Recurrence:
 
     @cached_property
     def description(self) -> str:
-        """All of it in words: "Every day at 09:00 in Europe/Berlin, except weekends, until 2027-03-31 00:00"."""
-        return _described(self._rule, self.zone, self._skips, self.until)
+        """The rule with its zone, skips and end in words: "Every day at 09:00 in Europe/Berlin, except weekends"."""
+        rule = self._rule
+        description = f"{rule.description.removesuffix(rule.ending)} in {rule.zone.key}{rule.ending}"
+        if self.has_skips:
+            description += f", {self._source.skips.description}"
+        if self.until is not None:
+            shown = self.until.astimezone(self.zone)
+            description += f", until {shown.date()} {time_text(shown)}"
+        return description
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What people often get wrong with a rule like this one."""
-        return tuple(self._rule.warnings)
+        """Warnings about likely mistakes in the rule, as sentences."""
+        return self._rule.warnings
 
     @property
     def budget(self) -> EvaluationBudget:
-        """The budget of all that it is asked; a new one where it has none."""
+        """The budget of all calls; without one, a new budget."""
         return self._budget or EvaluationBudget("the recurrence")
 
-    def within(self, budget: EvaluationBudget) -> Recurrence:
-        """Return this recurrence with one budget for all that it is asked."""
+    def within(self, budget: EvaluationBudget) -> "Recurrence":
+        """Return this recurrence with one evaluation budget for all calls."""
         other = copy(self)
         other._budget = budget  # noqa: SLF001 - its own
         return other
+
+    def check_occurs(self, budget: EvaluationBudget) -> None:
+        """Check that there is an occurrence between the start and `until`; errors as for `compile_recurrence`."""
+        first = self._occurrences.next_after(self._earliest, budget)
+        if first is None:
+            problem = f"has ended: it has no occurrence at or after its start at {self._source.since.isoformat()}"
+        elif self.until is not None and first.at > self.until:
+            problem = f"ends at {self.until.isoformat()}, before its first occurrence at {first.at.isoformat()}"
+        else:
+            return
+        raise RecurrenceInvalid(self.text, problem)
 
     def next_after(self, moment: datetime) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`.
@@ -181,147 +218,148 @@ class Recurrence:
             moment: Aware, in any zone.
 
         Returns:
-            In UTC, never a local time that does not exist; None once the recurrence has ended.
+            In UTC; never a local time that does not exist. None if the recurrence has ended.
 
         Raises:
-            NeverOccurs: Nothing more within thirty years.
-            RecurrenceInvalid: A function of the project failed, or answered what it must not.
-            BudgetExceeded: Before an occurrence was found.
+            InvalidArgument: `moment` is naive.
+            NeverOccurs: There is no further occurrence within thirty years.
+            RecurrenceInvalid: A project function failed, or returned an invalid result.
+            FunctionTimedOut: A project function did not return in time.
+            BudgetExceeded: The search took too many steps.
         """
         moment = _aware("moment", moment).astimezone(UTC)
         budget = self.budget
-        known = self._answers.get(moment)
-        if known is not None:
-            budget.spend(known[1])
-            return known[0]
+        if (cached := self._results.get(moment)) is not None:
+            budget.spend(cached[1])
+            return cached[0]
         before = budget.steps_left
-        budget.spend(_ANSWER_STEPS)
-        found = self._first_after(moment, budget)
-        if len(self._answers) >= _ANSWERS_KEPT:
-            self._answers.clear()
-        self._answers[moment] = found, before - budget.steps_left
+        budget.spend(2)  # for any result, whatever the rule
+        found = self._first_after(max(moment, self._earliest), budget)
+        if len(self._results) >= _RESULTS_CACHED_MOST:
+            self._results.clear()
+        self._results[moment] = found, before - budget.steps_left
         return found
-
-    @property
-    def has_skips(self) -> bool:
-        """Whether anything is left out or moved."""
-        return self._skipping is not None
 
     def between(self, start: datetime, end: datetime, *, limit: int) -> list[Occurrence]:
-        """Return the occurrences after `start` and up to `end`, the first `limit` of them.
+        """Return the first `limit` occurrences after `start` and up to `end`, both aware.
 
         Raises:
-            NeverOccurs, RecurrenceInvalid, BudgetExceeded: As `next_after`.
+            ScheduledActionsError: As for `next_after`.
         """
-        found: list[Occurrence] = []
-        end = _aware("end", end)
-        rule = self if self._budget is not None else self.within(EvaluationBudget("the recurrence"))
+        occurrences: list[Occurrence] = []
+        end, rule = _aware("end", end), self.within(self.budget)
         occurrence = rule.next_after(start) if limit > 0 else None
         while occurrence is not None and occurrence.at <= end:
-            found.append(occurrence)
-            occurrence = rule.next_after(occurrence.at) if len(found) < limit else None
-        return found
-
-    def next_without_until(self, moment: datetime) -> Occurrence | None:
-        """Return the first occurrence strictly after `moment`, an instant in UTC, were there no `until`."""
-        return self._source.next_after(moment, self.budget)
+            occurrences.append(occurrence)
+            occurrence = rule.next_after(occurrence.at) if len(occurrences) < limit else None
+        return occurrences
 
     def left_out(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
-        """Yield what the skips drop between two instants, and why: "is skipped (weekend)"."""
-        if self._skipping is not None and self._skips.then == "drop":
+        """Yield the instants after `start` and before `end` that skips leave out, each with the reason.
+
+        A reason is a predicate: "is skipped (weekend)". Nothing is yielded if an adjustment moves skipped occurrences.
+
+        Raises:
+            ScheduledActionsError: As for `next_after`.
+        """
+        if self._skipping is not None and self._source.skips.adjustment == "drop":
             yield from self._skipping.left_out(max(start, self._earliest), end, self.budget)
 
-    def _first_after(self, moment: datetime, budget: EvaluationBudget) -> Occurrence | None:
-        after = max(moment, self._earliest)
-        if self.until is None:
-            return self._source.next_after(after, budget)
+    def _first_after(self, after: datetime, budget: EvaluationBudget) -> Occurrence | None:
         try:
-            found = self._source.next_after(after, budget)
+            found = self._occurrences.next_after(after, budget)
         except NeverOccurs:
-            if self.until - after > _HORIZON:
+            if self.until is None or self.until - after > timedelta(days=HORIZON_YEARS * 365):
                 raise
-            # Nothing within thirty years is nothing before it ends.
+            # No occurrence within thirty years means no occurrence before `until`.
             return None
-        return None if found is None or found.at > self.until else found
+        return None if found and self.until and found.at > self.until else found
 
 
-class _Key(NamedTuple):
-    """What a recurrence is compiled from."""
-
-    text: str
-    timezone: str
-    anchor: datetime
-    #: The anchor, or an instant before it.
-    since: datetime
-    skips: Skips
-    until: datetime | None
-    functions: Functions
+#: The last recurrences compiled, each with the steps that compiling took.
+_compiled: dict[_Source, tuple[Recurrence, int]] = {}
 
 
-#: The last recurrences compiled, each with the steps that took.
-_compiled: dict[_Key, tuple[Recurrence, int]] = {}
-
-
-def _key(
+def _source(
     text: str,
     timezone: str,
     anchor: datetime,
     *,
-    since: datetime | None = None,
+    since: datetime | None,
     skips: Skips | None,
     until: datetime | None,
     functions: Functions,
-) -> _Key:
+) -> _Source:
     if not isinstance(text, str):
-        raise InvalidArgument("recurrence", text, "a text")
+        raise InvalidArgument("recurrence", text, "a string")
     if not isinstance(timezone, str):
         raise InvalidArgument("timezone", timezone, 'an IANA time zone, such as "Europe/Berlin"')
     anchor = _instant("anchor", anchor)
-    return _Key(
+    return _Source(
         text.strip(),
         timezone,
         anchor,
-        anchor if since is None else min(max(_aware("since", since), _FIRST_INSTANT), anchor).astimezone(UTC),
+        anchor
+        if since is None
+        else min(max(_aware("since", since), datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC)), anchor).astimezone(UTC),
         _NO_SKIPS if skips is None else Skips.parse(skips),
         None if until is None else _instant("until", until),
         functions,
     )
 
 
-def _compile(key: _Key, budget: EvaluationBudget) -> Recurrence:
-    text, timezone, anchor, since, skips, until, functions = key
-    zone = arguments.check_timezone(timezone)
-    rule = parse_rule(text, zone=zone, anchor=anchor, since=since, skips=skips, functions=functions, budget=budget)
-    made = Recurrence(
-        text, rule, zone=zone, anchor=anchor, since=since, skips=skips, until=until, functions=functions, budget=budget
-    )
-    first = made.within(budget).next_without_until(since - _ONE_MICROSECOND)
-    if first is None:
-        raise RecurrenceInvalid(text, f"has ended: nothing occurs from its start at {since.isoformat()} on")
-    if until is not None and first.at > until:
-        problem = f"ends at {until.isoformat()}, before its first occurrence at {first.at.isoformat()}"
-        raise RecurrenceInvalid(text, problem)
-    return made
-
-
-def _described(rule: Rule, zone: ZoneInfo, skips: Skips, until: datetime | None) -> str:
-    said = f"{rule.description.removesuffix(rule.ending)} in {rule.zone.key}{rule.ending}"
-    if not skips.is_empty:
-        said += f", {skips.description}"
-    if until is not None:
-        shown = until.astimezone(zone)
-        said += f", until {shown.date()} {time_text(shown)}"
-    return said
-
-
 def _instant(name: str, moment: datetime) -> datetime:
-    moment = _aware(name, moment)
-    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+    if not _FIRST_YEAR <= _aware(name, moment).year <= _LAST_YEAR:
         raise InvalidArgument(name, moment, f"an instant between the years {_FIRST_YEAR} and {_LAST_YEAR}")
     return moment.astimezone(UTC)
 
 
 def _aware(name: str, moment: datetime) -> datetime:
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
-        raise InvalidArgument(name, moment, "an aware datetime: give it a tzinfo")
+        raise InvalidArgument(name, moment, "an aware datetime: set its tzinfo")
     return moment
+
+
+def _parse(source: _Source, zone: ZoneInfo, budget: EvaluationBudget) -> Rule:
+    """Parse a rule of any kind; the last occurrence of a rule with COUNT is searched within the budget."""
+    text, anchor, since = source.text, source.anchor, source.since
+    budget.spend(20 + len(text) // 10)  # for parsing a rule of any kind
+    if len(text) > _LENGTH_MOST:
+        raise RecurrenceInvalid(text, f"has {len(text):,} characters; the maximum is {_LENGTH_MOST:,}")
+    words = " ".join(text.lower().split())
+    # The module of a kind is loaded with the first rule of that kind.
+    if words.startswith(PREFIX):
+        return parse_custom(text, zone=zone, since=since, functions=source.functions)
+    if _RRULE.match(words):
+        from scheduled_actions.recurrence.rrule.rule import parse_rrule  # noqa: PLC0415 - see above
+
+        return parse_rrule(text, zone=zone, anchor=anchor, budget=budget)
+    if re.search(r"\b(?:business|working) days?\b", words):
+        from scheduled_actions.recurrence.business import parse_business_day  # noqa: PLC0415 - see above
+
+        return parse_business_day(text, zone=zone, anchor=anchor, since=since, calendar=source.skips)
+    if _is_cron(words):
+        from scheduled_actions.recurrence.cron.rule import parse_cron  # noqa: PLC0415 - see above
+
+        return parse_cron(text, zone=zone, anchor=anchor)
+    if words.split(" ")[0] in {"every", *ADVERBS, *AMBIGUOUS} or re.match("[-+]?p[-+t0-9]", words):
+        return parse_interval(text, zone=zone, anchor=anchor, since=since)
+    suggestion = _suggest_interval(words)
+    hint = f'; did you mean "{suggestion}"? Write' if suggestion else ": write"
+    raise RecurrenceInvalid(text, f"is not a recurrence{hint} {_POSSIBLE}")
+
+
+def _is_cron(words: str) -> bool:
+    """Whether a rule looks like cron: a macro, or fields, even if their number is not five."""
+    first, *rest = (bool(_CRON_FIELD.fullmatch(field)) for field in words.split(" "))
+    return words.startswith("@") or (first and (all(rest) or "*" in words or len(rest) == 4))  # noqa: PLR2004
+
+
+def _suggest_interval(words: str) -> str | None:
+    for guess in (f"every {words}", f"PT{words}".upper(), f"P{words}".upper()):
+        with suppress(Malformed):
+            parse_length(guess)
+            return guess
+    first, _, rest = words.partition(" ")
+    near = nearest(first, ("every", *ADVERBS))
+    return f"{near} {rest}".strip() if near else None

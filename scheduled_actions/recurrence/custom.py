@@ -1,53 +1,47 @@
-"""Functions of the project as rules (`custom:payday`) and as skips: their answers are checked."""
+"""Call project functions as rules (`custom:payday`) and as skips, and check their results."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
+from zoneinfo import ZoneInfo
 
 from scheduled_actions.core.errors import FunctionTimedOut, NeverOccurs, RecurrenceInvalid
-from scheduled_actions.recurrence.model import HORIZON_YEARS, Kind, Occurrence, Rule
-from scheduled_actions.recurrence.phrases import nearest
-from scheduled_actions.recurrence.zones import resolve
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.core.messages import did_you_mean
+from scheduled_actions.recurrence.model import HORIZON_YEARS, Kind, Occurrence, Rule, resolve
+from scheduled_actions.recurrence.phrases import truncate
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from zoneinfo import ZoneInfo
+NextFunction: TypeAlias = Callable[[datetime], datetime | None]
+SkipFunction: TypeAlias = Callable[[datetime], bool | str]
 
-    from scheduled_actions.core.evaluation_budget import EvaluationBudget
-
-    NextFunction: TypeAlias = Callable[[datetime], datetime | None]
-    SkipFunction: TypeAlias = Callable[[datetime], bool | str]
-
-#: What a rule begins with that is a function.
+#: The prefix of a rule that calls a project function.
 PREFIX = "custom:"
 
-_HORIZON = timedelta(days=HORIZON_YEARS * 366)
-_ONE_MICROSECOND = timedelta(microseconds=1)
-#: Characters of an answer, or of an error, that a message repeats.
+#: Maximum number of characters of a result or an error in a message.
 _REPEATED_MOST = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Functions:
-    """The functions that rules and skips may name.
+    """The project functions that rules and skips can call, by name.
 
-    Each takes an aware datetime in the schedule's zone, and answers the same for the same instant.
+    Each function takes an aware datetime in the schedule's zone, and must return the same result for the same instant.
     """
 
-    #: Answers the first instant strictly after the given one; None: no more.
+    #: Functions of rules: return the first instant strictly after the given one; None: there is none. A naive result
+    #: is a wall time in the same zone.
     next: Mapping[str, NextFunction] = field(default_factory=dict)
-    #: Whether an occurrence at that instant is skipped; a text says yes, and why.
+    #: Functions of skips: return whether an occurrence at that instant is skipped; a string means true, with a reason.
     skip: Mapping[str, SkipFunction] = field(default_factory=dict)
 
 
-#: Of a project that has none.
+#: The functions of a project without any.
 NO_FUNCTIONS = Functions()
 
 
 def parse_custom(text: str, *, zone: ZoneInfo, since: datetime, functions: Functions) -> Rule:
-    """Return the rule of the function that `text` names after `custom:`; nothing occurs before `since`.
+    """Return the rule that calls the function given after `custom:`; nothing occurs before `since`.
 
     Raises:
         RecurrenceInvalid: No function of that name is registered.
@@ -58,110 +52,104 @@ def parse_custom(text: str, *, zone: ZoneInfo, since: datetime, functions: Funct
     return _CustomRule(text, zone, since.astimezone(UTC), name, functions.next[name])
 
 
-def is_skipped(at: datetime, *, name: str, function: SkipFunction) -> str | None:
-    """Return why the function skips an instant, None where it does not.
+def skip_reason(at: datetime, *, name: str, function: SkipFunction) -> str | None:
+    """Return the reason why a function skips an instant; None if it does not.
 
     Args:
         at: Aware, in the schedule's zone.
-        name: What the function is called in errors.
-        function: Is asked.
+        name: The function's name in errors.
+        function: The function to call.
 
     Raises:
-        RecurrenceInvalid: It failed, or answered something else.
+        RecurrenceInvalid: The function failed, or returned neither a boolean nor a non-empty string.
+        FunctionTimedOut: The function did not return in time.
     """
-    answer = _called(function, at, name)
-    if isinstance(answer, bool):
-        return f"is skipped ({name})" if answer else None
-    if isinstance(answer, str) and answer:
-        return f"is skipped ({_short(answer)})"
+    result = _call(function, at, name)
+    if isinstance(result, bool):
+        return f"is skipped ({name})" if result else None
+    if isinstance(result, str) and result:
+        return f"is skipped ({truncate(result, _REPEATED_MOST)})"
     raise RecurrenceInvalid(
         name,
-        f"the function answered {_shown(answer, repr)} about {at.isoformat()}: True, False or a reason was expected",
+        f"the function returned {_safe_text(result, repr)} for {at.isoformat()}: expected True, False or a reason, "
+        "which is a string",
     )
 
 
 def unregistered(name: str, known: Mapping[str, Any], *, decorator: str) -> str:
-    """Return the problem of a function's name that is not among the known ones."""
-    near = nearest(name, known)
-    if near:
-        hint = f'did you mean "{near}"?'
-    elif known:
-        hint = f"known are {_short(', '.join(sorted(known)))}"
-    else:
-        hint = f"declare one in handlers/ with @{decorator}"
-    return f'no function is registered as "{_short(name)}"; {hint}'
+    """Return the error message for a function name that is not registered."""
+    return f'no function is registered as "{truncate(name, _REPEATED_MOST)}"; ' + did_you_mean(
+        name,
+        known,
+        otherwise=f"known are {truncate(', '.join(sorted(known)), _REPEATED_MOST)}"
+        if known
+        else f"declare one in handlers/ with @{decorator}",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _CustomRule:
-    text: str
-    zone: ZoneInfo
+class _CustomRule(Rule):
+    kind: ClassVar[Kind] = "custom"
     since: datetime
     name: str
     function: NextFunction
-    kind: Kind = "custom"
-    ending: str = ""
-    warnings: tuple[str, ...] = ()
 
     @property
     def description(self) -> str:
-        """Which function says when."""
-        return f'When the function "{self.name}" says'
+        """The name of the function that computes the occurrences."""
+        return f'At the instants that the function "{self.name}" returns'
 
     def next_after(self, moment: datetime, _budget: EvaluationBudget | None = None) -> Occurrence | None:
-        """Return what the function answers; None once it answers None.
+        """Return the first occurrence strictly after `moment`; None if the function returns None.
 
         Raises:
-            RecurrenceInvalid: It failed, or its answer is no instant strictly after `moment`.
-            NeverOccurs: Its answer is more than thirty years away.
+            RecurrenceInvalid: The function failed, or returned neither None nor a later instant.
+            NeverOccurs: The returned instant is more than thirty years away.
+            FunctionTimedOut: The function did not return in time.
         """
-        after = max(moment.astimezone(UTC), self.since - _ONE_MICROSECOND)
-        asked = after.astimezone(self.zone)
-        answer = _called(self.function, asked, self.name)
-        if answer is None:
+        after = max(moment.astimezone(UTC), self.since - datetime.resolution)
+        local = after.astimezone(self.zone)
+        result: object = _call(self.function, local, self.name)
+        if result is None:
             return None
-        occurrence = self._occurrence(answer, asked)
+        if not isinstance(result, datetime):
+            raise self._invalid(_safe_text(result, repr), local, "a datetime or None")
+        try:
+            occurrence = (
+                resolve(result.replace(tzinfo=None, fold=0), self.zone)
+                if result.utcoffset() is None
+                else Occurrence(result.astimezone(UTC))
+            )
+        except OverflowError:
+            raise self._invalid(result.isoformat(), local, "an instant between the years 1 and 9999") from None
         if occurrence.at <= after:
-            raise self._unfit(answer, asked, "an instant strictly after it")
-        if occurrence.at - after > _HORIZON:
+            raise self._invalid(result.isoformat(), local, "an instant strictly after it")
+        if occurrence.at - after > timedelta(days=HORIZON_YEARS * 366):
             raise NeverOccurs(self.text, f"the next occurrence is more than {HORIZON_YEARS} years away")
         return occurrence
 
-    def _occurrence(self, answer: object, asked: datetime) -> Occurrence:
-        if not isinstance(answer, datetime):
-            raise self._unfit(answer, asked, "a datetime or None")
-        try:
-            if answer.utcoffset() is not None:
-                return Occurrence(answer.astimezone(UTC))
-            at, remark = resolve(answer.replace(tzinfo=None, fold=0), self.zone)
-        except OverflowError:
-            raise self._unfit(answer, asked, "an instant between the years 1 and 9999") from None
-        return Occurrence(at, (remark,) if remark else ())
-
-    def _unfit(self, answer: object, asked: datetime, expected: str) -> RecurrenceInvalid:
-        shown = answer.isoformat() if isinstance(answer, datetime) else _shown(answer, repr)
-        problem = f"the function answered {shown} when asked after {asked.isoformat()}: {expected} was expected"
-        return RecurrenceInvalid(self.text, problem)
+    def _invalid(self, result: str, local: datetime, expected: str) -> RecurrenceInvalid:
+        return RecurrenceInvalid(
+            self.text, f"the function returned {result} for {local.isoformat()}: expected {expected}"
+        )
 
 
-def _called(function: Callable[[datetime], Any], moment: datetime, name: str) -> Any:  # noqa: ANN401 - judged by the callers
+def _call(function: Callable[[datetime], Any], moment: datetime, name: str) -> Any:  # noqa: ANN401 - checked by the callers
     try:
         return function(moment)
     except FunctionTimedOut:
-        # Not a defect of the rule: another time it may return in time.
+        # The rule may be valid: a later call may return in time.
         raise
     except Exception as error:
-        problem = f'the function "{name}" failed at {moment.isoformat()}: {type(error).__name__}: {_shown(error, str)}'
-        raise RecurrenceInvalid(f"{name}", problem) from error
+        raise RecurrenceInvalid(
+            name,
+            f'the function "{name}" failed at {moment.isoformat()}: {type(error).__name__}: {_safe_text(error, str)}',
+        ) from error
 
 
-def _shown(value: object, text_of: Callable[[object], str]) -> str:
-    """Return a value of the project as a message shows it: its text may be long, or none."""
+def _safe_text(value: object, text_of: Callable[[object], str]) -> str:
+    """Return a value of project code as text for a message; the text is truncated, and errors are handled."""
     try:
-        return _short(text_of(value))
+        return truncate(text_of(value), _REPEATED_MOST)
     except BaseException:  # noqa: BLE001 - the project's own code, `SystemExit` included
-        return f"{type(value).__name__} without a text"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _REPEATED_MOST else f"{text[: _REPEATED_MOST - 1]}…"
+        return f"a {type(value).__name__} that cannot be shown"

@@ -1,27 +1,25 @@
-"""What every kind of rule has in common."""
+"""Define occurrences and the base class of rules, and convert wall times to instants at clock changes."""
 
-from __future__ import annotations
-
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar, Literal, TypeAlias
+from zoneinfo import ZoneInfo
 
-if TYPE_CHECKING:
-    from datetime import datetime
-    from zoneinfo import ZoneInfo
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.recurrence.phrases import time_text
 
-    from scheduled_actions.core.evaluation_budget import EvaluationBudget
-
-#: `business_day`: the nth or last of a month or quarter; `custom`: a function registered in `handlers/`.
+#: `business_day`: the nth or nth last of a month, quarter or year; `custom`: a function declared in `handlers/`.
 Kind: TypeAlias = Literal["interval", "cron", "rrule", "business_day", "custom"]
-#: What is not alike for all kinds outside this package. The occurrences of these do not depend on the anchor:
-ANCHORLESS: Final[frozenset[Kind]] = frozenset({"cron"})
-#: In a rolling series these are counted from the end of the run before; the others keep their own instants.
-COUNTED_FROM_RUN: Final[frozenset[Kind]] = frozenset({"interval"})
-#: These ask the skips which days are business days, even where nothing is skipped.
-OF_BUSINESS_DAYS: Final[frozenset[Kind]] = frozenset({"business_day"})
 
-#: A rule that names no instant within this many years is refused, and never searched further.
+#: Searches for an occurrence end after this number of years; a rule without an occurrence until then is rejected.
 HORIZON_YEARS = 30
+DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
+#: No change moves a clock by more than a day, and no two changes of a zone are less than three days apart (tz database
+#: 2026).
+BETWEEN_CHANGES = timedelta(days=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,44 +28,96 @@ class Occurrence:
 
     #: Aware, in UTC.
     at: datetime
-    #: What a clock change, a skip or a roll did to it, each a sentence for people; mostly none.
+    #: Effects of clock changes, skips and adjustments on the occurrence, as sentences; usually empty.
     remarks: tuple[str, ...] = ()
 
 
-class Rule(Protocol):
+def resolve(wall: datetime, zone: ZoneInfo) -> Occurrence:
+    """Return the occurrence at a naive wall time, with a remark if a clock change affects it.
+
+    A time inside a DST gap is converted with the offset before the change, so that it moves later by the gap. A time
+    that occurs twice means its first occurrence.
+
+    Source: RFC 5545 §3.3.5, erratum 4271.
+    """
+    before, after = offset_at(wall, zone), offset_at(wall, zone, fold=1)
+    at = (wall - before).replace(tzinfo=UTC)
+    if before == after:
+        return Occurrence(at)
+    where = f"on {wall:%Y-%m-%d} in {zone.key}"
+    if before > after:
+        return Occurrence(at, (f"{time_text(wall)} comes twice {where}: this is the first",))
+    shown = at.astimezone(zone)
+    moved = time_text(shown) if shown.date() == wall.date() else f"{shown:%Y-%m-%d} {time_text(shown)}"
+    return Occurrence(at, (f"{time_text(wall)} does not exist {where}: moved to {moved}",))
+
+
+def offset_at(wall: datetime, zone: ZoneInfo, *, fold: int = 0) -> timedelta:
+    """Return the UTC offset of a wall time; in a gap or overlap, the offset before the change, with fold=1 after it."""
+    return zone.utcoffset(wall.replace(fold=fold)) or timedelta(0)  # a ZoneInfo always has one
+
+
+def clock_changes(zone: ZoneInfo, after: datetime, until: datetime) -> Iterator[datetime]:
+    """Yield the instants after `after`, up to `until`, at which the clocks of a zone change; all aware."""
+    while after < until:
+        offset, later = after.astimezone(zone).utcoffset(), min(after + BETWEEN_CHANGES, until)
+        if later.astimezone(zone).utcoffset() != offset:
+            base = after.replace(microsecond=0)
+            seconds = range((later - base) // SECOND + 2)
+            later = base + SECOND * bisect_left(
+                seconds, 1, key=lambda second: (base + second * SECOND).astimezone(zone).utcoffset() != offset
+            )
+            yield later
+        after = later
+
+
+def following_month(year: int, month: int) -> tuple[int, int]:
+    """Return the year and the month that follow a month."""
+    return year + month // 12, month % 12 + 1
+
+
+def instant_of(occurrence: Occurrence) -> datetime:
+    """Return the occurrence's instant, as a sort key."""
+    return occurrence.at
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule(ABC):
     """A parsed rule in a zone; pure, immutable, hashable by identity, and safe to share between threads."""
 
-    @property
-    def kind(self) -> Kind:
-        """Which kind of rule it is."""
+    kind: ClassVar[Kind]
+    #: The rule as the caller gave it.
+    text: str
+    #: The zone whose wall clock the rule follows.
+    zone: ZoneInfo
 
     @property
-    def zone(self) -> ZoneInfo:
-        """Whose wall clock it follows."""
-
-    @property
+    @abstractmethod
     def description(self) -> str:
         """The rule in words, one sentence without a full stop: "At 09:00 on Monday"."""
 
     @property
     def ending(self) -> str:
-        """What the description says last, after which no zone can stand: ", 10 times"; mostly nothing."""
+        """The end of the description, before which the zone is inserted: ", 10 times"; usually empty."""
+        return ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What people often get wrong with a rule like this one, each a sentence; mostly none."""
+        """Warnings about likely mistakes in the rule, as sentences; usually empty."""
+        return ()
 
+    @abstractmethod
     def next_after(self, moment: datetime, budget: EvaluationBudget, /) -> Occurrence | None:
         """Return the first occurrence strictly after `moment`.
 
         Args:
             moment: Aware, in any zone.
-            budget: Has a step for each candidate instant, and for each date looked at on the way to one.
+            budget: Limits the steps of the search; kinds of rules whose searches are short ignore it.
 
         Returns:
-            In UTC, never a local time that does not exist; None once the rule has ended (COUNT, UNTIL).
+            In UTC; never a local time that does not exist. None if the rule has ended.
 
         Raises:
-            NeverOccurs: Nothing within `HORIZON_YEARS`.
-            BudgetExceeded: Before an occurrence was found.
+            NeverOccurs: Nothing occurs within `HORIZON_YEARS`.
+            BudgetExceeded: The search took too many steps.
         """

@@ -1,27 +1,29 @@
-"""Registry: the handler of each action type, found in source text, imported when needed."""
+"""Registry: the handlers of action types, found in the text of `handlers/` and imported on first use."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.core.errors import InvalidArgument, RegistryInvalid, UnknownActionType
-from scheduled_actions.core.json_text import Unquoted
-from scheduled_actions.registry import generated, recurrence_option
-from scheduled_actions.registry.function_calls import FunctionCalls
-from scheduled_actions.registry.function_loading import ProjectFunctions
+from scheduled_actions.registry import generated
 from scheduled_actions.registry.handler import OPTIONS_ATTRIBUTE, HandlerOptions
 from scheduled_actions.registry.loading import Loader
-from scheduled_actions.registry.project_functions import DECLARED_ATTRIBUTE, DeclaredFunction
+from scheduled_actions.registry.options import normalize_recurrence
+from scheduled_actions.registry.project_functions import (
+    DECLARED_ATTRIBUTE,
+    DeclaredFunction,
+    FunctionCalls,
+    ProjectFunctions,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from scheduled_actions.recurrence.custom import Functions
     from scheduled_actions.registry.resolution import Handler
 
@@ -32,15 +34,13 @@ class Registry:
     def __init__(
         self,
         project: Path,
-        handlers: Mapping[str, str],
-        options: Mapping[str, Mapping[str, Any]] | None = None,
-        functions: Mapping[str, str] | None = None,
+        content: generated.RegistryContent,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._project = project.resolve()
-        self._handlers = dict(handlers)
-        self._declared = {action_type: dict(given) for action_type, given in (options or {}).items()}
+        self._handlers = content.handlers
+        self._declared = content.options
         self._options = {
             action_type: HandlerOptions(action_type=action_type, **given)
             for action_type, given in self._declared.items()
@@ -48,114 +48,100 @@ class Registry:
         self._loader = Loader(self._project, monotonic)
         self._given: dict[str, Callable[..., Any]] = {}
         self._resolved: dict[str, Handler] = {}
-        #: Calls what the project has written, each function within its time limit.
+        #: Calls the project's functions, each within its time limit.
         self.calls = FunctionCalls()
-        self._functions = ProjectFunctions(self._loader, functions or {}, self.calls)
+        #: Every function that the package calls by name.
+        self.project_functions = ProjectFunctions(self._loader, content.functions, self.calls)
         self.types = frozenset(self._handlers)
-        #: Names this build's handlers, options and functions; another set of them has another digest.
-        self.digest = _digest(self._handlers, self._declared, functions or {})
-
-    def __repr__(self) -> str:
-        return f"Registry({self._project}, {len(self.types)} action types)"
+        #: Identifies this build's handlers, options and functions.
+        self.digest = _digest([content.handlers, content.options, content.functions])[:16]
 
     @classmethod
     def load(cls, project: Path, *, monotonic: Callable[[], float] = time.monotonic) -> Registry:
-        """Return the registry that was generated at build; nothing is imported, and nothing built.
+        """Return the registry that was generated at build time; no handler is imported.
 
         Raises:
             RegistryInvalid: The generated file is missing or cannot be read.
         """
-        found = generated.read(project)
-        return cls(project, found.handlers, found.options, found.functions, monotonic=monotonic)
+        return cls(project, generated.read(project), monotonic=monotonic)
 
     @classmethod
     def of(cls, *functions: Callable[..., Any]) -> Registry:
-        """Return a registry of these functions, declared with this package's decorators wherever they stand: for tests.
+        """Return a registry of the given functions, which may be declared in any module, for tests.
 
         Raises:
-            InvalidArgument: One is not declared.
-            RegistryInvalid: Two have the same type, or the same name.
+            InvalidArgument: A function has no declaration, such as `@action`.
+            RegistryInvalid: Two handlers have the same type, or two functions the same name.
         """
         handlers: dict[str, Callable[..., Any]] = {}
-        occurrences: dict[str, Callable[..., Any]] = {}
+        called: dict[str, Callable[..., Any]] = {}
         for function in functions:
             match getattr(function, OPTIONS_ATTRIBUTE, None) or getattr(function, DECLARED_ATTRIBUTE, None):
                 case HandlerOptions(action_type=name):
-                    found = handlers
+                    found, what = handlers, "handler"
                 case DeclaredFunction(key=name):
-                    found = occurrences
+                    found, what = called, "function"
                 case _:
-                    raise InvalidArgument("function", Unquoted(_place(function)), "declared with @action")
+                    raise InvalidArgument("function", problem=f"{_place(function)} is not declared with @action")
             if name in found:
-                what = "handler" if found is handlers else "function"
-                problem = f'"{name}" has a {what} already: {_place(found[name])}'
-                raise RegistryInvalid(_place(function), problem)
+                raise RegistryInvalid(_place(function), f'"{name}" already has a {what}: {_place(found[name])}')
             found[name] = function
-        registry = cls(
-            Path(),
-            {action_type: _place(function) for action_type, function in handlers.items()},
-            {action_type: _declared(function) for action_type, function in handlers.items()},
-            {key: _place(function) for key, function in occurrences.items()},
+        options = {action_type: getattr(function, OPTIONS_ATTRIBUTE) for action_type, function in handlers.items()}
+        content = generated.RegistryContent(
+            handlers={action_type: _place(function) for action_type, function in handlers.items()},
+            options={action_type: _literals(given) for action_type, given in options.items()},
+            functions={key: _place(function) for key, function in called.items()},
         )
+        registry = cls(Path(), content)
         registry._given = handlers
-        registry._functions.given = occurrences
-        registry._options = {
-            action_type: getattr(function, OPTIONS_ATTRIBUTE) for action_type, function in handlers.items()
-        }
+        registry._options = options
+        registry.project_functions.given = called
         return registry
 
     @cached_property
     def recurrences(self) -> Mapping[str, Mapping[str, Any]]:
-        """The declared recurrences by action type, each a mapping with the key `rule`; nothing is imported."""
+        """The declared recurrences by action type, each with the key `rule`; no handler is imported."""
         return {
-            action_type: recurrence_option.normalised(given["recurrence"])
+            action_type: normalize_recurrence(given["recurrence"])
             for action_type, given in self._declared.items()
             if given.get("recurrence") is not None
         }
 
     @cached_property
     def recurrences_digest(self) -> str:
-        """What tells whether these declarations are those that the database was brought up to date with."""
-        return hashlib.sha256(json.dumps(self.recurrences, sort_keys=True, default=str).encode()).hexdigest()[:32]
-
-    @property
-    def project_functions(self) -> ProjectFunctions:
-        """Every function that the package calls by name, whatever calls it."""
-        return self._functions
+        """Digest of the declared recurrences; if it differs from the stored digest, the schedules must be synced."""
+        return _digest(self.recurrences)[:32]
 
     @cached_property
     def functions(self) -> Functions:
-        """The functions that recurrences call, each imported when it is first called.
+        """The functions that recurrences call, by name; each is imported on its first call.
 
-        Calling one raises `HandlerBroken` when its module cannot be imported or holds no such function.
+        A call raises `FunctionBroken` if the module cannot be imported or has no such function, and the errors of
+        `FunctionCalls.call`.
         """
-        return self._functions.of_recurrences()
+        from scheduled_actions.recurrence.custom import Functions  # noqa: PLC0415 - most projects have none
+
+        kinds = self.project_functions
+        return Functions(next=kinds.of_kind("next"), skip=kinds.of_kind("skip"))
 
     @cached_property
     def resolvers(self) -> Mapping[str, Callable[..., Any]]:
-        """The functions that say whom a notice reaches, each imported when it is first called.
-
-        Calling one raises `HandlerBroken` as those of `functions` do.
-        """
-        return self._functions.of_kind("recipients")
+        """The functions that return recipients, by name; imported on first call, with the errors of `functions`."""
+        return self.project_functions.of_kind("recipients")
 
     @cached_property
     def conditions(self) -> Mapping[str, Callable[..., Any]]:
-        """The functions that conditions ask, each imported when it is first called, as those of `functions` are."""
-        return self._functions.of_kind("condition")
+        """The functions that evaluate conditions, by name; imported on first call, which may raise `FunctionBroken`."""
+        return self.project_functions.of_kind("condition")
 
     def declared(self, action_type: str) -> Mapping[str, Any]:
-        """Return the options that the handler declares as literals, by name; nothing is imported.
-
-        Empty for a type that this build does not have.
-        """
+        """Return the options that a handler declares as literals; empty for an unknown type. Nothing is imported."""
         return self._declared.get(action_type, {})
 
     def options(self, action_type: str) -> HandlerOptions:
-        """Return the handler's options as far as they are known without importing it.
+        """Return a handler's options without importing it; the defaults for an unknown type.
 
-        Those given by an expression (`retry=Exponential(…)`) are known once `resolve` has run. A type that
-        this build does not have declares nothing.
+        Options given by an expression (`retry=Exponential(…)`) are included once `resolve` has run.
         """
         handler = self._resolved.get(action_type)
         if handler is not None:
@@ -163,56 +149,48 @@ class Registry:
         return self._options.get(action_type) or HandlerOptions(action_type=action_type)
 
     def awaits_import(self, action_type: str) -> str | None:
-        """Return the module that a handler's first use imports; None where that takes no time: it is there, or fails.
-
-        Most types, most of the time: None.
-        """
-        if action_type in self._resolved or action_type in self._given:
-            return None
-        reference = self._handlers.get(action_type)
-        if reference is None or not self._loader.is_waited_for(reference):
+        """Return the module that loading a handler would import; None if it imports nothing or fails immediately."""
+        is_loaded = action_type in self._resolved or action_type in self._given
+        reference = None if is_loaded else self._handlers.get(action_type)
+        if reference is None or not self._loader.may_block(reference):
             return None
         return reference.partition(":")[0]
 
     def resolve(self, action_type: str) -> Handler:
-        """Return the handler of a type, its module imported when this is the first of it.
+        """Return the handler of a type; its first use imports the module.
 
         Raises:
-            UnknownActionType: This build has none.
-            HandlerBroken: Its module cannot be imported, or holds no such handler; tried again after ten
-                seconds.
+            InvalidArgument: The type is not a string.
+            UnknownActionType: This build has no handler of the type.
+            HandlerBroken: The module cannot be imported, or the function cannot be used as a handler. Calls within ten
+                seconds after a failure raise the same error without a new import.
         """
-        handler = self._resolved.get(action_type) if isinstance(action_type, str) else None
-        return handler if handler is not None else self._resolved_now(action_type)
-
-    def _resolved_now(self, action_type: str) -> Handler:
         if not isinstance(action_type, str):
-            raise InvalidArgument("action_type", action_type, "a text")
+            raise InvalidArgument("action_type", action_type, "a string")
+        if action_type in self._resolved:
+            return self._resolved[action_type]
         reference = self._handlers.get(action_type)
         if reference is None:
             raise UnknownActionType(action_type, self.types)
 
-        def made_ready(function: Callable[..., Any] | None) -> Handler:
-            from scheduled_actions.registry import resolution  # noqa: PLC0415 - brings pydantic's models
+        from scheduled_actions.registry.resolution import build_handler  # noqa: PLC0415 - imports pydantic
 
-            return resolution.made_ready(function, action_type=action_type, reference=reference)
+        build = partial(build_handler, action_type=action_type, reference=reference)
+        return self._loader.load(
+            action_type, reference, build, loaded=self._resolved, given=self._given.get(action_type)
+        )
 
-        given = self._given.get(action_type)
-        return self._loader.load(action_type, reference, made_ready, loaded=self._resolved, given=given)
 
-
-def _digest(handlers: Mapping[str, str], options: Mapping[str, Mapping[str, Any]], functions: Mapping[str, str]) -> str:
-    text = json.dumps([handlers, options, functions], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _place(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', repr(function))}"
 
 
-def _declared(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the options as the text of `handlers/` would give them: those that were given, as literals."""
-    options: HandlerOptions = getattr(function, OPTIONS_ATTRIBUTE)
+def _literals(options: HandlerOptions) -> dict[str, Any]:
+    """Return the options that differ from the defaults, as they would be read from the text of `handlers/`."""
     return {
         field.name: getattr(options, field.name)
         for field in fields(options)

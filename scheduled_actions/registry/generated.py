@@ -1,64 +1,67 @@
-"""The generated file: read as text, nothing in it is run."""
-
-from __future__ import annotations
+"""Read the generated registry as text, without running it."""
 
 import ast
 import re
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
 
 from scheduled_actions.core.errors import InvalidArgument, RegistryInvalid
-from scheduled_actions.registry import recurrence_option
 from scheduled_actions.registry.handler import ACTION_TYPE_PATTERN, HandlerOptions
-from scheduled_actions.registry.importing import HANDLERS
+from scheduled_actions.registry.loading import HANDLERS
+from scheduled_actions.registry.options import validate_recurrence
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-#: The generated file in it.
+#: The generated file in `handlers/`.
 REGISTRY_NAME = "_registry.py"
-
-#: What to do about a registry that is missing, stale or broken.
-_REMEDY = "run `python registry_build.py`"
 
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _FUNCTION = re.compile(r"(next|skip|recipients|condition):[A-Za-z0-9][A-Za-z0-9._\-]{0,99}")
-_OPTIONS = frozenset(field.name for field in fields(HandlerOptions)) - {"action_type"}
+_OPTIONS = frozenset(one.name for one in fields(HandlerOptions)) - {"action_type"}
 
 
-class Generated(NamedTuple):
-    """What the generated file holds."""
+@dataclass(frozen=True, kw_only=True)
+class RegistryContent:
+    """The handlers and functions of a project, as the generated file contains them."""
 
     #: Reference (`handlers.email:send_email`) by action type.
-    handlers: dict[str, str]
-    #: Options declared as literals, by action type; types without any are not in it.
-    options: dict[str, dict[str, Any]]
-    #: Reference by what recurrences call it: `next:payday`. A file written before there were any has none.
-    functions: dict[str, str]
+    handlers: Mapping[str, str]
+    #: Options given as literals, by action type; action types without such options are left out.
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: Reference by function key (`next:payday`).
+    functions: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(project: Path) -> Generated:
-    """Return what the generated file holds, read as text.
+def read(project: Path) -> RegistryContent:
+    """Read the generated file of a project.
 
     Raises:
-        RegistryInvalid: It is missing, or not what `write` writes.
+        RegistryInvalid: The file is missing, cannot be read, or does not have the form that `source.write` produces.
     """
-    path = project / HANDLERS / REGISTRY_NAME
     try:
-        values = dict(_assigned(ast.parse(path.read_text(encoding="utf-8"))))
+        text = (project / HANDLERS / REGISTRY_NAME).read_text(encoding="utf-8")
+        found = {"HANDLERS": None, "OPTIONS": {}, "FUNCTIONS": {}} | dict(_assigned(ast.parse(text)))
     except FileNotFoundError as error:
-        raise unusable(problem="is missing") from error
+        raise registry_error(problem="is missing") from error
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise unusable(problem=f"cannot be read ({type(error).__name__})") from error
-    handlers, options, functions = values.get("HANDLERS"), values.get("OPTIONS", {}), values.get("FUNCTIONS", {})
-    if not _are_references(handlers, ACTION_TYPE_PATTERN):
-        raise unusable(problem="holds no HANDLERS of action types and references")
-    if not isinstance(options, dict) or not all(map(_are_options, options.values())):
-        raise unusable(problem="holds no OPTIONS by action type")
-    if not _are_references(functions, _FUNCTION):
-        raise unusable(problem="holds no FUNCTIONS of names and references")
-    return Generated(handlers, options, functions)
+        raise registry_error(problem=f"cannot be read ({type(error).__name__})") from error
+    options = found["OPTIONS"]
+    for is_valid, expected in (
+        (_are_references(found["HANDLERS"], ACTION_TYPE_PATTERN), "HANDLERS, which maps action types to references"),
+        (
+            isinstance(options, dict) and all(map(_are_options, options.values())),
+            "OPTIONS, which maps action types to options",
+        ),
+        (_are_references(found["FUNCTIONS"], _FUNCTION), "FUNCTIONS, which maps the keys of functions to references"),
+    ):
+        if not is_valid:
+            raise registry_error(problem=f"has no valid {expected}")
+    return RegistryContent(handlers=found["HANDLERS"], options=options, functions=found["FUNCTIONS"])
+
+
+def registry_error(*, problem: str) -> RegistryInvalid:
+    """Return the error for an unusable generated file."""
+    return RegistryInvalid(f"{HANDLERS}/{REGISTRY_NAME}", f"{problem}: run `python registry_build.py`")
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, Any]]:
@@ -70,7 +73,7 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, Any]]:
                 pass
 
 
-def _are_references(given: object, names: re.Pattern[str]) -> TypeGuard[dict[str, str]]:
+def _are_references(given: object, names: re.Pattern[str]) -> bool:
     return isinstance(given, dict) and all(
         isinstance(name, str)
         and isinstance(reference, str)
@@ -84,11 +87,6 @@ def _are_options(given: object) -> bool:
     if not isinstance(given, dict) or not given.keys() <= _OPTIONS:
         return False
     try:
-        return "recurrence" not in given or bool(recurrence_option.checked(given["recurrence"]))
+        return "recurrence" not in given or bool(validate_recurrence(given["recurrence"]))
     except InvalidArgument:
         return False
-
-
-def unusable(*, problem: str) -> RegistryInvalid:
-    """Return the error that says what is wrong with the generated file, and what to do."""
-    return RegistryInvalid(f"{HANDLERS}/{REGISTRY_NAME}", f"{problem}: {_REMEDY}")

@@ -1,33 +1,30 @@
-"""What a handler is: the `@action` decorator, its context, and what it may answer."""
+"""Declare handlers: the `@action` decorator, their context, and the outcomes that they return or raise."""
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from uuid import UUID
 
-from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Action
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
-from scheduled_actions.registry import recurrence_option
+from scheduled_actions.core.retry import RetryPolicy
+from scheduled_actions.registry.options import validate_recurrence
 
 if TYPE_CHECKING:
-    import logging
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
-    from uuid import UUID
-
     import psycopg
 
-    from scheduled_actions.core.action import Action
-    from scheduled_actions.core.retry import RetryPolicy
 
-#: Where `@action` leaves its options on the function.
+#: The attribute of a function in which `@action` stores its options.
 OPTIONS_ATTRIBUTE = "__scheduled_action__"
 
 ACTION_TYPE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:\-]{0,199}")
 
-#: Types whose actions only the package itself schedules: their payloads name what was checked before.
+#: Types that only the package itself schedules: their payloads refer to rows that were validated before.
 INTERNAL_TYPES = frozenset({
     "deadline:miss", "deadline:renew", "escalation:send", "maintenance:prune", "notification:send", "reminder:send",
 })  # fmt: skip
@@ -37,23 +34,23 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerOptions:
-    """What `@action` declares; None means: the project's setting."""
+    """The options of `@action`; None stands for the project's setting, and no recurrence."""
 
     action_type: str
-    #: An attempt that takes longer has failed.
+    #: Seconds after which an attempt fails.
     timeout_seconds: float | None = None
-    #: Attempts allowed, the first included.
+    #: The maximum number of attempts, including the first.
     max_attempts: int | None = None
     retry: RetryPolicy | None = None
-    #: Seconds in which the same intent is merged; 0 merges nothing.
+    #: Seconds within which duplicates are merged; 0 merges nothing.
     dedup_window: float | None = None
     description: str = ""
-    #: A schedule kept in step with the code: a rule, or one beside how its occurrences are planned. A dict has no
-    #: hash, and options have one without it.
+    #: A schedule kept in sync with the code: a rule, or a dict of a rule and further arguments. Not part of the hash,
+    #: because a dict has none.
     recurrence: str | Mapping[str, Any] | None = field(default=None, hash=False)
-    #: The handler's writes commit together with its settlement.
+    #: The handler's writes commit together with the settlement of its action.
     transactional: bool = False
-    #: Whether tokens that are bound to a team may schedule it over HTTP.
+    #: Whether tokens bound to a team may schedule this type over HTTP.
     open_to_teams: bool = False
 
 
@@ -69,43 +66,45 @@ def action(
     transactional: bool = False,
     open_to_teams: bool = False,
 ) -> Callable[[Function], Function]:
-    """Declare a function the handler of `action_type`.
+    """Return a decorator that declares a function as the handler of `action_type` and returns it unchanged.
 
-    The function takes the payload and, if it likes, a `Context`; `def` or `async def`. The payload's annotation
-    (pydantic model, dataclass, TypedDict, `dict`) says what is valid. The function itself is returned unchanged.
+    The function (`def` or `async def`) takes the payload and optionally a `Context`. Payloads are validated against
+    the annotation of that parameter: a pydantic model, dataclass, TypedDict, `dict`, or a list of one of these.
 
     Args:
-        action_type: Letters, digits, `. _ : -`; by habit `noun:verb`. A literal, because the registry is built from
-            the text of `handlers/` without running it.
-        timeout_seconds: An attempt that takes longer has failed; None: the setting `default_timeout_seconds`.
-        max_attempts: Attempts allowed, the first included; None: the setting `max_attempts`.
-        retry: How long to wait between attempts (`Exponential`, `Linear`, `Delays`); None: the settings `retry.*`.
-        dedup_window: Seconds in which the same intent is merged; 0 merges nothing; None: the setting.
-        description: One line for people; None: the function's docstring.
-        recurrence: A schedule kept in step with the code: a rule (`"0 9 * * 1-5"`, `"daily"`, an RRULE), or a dict of
-            it and the arguments of `schedule_recurring_action` (`{"rule": "daily", "timezone": "Europe/Berlin"}`).
-            Literals only, as the type.
+        action_type: Letters, digits, `. _ : -`; by convention `noun:verb`. A literal, because the registry is built
+            from the text of `handlers/` without running it.
+        timeout_seconds: Seconds after which an attempt fails; None: the setting `default_timeout_seconds`.
+        max_attempts: The maximum number of attempts, including the first; None: the setting `max_attempts`.
+        retry: The delays between attempts (`Exponential`, `Linear`, `Delays`); None: the settings `retry.*`.
+        dedup_window: Seconds within which duplicates are merged; 0 merges nothing; None: the setting
+            `deduplication.window_seconds`.
+        description: One line for people; empty: the first line of the function's docstring.
+        recurrence: A schedule kept in sync with the code: a rule (`"0 9 * * 1-5"`, `"daily"`, an RRULE), or a dict of
+            the rule and arguments of `schedule_recurring_action` (`{"rule": "daily", "timezone": "Europe/Berlin"}`).
+            Literals only.
         transactional: `context.connection` commits together with the settlement, or not at all. Not for `async def`.
-        open_to_teams: Tokens that are bound to a team may schedule it over HTTP, with payloads of their own. Other
+        open_to_teams: Tokens bound to a team may schedule this type over HTTP, with payloads of their own. Other
             tokens, application code and SQL may schedule every type for every team.
 
     Raises:
-        InvalidArgument: The type is no action type, a number is out of its range, the recurrence has a key or a
-            value that it cannot have, or an internal type is opened. Whether its rule can be read is asked when the
-            registry is built.
+        InvalidArgument: The action type or a number is invalid, the recurrence has an unknown key or a value of the
+            wrong type, or an internal type is open to teams. The rule itself is validated when the registry is built.
     """
     if not ACTION_TYPE_PATTERN.fullmatch(action_type):
         raise InvalidArgument(
-            "action_type", action_type, "an action type: letters, digits and . _ : - only, at most 200"
+            "action_type",
+            action_type,
+            'an action type: 1 to 200 letters, digits, ".", "_", ":" or "-", starting with a letter or digit',
         )
     if timeout_seconds is not None and not timeout_seconds > 0:
         raise InvalidArgument("timeout_seconds", timeout_seconds, "a positive number of seconds")
     if max_attempts is not None and not 1 <= max_attempts <= MAX_ATTEMPTS_LIMIT:
-        raise InvalidArgument("max_attempts", max_attempts, f"between 1 and {MAX_ATTEMPTS_LIMIT}")
+        raise InvalidArgument("max_attempts", max_attempts, f"an integer between 1 and {MAX_ATTEMPTS_LIMIT}")
     if dedup_window is not None and not dedup_window >= 0:
         raise InvalidArgument("dedup_window", dedup_window, "a number of seconds, 0 or more")
     if open_to_teams and action_type in INTERNAL_TYPES:
-        raise InvalidArgument("open_to_teams", open_to_teams, f"False: {action_type} is an internal type")
+        raise InvalidArgument("open_to_teams", problem=f"must be False: {action_type} is an internal type")
     options = HandlerOptions(
         action_type=action_type,
         timeout_seconds=timeout_seconds,
@@ -113,7 +112,7 @@ def action(
         retry=retry,
         dedup_window=dedup_window,
         description=description,
-        recurrence=None if recurrence is None else recurrence_option.checked(recurrence),
+        recurrence=None if recurrence is None else validate_recurrence(recurrence),
         transactional=transactional,
         open_to_teams=open_to_teams,
     )
@@ -128,16 +127,16 @@ def action(
 def _as_timedelta(delay: timedelta | float) -> timedelta:
     wait = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
     if wait < timedelta(0):
-        raise InvalidArgument("delay", delay, "zero or more")
+        raise InvalidArgument("delay", delay, "a duration of zero or more")
     return wait
 
 
 class Snooze:
-    """Answer of a handler: later, without spending an attempt.
+    """Outcome: run the action later without using an attempt.
 
     Args:
-        delay: From now; a `timedelta` or seconds.
-        state: JSON that the next start finds in `context.state`; None keeps what is there.
+        delay: From now; a `timedelta` or seconds, 0 or more.
+        state: JSON for the next start, which receives it as `context.state`; None keeps the current state.
     """
 
     __slots__ = ("delay", "state")
@@ -149,80 +148,81 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Answer of a handler: there is nothing to do; ends `skipped` with the reason."""
+    """Outcome: there is nothing to do; the action ends `skipped` with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Answer of a handler: this should not be done any more; ends `cancelled` with the reason."""
+    """Outcome: the work is no longer wanted; the action ends `cancelled` with the reason."""
 
     reason: str
 
 
 class HandlerSignal(ScheduledActionsError):
-    """What a handler raises to say how it failed."""
+    """The base class of the errors that a handler raises to choose how its attempt fails."""
 
 
 class RetryAfter(HandlerSignal):
-    """The attempt failed; try again after this delay instead of the policy's.
+    """Fail the attempt, and start the next one, if any is left, after this delay instead of the retry policy's.
 
     Args:
-        delay: From now; a `timedelta` or seconds.
-        reason: Kept as the attempt's error.
+        delay: From now; a `timedelta` or seconds, 0 or more.
+        reason: Stored as the attempt's error.
     """
 
-    def __init__(self, delay: timedelta | float, reason: str = "the handler asked to be retried later") -> None:
+    def __init__(self, delay: timedelta | float, reason: str = "the handler requested a later retry") -> None:
         self.delay = _as_timedelta(delay)
         self.reason = reason
         super().__init__(reason)
 
 
 class Fail(HandlerSignal):
-    """The failure is final: no attempt is left, a person is needed."""
+    """Fail the action without further attempts; the action then needs attention."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
 
 
-class Prepare(Protocol):
-    """Validates a follow-up at the caller's desk and makes it what SQL takes."""
+class PrepareFollowUp(Protocol):
+    """Validates a follow-up action when the handler schedules it."""
 
     def __call__(self, action_type: str, payload: Any, /, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
-        """Return the follow-up as one element of the SQL function `schedule_actions`."""
+        """Return the follow-up as an element of the array that the SQL function `schedule_actions` takes."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Context:
-    """What a handler knows about its attempt."""
+    """The attempt in which a handler runs."""
 
     #: The action as it was claimed.
     action: Action
-    #: Number of this attempt, from 1; a snoozed start does not count.
+    #: The number of this attempt, from 1; snoozed starts do not count.
     attempt: int
-    #: What the last `Snooze` left; None at first.
+    #: The state of the last `Snooze`; None at first.
     state: Any
-    #: Adds the action's id, type and attempt to each line.
+    #: Logger that adds the action's id, type and attempt to each line.
     log: logging.LoggerAdapter[logging.Logger]
     _monotonic: Callable[[], float]
     _deadline: float
-    _prepare: Prepare
+    _prepare: PrepareFollowUp
     _is_stopped: Callable[[], bool]
-    _previous_occurrence_at: datetime | None = None
+    #: The instant of the previous occurrence; None outside a series, and for its first occurrence.
+    previous_occurrence_at: datetime | None = None
     _next_occurrence: Callable[[UUID, datetime], datetime | None] | None = None
     _connection: psycopg.Connection[Any] | None = None
     _follow_ups: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until this attempt times out; never below zero."""
+        """Seconds until this attempt times out; never negative."""
         return max(0.0, self._deadline - self._monotonic())
 
     @property
     def should_stop(self) -> bool:
-        """Whether to end early: the action was cancelled, the time is up, or the process is stopping."""
+        """Whether to return early: the action is being cancelled, the attempt timed out, or the process is stopping."""
         return self._is_stopped() or self._monotonic() >= self._deadline
 
     @property
@@ -233,37 +233,32 @@ class Context:
             InvalidArgument: The handler is not declared with `transactional=True`.
         """
         if self._connection is None:
-            raise InvalidArgument("context.connection", None, "there: declare the handler with transactional=True")
+            raise InvalidArgument("context.connection", problem="needs @action(transactional=True)")
         return self._connection
 
     def schedule(self, action_type: str, payload: Mapping[str, Any] | Any, /, **options: Any) -> None:  # noqa: ANN401 - any model
-        """Schedule a follow-up that exists only if this attempt settles as its handler answers.
+        """Schedule a follow-up action that is inserted together with this attempt's settlement.
 
-        Takes the arguments of `schedule_action` except `connection`. An attempt that fails, times out or comes too
-        late leaves no follow-up behind.
+        Takes the arguments of `schedule_action` except `connection`. An attempt that fails, times out or loses its
+        claim inserts no follow-up.
 
         Raises:
-            RequestError: As `schedule_action` does, at once.
+            RequestError: The follow-up is invalid, as for `schedule_action`; raised immediately.
         """
         self._follow_ups.append(self._prepare(action_type, payload, **options))
 
     @property
     def occurrence_at(self) -> datetime | None:
-        """The rule's own instant, in UTC; None outside a series, and for a run that somebody asked for."""
+        """The instant that the rule gave for this occurrence, in UTC; None outside a series, and for a manual run."""
         return self.action.occurrence_at
 
     @property
-    def previous_occurrence_at(self) -> datetime | None:
-        """The instant of the occurrence before this one; None outside a series, and for its first."""
-        return self._previous_occurrence_at
-
-    @property
     def next_occurrence_at(self) -> datetime | None:
-        """The rule's next instant after this one, asked from the schedule as it is now; None when there is none.
+        """The instant of the next occurrence, by the current rule of the schedule; None if there is none.
 
         Raises:
             DatabaseUnavailable: The schedule cannot be read.
-            RecurrenceInvalid: Its rule cannot be followed any more.
+            RecurrenceInvalid: This build cannot evaluate the rule of the schedule.
         """
         schedule_id, at = self.action.schedule_id, self.occurrence_at
         if schedule_id is None or at is None or self._next_occurrence is None:

@@ -1,145 +1,181 @@
-"""The options of an `@action` line, read from its text alone."""
-
-from __future__ import annotations
+"""The options of `@action`: what each accepts, and how they are read from the decorator's text."""
 
 import ast
-import difflib
-import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import copy
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
 
 from scheduled_actions.core import json_text
 from scheduled_actions.core.action import PAYLOAD_LIMIT
 from scheduled_actions.core.errors import InvalidArgument, RequestError
-from scheduled_actions.core.errors.families import short_name
+from scheduled_actions.core.errors.families import short, short_name, short_text
+from scheduled_actions.core.messages import did_you_mean
 from scheduled_actions.core.retry import POLICIES_TEXT
-from scheduled_actions.registry import recurrence_option
-from scheduled_actions.registry.problem import Problem
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-#: What an option may be where it is a literal. Any other expression is left to the imported handler, except that of a
-#: recurrence: its schedule is made before anything is imported.
+#: The types that each option may have as a literal. Other expressions are evaluated when the handler is imported,
+#: except a recurrence: its schedule is created before any import.
 OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "timeout_seconds": ((int, float), "a number of seconds"),
-    "max_attempts": ((int,), "a whole number"),
-    "retry": ((), f"a policy: one of {POLICIES_TEXT}"),
+    "max_attempts": ((int,), "an integer"),
+    "retry": ((), f"a retry policy: one of {POLICIES_TEXT}"),
     "dedup_window": ((int, float), "a number of seconds"),
-    "description": ((str,), "a text"),
-    "recurrence": ((str, dict), "a rule as text, or a dict with the key rule"),
+    "description": ((str,), "a string"),
+    "recurrence": ((str, dict), "a rule (a string), or a dict with the key rule"),
     "transactional": ((bool,), "True or False"),
     "open_to_teams": ((bool,), "True or False"),
 }
 
-_INTEGER_BOUND: int = 10**json_text.MAX_DIGITS
+_STRING = ((str,), "a string")
+_INTEGER = ((int,), "an integer")
+_SECONDS = ((int, float), "a number of seconds")
+_OBJECT = ((dict,), "a JSON object (a dict)")
+_ACTIONS = ((dict, list), 'an action to schedule, {"action_type": …, "payload": …}, or a list of them')
+
+#: The types of the value of each key of a recurrence, and their description. The values are validated like those of
+#: every schedule, when the registry is built and when the schedule is created.
+RECURRENCE_KEYS: dict[str, tuple[tuple[type, ...], str]] = {
+    "rule": ((str,), 'a rule: "daily", "0 9 * * 1-5", or an RRULE'),
+    "name": _STRING,
+    "timezone": _STRING,
+    "payload": _OBJECT,
+    "recurrence_type": _STRING,
+    "misfire": _STRING,
+    "misfire_grace_seconds": _SECONDS,
+    "catch_up_limit": _INTEGER,
+    "catch_up_seconds": _SECONDS,
+    "overlap": _STRING,
+    "pause_after_failures": _INTEGER,
+    "skip": _OBJECT,
+    "jitter_seconds": _SECONDS,
+    "until": ((str,), 'an ISO 8601 string: "2027-01-31T17:00:00+01:00", or without an offset in its time zone'),
+    "remaining": _INTEGER,
+    "priority": _INTEGER,
+    "max_attempts": _INTEGER,
+    "lock_group": _STRING,
+    "lock_group_blocks": ((bool,), "True or False"),
+    "team_id": _STRING,
+    "metadata": _OBJECT,
+    "condition": _OBJECT,
+    "on_success": _ACTIONS,
+    "on_failure": _ACTIONS,
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What an `@action` line says beside the type."""
+def validate_recurrence(given: object) -> str | dict[str, Any]:
+    """Validate a declared recurrence; return it, or a copy of the dict without the keys whose value is None.
 
-    #: Those that are literals, by name.
-    values: dict[str, Any] = field(default_factory=dict)
-    #: In which line each key of the recurrence stands; its text form is a rule.
-    recurrence_lines: dict[str, int] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    Raises:
+        InvalidArgument: The recurrence is neither a string nor a dict, or the dict has no rule, an unknown key, a value
+            of the wrong type, or an `until` that is not an ISO 8601 time.
+    """
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, dict):
+        raise InvalidArgument(
+            "recurrence",
+            problem=f"is of type {type(given).__name__}; it must be a rule (a string), or a dict with the key rule",
+        )
+    unknown = sorted((key for key in given if key not in RECURRENCE_KEYS), key=str)
+    if unknown:
+        suggestion = did_you_mean(
+            str(unknown[0]), RECURRENCE_KEYS, otherwise=f"known keys: {', '.join(RECURRENCE_KEYS)}"
+        )
+        raise InvalidArgument("recurrence", unknown[0], problem=f"has no key {short(unknown[0])}; {suggestion}")
+    if given.get("rule") is None:
+        raise InvalidArgument("recurrence.rule", problem=f"is missing: give {RECURRENCE_KEYS['rule'][1]}")
+    kept = {key: value for key, value in given.items() if value is not None}
+    for key, value in kept.items():
+        types, expected = RECURRENCE_KEYS[key]
+        if type(value) not in types:
+            # An error never repeats a payload.
+            kind = f"is of type {type(value).__name__}, not {expected}" if dict in types else None
+            raise InvalidArgument(f"recurrence.{key}", None if kind else value, expected, problem=kind)
+    if "until" in kept:
+        _instant(kept["until"])
+    return copy.deepcopy(kept)
 
 
-def read(mark: ast.Call, *, file: str) -> Options:
-    """Return the options of a call of `@action`, and every mistake in them.
+def normalize_recurrence(declared: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return a validated recurrence as `rule` and the arguments of `schedule_recurring_action`.
+
+    `until` becomes a datetime; without an offset it is naive: a local time in the time zone of the schedule.
+    """
+    given = {"rule": declared} if isinstance(declared, str) else declared
+    return {key: _instant(value) if key == "until" else value for key, value in given.items()}
+
+
+def _instant(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidArgument("recurrence.until", text, RECURRENCE_KEYS["until"][1]) from None
+
+
+def read(mark: ast.Call, report: Callable[[int, str], None]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the options of `@action` that are given as literals, and the lines of its recurrence by key.
 
     Args:
-        mark: The call.
-        file: What its file is called in problems.
+        mark: The call of the decorator.
+        report: Called with the line and the description of each mistake.
+
+    Returns:
+        The options by name, and the line of each key of the recurrence; a recurrence given as a string has the key
+        `rule`.
     """
-    found = Options()
+    values: dict[str, Any] = {}
+    lines: dict[str, int] = {}
     for keyword in mark.keywords:
         name = keyword.arg
         if name is None or name == "action_type":
             continue
         if name not in OPTIONS:
-            near = difflib.get_close_matches(name, OPTIONS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(OPTIONS)}"
-            found.problems.append(Problem(file, keyword.lineno, f"{name} is no option of @action; {hint}"))
-            continue
-        opaque = _opaque(keyword.value)
-        if opaque is None:
-            found.problems.extend(_judge(name, keyword, found, file))
+            suggestion = did_you_mean(name, OPTIONS, otherwise=f"known options: {', '.join(OPTIONS)}")
+            report(keyword.lineno, f"@action has no option {name}; {suggestion}")
+        elif (expression := _first_expression(keyword.value)) is None:
+            if name == "recurrence":
+                lines = _lines(keyword.value)
+            try:
+                value = _checked(name, ast.literal_eval(keyword.value))
+            except RequestError as error:
+                report(_line(error, lines) or keyword.lineno, str(error))
+            else:
+                values |= {} if value is None else {name: value}
         elif name == "recurrence":
-            text = f"recurrence: {_shown(opaque)} is no literal, and no code runs here: write it out"
-            found.problems.append(Problem(file, opaque.lineno, text))
-    return found
+            code = short_text(ast.unparse(expression), 60)
+            report(expression.lineno, f"recurrence: {code} is an expression, and no code runs here: write a literal")
+    return values, lines
 
 
-def _judge(name: str, keyword: ast.keyword, found: Options, file: str) -> list[Problem]:
-    """Take an option that is a literal, or return what is wrong with it."""
-    value = ast.literal_eval(keyword.value)
+def _checked(name: str, value: object) -> object:
+    """Validate the value of an option; return the value as JSON contains it, for the generated file and schedules."""
     types, expected = OPTIONS[name]
     if value is None:
-        return []
-    try:
-        if type(value) not in types or not _is_writable(value):
-            raise InvalidArgument(name, value, expected)
-        if name == "recurrence":
-            found.recurrence_lines.update(_lines(keyword.value))
-            # What the file holds is what the table will.
-            text = json_text.encode(name, recurrence_option.checked(value), limit=2 * PAYLOAD_LIMIT)
-            value = json_text.decode(text, name=name)
-    except RequestError as error:
-        return [Problem(file, _line(error, keyword, found.recurrence_lines), str(error))]
-    found.values[name] = value
-    return []
+        return None
+    if type(value) not in types:
+        raise InvalidArgument(name, value, expected)
+    checked = validate_recurrence(value) if name == "recurrence" else value
+    return json_text.decode(json_text.encode(name, checked, limit=2 * PAYLOAD_LIMIT), name=name)
 
 
-def _opaque(node: ast.expr) -> ast.expr | None:
-    """Return the innermost expression that is no literal; None where all of it is one."""
+def _first_expression(node: ast.expr) -> ast.expr | None:
+    """Return the first innermost part that is not a literal; None if the whole expression is a literal."""
     try:
         ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        parts: list[ast.expr | None] = []
-        match node:
-            case ast.Dict(keys, values):
-                parts = [*keys, *values]
-            case ast.List(items) | ast.Tuple(items):
-                parts = [*items]
-            case _:
-                pass
-        inner = (_opaque(part) for part in parts if part is not None)
+        parts = ast.iter_child_nodes(node) if isinstance(node, ast.Dict | ast.List | ast.Tuple) else ()
+        inner = (_first_expression(part) for part in parts if isinstance(part, ast.expr))
         return next((part for part in inner if part is not None), node)
     return None
 
 
-def _shown(node: ast.expr) -> str:
-    text = ast.unparse(node)
-    return text if len(text) <= 60 else f"{text[:59]}…"  # noqa: PLR2004 - enough to find it
+def _lines(node: ast.expr) -> dict[str, int]:
+    keys = node.keys if isinstance(node, ast.Dict) else ()
+    return {str(ast.literal_eval(key)): key.lineno for key in keys if key is not None} or {"rule": node.lineno}
 
 
-def _lines(node: ast.expr) -> Mapping[str, int]:
-    if not isinstance(node, ast.Dict):
-        return {"rule": node.lineno}
-    return {str(ast.literal_eval(key)): key.lineno for key in node.keys if key is not None}
-
-
-def _line(error: RequestError, keyword: ast.keyword, lines: Mapping[str, int]) -> int:
-    """Return where an error points: at the key it names, at one that there is not, or at the option."""
+def _line(error: RequestError, lines: Mapping[str, int]) -> int | None:
+    """Return the line of the key that an error is about; None if the error is about the whole option."""
     if not isinstance(error, InvalidArgument):
-        return keyword.lineno
-    key = error.name.partition(".")[2].partition(".")[0]
-    return lines.get(key or short_name(error.value), keyword.lineno)
-
-
-def _is_writable(value: object) -> bool:
-    """Whether the generated file can hold it.
-
-    1e999 is infinite, half a surrogate pair is no UTF-8, and Python writes no integer of more than 4,300 digits.
-    """
-    match value:
-        case str():
-            return all(not "\ud800" <= letter <= "\udfff" for letter in value)
-        case float():
-            return math.isfinite(value)
-        case int():
-            return abs(value) < _INTEGER_BOUND
-        case _:
-            return True
+        return None
+    return lines.get(error.name.partition(".")[2].partition(".")[0] or short_name(error.value))

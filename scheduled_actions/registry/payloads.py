@@ -1,112 +1,125 @@
-"""Payloads: what a handler's annotation takes, proved at the caller's desk and again at dispatch."""
+"""Validate payloads against a handler's annotation, when they are scheduled and again when they are dispatched."""
 
-from __future__ import annotations
-
+import functools
 import inspect
+import operator
+import sys
 import traceback
+import types
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, get_args
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core.core_schema import ErrorType
+from typing_extensions import TypedDict
 
 from scheduled_actions.core.action import PAYLOAD_LIMIT
 from scheduled_actions.core.errors import FieldProblem, InvalidArgument, PayloadInvalid
-from scheduled_actions.core.json_text import Unquoted, decode, encode
-from scheduled_actions.core.typed_dicts import for_pydantic
+from scheduled_actions.core.json_text import decode, encode, leaves, shown_key
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-#: Annotations that take every JSON object; a handler without one is such, too.
-_TAKES_ALL = (inspect.Parameter.empty, Any, object, dict, dict[str, Any])
+#: Annotations that accept every JSON object.
+_ACCEPTS_ALL = (inspect.Parameter.empty, Any, object, dict, dict[str, Any])
 _OBJECT_EXPECTED = "a JSON object: pass a dict, or an instance of the handler's model"
-#: More problems than these help nobody.
+#: The maximum number of problems in one error.
 _PROBLEMS_SHOWN = 20
 _MESSAGE_LIMIT = 300
-#: Their messages hold no values; those of a user's validators, and of packages that add types, may.
+#: Errors whose messages contain no values; messages of custom validators and of other packages' types may.
 _KINDS_OF_PYDANTIC = frozenset(get_args(ErrorType)) - {"value_error", "assertion_error"}
-#: A shorter value is too common a word to be blotted out of a message.
-_SHORTEST_BLOTTED = 3
+#: Shorter values are too common to be removed from a message.
+_SHORTEST_REDACTED = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PayloadModel:
-    """What one action type takes as its payload."""
+    """The payloads that one action type accepts."""
 
     action_type: str
     annotation: Any
-    #: None takes every JSON object, unread.
+    #: None accepts every JSON object.
     _adapter: TypeAdapter[Any] | None
 
     @classmethod
-    def of(cls, action_type: str, annotation: Any = inspect.Parameter.empty) -> PayloadModel:  # noqa: ANN401 - any type
-        """Return the model of an annotation: pydantic model, dataclass, TypedDict, `dict`, or a list of such.
+    def of(cls, action_type: str, annotation: Any = inspect.Parameter.empty) -> "PayloadModel":  # noqa: ANN401 - any type
+        """Create the model of an annotation: any type that pydantic validates, such as a model, dataclass or TypedDict.
 
         Raises:
-            Exception: Pydantic's own (or a NameError): it can make no validator of the annotation.
+            Exception: Pydantic cannot build a validator for the annotation: one of its errors, or a NameError.
         """
-        if any(annotation is one or annotation == one for one in _TAKES_ALL):
+        if any(annotation is one or annotation == one for one in _ACCEPTS_ALL):
             return cls(action_type, annotation, None)
-        adapter = TypeAdapter(for_pydantic(annotation))
+        adapter = TypeAdapter(_for_pydantic(annotation, {}) if sys.version_info < (3, 12) else annotation)
         if not adapter.pydantic_complete:
             adapter.rebuild(raise_errors=True)
         return cls(action_type, annotation, adapter)
 
     def validate_text(self, text: str | bytes) -> Any:  # noqa: ANN401 - whatever the annotation says
-        """Return what the handler gets for a stored payload: what its annotation says, or the JSON object.
+        """Validate a stored payload; return a value of the annotated type, or a dict if there is no annotation.
 
         Raises:
-            PayloadInvalid: The text does not fit the annotation, or is no JSON that can be read.
+            PayloadInvalid: The text does not match the annotation, or is not JSON.
         """
-        if self._adapter is None:
-            return self._any_object(text)
-        return self._validated(self._adapter, text)
+        return self._any_object(text) if self._adapter is None else self._validated(self._adapter, text)
 
-    def prepare(self, payload: object, *, gathered: bool = False) -> str:
-        """Return the JSON text to store, proved to be what the handler takes at dispatch.
+    def prepare(self, payload: object, *, is_list_item: bool = False) -> str:
+        """Validate a payload as before an attempt; return the JSON text to store.
 
         Args:
             payload: A mapping, or an instance of the handler's model or dataclass.
-            gathered: The payload will stand in a list with others (`dedup_mode="append"`), and the handler
-                takes that list; the text is the single payload's all the same.
+            is_list_item: The payload is one item of the list that the handler takes (`dedup_mode="append"`); the
+                returned text is that item alone.
 
         Raises:
-            InvalidArgument: It is no JSON object, or holds what JSON or Postgres cannot; or it is to be
-                gathered, and the handler takes no list.
-            TooLarge: It is over 256 KiB.
-            PayloadInvalid: The handler's annotation refuses it.
+            InvalidArgument: The payload is not a JSON object, or contains a value that cannot be stored as JSON; or it
+                is a list item, and the handler does not take a list.
+            TooLarge: The JSON is larger than 256 KiB.
+            PayloadInvalid: The payload does not match the handler's annotation.
         """
         text = encode("payload", payload, limit=PAYLOAD_LIMIT)
         if not text.startswith("{"):
-            fact = Unquoted(f"a value of type {type(payload).__name__}")
-            raise InvalidArgument(name="payload", value=fact, expected=_OBJECT_EXPECTED)
-        if gathered:
-            self._prove_gathered(text)
+            raise InvalidArgument("payload", problem=f"is of type {type(payload).__name__}, not {_OBJECT_EXPECTED}")
+        if is_list_item:
+            if self._adapter is None or not _takes_arrays(self._adapter):
+                raise InvalidArgument(
+                    "dedup_mode",
+                    "append",
+                    problem=f'"append" needs a handler that takes a list: annotate the payload of "{self.action_type}" '
+                    "as list[…]",
+                )
+            self._validated(self._adapter, f"[{text}]", skipped=1)
         elif self._adapter is not None:
             self._validated(self._adapter, text)
         return text
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of valid payloads; where none can be made, one that takes all."""
+        """Return the JSON Schema of valid payloads; if pydantic cannot express it, one that accepts every value."""
         if self._adapter is None:
             return {"type": "object"}
         try:
             return self._adapter.json_schema()
         except PydanticInvalidForJsonSchema:
-            return {"description": "Checked by code that no JSON Schema can express."}
+            return {"description": "Validated by code that JSON Schema cannot express."}
 
     def _any_object(self, text: str | bytes) -> dict[str, Any]:
         try:
             value = decode(text)
         except InvalidArgument as error:
-            problem = FieldProblem("", f"{error.value!r} is not {error.expected}")
+            problem = FieldProblem("", error.problem or f"{error.value!r} is not {error.expected}")
             raise PayloadInvalid(self.action_type, [problem]) from None
         if isinstance(value, dict):
             return value
-        hint = "; a handler of gathered payloads annotates its payload list[…]" if isinstance(value, list) else ""
+        hint = "; a handler that takes a list of payloads annotates it list[…]" if isinstance(value, list) else ""
         raise PayloadInvalid(self.action_type, [FieldProblem("", f"Input should be an object{hint}")])
 
     def _validated(self, adapter: TypeAdapter[Any], text: str | bytes, *, skipped: int = 0) -> Any:  # noqa: ANN401
@@ -114,38 +127,37 @@ class PayloadModel:
             return adapter.validate_json(text)
         except ValidationError as error:
             # Not chained: pydantic's own message repeats the values.
-            raise PayloadInvalid(self.action_type, problems_of(error, skipped=skipped)) from None
+            raise PayloadInvalid(self.action_type, field_problems_of(error, skipped=skipped)) from None
         except Exception as error:  # noqa: BLE001 - validators are user code and raise what they like
-            raise PayloadInvalid(self.action_type, [FieldProblem("", _crash(error))]) from None
-
-    def _prove_gathered(self, text: str) -> None:
-        if self._adapter is None or not _takes_arrays(self._adapter):
-            one = f'for the handler of "{self.action_type}", which takes one payload: annotate it list[…]'
-            raise InvalidArgument(name="dedup_mode", value="append", expected=one)
-        self._validated(self._adapter, f"[{text}]", skipped=1)
+            # Without its message, which may repeat the payload.
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{PurePath(frame.filename).name}:{frame.lineno}"
+            raise PayloadInvalid(
+                self.action_type, [FieldProblem("", f"validation raised {type(error).__name__} at {place}")]
+            ) from None
 
 
 def _takes_arrays(adapter: TypeAdapter[Any]) -> bool:
     try:
         adapter.validate_json("[]")
     except ValidationError as error:
-        # One that wants more items than none still takes arrays.
+        # An annotation that requires at least one item also takes arrays.
         return not any(not one["loc"] and one["type"].endswith("_type") for one in error.errors(include_url=False))
-    except Exception:  # noqa: BLE001 - user code got as far as reading it
+    except Exception:  # noqa: BLE001 - custom validators accepted the type
         return True
     return True
 
 
-def problems_of(error: ValidationError, *, skipped: int = 0) -> list[FieldProblem]:
-    """Return what a model refused: where and what.
+def field_problems_of(error: ValidationError, *, skipped: int = 0) -> list[FieldProblem]:
+    """Convert a validation error of pydantic to problems: the first 20, then one with the number of the others.
 
     Args:
-        error: What it raised.
-        skipped: How many first steps of each place are left out: the index in a list of one.
+        error: Raised by pydantic.
+        skipped: The number of leading steps to omit from each location; 1 omits the index of a list item.
     """
     found = error.errors(include_url=False)
     problems = [
-        FieldProblem(".".join(_shown(step) for step in one["loc"][skipped:]), _message(one))  # type: ignore[arg-type] # a TypedDict
+        FieldProblem(".".join(map(shown_key, one["loc"][skipped:])), _message(one))  # type: ignore[arg-type] # a TypedDict
         for one in found[:_PROBLEMS_SHOWN]
     ]
     if len(found) > _PROBLEMS_SHOWN:
@@ -153,46 +165,59 @@ def problems_of(error: ValidationError, *, skipped: int = 0) -> list[FieldProble
     return problems
 
 
-def _shown(step: object) -> str:
-    text = str(step)
-    return text if text.isprintable() and len(text) <= 60 else ascii(text[:60])  # noqa: PLR2004 - enough to find it
-
-
 def _message(problem: dict[str, Any]) -> str:
     kind, message = problem["type"], problem["msg"]
     if kind == "union_tag_invalid":
-        # The one message of pydantic's own that repeats the value.
+        # The only message of pydantic that repeats the value.
         message = f"{problem['ctx']['discriminator']} should be one of {problem['ctx']['expected_tags']}"
     elif kind in {"list_type", "tuple_type", "set_type", "frozen_set_type"} and not problem["loc"]:
         message = 'the handler takes a list of payloads: schedule it with dedup_mode="append"'
     elif kind not in _KINDS_OF_PYDANTIC:
-        message = _blotted(message.removeprefix("Value error, ").removeprefix("Assertion failed, "), problem["input"])
+        message = _redact(message.removeprefix("Value error, ").removeprefix("Assertion failed, "), problem["input"])
     return message if len(message) <= _MESSAGE_LIMIT else f"{message[: _MESSAGE_LIMIT - 1]}…"
 
 
-def _blotted(message: str, value: object) -> str:
-    """Return the words of a user's validator without the payload's values in them."""
-    values = {text for text in _texts(value) if len(text) >= _SHORTEST_BLOTTED}
+def _redact(message: str, value: object) -> str:
+    """Remove the payload's values from the message of a custom validator."""
+    values = {str(one) for one in leaves(value) if one is not None and not isinstance(one, bool)}
     for text in sorted(values, key=len, reverse=True):
-        message = message.replace(text, "…")
+        if len(text) >= _SHORTEST_REDACTED:
+            message = message.replace(text, "…")
     return " ".join(message.split())
 
 
-def _texts(value: object) -> Iterator[str]:
-    match value:
-        case dict():
-            for item in value.values():
-                yield from _texts(item)
-        case list() | tuple():
-            for item in value:
-                yield from _texts(item)
-        case None | bool():
-            return
-        case _:
-            yield str(value)
+def _for_pydantic(annotation: Any, seen: dict[Any, Any]) -> Any:  # noqa: ANN401 - annotations have no common type
+    """Return an annotation in which TypedDicts of `typing` are replaced by ones that pydantic accepts in Python 3.11.
+
+    Replaces them in TypedDicts, `list[…]`, unions, `Annotated` and similar types, not inside models. A recursive
+    TypedDict is not replaced; the error of pydantic names the required import.
+
+    Raises:
+        NameError: A TypedDict refers to a type that its module does not have.
+    """
+    if is_typeddict(annotation) and type(annotation).__module__ == "typing":
+        if annotation not in seen:
+            seen[annotation] = annotation
+            seen[annotation] = _rebuilt(annotation, seen)
+        return seen[annotation]
+    origin, before = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return Annotated[(_for_pydantic(before[0], seen), *before[1:])]
+    after = tuple(_for_pydantic(argument, seen) for argument in before)
+    if all(new is old for new, old in zip(after, before, strict=True)):
+        return annotation
+    if origin in (Union, types.UnionType):
+        return functools.reduce(operator.or_, after)
+    return origin[after if len(after) > 1 else after[0]]
 
 
-def _crash(error: Exception) -> str:
-    """Return where a validator broke; not its message, which may repeat the payload."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"validation raised {type(error).__name__} at {PurePath(frame.filename).name}:{frame.lineno}"
+def _rebuilt(typed_dict: Any, seen: dict[Any, Any]) -> Any:  # noqa: ANN401
+    fields = {}
+    for name, hint in get_type_hints(typed_dict, include_extras=True).items():
+        mark = get_origin(hint)
+        if mark in (Required, NotRequired):
+            hint = get_args(hint)[0]  # noqa: PLW2901 - the same hint, unwrapped
+        else:
+            mark = Required if name in typed_dict.__required_keys__ else NotRequired
+        fields[name] = mark[_for_pydantic(hint, seen)]
+    return TypedDict(typed_dict.__name__, fields)  # type: ignore[operator] # mypy knows the static form only

@@ -1,66 +1,62 @@
-"""Whether the recurrences that handlers declare mean something: asked at build, long before the first occurrence."""
+"""Check the recurrences that handlers declare, when the registry is built."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.core.errors import FollowUpInvalid, InvalidArgument, ScheduledActionsError
-from scheduled_actions.registry import recurrence_option
-from scheduled_actions.registry.problem import Problem
+from scheduled_actions.registry.declarations import Declaration, Declarations, SourceProblem
+from scheduled_actions.registry.options import normalize_recurrence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from scheduled_actions.recurrence.custom import Functions
-    from scheduled_actions.registry.declarations import Declaration, Declarations
 
-#: From when on a rule is tried. Not from now: the same text should build on any day, also when what it declares has
-#: ended since.
+
+#: The start of the rules during the check; fixed, so that the result does not depend on the day of the build.
 _ANCHOR = datetime(2020, 1, 1, tzinfo=UTC)
-_KINDS = ("next", "skip")
 
 
-def problems(found: Declarations) -> Iterator[Problem]:
-    """Yield every mistake in recurrences whose shape is right, each with the line of the key that it is in."""
+def problems(found: Declarations) -> Iterator[SourceProblem]:
+    """Yield the problems of well-formed recurrence declarations, each with its line."""
     declared = [
-        (handler, recurrence_option.normalised(given))
+        (handler, normalize_recurrence(given))
         for handler in found.handlers
         if (given := handler.options.get("recurrence")) is not None
     ]
     if not declared:
         return
-    functions = _stand_ins(found)
-    for handler, given in declared:
-        yield from _mistake(handler, given, functions)
-    yield from _doubles(declared)
-
-
-def _stand_ins(found: Declarations) -> Functions:
-    """Return functions of the declared names that answer something right: no code of the project runs at build."""
     from scheduled_actions.recurrence.custom import Functions  # noqa: PLC0415 - most projects declare no recurrence
 
-    names = {kind: [one.function.name for one in found.functions if one.function.kind == kind] for kind in _KINDS}
-    return Functions(
-        next=dict.fromkeys(names["next"], lambda moment: moment + timedelta(days=1)),
-        skip=dict.fromkeys(names["skip"], lambda _: False),
+    # Valid functions under the declared names, because no project code runs at build.
+    functions = Functions(
+        next={one.name: lambda at: at + timedelta(days=1) for one in found.functions if one.decorator.kind == "next"},
+        skip={one.name: lambda _: False for one in found.functions if one.decorator.kind == "skip"},
     )
+    for handler, given in declared:
+        yield from _invalid(handler, given, functions)
+    yield from _duplicates(declared)
 
 
-def _mistake(handler: Declaration, given: dict[str, Any], functions: Functions) -> Iterator[Problem]:
-    """Take a declaration as far as a schedule could be made of it; yield what stands in the way."""
-    from scheduled_actions.actions import dependencies as follow_ups  # noqa: PLC0415 - most projects declare no recurrence
-    from scheduled_actions.recurrence import compile_recurrence  # noqa: PLC0415 - as above
+def _invalid(handler: Declaration, given: dict[str, Any], functions: Functions) -> Iterator[SourceProblem]:
+    """Validate a declaration like the arguments of a schedule; yield the first problem."""
+    from scheduled_actions.actions import dependencies  # noqa: PLC0415 - most projects declare no recurrence
+    from scheduled_actions.recurrence.compiling import compile_recurrence  # noqa: PLC0415 - as above
     from scheduled_actions.recurrence.skips.model import Skips  # noqa: PLC0415 - as above
     from scheduled_actions.schedules.rules import new_schedule  # noqa: PLC0415 - most projects declare no recurrence
 
     lines, key = handler.recurrence_lines, "skip"
     try:
-        extras = {name: given[name] for name in new_schedule.EXTRAS & given.keys()}
-        arguments = {name: value for name, value in given.items() if name not in {"rule", "payload", *extras}}
-        new_schedule.definition_of({"recurrence": given["rule"], **arguments})
-        # Their handlers, and what they may ask, are looked at when the schedule is made.
-        follow_ups.extras_of(extras, _row)
+        extras = {name: given[name] for name in new_schedule.DEPENDENCIES & given.keys()}
+        new_schedule.definition_of(
+            {
+                "recurrence": given["rule"],
+                **{name: value for name, value in given.items() if name not in {"rule", "payload", *extras}},
+            }
+        )
+        # Handlers and external checks are validated when the schedule is created.
+        dependencies.dependency_columns(extras, _check_arguments)
         key = "rule"
         compile_recurrence(
             given["rule"],
@@ -71,27 +67,31 @@ def _mistake(handler: Declaration, given: dict[str, Any], functions: Functions) 
         )
     except (InvalidArgument, FollowUpInvalid) as error:
         named = (error.where if isinstance(error, FollowUpInvalid) else error.name).partition(".")[0]
-        text = f"recurrence.{error}" if named in lines else str(error)
-        yield Problem(handler.file, lines.get(named, lines["rule"]), text)
+        yield SourceProblem(
+            handler.file, lines.get(named, lines["rule"]), f"recurrence.{error}" if named in lines else str(error)
+        )
     except ScheduledActionsError as error:
-        yield Problem(handler.file, lines[key], str(error))
+        yield SourceProblem(handler.file, lines[key], str(error))
 
 
-def _row(new: Mapping[str, Any], _: int) -> dict[str, Any]:
-    """Return nothing of a follow-up whose arguments are such."""
+def _check_arguments(new: Mapping[str, Any], _: int) -> dict[str, Any]:
+    """Check the argument names of a follow-up; return no columns."""
     from scheduled_actions.actions.model import arguments_of  # noqa: PLC0415 - as above
 
     arguments_of(new)
     return {}
 
 
-def _doubles(declared: list[tuple[Declaration, dict[str, Any]]]) -> Iterator[Problem]:
+def _duplicates(declared: list[tuple[Declaration, dict[str, Any]]]) -> Iterator[SourceProblem]:
     named: dict[tuple[str, str | None], Declaration] = {}
     for handler, given in sorted(declared, key=lambda one: (one[0].file, one[0].line)):
-        name = given.get("name", handler.action_type)
+        name = given.get("name", handler.name)
         first = named.setdefault((name, given.get("team_id")), handler)
-        # (Two handlers of one type are a mistake of their own.)
-        if first.action_type != handler.action_type:
+        # Two handlers of one type are reported elsewhere.
+        if first.name != handler.name:
             lines = handler.recurrence_lines
-            text = f'recurrence: "{name}" is the name of the schedule of {first.file}:{first.line} already'
-            yield Problem(handler.file, lines.get("name", lines["rule"]), text)
+            yield SourceProblem(
+                handler.file,
+                lines.get("name", lines["rule"]),
+                f'recurrence: "{name}" is already the name of the schedule declared at {first.file}:{first.line}',
+            )

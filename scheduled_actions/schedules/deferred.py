@@ -1,140 +1,190 @@
-"""Planning after the commit: of schedules whose rules call functions of the project, or take many steps."""
+"""Plan schedules whose rules call project functions or take many steps: after the commit, without locks."""
 
-from __future__ import annotations
-
-import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 import psycopg
 
 from scheduled_actions.actions.hooks import SWEEP_SECONDS
 from scheduled_actions.core.errors import FunctionTimedOut, ScheduledActionsError
+from scheduled_actions.core.log import log
 from scheduled_actions.database.boundary import contain, reason_of
-from scheduled_actions.database.transactions import wait_shortly
-from scheduled_actions.registry.function_calls import all_within
+from scheduled_actions.database.connection import Connection
+from scheduled_actions.database.transactions import limit_lock_waits
+from scheduled_actions.registry.project_functions import total_time_limit
 from scheduled_actions.schedules import store
-from scheduled_actions.schedules.model import is_planned_alike
-from scheduled_actions.schedules.planner import COLLISIONS_MOST, pause_refused
-from scheduled_actions.schedules.rules import series
+from scheduled_actions.schedules.model import has_same_plan
+from scheduled_actions.schedules.planner import (
+    COLLISIONS_MOST,
+    Planner,
+    UnplannedSchedule,
+    pause_refused,
+)
 
-if TYPE_CHECKING:
-    from datetime import datetime
-    from uuid import UUID
-
-    from scheduled_actions.database.connection import Database
-    from scheduled_actions.registry import Registry
-    from scheduled_actions.schedules.model import Schedule
-    from scheduled_actions.schedules.planner import Planner, Unplanned, UnplannedSchedules
-
-log = logging.getLogger("scheduled_actions")
-
-#: How many times the limit of one call all calls may take together that one planning needs.
+#: The time limit of planning one occurrence, as a multiple of the time limit of one call.
 PLANNING_CALLS = 4
 
 
+@dataclass(frozen=True, slots=True)
 class DeferredPlanning:
-    """Plans what transactions left unplanned, calling functions of the project under no lock.
+    """Plans schedules that transactions left unplanned.
 
     Args:
-        database: Where the tables are.
-        registry: Has the functions, and their time limit.
-        planner: Finds the next occurrence.
-        unplanned: What is left to be planned.
+        planner: Finds the next occurrence, and holds the schedules to plan.
     """
 
-    def __init__(self, database: Database, registry: Registry, planner: Planner, unplanned: UnplannedSchedules) -> None:
-        self._database = database
-        self._registry = registry
-        self._planner = planner
-        self._unplanned = unplanned
+    planner: Planner
 
-    def plan_left(self) -> None:
-        """Plan what this thread's transactions have left, within the time of one planning; nothing is raised."""
-        with all_within(PLANNING_CALLS * self._registry.calls.timeout_seconds):
-            for left in self._unplanned.take():
-                self.plan_outside(left)
+    @property
+    def _seconds(self) -> float:
+        return PLANNING_CALLS * self.planner.rules.registry.calls.timeout_seconds
 
-    def plan_outside(self, left: Unplanned) -> None:
-        """Plan a schedule that was left unplanned; nothing is raised.
+    def plan_deferred(self) -> None:
+        """Plan the schedules that this thread's transactions left, within the time limit of one; never raises."""
+        with total_time_limit(self._seconds):
+            for left in self.planner.unplanned.take():
+                self.plan(left)
 
-        One whose step is refused is paused with the reason. One that cannot be reached is left to the sweep.
+    def plan(self, left: UnplannedSchedule) -> None:
+        """Plan a schedule; never raises.
+
+        A schedule whose update is refused is paused with the reason. One that cannot be read is left to the sweep.
         """
+
+        def refused(error: BaseException) -> None:
+            with self.planner.rules.database.connection() as connection:
+                pause_refused(connection, left.schedule_id, error)
+
         try:
-            contain(
-                partial(self._plan_outside, left.schedule_id, is_explicit=left.is_explicit),
-                partial(self._refused_outside, left.schedule_id),
-            )
+            contain(partial(self._plan, left.schedule_id, is_explicit=left.is_explicit), refused)
         except (psycopg.Error, ScheduledActionsError) as error:
             log.warning("schedule.unplanned id=%s error=%s", left.schedule_id, reason_of(error))
 
-    def _refused_outside(self, schedule_id: UUID, error: BaseException) -> None:
-        with self._database.connection() as connection:
-            pause_refused(connection, schedule_id, error)
+    def _plan(self, schedule_id: UUID, *, is_explicit: bool) -> None:
+        """Plan the next occurrence of an active schedule that has none.
 
-    def _plan_outside(self, schedule_id: UUID, *, is_explicit: bool) -> None:
-        """Plan the next occurrence of an active schedule that has none, calling its functions under no lock.
-
-        The answer is written only while the schedule is as it was read; else they are called again. A function that
-        outlives its time limit defers the series: the reason is stored, and the next sweep plans it.
+        The occurrence is written only if the schedule has not changed since it was read; otherwise planning starts
+        again. If a function exceeds its time limit, the reason is stored, and the next sweep plans the schedule.
 
         Raises:
-            psycopg.errors.LockNotAvailable: Another transaction keeps the schedule locked; the next sweep plans it.
+            psycopg.errors.LockNotAvailable: Another transaction has the schedule locked; the next sweep plans it.
         """
-        after = None
+        collided_at: datetime | None = None
         for _ in range(COLLISIONS_MOST):
-            found = self._read_patiently(schedule_id)
-            if found is None or found.schedule.status != "active" or found.schedule.next_action_id is not None:
+            with self.planner.rules.database.connection() as connection, connection.transaction():
+                snapshot = _lock(connection, schedule_id)
+            if snapshot is None or snapshot.schedule.status != "active" or snapshot.schedule.next_action_id is not None:
                 return
-            try:
-                step = self._found_outside(*found, after=after, is_explicit=is_explicit)
-            except FunctionTimedOut as error:
-                log.warning("schedule.deferred id=%s error=%s", schedule_id, error)
-                note = f"the next occurrence is not planned yet: {error}; it is tried again every {SWEEP_SECONDS:g} s"
-                step = store.Step(schedule_id, status="active", note=note, keeps_pointer=True)
-            is_written, after = self._write_outside(found.schedule, step)
-            if is_written:
-                return
-
-    def _read_patiently(self, schedule_id: UUID) -> store.Found | None:
-        """Read a schedule as the last transaction left it: one that commits at this moment is waited for."""
-        with self._database.connection() as connection, connection.transaction():
-            wait_shortly(connection)
-            return next(iter(store.lock(connection, [schedule_id])), None)
-
-    def _found_outside(
-        self, schedule: Schedule, now: datetime, *, after: datetime | None, is_explicit: bool
-    ) -> store.Step:
-        # A note on an active schedule is that of a planning that was deferred.
-        status = "active" if schedule.status_note else None
-        step = store.Step(schedule.id, status=status)
-        last = None if is_explicit else schedule.last_occurrence_at
-        find = self._planner.finder(schedule, now, last, is_explicit=is_explicit)
-        if after is not None:
-            # The wanted occurrence had been created before.
-            find = lambda rule: series.Next(series.instant(rule.next_after(after)))  # noqa: E731 - one of two finders
-        has_begun = schedule.recurrence_type == "rolling" and schedule.last_action_id is not None
-        with all_within(PLANNING_CALLS * self._registry.calls.timeout_seconds):
-            return self._planner.found_step(step._replace(is_past=has_begun), schedule, now, find)._replace(
-                is_past=False
-            )
-
-    def _write_outside(self, schedule: Schedule, step: store.Step) -> tuple[bool, datetime | None]:
-        """Write a step of a schedule that is as it was read.
-
-        Returns:
-            Whether it is written. Where its occurrence had been created before, also that occurrence: one after it is
-            to be found. None where the schedule was changed meanwhile.
-
-        Raises:
-            psycopg.errors.LockNotAvailable: Another transaction keeps it locked.
-        """
-        with self._database.connection() as connection, connection.transaction() as transaction:
-            wait_shortly(connection)
-            found = next(iter(store.lock(connection, [schedule.id])), None)
-            if found is None or not is_planned_alike(found.schedule, schedule):
-                return False, None
-            if store.advance(connection, [step]):
+            update = self._complete(snapshot, collided_at=collided_at, is_explicit=is_explicit)
+            collided_at = None
+            with self.planner.rules.database.connection() as connection, connection.transaction() as transaction:
+                current = _lock(connection, schedule_id)
+                if current is None or not has_same_plan(current.schedule, snapshot.schedule):
+                    continue
+                if not store.advance(connection, [update]):
+                    return
+                collided_at = update.occurrence_at
                 raise psycopg.Rollback(transaction)
-            return True, None
-        return False, step.occurrence_at
+
+    def _complete(
+        self, snapshot: store.ScheduleSnapshot, *, collided_at: datetime | None, is_explicit: bool
+    ) -> store.ScheduleUpdate:
+        schedule, now = snapshot
+        # The status reason of an active schedule says that its planning was deferred: clear it.
+        update = store.ScheduleUpdate(
+            schedule.id,
+            status="active" if schedule.status_reason else None,
+            is_past=schedule.recurrence_type == "rolling" and schedule.last_action_id is not None,
+        )
+        try:
+            with total_time_limit(self._seconds):
+                completed = self.planner.complete(
+                    update,
+                    schedule,
+                    now,
+                    after=None if is_explicit else schedule.last_occurrence_at,
+                    collided_at=collided_at,
+                    is_explicit=is_explicit,
+                )
+        except FunctionTimedOut as error:
+            log.warning("schedule.deferred id=%s error=%s", schedule.id, error)
+            reason = f"the next occurrence is not planned yet: {error}; planning is retried every {SWEEP_SECONDS:g} s"
+            return store.ScheduleUpdate(schedule.id, status="active", reason=reason, keeps_pointer=True)
+        return completed._replace(is_past=False)
+
+
+def _lock(connection: Connection, schedule_id: UUID) -> store.ScheduleSnapshot | None:
+    """Lock and return a schedule, waiting briefly for a transaction that is about to commit; None if it is gone."""
+    limit_lock_waits(connection)
+    return next(iter(store.lock(connection, [schedule_id])), None)
+
+
+class PlanningThreads:
+    """Plans on separate threads the schedules that the transactions of a tick leave unplanned.
+
+    Each set of project functions has one thread while there are schedules to plan, so that a function that hangs delays
+    only the schedules that call it. If the process ends first, the sweep plans the rest.
+
+    Args:
+        deferred: Plans a schedule.
+        on_planned: Called on the planning thread after each schedule; must not raise.
+    """
+
+    def __init__(self, deferred: DeferredPlanning, on_planned: Callable[[], None]) -> None:
+        self._deferred = deferred
+        self._on_planned = on_planned
+        self._lock = threading.Lock()
+        self._has_planned = False
+        #: By set of functions; a thread removes its queue when it is empty.
+        self._queues: dict[tuple[str, ...], deque[UnplannedSchedule]] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether schedules are queued or being planned."""
+        return bool(self._queues)
+
+    def takes_finished(self) -> bool:
+        """Return whether a schedule has been planned since the last call of this method."""
+        has_planned, self._has_planned = self._has_planned, False
+        return has_planned
+
+    def start(self) -> None:
+        """Start planning the schedules left unplanned since the last call; must be called outside any transaction."""
+        self._deferred.planner.unplanned.release()
+        for left in self._deferred.planner.unplanned.take(is_released=True):
+            with self._lock:
+                if queue := self._queues.get(left.functions):
+                    queue.append(left)
+                    continue
+                self._queues[left.functions] = deque([left])
+            try:
+                threading.Thread(
+                    target=self._serve,
+                    args=[left.functions],
+                    name=f"scheduled-actions-planning-{next(iter(left.functions), 'rules')}",
+                    daemon=True,
+                ).start()
+            except BaseException:
+                # Without a thread the tick would wait for the queue; the sweep plans its schedules.
+                del self._queues[left.functions]
+                raise
+
+    def _serve(self, functions: tuple[str, ...]) -> None:
+        is_done = False
+        while not is_done:
+            with self._lock:
+                # Removed from the queue only after planning: until then the tick waits.
+                left = self._queues[functions][0]
+            self._deferred.plan(left)
+            self._has_planned = True
+            with self._lock:
+                self._queues[functions].popleft()
+                is_done = not self._queues[functions]
+                if is_done:
+                    del self._queues[functions]
+            self._on_planned()

@@ -1,62 +1,112 @@
-"""The schedule: the lasting definition of a recurring action, as a value."""
+"""Data classes of schedules: the stored definition of a recurring action, and the parts that planning reads."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeAlias, TypedDict
+from uuid import UUID
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from uuid import UUID
+from scheduled_actions.core.retry import RetryPolicy
 
-#: Whether occurrences come from the rule, or the next one is counted from the end of the last run.
+#: `fixed`: occurrences follow the rule; `rolling`: the next one is counted from the end of the last run.
 RecurrenceType: TypeAlias = Literal["fixed", "rolling"]
-#: What becomes of occurrences that no tick ran in time.
+#: What happens to occurrences that no tick claimed in time.
 Misfire: TypeAlias = Literal["fire_once", "skip", "catch_up"]
-#: What an occurrence does that comes due while the one before still runs.
+#: What happens when an occurrence is due while the previous one is running.
 Overlap: TypeAlias = Literal["skip", "queue", "allow"]
 ScheduleStatus: TypeAlias = Literal["active", "paused", "ended"]
+#: The anchor of rules whose occurrences do not depend on it.
+ANY_ANCHOR = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """The optional arguments of `schedule_recurring_action`; None selects the default."""
+
+    scheduled_at: datetime | timedelta | None
+    timezone: str | None
+    name: str | None
+    recurrence_type: RecurrenceType | None
+    misfire: Misfire | None
+    misfire_grace_seconds: float | None
+    catch_up_limit: int | None
+    catch_up_seconds: float | None
+    overlap: Overlap | None
+    skip: Mapping[str, Any] | None
+    jitter_seconds: float | None
+    until: datetime | None
+    remaining: int | None
+    pause_after_failures: int | None
+    priority: int | None
+    max_attempts: int | None
+    retry: RetryPolicy | Mapping[str, Any] | Sequence[float] | None
+    lock_group: str | None
+    lock_group_blocks: bool | None
+    target: Mapping[str, str] | None
+    user_id: str | None
+    metadata: Mapping[str, Any] | None
+    condition: Mapping[str, Any] | None
+    on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+
+
+class ScheduleChanges(ScheduleOptions, total=False):
+    """The arguments of a schedule that can be changed; None resets an argument to its default."""
+
+    recurrence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """One row of `scheduled_action_schedules`. All instants are aware and in UTC."""
+class ScheduleRule:
+    """A rule and what it depends on. All instants, also those of derived classes, are aware and in UTC."""
+
+    #: The rule as given.
+    recurrence: str
+    #: The IANA time zone in which the rule is evaluated.
+    timezone: str = "UTC"
+    #: The start of intervals, and the DTSTART of an RRULE without one.
+    anchor_at: datetime = ANY_ANCHOR
+    #: Skipped instants: weekends, holidays, dates, windows; None skips nothing.
+    skip: Mapping[str, Any] | None = None
+    #: The rule has no occurrence after this instant; None: no end.
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningState(ScheduleRule):
+    """The part of a schedule that a claim reads to plan the next occurrence."""
 
     #: UUID version 7: ordered by creation.
     id: UUID
-    #: Names it within its team, for upserts; None for one that is known by its id alone.
-    name: str | None
     action_type: str
-    #: The payload of every occurrence.
-    payload: Any
-    team_id: str | None
-    #: The rule as it was typed.
-    recurrence: str
     #: One of `recurrence.Kind`.
     kind: str
-    #: Whose wall clock the rule follows: an IANA name.
-    timezone: str
-    #: Where intervals count from, and the DTSTART of an RRULE that brings none.
-    anchor_at: datetime
     recurrence_type: RecurrenceType
     misfire: Misfire
-    #: How late an occurrence may be found and still be run by the policy `skip`.
+    #: With the misfire policy `skip`: how many seconds late an occurrence may be claimed and still run.
     misfire_grace_seconds: float
-    #: How many missed occurrences `catch_up` runs, the latest of them, and how old they may be.
+    #: Maximum number, and maximum age in seconds, of the missed occurrences that `catch_up` runs: the latest ones.
     catch_up_limit: int
     catch_up_seconds: float
     overlap: Overlap
-    #: What is left out: weekends, holidays, dates, windows; None leaves nothing out.
-    skip: Mapping[str, Any] | None
-    #: Each occurrence is put off by its own share of this many seconds, the same whenever it is asked.
+    #: Maximum delay of an occurrence in seconds; the delay of each occurrence is fixed.
     jitter_seconds: float
-    #: No occurrence after it.
-    until: datetime | None
-    #: Executions still to come; None: no end.
+    #: Remaining executions; None: unlimited.
     remaining: int | None
-    #: Pause after as many final failures in a row; None: go on.
+    #: Pause after this number of final failures in a row; None: never.
     pause_after_failures: int | None
+    #: The instant of the planned occurrence; for a rolling schedule also of the running one.
+    next_occurrence_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule(PlanningState):
+    """One row of `scheduled_action_schedules`."""
+
+    #: Unique within its team, for upserts; None if it is identified only by its id.
+    name: str | None
+    #: The payload of every occurrence.
+    payload: Any
+    team_id: str | None
     consecutive_failures: int
     priority: int
     max_attempts: int | None
@@ -67,116 +117,62 @@ class Schedule:
     target_id: str | None
     user_id: str | None
     metadata: Mapping[str, Any] | None
-    #: What must hold when an occurrence would run; see `Action.condition`.
+    #: As `Action.condition`, for every occurrence.
     condition: Any
-    #: What is scheduled when an occurrence completes, and when it has failed for good.
+    #: The follow-ups to schedule when an occurrence completes, and when it fails permanently.
     on_success: Any
     on_failure: Any
     status: ScheduleStatus
-    #: Why it is paused, has ended, or is active with nothing planned yet.
-    status_note: str | None
+    #: Why the schedule is paused, has ended, or has no planned occurrence yet.
+    status_reason: str | None
     status_by: str | None
     status_at: datetime | None
-    #: The planned occurrence; of a rolling schedule also the one at work.
+    #: The planned occurrence; for a rolling schedule also the running one.
     next_action_id: UUID | None
-    next_occurrence_at: datetime | None
     last_action_id: UUID | None
     last_occurrence_at: datetime | None
-    #: Occurrences that were started.
+    #: Number of occurrences that have started.
     executions: int
-    #: Occurrences that a person, the overlap policy or the misfire policy left out one by one.
+    #: Number of occurrences that a person, the overlap policy or the misfire policy skipped.
     skipped: int
-    #: Occurrences that passed while nothing ticked and were dropped; of one outage, `fire_once` and `skip` count 100,
-    #: `catch_up` 1,000.
+    #: Number of occurrences dropped after outages; per outage, at most 100 are counted (with `catch_up`, 1,000).
     missed: int
-    #: What was asked for, as it was: asking for the same again changes nothing.
+    #: The given arguments; an upsert with the same arguments changes nothing.
     definition: Mapping[str, Any]
-    #: Whether it is kept in step with a declaration in the code.
+    #: Whether the schedule is synchronised with a declaration in code.
     is_declared: bool
     created_by: str | None
     created_at: datetime
     updated_at: datetime
-    #: What in the stored row cannot be used, and was replaced; None where all can. No column.
+    #: Which stored value is unusable and was replaced; None if all are usable. Not a column.
     problem: str | None = None
 
 
-class Course(NamedTuple):
-    """What of a schedule decides where it goes on from an occurrence: all that a claim reads of it, instants as epochs.
-
-    Its fields and properties are those of `Schedule`: what follows either takes both.
-    """
-
-    id: UUID
-    action_type: str
-    recurrence: str
-    kind: str
-    timezone: str
-    anchor_epoch: float
-    recurrence_type: RecurrenceType
-    misfire: Misfire
-    misfire_grace_seconds: float
-    catch_up_limit: int
-    catch_up_seconds: float
-    overlap: Overlap
-    skip: Mapping[str, Any] | None
-    jitter_seconds: float
-    until_epoch: float | None
-    remaining: int | None
-    pause_after_failures: int | None
-    next_occurrence_epoch: float | None
-
-    @property
-    def anchor_at(self) -> datetime:
-        """Where intervals count from."""
-        return instant(self.anchor_epoch)
-
-    @property
-    def until(self) -> datetime | None:
-        """No occurrence after it."""
-        return None if self.until_epoch is None else instant(self.until_epoch)
-
-    @property
-    def next_occurrence_at(self) -> datetime | None:
-        """The rule's instant of the planned occurrence."""
-        return None if self.next_occurrence_epoch is None else instant(self.next_occurrence_epoch)
+#: The columns that a claim reads, in order.
+PLANNING_FIELDS = tuple(field.name for field in fields(PlanningState))
 
 
-def project_functions(schedule: Course | Schedule) -> tuple[str, ...]:
-    """Return the keys of the project's functions that planning the schedule calls: "next:payday", "skip:holidays"."""
-    return functions_named(schedule.recurrence, schedule.skip)
-
-
-def functions_named(recurrence: str, skip: object) -> tuple[str, ...]:
-    """Return the keys of the project's functions that a rule and its skips name."""
-    prefix, _, name = recurrence.strip().partition(":")
+def project_functions(rule: ScheduleRule) -> tuple[str, ...]:
+    """Return the keys of the project functions that planning calls: "next:payday", "skip:holidays"."""
+    prefix, _, name = rule.recurrence.strip().partition(":")
     functions = [f"next:{name.strip()}"] if prefix.lower() == "custom" else []
-    function = skip.get("function") if isinstance(skip, dict) else None
+    function = rule.skip.get("function") if isinstance(rule.skip, dict) else None
     if isinstance(function, str):
         functions.append(f"skip:{function}")
     return tuple(functions)
 
 
-def is_planned_alike(one: Schedule, other: Schedule) -> bool:
-    """Whether two readings of a schedule lead to the same next occurrence: nothing that planning reads has changed."""
-    return all(getattr(one, name) == getattr(other, name) for name in _PLANNING)
-
-
-#: What planning reads of a schedule besides the present moment: what a claim reads of it, for both plan by the same
-#: functions, and where it stands.
-_PLANNING = (
-    *(field.name for field in fields(Schedule) if hasattr(Course, field.name)),
-    "status", "next_action_id", "last_action_id", "last_occurrence_at",
-)  # fmt: skip
+def has_same_plan(one: Schedule, other: Schedule) -> bool:
+    """Whether two snapshots of a schedule are equal in all fields that determine the next occurrence."""
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in (*PLANNING_FIELDS, "status", "next_action_id", "last_action_id", "last_occurrence_at")
+    )
 
 
 def instant(epoch: float) -> datetime:
-    """Return an instant in UTC; the first or the last there is for what SQL can hold and a datetime cannot."""
+    """Convert epoch seconds to an instant in UTC; clamp infinite and too large values to the first or last datetime."""
     try:
         return datetime.fromtimestamp(epoch, UTC)
     except (OverflowError, ValueError):
-        return _FIRST if epoch < 0 else _LAST
-
-
-#: What stands for `-infinity` and `infinity`, and for what lies beyond a datetime.
-_FIRST = datetime.min.replace(tzinfo=UTC)
-_LAST = datetime.max.replace(tzinfo=UTC)
+        return datetime.min.replace(tzinfo=UTC) if epoch < 0 else datetime.max.replace(tzinfo=UTC)

@@ -1,91 +1,69 @@
-"""The planning of occurrences: which one comes next, and the step that its schedule takes in the table."""
+"""Plan the next occurrences of schedules, in the transactions that claim, settle or change them."""
 
-from __future__ import annotations
-
-import logging
 import threading
 from collections import deque
-from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
 
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core.errors import BudgetExceeded, FunctionTimedOut, ScheduledActionsError
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
-from scheduled_actions.database.boundary import CONTAINED, LATER, concerns_all, contain, reason_of
-from scheduled_actions.recurrence.model import COUNTED_FROM_RUN
+from scheduled_actions.core.log import log
+from scheduled_actions.database.boundary import CONTAINED, TEMPORARY_ERRORS, contain, is_outage, reason_of
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.schedules import store
-from scheduled_actions.schedules.model import project_functions
-from scheduled_actions.schedules.rule_lookup import put_off
+from scheduled_actions.schedules.model import PlanningState, Schedule, project_functions
+from scheduled_actions.schedules.rule_lookup import ScheduleRules, apply_jitter
 from scheduled_actions.schedules.rules import series
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-    from datetime import datetime
-    from uuid import UUID
-
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.recurrence import Recurrence
-    from scheduled_actions.schedules.model import Course, Schedule
-    from scheduled_actions.schedules.rule_lookup import ScheduleRules
-
-log = logging.getLogger("scheduled_actions")
-
-#: How often a wanted occurrence may turn out to have been created before, until the sweep is left to find another.
+#: Maximum number of collisions with existing occurrences before planning is left to the sweep.
 COLLISIONS_MOST = 100
-#: What the rules of one transaction may use, a tenth of a second: the rest is planned after the commit.
+#: Steps for the rules of one transaction, about 0.1 s; the rest is planned after the commit.
 _TRANSACTION_STEPS = 20_000
-#: Schedules that one thread may leave unplanned until it plans them.
+#: Maximum number of schedules that one thread may leave unplanned.
 _UNPLANNED_MOST = 10_000
 
 
-class Unplanned(NamedTuple):
-    """A schedule whose next occurrence functions of the project find after the commit that left it unplanned."""
+class UnplannedSchedule(NamedTuple):
+    """A schedule whose next occurrence is found after the commit of the transaction that left it unplanned."""
 
     schedule_id: UUID
-    #: Their keys: schedules with the same keys are planned one after the other.
+    #: Keys of the project functions to call; schedules with the same keys are planned one after the other.
     functions: tuple[str, ...]
-    #: Its start was named in the call that left it: it may be a moment ago.
+    #: Whether the caller gave the start, which may then be up to `START_TOLERANCE` in the past.
     is_explicit: bool = False
 
 
 class UnplannedSchedules:
-    """The schedules that transactions left to be planned after their commit, by the thread whose transaction it was.
-
-    The sweep finds what is lost of it: with the process, or because there is too much.
-    """
+    """The schedules to plan after a commit, by the thread of the transaction; the sweep finds those that are lost."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: Under None, of the transactions that have ended.
-        self.by_thread: dict[int | None, deque[Unplanned]] = {}
+        #: By thread; under None, the schedules of transactions that have ended.
+        self.by_thread: dict[int | None, deque[UnplannedSchedule]] = {}
 
-    def leave(self, schedule: Course | Schedule, functions: tuple[str, ...], *, is_explicit: bool = False) -> None:
-        """Leave a schedule unplanned in a transaction of this thread: its functions are called after the commit."""
-        self._add(threading.get_ident(), [Unplanned(schedule.id, functions, is_explicit)])
+    def leave(self, schedule: PlanningState, functions: tuple[str, ...], *, is_explicit: bool = False) -> None:
+        """Record that a transaction of this thread leaves a schedule unplanned."""
+        self._add(threading.get_ident(), [UnplannedSchedule(schedule.id, functions, is_explicit)])
 
     def release(self) -> None:
-        """Let any thread plan what this thread's transactions have left: they have ended.
+        """Allow any thread to plan this thread's schedules, because its transactions have ended.
 
-        Before their end another thread would find their schedules locked, or not there yet.
+        Before that, another thread would find them locked or not yet visible.
         """
         if left := self.take():
             self._add(None, left)
 
-    def take(self) -> Collection[Unplanned]:
-        """Return what this thread's transactions have left."""
-        return self._take(threading.get_ident())
+    def take(self, *, is_released: bool = False) -> Collection[UnplannedSchedule]:
+        """Remove and return this thread's schedules or, with `is_released`, those that any thread may plan."""
+        with self._lock:
+            return self.by_thread.pop(None if is_released else threading.get_ident(), ())
 
-    def take_released(self) -> Collection[Unplanned]:
-        """Return, once each, the schedules that may be planned by any thread."""
-        return self._take(None)
-
-    def _add(self, thread: int | None, left: Iterable[Unplanned]) -> None:
+    def _add(self, thread: int | None, left: Iterable[UnplannedSchedule]) -> None:
         with self._lock:
             self.by_thread.setdefault(thread, deque(maxlen=_UNPLANNED_MOST)).extend(left)
-
-    def _take(self, thread: int | None) -> Collection[Unplanned]:
-        with self._lock:
-            return self.by_thread.pop(thread, ())
 
 
 class Planner:
@@ -93,14 +71,14 @@ class Planner:
 
     Args:
         rules: Compiles the rules of schedules.
-        unplanned: Takes the schedules that are to be planned after the commit.
     """
 
-    def __init__(self, rules: ScheduleRules, unplanned: UnplannedSchedules) -> None:
+    def __init__(self, rules: ScheduleRules) -> None:
         self.rules = rules
-        self._unplanned = unplanned
-        #: By schedule that catches up: what was planned last, and until when all after it is selected. A selection is
-        #: made once; one that is lost with the process is made again.
+        #: The schedules to plan after the commit.
+        self.unplanned = UnplannedSchedules()
+        #: By schedule that catches up: the occurrence planned last, and until when the ones after it are selected. A
+        #: selection that is lost with the process is made again.
         self._selected: dict[UUID, tuple[datetime, datetime]] = {}
 
     def plan(
@@ -112,176 +90,164 @@ class Planner:
         is_explicit: bool = False,
         may_leave: bool = False,
     ) -> None:
-        """Plan an occurrence of a schedule that has none planned; without one to come, it has ended.
+        """Plan the first occurrence of a schedule that has none planned; end the schedule if there is none.
 
         Args:
             connection: In the transaction that locked the schedule.
-            schedule: As it stands in the table.
-            now: The database's.
-            is_explicit: Its start was named in this very call: it may be a moment ago.
-            may_leave: `plan_left` is called after the commit: functions of the project need not be called before it.
+            schedule: As stored.
+            now: The database's time.
+            is_explicit: Whether the caller gave the start, which may then be up to `START_TOLERANCE` in the past.
+            may_leave: Whether the caller calls `plan_deferred` after the commit; then project functions run there.
+
+        Raises:
+            FunctionTimedOut: A project function exceeded its time limit.
         """
         functions = project_functions(schedule)
         if functions and may_leave:
-            self._unplanned.leave(schedule, functions, is_explicit=is_explicit)
-            return
-        found = self.found_step(
-            store.Step(schedule_id=schedule.id),
-            schedule,
-            now,
-            lambda rule: series.Next(_first(schedule, rule, now, is_explicit=is_explicit)),
-        )
-        self.advance(connection, [found])
+            self.unplanned.leave(schedule, functions, is_explicit=is_explicit)
+        else:
+            self.advance(
+                connection, [self.complete(store.ScheduleUpdate(schedule.id), schedule, now, is_explicit=is_explicit)]
+            )
 
-    def next_step(
+    def complete_or_leave(
         self,
-        step: store.Step,
-        schedule: Course | Schedule,
+        update: store.ScheduleUpdate,
+        schedule: PlanningState,
         now: datetime,
         budget: EvaluationBudget,
         *,
         after: datetime | None = None,
-    ) -> store.Step:
-        """Return the step with the next occurrence: counted from now if it is rolling, else as its policies have it.
+        collided_at: datetime | None = None,
+    ) -> store.ScheduleUpdate:
+        """Add the next occurrence to an update, as `complete` does, or leave the schedule unplanned until the commit.
 
-        A rule that calls functions of the project, or takes more steps than the budget of a transaction has for it, is
-        left to be planned after the commit.
+        A rule that calls project functions, or exceeds its part of the transaction's budget, is planned after the
+        commit.
         """
         functions = project_functions(schedule)
         if not functions:
             try:
-                return self.found_step(step, schedule, now, self.finder(schedule, now, after), budget=_part(budget))
+                return self.complete(
+                    update,
+                    schedule,
+                    now,
+                    after=after,
+                    collided_at=collided_at,
+                    budget=EvaluationBudget("the recurrence", steps=_TRANSACTION_STEPS // 10, within=budget),
+                )
             except BudgetExceeded:
                 log.info("schedule.left id=%s action_type=%s", schedule.id, schedule.action_type)
-        self._unplanned.leave(schedule, functions)
-        return step
+        self.unplanned.leave(schedule, functions)
+        return update
 
-    def finder(
-        self, schedule: Course | Schedule, now: datetime, after: datetime | None, *, is_explicit: bool = False
-    ) -> Callable[[Recurrence], series.Next]:
-        """Return what finds the next occurrence: counted from now if it is rolling, else as its policies say."""
-        if schedule.recurrence_type == "rolling" or after is None:
-            return lambda rule: series.Next(_first(schedule, rule, now, is_explicit=is_explicit))
-        selected_at, selected_until = self._selected.get(schedule.id, (None, None))
-        if selected_at != after:
-            selected_until = None
-
-        def find(rule: Recurrence) -> series.Next:
-            found = series.following(schedule, rule, after=after, now=now, selected_until=selected_until)
-            if found.at is not None and found.selected_until is not None:
-                self._selected[schedule.id] = (found.at, found.selected_until)
-            else:
-                self._selected.pop(schedule.id, None)
-            return found
-
-        return find
-
-    def found_step(
+    def complete(
         self,
-        step: store.Step,
-        schedule: Course | Schedule,
+        update: store.ScheduleUpdate,
+        schedule: PlanningState,
         now: datetime,
-        find: Callable[[Recurrence], series.Next],
         *,
+        after: datetime | None = None,
+        collided_at: datetime | None = None,
+        is_explicit: bool = False,
         budget: EvaluationBudget | None = None,
-    ) -> store.Step:
-        """Return the step with what `find` found; a rule that cannot be followed pauses its schedule, and no other.
+    ) -> store.ScheduleUpdate:
+        """Add the next occurrence to an update and return it; a rule that cannot be evaluated pauses its schedule.
+
+        Args:
+            update: The update of the schedule.
+            schedule: The schedule to plan.
+            now: The database's time; a rolling schedule counts from it.
+            after: The previous occurrence; None: plan the first one.
+            collided_at: An occurrence that already exists; the one after it is planned.
+            is_explicit: Whether the caller gave the start, which may then be up to `START_TOLERANCE` in the past.
+            budget: The budget of the rule; None: a new one, and a rule that exceeds it pauses the schedule.
 
         Raises:
-            BudgetExceeded: There is not enough of a budget that was given; one of its own pauses the schedule.
-            FunctionTimedOut: A function of the project outlived its time limit.
+            BudgetExceeded: The given budget is exceeded.
+            FunctionTimedOut: A project function exceeded its time limit.
         """
-        # Its first run is at its start; from then on an interval counts from the end of the run before.
-        has_begun = schedule.recurrence_type == "rolling" and step.is_past
-        is_counted_from_now = has_begun and schedule.kind in COUNTED_FROM_RUN
+        # A rolling schedule runs first at its start; then intervals count from the end of the previous run.
+        is_restarted = schedule.recurrence_type == "rolling" and update.is_past and schedule.kind == "interval"
         try:
             rule = self.rules.rule_of(
                 schedule,
-                anchor=now if is_counted_from_now else None,
+                anchor=now if is_restarted else None,
                 budget=budget or EvaluationBudget("the recurrence"),
             )
-            found = find(rule)
-            due_at = put_off(schedule, found.at) if found.at is not None and schedule.jitter_seconds else None
+            if collided_at is not None:
+                found = series.NextOccurrence(series.instant(rule.next_after(collided_at)))
+            elif schedule.recurrence_type == "rolling" or after is None:
+                found = series.NextOccurrence(
+                    series.first(rule, anchor=schedule.anchor_at, is_explicit=is_explicit, now=now)
+                )
+            else:
+                found = self._following(rule, schedule, after, now)
+            due_at = None if found.at is None or not schedule.jitter_seconds else apply_jitter(schedule, found.at)
         except FunctionTimedOut:
             raise
         except CONTAINED as error:
-            if concerns_all(error) or (isinstance(error, BudgetExceeded) and budget is not None):
+            if is_outage(error) or (isinstance(error, BudgetExceeded) and budget is not None):
                 raise
             reason = str(error) if isinstance(error, ScheduledActionsError) else reason_of(error)
             log.warning("schedule.broken id=%s action_type=%s error=%s", schedule.id, schedule.action_type, reason)
-            note = settlement.clean(f"the next occurrence could not be found: {reason}")
-            return step._replace(status="paused", note=note)
+            reason = settlement.clean(f"the next occurrence could not be found: {reason}")
+            return update._replace(status="paused", reason=reason)
         if found.at is None:
-            return step._replace(missed=found.missed, status="ended", note="its rule names no further occurrence")
-        return step._replace(missed=found.missed, occurrence_at=found.at, scheduled_at=due_at)
+            return update._replace(missed=found.missed, status="ended", reason="the rule has no further occurrence")
+        return update._replace(missed=found.missed, occurrence_at=found.at, scheduled_at=due_at)
 
-    def advance(self, connection: Connection, steps: Sequence[store.Step]) -> None:
-        """Write steps; where the wanted occurrence had been created before, plan the one after it."""
-        wanted = {step.schedule_id: step for step in steps}
-        budget = budget_of_a_transaction()
+    def _following(
+        self, rule: series.OccurrenceSource, schedule: PlanningState, after: datetime, now: datetime
+    ) -> series.NextOccurrence:
+        selected_at, selected_until = self._selected.get(schedule.id, (None, None))
+        still_selected = selected_until if selected_at == after else None
+        found = series.following(schedule, rule, after=after, now=now, selected_until=still_selected)
+        if found.at is not None and found.selected_until is not None:
+            self._selected[schedule.id] = (found.at, found.selected_until)
+        else:
+            self._selected.pop(schedule.id, None)
+        return found
+
+    def advance(self, connection: Connection, updates: Sequence[store.ScheduleUpdate]) -> None:
+        """Write updates; if the occurrence of one already exists, plan the next occurrence."""
+        pending = {update.schedule_id: update for update in updates}
+        budget = transaction_budget()
         for _ in range(COLLISIONS_MOST):
-            if not wanted:
+            if not pending:
                 return
-            collided = store.advance(connection, list(wanted.values()))
-            found = {one.schedule.id: one for one in store.lock(connection, collided)} if collided else {}
-            wanted = {
-                schedule_id: self._planned_after(found[schedule_id], wanted[schedule_id], budget)
-                for schedule_id in collided
+            collided = store.advance(connection, list(pending.values()))
+            pending = {
+                schedule.id: self.complete_or_leave(
+                    store.ScheduleUpdate(schedule.id),
+                    schedule,
+                    now,
+                    budget,
+                    collided_at=pending[schedule.id].occurrence_at,
+                )
+                for schedule, now in (store.lock(connection, collided) if collided else ())
             }
 
-    def _planned_after(self, found: store.Found, collided: store.Step, budget: EvaluationBudget) -> store.Step:
-        after = collided.occurrence_at
-        step = store.Step(schedule_id=collided.schedule_id)
-        functions = project_functions(found.schedule)
-        if not functions:
-            with suppress(BudgetExceeded):
-                return self.found_step(
-                    step,
-                    found.schedule,
-                    found.now,
-                    lambda rule: series.Next(None if after is None else series.instant(rule.next_after(after))),
-                    budget=_part(budget),
-                )
-        self._unplanned.leave(found.schedule, functions)
-        return step
 
-
-def pause_refused(connection: Connection, schedule_id: UUID, error: BaseException) -> bool:
-    """Pause a schedule whose step was refused, with the reason; return whether it was changed."""
+def pause_refused(connection: Connection, schedule_id: UUID, error: BaseException) -> None:
+    """Pause a schedule whose update was refused, with the reason; after a temporary error leave it to the sweep."""
     reason = reason_of(error)
-    if isinstance(error, LATER):
-        log.info("schedules.put_off id=%s error=%s", schedule_id, reason)
-        return False
+    if isinstance(error, TEMPORARY_ERRORS):
+        log.info("schedules.deferred id=%s error=%s", schedule_id, reason)
+        return
     log.warning("schedule.refused id=%s error=%s", schedule_id, reason)
-    step = store.Step(schedule_id, status="paused", note=settlement.clean(f"its next step was refused: {reason}"))
 
-    def unwritten(refusal: BaseException) -> bool:
-        log.error("schedule.unwritten id=%s error=%s", schedule_id, reason_of(refusal))
-        return False
+    why = settlement.clean(f"planning the next occurrence was refused: {reason}")
 
-    return contain(lambda: _write_pause(connection, step), unwritten)
+    def pause() -> None:
+        with connection.transaction():
+            store.lock(connection, [schedule_id])
+            store.drop_planned(connection, schedule_id)
+            store.advance(connection, [store.ScheduleUpdate(schedule_id, status="paused", reason=why)])
 
-
-def _write_pause(connection: Connection, step: store.Step) -> bool:
-    with connection.transaction():
-        store.lock(connection, [step.schedule_id])
-        # Nothing of a paused schedule is waiting.
-        store.drop_planned(connection, step.schedule_id)
-        store.advance(connection, [step])
-    return True
+    contain(pause, lambda error: log.error("schedule.unwritten id=%s error=%s", schedule_id, reason_of(error)))
 
 
-def budget_of_a_transaction() -> EvaluationBudget:
-    """Return the budget of all that one transaction plans, which holds locks for as long as that takes."""
+def transaction_budget() -> EvaluationBudget:
+    """Return the budget for everything that one transaction plans while it holds locks."""
     return EvaluationBudget("the recurrences of one transaction", steps=_TRANSACTION_STEPS)
-
-
-def _part(budget: EvaluationBudget) -> EvaluationBudget:
-    """Return what one schedule may use of the budget of a transaction."""
-    return EvaluationBudget("the recurrence", steps=_TRANSACTION_STEPS // 10, within=budget)
-
-
-def _first(
-    schedule: Course | Schedule, rule: Recurrence, now: datetime, *, is_explicit: bool = False
-) -> datetime | None:
-    return series.first(rule, anchor=schedule.anchor_at, is_explicit=is_explicit, now=now)

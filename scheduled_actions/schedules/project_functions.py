@@ -1,46 +1,44 @@
-"""Functions of `handlers/` that recurrences call: which instant comes next, and which one is left out."""
+"""Decorators for functions of `handlers/` that rules call: custom recurrences and custom skip rules."""
 
-from __future__ import annotations
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeVar
 
-from typing import TYPE_CHECKING, TypeVar
-
-from scheduled_actions.registry.project_functions import declaring
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
+from scheduled_actions.registry.project_functions import declare_function
 
 Next = TypeVar("Next", bound="Callable[[datetime], datetime | None]")
 Skips = TypeVar("Skips", bound="Callable[[datetime], bool | str]")
 
 
 def next_occurrence(name: str) -> Callable[[Next], Next]:
-    """Declare a function the rule `name`: it answers the first instant strictly after the one it is given.
+    """Declare a function as the rule `custom:NAME`; it returns the first instant strictly after its argument.
 
-    The function takes an aware `datetime` in the schedule's time zone and returns an aware one, a naive one of that
-    zone, or None when nothing comes any more. It is called whenever an occurrence is planned or previewed, on a thread
-    of its own and within `function_timeout_seconds`: it should return at once, and the same for the same instant. Not
-    `async def`. It is returned unchanged.
+    The function takes an aware `datetime` in the schedule's time zone and returns an aware one, a naive one in that
+    zone, or None if the rule has ended. It is called whenever an occurrence is planned or previewed, on a thread of
+    its own within `function_timeout_seconds`. It should return quickly, with the same result for the same argument, and
+    must not be `async def`. The decorator returns it unchanged.
 
     Args:
-        name: Letters, digits, `. _ -`. A literal, because the registry is built from the text of `handlers/`.
+        name: 1 to 100 letters, digits, `.`, `_` or `-`, starting with a letter or a digit. Must be a literal, because
+            the registry is built from the source text of `handlers/`.
 
     Raises:
-        InvalidArgument: The name is none.
+        InvalidArgument: The name is invalid.
     """
-    return declaring("next", name)
+    return declare_function("next", name)
 
 
 def skip_occurrence(name: str) -> Callable[[Skips], Skips]:
-    """Declare a function the skip test `name`: it says whether an occurrence is left out.
+    """Declare a function as a skip rule; it returns whether to skip an occurrence.
 
     The function takes the occurrence as an aware `datetime` in the schedule's time zone and returns False to keep it,
-    True to leave it out, or the reason why as text. It is asked as a function of `next_occurrence` is.
+    True to skip it, or the reason for skipping it as a string. The same rules apply as to a `next_occurrence` function.
 
     Args:
-        name: Letters, digits, `. _ -`. A literal, because the registry is built from the text of `handlers/`.
+        name: 1 to 100 letters, digits, `.`, `_` or `-`, starting with a letter or a digit. Must be a literal, because
+            the registry is built from the source text of `handlers/`.
 
     Raises:
-        InvalidArgument: The name is none.
+        InvalidArgument: The name is invalid.
     """
-    return declaring("skip", name)
+    return declare_function("skip", name)

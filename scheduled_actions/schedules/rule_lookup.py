@@ -1,198 +1,291 @@
-"""The rules of schedules: compiled with the functions of the project, and described in words."""
+"""Compile and describe the rules of schedules, with the project's functions, and forecast their occurrences."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from scheduled_actions.core.errors import BudgetExceeded, ScheduledActionsError
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
-from scheduled_actions.recurrence.model import ANCHORLESS
+from scheduled_actions.database.connection import Database
+from scheduled_actions.registry import Registry
 from scheduled_actions.schedules import store
-from scheduled_actions.schedules.model import functions_named
+from scheduled_actions.schedules.model import ANY_ANCHOR, PlanningState, Schedule, ScheduleRule, project_functions
 from scheduled_actions.schedules.rules import series
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from uuid import UUID
+    from scheduled_actions.recurrence.compiling import Recurrence
+    from scheduled_actions.recurrence.model import Kind
+    from scheduled_actions.recurrence.skips.model import Skips
 
-    from scheduled_actions.database.connection import Database
-    from scheduled_actions.recurrence import Kind, Recurrence, Skips
-    from scheduled_actions.recurrence.compiling import Outline
-    from scheduled_actions.registry import Registry
-    from scheduled_actions.schedules.model import Course, Schedule
-
-#: How many dates, ranges or windows of skips are read in one step.
+#: A schedule with this number of occurrences a day fills every hour of a calendar.
+A_DAY_MOST = 24
+_MOMENT = timedelta(microseconds=1)
+#: Dates, ranges or windows of skips that cost one step.
 _ENTRIES_A_STEP = 2
-#: Where the rules begin whose instants do not depend on it.
-_ANY_ANCHOR = datetime(2000, 1, 1, tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True)
 class ScheduleRules:
-    """The rules of one project's schedules.
+    """Compiles and describes the rules of one project's schedules.
 
     Args:
-        database: For what a handler asks about its series.
-        registry: Has the functions that rules and skips may name.
+        database: Holds the schedules.
+        registry: Holds the functions that rules and skips may call.
     """
 
-    def __init__(self, database: Database, registry: Registry) -> None:
-        self._database = database
-        self._registry = registry
+    database: Database
+    registry: Registry
 
     def rule_of(
         self,
-        schedule: Course | Schedule,
+        schedule: ScheduleRule,
         *,
         anchor: datetime | None = None,
         since: datetime | None = None,
         budget: EvaluationBudget | None = None,
     ) -> Recurrence:
-        """Return the rule of a schedule.
+        """Compile a rule.
 
         Args:
-            schedule: Whose.
-            anchor: Where intervals count from instead of its own anchor.
-            since: Before the anchor: its occurrences begin here, with the phase that the anchor gives. What an RRULE
-                means depends on its start: nothing is before its DTSTART or, without one, the anchor.
-            budget: For reading the rule and for everything it is asked; None: a new one for each question.
+            schedule: A schedule, or only its rule.
+            anchor: The start of intervals; None: that of the schedule.
+            since: The first instant of interest if it is before the anchor. An RRULE has no occurrence before its
+                DTSTART or, without one, before the anchor.
+            budget: The budget for parsing and evaluating the rule; None: a new one per evaluation.
 
         Raises:
-            RecurrenceInvalid: It cannot be followed any more: a function is gone, say.
-            BudgetExceeded: Its first occurrence, or with COUNT its last, takes more steps than are left.
+            RecurrenceInvalid: The rule is malformed, never occurs, or calls a function that is not in this build.
+            BudgetExceeded: Finding the first occurrence of the rule, or with COUNT its last, exceeds the budget.
         """
+        from scheduled_actions.recurrence.compiling import compile_recurrence  # noqa: PLC0415 - a cold tick does without
+
         if anchor is None:
-            # Schedules with the same rule share what was made of it, whatever their starts.
-            anchor = _ANY_ANCHOR if schedule.kind in ANCHORLESS else schedule.anchor_at
-        return self.rule(
+            # Schedules with the same rule share the compiled rule, whatever their starts.
+            is_anchored = not isinstance(schedule, PlanningState) or schedule.kind != "cron"
+            anchor = schedule.anchor_at if is_anchored else ANY_ANCHOR
+        return compile_recurrence(
             schedule.recurrence,
             timezone=schedule.timezone,
             anchor=anchor,
             since=since,
-            skip=schedule.skip,
+            skips=_skips(schedule.skip, budget),
             until=schedule.until,
+            functions=self.registry.functions,
             budget=budget,
         )
 
-    def rule(
-        self,
-        text: str,
-        *,
-        timezone: str,
-        anchor: datetime,
-        skip: Mapping[str, Any] | None,
-        until: datetime | None,
-        since: datetime | None = None,
-        budget: EvaluationBudget | None = None,
-    ) -> Recurrence:
-        """Return a rule with this project's functions; arguments as for `rule_of`.
+    def kind(self, rule: ScheduleRule) -> Kind:
+        """Return the kind of a rule that is to be stored, without calling project functions.
 
         Raises:
-            RecurrenceInvalid: It is malformed, or names nothing that occurs.
-            BudgetExceeded: As for `rule_of`.
-        """
-        from scheduled_actions.recurrence import compile_recurrence  # noqa: PLC0415 - a cold tick does without
-
-        return compile_recurrence(
-            text,
-            timezone=timezone,
-            anchor=anchor,
-            since=since,
-            skips=_skips(skip, budget),
-            until=until,
-            functions=self._registry.functions,
-            budget=budget,
-        )
-
-    def kind(
-        self, text: str, *, timezone: str, anchor: datetime, skip: Mapping[str, Any] | None, until: datetime | None
-    ) -> Kind:
-        """Return the kind of a rule that is to be stored; no function of the project is called.
-
-        Raises:
-            RecurrenceInvalid: It is malformed, or, without functions of the project, names nothing that occurs.
-            BudgetExceeded: It takes more than half of the steps that its evaluation may take later.
+            RecurrenceInvalid: The rule is malformed or, if it calls no project functions, never occurs.
+            BudgetExceeded: The rule takes more than half of the steps that a later evaluation may take.
         """
         budget = EvaluationBudget("the recurrence", steps=STEPS // 2)
-        look = self._outline if functions_named(text, skip) else self.rule
-        return look(text, timezone=timezone, anchor=anchor, skip=skip, until=until, budget=budget).kind
+        return (self._outline if project_functions(rule) else self.rule_of)(rule, budget=budget).kind
 
-    def in_words(self, schedule: Course | Schedule, budget: EvaluationBudget) -> str:
-        """Return the rule of a schedule in words; no function of the project is called.
+    def describe(self, rule: ScheduleRule, budget: EvaluationBudget) -> str:
+        """Return a rule in words, without calling project functions.
 
         Raises:
-            RecurrenceInvalid: It cannot be followed any more: a function is gone, say.
-            BudgetExceeded: Its last occurrence, with COUNT, takes more steps than are left.
+            RecurrenceInvalid: The rule cannot be evaluated, for example because a function was removed.
+            BudgetExceeded: Finding the last occurrence of a rule with COUNT exceeds the budget.
         """
-        return self._outline(
-            schedule.recurrence,
-            timezone=schedule.timezone,
-            anchor=schedule.anchor_at,
-            skip=schedule.skip,
-            until=schedule.until,
+        return self._outline(rule, budget=budget).description
+
+    def _outline(self, rule: ScheduleRule, *, budget: EvaluationBudget) -> Recurrence:
+        from scheduled_actions.recurrence.compiling import outline  # noqa: PLC0415 - a cold tick does without
+
+        return outline(
+            rule.recurrence,
+            timezone=rule.timezone,
+            anchor=rule.anchor_at,
+            skips=_skips(rule.skip, budget),
+            until=rule.until,
+            functions=self.registry.functions,
             budget=budget,
-        ).description
+        )
 
-    def all_in_words(self, schedules: Collection[Course | Schedule]) -> list[str]:
-        """Return the rules of a list of schedules in words, within one budget for all of them.
+    def describe_all(self, schedules: Collection[ScheduleRule]) -> list[str]:
+        """Return the rules of schedules in words, within one budget.
 
-        One that cannot be followed any more is returned as it was typed; so is one that takes more steps than its part
-        of the budget has, with the reason.
+        A rule that cannot be evaluated is returned as given; if it exceeds its share of the budget, the error is added.
         """
         budget, words = EvaluationBudget("the rule"), []
         for number, schedule in enumerate(schedules):
             try:
-                words.append(self.in_words(schedule, budget.part(of=len(schedules) - number)))
+                words.append(self.describe(schedule, budget.part(of=len(schedules) - number)))
             except BudgetExceeded as error:
                 words.append(f"{schedule.recurrence} (not computed: {error})")
             except ScheduledActionsError:
                 words.append(schedule.recurrence)
         return words
 
-    def _outline(
-        self,
-        text: str,
-        *,
-        timezone: str,
-        anchor: datetime,
-        skip: Mapping[str, Any] | None,
-        until: datetime | None,
-        budget: EvaluationBudget,
-    ) -> Outline:
-        from scheduled_actions.recurrence import outline  # noqa: PLC0415 - a cold tick does without
-
-        return outline(
-            text,
-            timezone=timezone,
-            anchor=anchor,
-            skips=_skips(skip, budget),
-            until=until,
-            functions=self._registry.functions,
-            budget=budget,
-        )
-
     def next_of(self, schedule_id: UUID, after: datetime) -> datetime | None:
-        """Return the rule's next instant after an occurrence, for a handler that asks; None when there is none."""
-        with self._database.connection() as connection:
+        """Return the next instant of a schedule's rule after an occurrence; None if there is none or no such schedule.
+
+        Raises:
+            RecurrenceInvalid: The rule cannot be evaluated.
+            BudgetExceeded: Finding the instant takes too many steps.
+        """
+        with self.database.connection() as connection:
             found = store.get(connection, schedule_id=schedule_id)
         return None if found is None else series.instant(self.rule_of(found.schedule).next_after(after))
 
+    def upcoming(self, schedule: Schedule, *, count: int, budget: EvaluationBudget | None = None) -> Iterator[datetime]:
+        """Yield at most `count` upcoming instants of a schedule: the planned one, then those of its rule.
+
+        Args:
+            schedule: The schedule.
+            count: Maximum number of instants, at least 1.
+            budget: The budget of the whole evaluation; None: a new one.
+
+        Raises:
+            RecurrenceInvalid: The rule cannot be evaluated; raised after the planned instant.
+            BudgetExceeded: The budget is used up; raised after the last instant found, and there may be more.
+        """
+        at = schedule.next_occurrence_at
+        if at is None:
+            return
+        yield at
+        left = count if schedule.remaining is None else min(count, schedule.remaining)
+        if schedule.recurrence_type == "rolling" or left <= 1:
+            return
+        rule = self.rule_of(schedule, budget=budget or EvaluationBudget("the recurrence"))
+        for _ in range(left - 1):
+            found = rule.next_after(at)
+            if found is None:
+                return
+            at = found.at
+            yield at
+
 
 def _skips(skip: Mapping[str, Any] | None, budget: EvaluationBudget | None) -> Skips | None:
-    """Return what a schedule skips, having spent what reading its lists takes."""
+    """Return the skips of a schedule, and spend the steps that their lists cost.
+
+    Raises:
+        BudgetExceeded: The budget has too few steps left.
+    """
     if skip is None:
         return None
     if budget is not None:
         budget.spend(sum(len(part) for part in skip.values() if isinstance(part, list)) // _ENTRIES_A_STEP)
-    from scheduled_actions.recurrence import Skips  # noqa: PLC0415 - a cold tick does without
+    from scheduled_actions.recurrence.skips.model import Skips  # noqa: PLC0415 - a cold tick does without
 
     return Skips.parse(skip)
 
 
-def put_off(schedule: Course | Schedule, at: datetime) -> datetime:
-    """Return when an occurrence comes due: its instant and its own share of the jitter."""
+def apply_jitter(schedule: PlanningState, at: datetime) -> datetime:
+    """Return when an occurrence is due: its instant plus its delay within the jitter."""
     if not schedule.jitter_seconds:
         return at
-    from scheduled_actions.recurrence import jittered  # noqa: PLC0415 - a cold tick does without
+    from scheduled_actions.recurrence.compiling import add_jitter  # noqa: PLC0415 - a cold tick does without
 
-    return jittered(at, key=str(schedule.id), seconds=schedule.jitter_seconds)
+    return add_jitter(at, key=str(schedule.id), seconds=schedule.jitter_seconds)
+
+
+def instants(
+    rules: ScheduleRules,
+    schedule: Schedule,
+    start: datetime,
+    end: datetime,
+    *,
+    most: int,
+    budget: EvaluationBudget,
+) -> Iterator[datetime]:
+    """Yield the instants of a schedule in a range, in order.
+
+    At most `most + 1` instants are yielded; the additional one shows that the range contains more than `most`.
+
+    Args:
+        rules: The rules of the project.
+        schedule: The schedule.
+        start: Aware; included.
+        end: Aware; not included.
+        most: Maximum number of instants that the caller uses.
+        budget: The budget for this schedule.
+
+    Raises:
+        BudgetExceeded: The budget is used up; raised after the last instant found, and there may be more.
+    """
+    found = _undelayed(rules, schedule, start, end, most=most, budget=budget)
+    if not schedule.jitter_seconds:
+        yield from found
+        return
+    reached: list[datetime] = []
+    try:
+        reached.extend(apply_jitter(schedule, at) for at in found)
+    finally:
+        # Jitter may change the order.
+        yield from sorted(at for at in reached if at < end)
+
+
+def _undelayed(
+    rules: ScheduleRules,
+    schedule: Schedule,
+    start: datetime,
+    end: datetime,
+    *,
+    most: int,
+    budget: EvaluationBudget,
+) -> Iterator[datetime]:
+    """Yield the instants of the rule, without jitter.
+
+    Raises:
+        BudgetExceeded: The budget is used up.
+    """
+    moment = schedule.next_occurrence_at
+    if moment is None:
+        return
+    # Without a limit on executions, those before the range need not be counted.
+    left = None if schedule.remaining is None else schedule.remaining - 1
+    if left is None:
+        moment = max(moment, start - _MOMENT)
+    try:
+        rule = rules.rule_of(schedule, budget=budget)
+        while most >= 0 and (left is None or left > 0):
+            found = rule.next_after(moment)
+            if found is None or found.at >= end:
+                return
+            moment = found.at
+            left = None if left is None else left - 1
+            if moment >= start:
+                most -= 1
+                yield moment
+    except BudgetExceeded:
+        raise
+    except ScheduledActionsError:
+        # The rule cannot be evaluated, for example because a function was removed; `schedules show` says so.
+        return
+
+
+def sparsest_first(schedules: Iterable[Schedule]) -> list[Schedule]:
+    """Return schedules with the longest intervals first: they need few steps and leave the budget to the others."""
+    return sorted(schedules, key=_gap, reverse=True)
+
+
+def _gap(schedule: Schedule) -> timedelta:
+    planned = schedule.next_occurrence_at
+    return timedelta(0) if planned is None else planned - (schedule.last_occurrence_at or schedule.created_at)
+
+
+def is_frequent(rules: ScheduleRules, schedule: Schedule, budget: EvaluationBudget) -> bool:
+    """Whether a schedule occurs too often in a day for a calendar to show each instant; False if that is unknown."""
+    planned = schedule.next_occurrence_at
+    try:
+        return planned is not None and fills_a_day(rules.rule_of(schedule, budget=budget), planned)
+    except ScheduledActionsError:
+        return False
+
+
+def fills_a_day(rule: Recurrence, start: datetime) -> bool:
+    """Whether a rule has at least `A_DAY_MOST` instants in the 24 hours after `start`.
+
+    Raises:
+        BudgetExceeded: Finding the instants exceeds the budget of the rule.
+    """
+    return len(rule.between(start, start + timedelta(days=1), limit=A_DAY_MOST)) == A_DAY_MOST

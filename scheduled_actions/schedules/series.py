@@ -1,204 +1,166 @@
-"""Series in the transactions of a tick: the next occurrence is planned where the one before is claimed or settled."""
+"""Plan the next occurrence of a schedule when the previous one is claimed, settled or cancelled."""
 
-from __future__ import annotations
-
-import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
+from uuid import UUID
 
 from scheduled_actions.actions.claims import ClaimResult
-from scheduled_actions.actions.hooks import SWEEP_SECONDS
-from scheduled_actions.core.action import Status
-from scheduled_actions.database.boundary import LATER, contain, reason_of
-from scheduled_actions.database.transactions import wait_shortly
+from scheduled_actions.actions.hooks import SWEEP_SECONDS, EndingAction
+from scheduled_actions.core.action import Claimed, Status
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.core.log import log
+from scheduled_actions.database.boundary import TEMPORARY_ERRORS, contain, isolate, reason_of
+from scheduled_actions.database.connection import Connection
+from scheduled_actions.database.transactions import limit_lock_waits
 from scheduled_actions.schedules import store
-from scheduled_actions.schedules.model import project_functions
-from scheduled_actions.schedules.planner import budget_of_a_transaction, pause_refused
+from scheduled_actions.schedules.deferred import DeferredPlanning
+from scheduled_actions.schedules.model import Schedule, project_functions
+from scheduled_actions.schedules.planner import pause_refused, transaction_budget
 from scheduled_actions.schedules.rules import series
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-    from uuid import UUID
-
-    from scheduled_actions.actions.hooks import Ending
-    from scheduled_actions.core.action import Claimed
-    from scheduled_actions.core.evaluation_budget import EvaluationBudget
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.schedules.deferred import DeferredPlanning
-    from scheduled_actions.schedules.model import Course, Schedule
-    from scheduled_actions.schedules.planner import Planner, UnplannedSchedules
-
-log = logging.getLogger("scheduled_actions")
-
-#: Failures in a row are counted no further: the largest integer of Postgres.
+#: Failures in a row are counted up to the largest integer of PostgreSQL.
 _COUNTED_MOST = 2**31 - 1
-#: Schedules that the sweep plans with one statement.
+#: Maximum number of schedules that the sweep plans in one transaction.
 _BATCH = 500
-#: How long a lock is waited for that was waited for before, in milliseconds.
-_HARDLY_MS = "5"
-_RUN = series.Judgement("run")
+#: The lock timeout in milliseconds for schedules that were locked before.
+_RETRY_PATIENCE_MS = "5"
 _RAN = frozenset({Status.COMPLETED, Status.FAILED})
-_CONCLUDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.SKIPPED})
+_CONCLUDED = _RAN | {Status.CANCELLED, Status.SKIPPED}
+_ALL_STARTED = "all its executions have been started"
 
 
-class Series:
-    """The series of one project: the hook of schedules in claims, settlements and cancellations.
+class ScheduleHook:
+    """The claim hook and settle hook of schedules.
 
     Args:
-        planner: Finds the next occurrence.
-        deferred: Plans after the commit what a transaction left.
-        unplanned: What is left.
+        deferred: Plans, after the commit, the schedules that a transaction left unplanned.
     """
 
     column = "schedule_id"
 
-    def __init__(self, planner: Planner, deferred: DeferredPlanning, unplanned: UnplannedSchedules) -> None:
-        self.planner = planner
-        self._deferred = deferred
-        self._unplanned = unplanned
-        self.left = unplanned.by_thread
+    def __init__(self, deferred: DeferredPlanning) -> None:
+        self.planner = deferred.planner
+        self.deferred = deferred.planner.unplanned.by_thread
+        self.run_deferred = deferred.plan_deferred
+        self.release_deferred = deferred.planner.unplanned.release
 
     # -- claiming ------------------------------------------------------------------------------------------------------
 
     def after_claim(self, connection: Connection, claimed: list[Claimed]) -> ClaimResult:
-        """Judge the planned occurrences among what was just claimed, and plan the one after each.
+        """Decide which planned occurrences among the claimed actions run, and plan the one after each.
 
         Args:
-            connection: In the transaction that claimed them.
-            claimed: Of any kind; those outside a series, and retries, are kept as they are.
+            connection: In the claiming transaction.
+            claimed: The claimed actions; those without a schedule, and retries, are kept.
         """
         by_id = {one.id: one for one in claimed if one.schedule_id is not None}
-        steps: list[store.Step] = []
+        updates: list[store.ScheduleUpdate] = []
         reasons: dict[UUID, str] = {}
         unawaited: set[UUID] = set()
         planned, waiting = store.take(connection, by_id.values())
-        budget = budget_of_a_transaction()
-        for taken in planned:
-            judgement = self._judge(taken, by_id[taken.action_id])
-            if judgement.verdict == "wait":
-                waiting.add(taken.action_id)
+        budget = transaction_budget()
+        for occurrence in planned:
+            decision = _decide(occurrence, by_id[occurrence.action_id])
+            if decision.verdict == "wait":
+                waiting.add(occurrence.action_id)
                 continue
-            if judgement.verdict == "skip":
-                reasons[taken.action_id] = judgement.reason or ""
-            step = self._step_at_claim(taken.course, taken.now, budget, is_skipped=judgement.verdict == "skip")
-            if step is not None:
-                steps.append(step)
-                if _ends_alone(taken, step):
-                    unawaited.add(taken.action_id)
+            if decision.verdict == "skip":
+                reasons[occurrence.action_id] = decision.reason or ""
+            update = self._update_at_claim(occurrence, budget, is_skipped=decision.verdict == "skip")
+            if update is not None:
+                updates.append(update)
+                if _ends_alone(occurrence, update):
+                    unawaited.add(occurrence.action_id)
         if waiting:
             store.unclaim(connection, waiting)
         if reasons:
             store.skip_claimed(connection, reasons)
-        self.planner.advance(connection, steps)
+        self.planner.advance(connection, updates)
         skipped = [(by_id[action_id], reason) for action_id, reason in reasons.items()]
         gone = waiting | reasons.keys()
         return ClaimResult([one for one in claimed if one.id not in gone], skipped, frozenset(unawaited))
 
-    def _judge(self, taken: store.Taken, claimed: Claimed) -> series.Judgement:
-        course = taken.course
-        if course.recurrence_type == "rolling" and (claimed.attempts or claimed.last_outcome):
-            return _RUN
-        return series.judge(
-            course,
-            due_at=claimed.scheduled_instant,
-            now=taken.now,
-            running_since=taken.running_since,
-            waiting_since=taken.waiting_since,
-            has_unhandled=taken.has_unhandled,
-        )
-
-    def _step_at_claim(
-        self, course: Course, now: datetime, budget: EvaluationBudget, *, is_skipped: bool
-    ) -> store.Step | None:
-        at = course.next_occurrence_at
+    def _update_at_claim(
+        self, occurrence: store.ClaimedOccurrence, budget: EvaluationBudget, *, is_skipped: bool
+    ) -> store.ScheduleUpdate | None:
+        state, at = occurrence.state, occurrence.state.next_occurrence_at
         if at is None:
             return None
-        step = store.Step(course.id, is_past=True, skipped=int(is_skipped), executed=int(not is_skipped))
-        if course.recurrence_type == "rolling":
-            # Its next is planned, and its run counted, when this one has ended.
-            return self.planner.next_step(step, course, now, budget) if is_skipped else None
-        if course.remaining == 1 and not is_skipped:
-            return step._replace(status="ended", note="all its executions have been started")
-        return self.planner.next_step(step, course, now, budget, after=at)
+        update = store.ScheduleUpdate(state.id, is_past=True, skipped=int(is_skipped), executed=int(not is_skipped))
+        if state.recurrence_type == "rolling":
+            # When this occurrence ends, its run is counted and the next one is planned.
+            return self.planner.complete_or_leave(update, state, occurrence.now, budget) if is_skipped else None
+        if state.remaining == 1 and not is_skipped:
+            return update._replace(status="ended", reason=_ALL_STARTED)
+        return self.planner.complete_or_leave(update, state, occurrence.now, budget, after=at)
 
     def claim_refused(self, connection: Connection, claimed: Claimed, error: BaseException) -> ClaimResult:
-        """Pause the series of an occurrence whose schedule cannot be followed; it fails with the reason."""
+        """Fail an occurrence whose schedule cannot be planned, and pause the schedule, with the reason.
+
+        After a temporary error, or if the schedule is locked, the occurrence returns to pending instead.
+        """
         schedule_id = claimed.schedule_id
-        if isinstance(error, LATER) or (
-            # The claim has locked actions: it waits for no schedule.
-            schedule_id is not None and not store.lock_unless_locked(connection, schedule_id)
+        if isinstance(error, TEMPORARY_ERRORS) or (
+            # The claim has actions locked: it must not wait for a schedule that another session changes.
+            schedule_id is not None
+            and store.sql.run(connection, "lock_unless_locked", {"schedule_id": schedule_id}).fetchone() is None
         ):
-            # Another session is changing its schedule.
             store.unclaim(connection, [claimed.id])
             return ClaimResult([])
         if schedule_id is not None:
             pause_refused(connection, schedule_id, error)
-        return ClaimResult([], refused=[(claimed, f"its schedule cannot be followed: {reason_of(error)}")])
+        return ClaimResult([], refused=[(claimed, f"its schedule cannot be planned: {reason_of(error)}")])
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
-    def lock_before_settle(self, connection: Connection, endings: Sequence[Ending]) -> list[store.Found]:
+    def lock_before_settle(
+        self, connection: Connection, endings: Sequence[EndingAction]
+    ) -> list[store.ScheduleSnapshot]:
         """Lock the schedules that wait for the end of one of these actions."""
-        return self._lock(connection, _schedule_ids(endings))
-
-    @staticmethod
-    def _lock(connection: Connection, schedule_ids: Mapping[UUID, UUID]) -> list[store.Found]:
+        schedule_ids = _schedule_ids(endings)
         return store.lock_those_that_watch(connection, set(schedule_ids.values()), schedule_ids)
 
     def after_settle(
-        self, connection: Connection, locked: object, endings: Sequence[Ending], statuses: Mapping[UUID, Status]
+        self, connection: Connection, locked: object, endings: Sequence[EndingAction], statuses: Mapping[UUID, Status]
     ) -> None:
-        """Take the step of every schedule that waited for one of these actions."""
-        self._conclude(connection, cast("list[store.Found]", locked), _schedule_ids(endings), statuses)
+        """Update every schedule that waited for the end of one of these actions."""
+        self._conclude(connection, cast("list[store.ScheduleSnapshot]", locked), _schedule_ids(endings), statuses)
 
     def settled_apart(
-        self, connection: Connection, endings: Sequence[Ending], statuses: Mapping[UUID, Status], *, one_by_one: bool
+        self,
+        connection: Connection,
+        endings: Sequence[EndingAction],
+        statuses: Mapping[UUID, Status],
+        *,
+        was_refused: bool,
     ) -> None:
-        """Take the steps in transactions of their own.
+        """Update the schedules in separate transactions.
 
-        A schedule whose step is refused is paused, one that is locked put off: the sweep plans it. However many are
-        locked, they are waited for once.
+        A schedule whose update is refused is paused; a locked one is left to the sweep. The full lock timeout applies
+        only once, even if many schedules are locked.
         """
-        schedule_ids = _schedule_ids(endings)
+        pairs = list(_schedule_ids(endings).items())
 
-        def each(_: BaseException | None = None) -> None:
-            self._conclude_each(connection, schedule_ids, statuses)
+        def conclude(some: Sequence[tuple[UUID, UUID]]) -> None:
+            patience_ms = None if len(some) == len(pairs) and not was_refused else _RETRY_PATIENCE_MS
+            self.conclude(connection, dict(some), statuses, patience_ms=patience_ms)
 
-        if one_by_one:
-            each()
-        else:
-            contain(partial(self.conclude, connection, schedule_ids, statuses), each)
+        isolate(pairs, conclude, lambda pair, error: pause_refused(connection, pair[1], error))
 
-    def lock_before_cancel(self, connection: Connection, action_id: UUID) -> UUID | None:
-        """Lock the schedule of an action; return its id, None for an action that is no occurrence."""
-        return store.lock_schedule_of(connection, action_id)
+    def lock_before_cancel(self, connection: Connection, action_id: UUID, *, team_id: str | None) -> UUID | None:
+        """Lock the schedule of an action; return its id, or None if the action has no schedule (in that team)."""
+        row = store.sql.run(connection, "schedule_of_action", {"action_id": action_id, "team_id": team_id}).fetchone()
+        return None if row is None else row[0]
 
     def after_cancel(self, connection: Connection, locked: object, action_id: UUID, status: Status) -> None:
-        """Plan the next occurrence where the planned one was cancelled; pause the schedule where that is refused."""
+        """Plan the next occurrence if the planned one was cancelled; pause the schedule if planning is refused."""
         schedule_id = cast("UUID", locked)
         contain(
             partial(self.conclude, connection, {action_id: schedule_id}, {action_id: status}),
             partial(pause_refused, connection, schedule_id),
         )
-
-    def finish_left(self) -> None:
-        """Plan what this thread's transactions have left unplanned."""
-        self._deferred.plan_left()
-
-    def release_left(self) -> None:
-        """Let any thread plan it."""
-        self._unplanned.release()
-
-    def _conclude_each(
-        self, connection: Connection, schedule_ids: Mapping[UUID, UUID], statuses: Mapping[UUID, Status]
-    ) -> None:
-        """Take each step on its own; hardly wait for a schedule that is locked."""
-        for action_id, schedule_id in schedule_ids.items():
-            contain(
-                partial(self.conclude, connection, {action_id: schedule_id}, statuses, patience_ms=_HARDLY_MS),
-                partial(pause_refused, connection, schedule_id),
-            )
 
     def conclude(
         self,
@@ -208,28 +170,33 @@ class Series:
         *,
         patience_ms: str | None = None,
     ) -> None:
-        """Take the step of every schedule that waited for one of these actions, which have been settled before.
+        """Update every schedule that waited for the end of one of these settled actions.
 
         Args:
-            connection: In a transaction or not.
-            schedule_ids: By action.
-            statuses: In which each action ended, by action.
-            patience_ms: How long the transaction waits for a lock, in milliseconds; None: as the connection does.
+            connection: Inside or outside a transaction.
+            schedule_ids: The schedule of each action.
+            statuses: The final status of each action.
+            patience_ms: The lock timeout in milliseconds; None: that of the connection.
         """
         with connection.transaction():
             if patience_ms is not None:
-                wait_shortly(connection, patience_ms)
-            self._conclude(connection, self._lock(connection, schedule_ids), schedule_ids, statuses)
+                limit_lock_waits(connection, patience_ms)
+            self._conclude(
+                connection,
+                store.lock_those_that_watch(connection, set(schedule_ids.values()), schedule_ids),
+                schedule_ids,
+                statuses,
+            )
 
     def _conclude(
         self,
         connection: Connection,
-        watching: Sequence[store.Found],
+        watching: Sequence[store.ScheduleSnapshot],
         schedule_ids: Mapping[UUID, UUID],
         statuses: Mapping[UUID, Status],
     ) -> None:
-        steps: list[store.Step] = []
-        budget = budget_of_a_transaction()
+        updates: list[store.ScheduleUpdate] = []
+        budget = transaction_budget()
         for schedule, now in watching:
             ended = {
                 action_id: status
@@ -237,114 +204,122 @@ class Series:
                 if schedule_ids.get(action_id) == schedule.id and status in _CONCLUDED
             }
             if ended:
-                steps += self._steps_at_end(connection, schedule, now, ended, budget)
-        self.planner.advance(connection, steps)
+                updates.append(self._update_at_end(connection, schedule, now, ended, budget))
+        self.planner.advance(connection, updates)
 
-    def _steps_at_end(
+    def _update_at_end(
         self,
         connection: Connection,
         schedule: Schedule,
         now: datetime,
         ended: Mapping[UUID, Status],
         budget: EvaluationBudget,
-    ) -> list[store.Step]:
+    ) -> store.ScheduleUpdate:
         failures = schedule.consecutive_failures
         for status in ended.values():
-            if status is Status.COMPLETED:
-                failures = 0
-            elif status is Status.FAILED:
-                failures = min(failures + 1, _COUNTED_MOST)
-        step = store.Step(schedule_id=schedule.id, failures=failures, keeps_pointer=True)
+            if status in _RAN:
+                failures = 0 if status is Status.COMPLETED else min(failures + 1, _COUNTED_MOST)
+        update = store.ScheduleUpdate(schedule_id=schedule.id, failures=failures, keeps_pointer=True)
+        is_rolling = schedule.recurrence_type == "rolling"
         if schedule.status != "active":
-            # Of a rolling one that was paused while it ran, the run still counts.
-            ran = sum(status in _RAN for status in ended.values()) if schedule.recurrence_type == "rolling" else 0
-            return [step._replace(executed=ran)]
+            # The run of a rolling schedule still counts if the schedule was paused during the run.
+            return update._replace(executed=sum(status in _RAN for status in ended.values()) if is_rolling else 0)
         pointed = ended.get(schedule.next_action_id) if schedule.next_action_id else None
         if pointed is not None:
-            step = _past(step, schedule, pointed)
+            # The planned occurrence itself; that of a fixed schedule ended without having started.
+            has_run = is_rolling and pointed in _RAN
+            update = update._replace(keeps_pointer=False, is_past=True, executed=int(has_run), skipped=int(not has_run))
         if schedule.pause_after_failures is not None and failures >= schedule.pause_after_failures:
             store.drop_planned(connection, schedule.id)
-            note = f"paused after {failures} final failures in a row"
             log.warning("schedule.paused id=%s action_type=%s failures=%d", schedule.id, schedule.action_type, failures)
-            return [step._replace(keeps_pointer=False, status="paused", note=note)]
+            return update._replace(
+                keeps_pointer=False, status="paused", reason=f"paused after {failures} final failures in a row"
+            )
         if pointed is None:
-            return [step]
-        if schedule.remaining is not None and schedule.remaining <= step.executed:
-            return [step._replace(status="ended", note="all its executions have been started")]
-        return [self.planner.next_step(step, schedule, now, budget, after=schedule.next_occurrence_at)]
+            return update
+        if schedule.remaining is not None and schedule.remaining <= update.executed:
+            return update._replace(status="ended", reason=_ALL_STARTED)
+        return self.planner.complete_or_leave(update, schedule, now, budget, after=schedule.next_occurrence_at)
 
     # -- the sweep -----------------------------------------------------------------------------------------------------
 
     def sweep(self, connection: Connection, *, every_seconds: float = SWEEP_SECONDS) -> int:
-        """Plan an occurrence for every live schedule that has none; return how many were mended.
+        """Plan an occurrence for every active schedule without one; return how many were repaired.
 
-        Nothing is done when another sweep ran within `every_seconds`.
+        Does nothing if another sweep ran within `every_seconds`.
         """
-        if not store.is_due_for_a_sweep(connection, every_seconds=every_seconds):
+        if store.sql.run(connection, "due_for_a_sweep", {"every_seconds": every_seconds}).fetchone() is None:
             return 0
-        mended, after = 0, None
+        repaired, after = 0, None
         while True:
             met = contain(
-                partial(self._mend, connection, after=after), partial(self._mend_each, connection, after=after)
+                partial(self._repair, connection, after=after), partial(self._repair_each, connection, after=after)
             )
-            mended += len(met)
+            repaired += len(met)
             if len(met) < _BATCH:
-                return mended
-            # Those that are planned after the commit, or that a refusal leaves, are met once.
+                return repaired
+            # Continue by id, so that schedules that are planned after the commit, or refused, are processed only once.
             after = met[-1]
 
-    def _mend(
+    def _repair(
         self, connection: Connection, schedule_id: UUID | None = None, *, after: UUID | None = None
     ) -> list[UUID]:
-        """Plan an occurrence for schedules that have none, at most a bite of them; return their ids in order."""
+        """Plan an occurrence for one batch of schedules without one; return their ids in order."""
         with connection.transaction():
             broken = store.broken(connection, limit=_BATCH, schedule_id=schedule_id, after=after)
-            budget = budget_of_a_transaction()
-            steps = [self._mended(schedule, now, budget) for schedule, now in broken]
-            self.planner.advance(connection, steps)
+            budget = transaction_budget()
+            self.planner.advance(
+                connection, [self._update_of_broken(schedule, now, budget) for schedule, now in broken]
+            )
         for schedule, _ in broken:
-            log.warning("schedule.mended id=%s action_type=%s", schedule.id, schedule.action_type)
+            log.warning("schedule.repaired id=%s action_type=%s", schedule.id, schedule.action_type)
         return [schedule.id for schedule, _ in broken]
 
-    def _mend_each(self, connection: Connection, error: BaseException, *, after: UUID | None) -> list[UUID]:
-        """Plan the occurrence of each schedule on its own; pause those where that is refused."""
+    def _repair_each(self, connection: Connection, error: BaseException, *, after: UUID | None) -> list[UUID]:
+        """Plan the occurrence of each schedule separately; pause those for which planning is refused."""
         log.warning("schedules.refused error=%s", reason_of(error))
         with connection.transaction():
             ids = [schedule.id for schedule, _ in store.broken(connection, limit=_BATCH, after=after)]
         for schedule_id in ids:
-            contain(partial(self._is_mended, connection, schedule_id), partial(pause_refused, connection, schedule_id))
+            contain(
+                partial[object](self._repair, connection, schedule_id), partial(pause_refused, connection, schedule_id)
+            )
         return ids
 
-    def _is_mended(self, connection: Connection, schedule_id: UUID) -> bool:
-        return bool(self._mend(connection, schedule_id))
-
-    def _mended(self, schedule: Schedule, now: datetime, budget: EvaluationBudget) -> store.Step:
+    def _update_of_broken(self, schedule: Schedule, now: datetime, budget: EvaluationBudget) -> store.ScheduleUpdate:
         after = schedule.next_occurrence_at or schedule.last_occurrence_at
-        # Of one that is planned after the commit, what the pointer names has had its turn.
+        # If planning was deferred, the pointer still names the past occurrence.
         is_past = bool(project_functions(schedule)) and schedule.next_occurrence_at is not None
-        return self.planner.next_step(
-            store.Step(schedule_id=schedule.id, is_past=is_past), schedule, now, budget, after=after
+        return self.planner.complete_or_leave(
+            store.ScheduleUpdate(schedule_id=schedule.id, is_past=is_past), schedule, now, budget, after=after
         )
 
 
-def _schedule_ids(endings: Sequence[Ending]) -> dict[UUID, UUID]:
-    """Return the schedules of occurrences, by action."""
+def _schedule_ids(endings: Sequence[EndingAction]) -> dict[UUID, UUID]:
+    """Return the schedules of the actions, by action."""
     return {one.action_id: one.schedule_id for one in endings if one.schedule_id is not None}
 
 
-def _past(step: store.Step, schedule: Schedule, status: Status) -> store.Step:
-    """Return the step with the end of the planned occurrence itself: of a fixed schedule nobody had started it."""
-    has_run = schedule.recurrence_type == "rolling" and status in _RAN
-    return step._replace(keeps_pointer=False, is_past=True, executed=int(has_run), skipped=int(not has_run))
+def _decide(occurrence: store.ClaimedOccurrence, claimed: Claimed) -> series.OccurrenceDecision:
+    if occurrence.state.recurrence_type == "rolling" and (claimed.attempts or claimed.last_outcome):
+        return series.RUN
+    return series.decide(
+        occurrence.state,
+        due_at=claimed.scheduled_instant,
+        now=occurrence.now,
+        running_since=occurrence.running_since,
+        waiting_since=occurrence.waiting_since,
+        has_unhandled=occurrence.has_unhandled,
+    )
 
 
-def _ends_alone(taken: store.Taken, step: store.Step) -> bool:
-    """Whether nothing has to be done about its series when this occurrence ends."""
-    course, due_at = taken.course, step.due_at
-    if course.recurrence_type == "rolling" or course.pause_after_failures is not None:
+def _ends_alone(occurrence: store.ClaimedOccurrence, update: store.ScheduleUpdate) -> bool:
+    """Whether the end of this occurrence requires no update of its schedule."""
+    state = occurrence.state
+    if state.recurrence_type == "rolling" or state.pause_after_failures is not None:
         return False
-    if step.occurrence_at is None and step.status is None:
-        # What comes next is found after the commit, and may be due already.
-        return False
-    # One that is due already may be claimed beside it, and put back until it has ended.
-    return due_at is None or due_at > taken.now
+    if update.due_at is None:
+        # Without a status, the next occurrence is found after the commit, and may be due already.
+        return update.status is not None
+    # An occurrence that is due already may be claimed, and returned to pending until this one has ended.
+    return update.due_at > occurrence.now

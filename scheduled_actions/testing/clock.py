@@ -1,47 +1,43 @@
-"""The database's clock, moved: every statement asks `scheduled_actions_now()`, so moving it moves all of time."""
+"""Move the database's clock: every statement gets the time from `scheduled_actions_now()`, which is replaced here."""
 
-from __future__ import annotations
-
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from psycopg import sql
+from psycopg import Connection, sql
 
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.database import clock
-
-if TYPE_CHECKING:
-    import psycopg
-
-    from scheduled_actions.database.connection import Database
+from scheduled_actions.database.connection import Database
 
 _FUNCTION = sql.SQL(
     "create or replace function scheduled_actions_now() returns timestamptz language sql stable parallel safe as {}"
 )
 
 
+@dataclass(frozen=True)
 class Clock:
-    """The clock of one test's database: it runs with the machine's until it is set.
+    """The clock of one test's database, which follows the machine's clock until it is set.
 
-    Python's own `datetime.now()` stays as it is; no decision of this package depends on it.
-
-    Args:
-        database: Where the function is replaced, for all connections.
+    Python's own `datetime.now()` does not change; no decision of this package depends on it.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    #: The test's database; its clock changes for all connections.
+    _database: Database
 
     def now(self) -> datetime:
-        """Return what the database takes for the present, in UTC."""
+        """Return the database's current time, in UTC."""
         with self._database.connection() as connection:
             return clock.now(connection).astimezone(UTC)
 
     def set(self, at: datetime) -> datetime:
-        """Stop the clock at an instant, and return it.
+        """Stop the clock at an instant; return the instant in UTC.
 
         Args:
-            at: Aware, in any zone; in the future or in the past.
+            at: Aware, in any time zone; in the future or in the past.
+
+        Raises:
+            InvalidArgument: `at` is not an aware datetime.
         """
         check_aware(at)
         with self._database.connection() as connection:
@@ -49,35 +45,35 @@ class Clock:
         return at.astimezone(UTC)
 
     def advance(self, by: timedelta) -> datetime:
-        """Stop the clock so much later than it is now, and return that instant."""
+        """Stop the clock `by` after its current time; return that instant in UTC."""
         return self.set(self.now() + by)
 
     def reset(self) -> None:
-        """Let the clock run with the machine's again."""
+        """Let the clock follow the machine's clock again."""
         with self._database.connection() as connection:
             shift(connection, timedelta(0))
 
 
-def check_aware(at: object) -> None:
-    """Raise unless it is an instant.
+def check_aware(at: object, *, name: str = "at") -> None:
+    """Require an aware datetime.
 
     Raises:
-        InvalidArgument: It is no datetime, or has no zone.
+        InvalidArgument: The value is not a datetime, or has no time zone.
     """
     if not isinstance(at, datetime) or at.tzinfo is None:
-        raise InvalidArgument("at", at, "a datetime with a zone, such as datetime(2026, 3, 4, 12, tzinfo=UTC)")
+        raise InvalidArgument(name, at, "a datetime with a time zone, such as datetime(2026, 3, 4, 12, tzinfo=UTC)")
 
 
-def stop(connection: psycopg.Connection[Any], at: datetime) -> None:
+def stop(connection: Connection[Any], at: datetime) -> None:
     """Stop the database's clock at an instant, for all its connections."""
-    _replace(connection, sql.SQL("select {}::timestamptz").format(sql.Literal(at.isoformat())))
+    _replace(connection, sql.SQL("select {}::timestamptz").format(at.isoformat()))
 
 
-def shift(connection: psycopg.Connection[Any], by: timedelta) -> None:
+def shift(connection: Connection[Any], by: timedelta) -> None:
     """Set the database's clock `by` ahead of the machine's, for all its connections."""
-    seconds = sql.Literal(by.total_seconds())
-    _replace(connection, sql.SQL("select statement_timestamp() + make_interval(secs => {})").format(seconds))
+    interval = sql.SQL("make_interval(secs => {})").format(by.total_seconds())
+    _replace(connection, sql.SQL("select statement_timestamp() + {}").format(interval))
 
 
-def _replace(connection: psycopg.Connection[Any], body: sql.Composed) -> None:
+def _replace(connection: Connection[Any], body: sql.Composed) -> None:
     connection.execute(_FUNCTION.format(sql.Literal(body.as_string(connection))))

@@ -1,98 +1,100 @@
-"""What features do in a tick. `runtime.py` registers them: the tick itself knows actions alone.
+"""The hooks through which features extend a tick. `runtime.py` registers them; the code of a tick handles actions only.
 
-The hooks of the transactions that claim are in `actions.claims`, of those that settle and cancel in `actions.hooks`.
+Hooks of claiming transactions are in `actions.claims`, those of settling and cancelling ones in `actions.hooks`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
+
+from scheduled_actions.actions.claims import ClaimHook
+from scheduled_actions.actions.rules.settlement import AttemptResult, Outcome
+from scheduled_actions.core.action import Claimed
+from scheduled_actions.database.connection import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
-    from uuid import UUID
+    from scheduled_actions.actions.evaluation import Do, PendingCheck
 
-    from scheduled_actions.actions.claims import ClaimHook
-    from scheduled_actions.actions.evaluation import Asking, Do
-    from scheduled_actions.actions.rules.settlement import Held, Outcome
-    from scheduled_actions.core.action import Claimed
-    from scheduled_actions.database.connection import Connection
-
-#: Done on a connection in autocommit mode.
-Step: TypeAlias = "Callable[[Connection], object]"
-#: Removes at most so many rows past their retention; returns how many.
-Prune: TypeAlias = "Callable[[Connection, int], int]"
-#: Returns, by id, what becomes of claimed actions that are not dispatched as they are. In no transaction.
-Evaluate: TypeAlias = "Callable[[Sequence[Claimed], Do], Mapping[UUID, Held | Asking]]"
-#: Returns what becomes of an action after its external checks; None: its handler starts. On a runner's thread.
-CheckExternal: TypeAlias = "Callable[[Asking, Claimed, Do], Held | None]"
+#: Deletes rows past their retention, at most `limit` of each table; the returned number is not used.
+Prune: TypeAlias = "Callable[..., int]"
+#: By id: the result of an action whose condition does not hold, or the external checks that a condition still needs.
+Evaluated: TypeAlias = "Mapping[UUID, AttemptResult | PendingCheck]"
+#: Evaluates the conditions of claimed actions. Not in a transaction.
+Evaluate: TypeAlias = "Callable[[Sequence[Claimed], Do], Evaluated]"
+#: Returns the outcome of an action after its external checks; None to start its handler. Called on a handler thread.
+CheckExternal: TypeAlias = "Callable[[PendingCheck, Claimed, Do], AttemptResult | None]"
 
 
 class NamedStep(NamedTuple):
-    """A step, and what reports call it."""
+    """A step on a connection in autocommit mode, with its name for reports."""
 
     name: str
-    run: Step
+    run: Callable[[Connection], object]
 
 
-class Guard(Protocol):
-    """What an attempt was allowed to begin under."""
+class AttemptGuard(Protocol):
+    """A condition that allowed an attempt to begin, and must still hold in the handler's transaction."""
 
     @property
     def subject(self) -> str:
-        """What it looks at, for reasons: `its deadline`."""
+        """What the guard checks, for messages: `its deadline`."""
 
     def holds(self, connection: Connection) -> bool:
-        """Whether it still may; until the transaction ends nothing changes that."""
+        """Return whether the condition still holds; it cannot change until the transaction ends."""
 
 
 class AttemptHook(Protocol):
-    """What a feature does around the call of a handler, on the runner's thread."""
+    """A hook that a feature runs before a handler is called, on the handler's thread."""
 
     @property
     def column(self) -> str:
-        """The field of `Claimed` that is null for actions which are none of the feature's."""
+        """The field of `Claimed` that is None for actions that do not use this feature."""
 
     @property
     def subject(self) -> str:
-        """What it looks at, for reasons: `its deadline`."""
+        """What the hook checks, for messages: `its deadline`."""
 
-    def before_attempt(self, claimed: Claimed) -> Guard | Outcome | None:
-        """Return what a transactional handler is guarded by, what becomes of the action instead, or None."""
+    def before_attempt(self, claimed: Claimed) -> AttemptGuard | Outcome | None:
+        """Return a guard for a transactional handler, an outcome instead of the call, or None to call the handler."""
 
 
-class Background(Protocol):
-    """Work that the transactions of one tick leave for after their commit, on threads of its own."""
+class BackgroundWork(Protocol):
+    """Work that the transactions of one tick defer until after their commit; it runs on its own threads."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is work under way: something may come due of it."""
+        """Whether work is in progress, which may make actions due."""
 
     def takes_finished(self) -> bool:
-        """Whether any was finished since the last call."""
+        """Return whether any work has finished since the last call."""
 
     def start(self) -> None:
-        """Start what has been left since the last call; outside any transaction."""
+        """Start the work deferred since the last call; must be called outside any transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """The features of one project, as its ticks call them."""
+    """The hooks of the features of one project."""
 
-    #: In the first tick of a process, before its claims; repeated in the next one where a step is refused.
+    #: Run in the first tick of a process, before its claims; if one fails, the next tick runs all of them again.
     prepare: tuple[NamedStep, ...] = ()
-    #: Every `SWEEP_SECONDS`, before the claims: repairs what crashes have left.
+    #: Run every `SWEEP_SECONDS`, before the claims, to repair rows that crashes left unfinished.
     sweep: tuple[NamedStep, ...] = ()
-    #: In the transaction that claims a batch, in this order.
+    #: Run in the transaction that claims a batch, in this order.
     after_claim: tuple[ClaimHook, ...] = ()
-    #: After the claim has committed.
+    #: Runs after the claim has committed.
     evaluate: Evaluate
-    #: Before the handler is called.
+    #: Runs before the handler is called.
     check_external: CheckExternal
-    #: Around its call.
+    #: Run before the handler is called, in this order.
     around_attempt: tuple[AttemptHook, ...] = ()
-    #: Made for each tick, with what wakes the tick when some of the work is done.
-    background: Callable[[Callable[[], None]], Background]
-    #: The next instant of a schedule's rule after an occurrence, for a handler that asks; None when there is none.
+    #: Run with each prune: at the end of a tick that found old rows, and by `maintenance:prune`.
+    prune: tuple[Prune, ...] = ()
+    #: Called for each tick with the function that wakes the tick when some of the work has finished.
+    background: Callable[[Callable[[], None]], BackgroundWork]
+    #: Returns the next occurrence of a schedule's rule after an instant, for `Context`; None if there is none.
     next_occurrence: Callable[[UUID, datetime], datetime | None]

@@ -1,230 +1,335 @@
-"""What keeps the table in order: rescue of what a dead process held, release, and pruning."""
+"""Maintain the tables: find work, prepare, sweep, rescue, wake, release and prune."""
 
-from __future__ import annotations
-
-import logging
 import random
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple
+from uuid import UUID
 
-from scheduled_actions.actions import settling, shared
-from scheduled_actions.actions.hooks import SettledAction
+import psycopg
+
+from scheduled_actions.actions import claims, settling, store
+from scheduled_actions.actions.hooks import SWEEP_SECONDS, SettledAction
 from scheduled_actions.actions.rules import settlement
+from scheduled_actions.conditions.rules.plan import format_cycle
 from scheduled_actions.core import retry
-from scheduled_actions.core.action import Status
-from scheduled_actions.database.boundary import LATER, contain, describe, reason_of
-from scheduled_actions.ticks import maintenance_store as upkeep
+from scheduled_actions.core.action import Claimed, Status
+from scheduled_actions.core.log import log
+from scheduled_actions.database.boundary import TEMPORARY_ERRORS, contain, describe, reason_of
+from scheduled_actions.database.connection import Connection
+from scheduled_actions.ticks import store as tick_store
+from scheduled_actions.ticks.hooks import NamedStep, Prune
+from scheduled_actions.ticks.report import TickReport
+from scheduled_actions.ticks.worker_state import WorkerState
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from uuid import UUID
-
-    from scheduled_actions.actions.settling import Settler
-    from scheduled_actions.core.config import Settings
-    from scheduled_actions.database.connection import Connection, Database
-    from scheduled_actions.registry import Registry
-    from scheduled_actions.ticks.hooks import Prune
-
-log = logging.getLogger("scheduled_actions")
-
-#: Rows handled by one statement of rescue or prune: a bite short enough to stand in nobody's way.
-BITE = 500
-#: Locks of other sessions that one prune waits for.
-_LOCKED_MOST = 4
-
-
-@dataclass(slots=True)
-class Rescued:
-    """What a rescue found."""
-
-    count: int = 0
-    #: Those that had no attempt left: id, type and error.
-    failed: list[tuple[UUID, str, str]] = field(default_factory=list)
+#: Rows per statement of rescue and prune: small enough to delay no other transaction noticeably.
+BATCH_SIZE = 500
+#: Maximum number of locks of other sessions that one prune waits for.
+_MAX_LOCKED = 4
+#: Maximum number of finished actions pruned by one tick: with a tick per minute, enough for two million a day.
+_MAX_PRUNED = 1500
+#: Changes processed by one statement; few, because other ticks that evaluate the same actions wait for it.
+_WAKE_BATCH = 100
+#: After this time the tick settles finished attempts before it wakes further actions.
+_WAKE_SECONDS = 0.5
+#: Maximum number of cycles of waiting actions that one sweep reports.
+_MAX_CYCLES = 10
 
 
+class RescuedAction(NamedTuple):
+    """An action whose lease had ended, and that was settled."""
+
+    lease: tick_store.ExpiredLease
+    status: Status
+    #: Why the action has failed, or runs again.
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Rescue, release and prune of one project.
+    """Rescues and prunes the actions of one project."""
 
-    Args:
-        database: Where the tables are.
-        registry: The handlers, and what they declare.
-        settings: Retention, and what SQL needs of them.
-        settler: Writes what becomes of rescued actions.
-        prunes: What features remove besides finished actions.
-    """
+    state: WorkerState
 
-    def __init__(
-        self,
-        database: Database,
-        registry: Registry,
-        settings: Settings,
-        settler: Settler,
-        prunes: Sequence[Prune] = (),
-    ) -> None:
-        self._database = database
-        self._settler = settler
-        self._prunes = tuple(prunes)
-        self._registry = registry
-        self._settings = settings
-        self._usual_policy = retry.Exponential(settings.retry.base_seconds, settings.retry.cap_seconds)
+    def rescue(self, connection: Connection) -> list[RescuedAction]:
+        """Rescue a batch of actions with expired leases; charge an attempt to those whose handlers had started.
 
-    def rescue(self, connection: Connection) -> Rescued:
-        """Return expired leases to pending, charging those whose handlers had started; at most a bite of them."""
-        rescued = Rescued()
-        ended = contain(
-            lambda: self._rescue_together(connection, rescued),
-            lambda error: self._rescue_each(connection, rescued, error),
-        )
-        # In transactions of their own: schedules are locked before actions. The sweep repairs what a crash leaves.
-        self._settler.settled_apart(
-            connection,
-            [SettledAction(one.id, one.schedule_id) for one in ended],
-            {one.id: status for one, status in ended.items()},
-        )
-        upkeep.close_lost_ticks(connection)
-        return rescued
-
-    def _rescue_together(self, connection: Connection, rescued: Rescued) -> dict[upkeep.Expired, Status]:
-        with connection.transaction():
-            expired = upkeep.expired(connection, limit=BITE)
-            outcomes = [self._outcome(one) for one in expired]
-            statuses = self._settler.settle_actions(connection, outcomes)
-        return self._note(rescued, expired, outcomes, statuses)
-
-    def _rescue_each(
-        self, connection: Connection, rescued: Rescued, error: BaseException
-    ) -> dict[upkeep.Expired, Status]:
-        """Rescue each on its own; the claim token fences it against a settlement at the same time."""
-        log.warning("rescue.refused error=%s", reason_of(error))
-        with connection.transaction():
-            expired = upkeep.expired(connection, limit=BITE)
-        ended: dict[upkeep.Expired, Status] = {}
-        for one in expired:
-            ended |= contain(
-                partial(self._rescue_alone, connection, rescued, one), partial(self._fail, connection, rescued, one)
-            )
-        return ended
-
-    def _rescue_alone(
-        self, connection: Connection, rescued: Rescued, one: upkeep.Expired
-    ) -> dict[upkeep.Expired, Status]:
-        outcome = self._outcome(one)
-        return self._note(rescued, [one], [outcome], self._settler.settle_actions(connection, [outcome]))
-
-    def _fail(
-        self, connection: Connection, rescued: Rescued, one: upkeep.Expired, error: BaseException
-    ) -> dict[upkeep.Expired, Status]:
-        """End as failed what cannot be rescued; leave what is locked, or refuses even that, to a later rescue."""
-        reason = f"it could not be rescued: {reason_of(error)}"
-        if isinstance(error, LATER):
-            return {}
-
-        def unwritten(refusal: BaseException) -> bool:
-            log.error("action.unwritten id=%s action_type=%s error=%s", one.id, one.action_type, describe(refusal))
-            return False
-
-        fail = partial(settling.fail, connection, action_id=one.id, token=one.token, reason=reason)
-        if not contain(fail, unwritten):
-            return {}
-        rescued.count += 1
-        rescued.failed.append((one.id, one.action_type, reason))
-        return {one: Status.FAILED}
-
-    @staticmethod
-    def _note(
-        rescued: Rescued,
-        expired: Sequence[upkeep.Expired],
-        outcomes: Sequence[settling.Outcome],
-        statuses: Mapping[UUID, Status],
-    ) -> dict[upkeep.Expired, Status]:
-        """Count and log what was rescued; return the status of each whose claim still stood."""
-        ended = {}
-        for one, outcome in zip(expired, outcomes, strict=True):
-            status = statuses.get(one.id)
-            if status is None:
-                continue
-            ended[one] = status
-            rescued.count += 1
-            if status is Status.FAILED:
-                rescued.failed.append((one.id, one.action_type, outcome.settlement.error or ""))
+        An action without attempts left fails; the others become pending again. Ticks that did not finish are closed.
+        """
+        rescued = contain(partial(self._rescue_together, connection), partial(self._rescue_each, connection))
+        for lease, status, _ in rescued:
             log.warning(
                 "action.rescued id=%s action_type=%s started=%s status=%s",
-                one.id, one.action_type, one.was_started, status,
+                lease.id, lease.action_type, lease.was_started, status,
             )  # fmt: skip
-        return ended
+        # In transactions of their own: schedules are locked before actions. The sweep repairs what a crash leaves.
+        self.state.settler.settled_apart(
+            connection,
+            [SettledAction(lease.id, lease.schedule_id) for lease, _, _ in rescued],
+            {lease.id: status for lease, status, _ in rescued},
+        )
+        tick_store.close_lost_ticks(connection)
+        return rescued
 
-    def _outcome(self, expired: upkeep.Expired) -> settling.Outcome:
-        options = self._registry.options(expired.action_type)
-        outcome = settlement.Crashed(expired.neighbours) if expired.was_started else settlement.Unstarted()
+    def _rescue_together(self, connection: Connection) -> list[RescuedAction]:
+        with connection.transaction():
+            return self._settle(connection, tick_store.expired_leases(connection, limit=BATCH_SIZE))
+
+    def _rescue_each(self, connection: Connection, error: BaseException) -> list[RescuedAction]:
+        """Rescue each action separately; the claim token prevents a conflict with a concurrent settlement."""
+        log.warning("rescue.refused error=%s", reason_of(error))
+        with connection.transaction():
+            expired = tick_store.expired_leases(connection, limit=BATCH_SIZE)
+        rescued: list[RescuedAction] = []
+        for lease in expired:
+            rescued += contain(partial(self._settle, connection, [lease]), partial(_fail, connection, lease))
+        return rescued
+
+    def _settle(self, connection: Connection, expired: Sequence[tick_store.ExpiredLease]) -> list[RescuedAction]:
+        """Settle actions with expired leases; return those whose claim was still valid."""
+        outcomes = [self._outcome(one) for one in expired]
+        statuses = self.state.settler.settle_actions(connection, outcomes)
+        return [
+            RescuedAction(one, statuses[one.id], outcome.settlement.error or "")
+            for one, outcome in zip(expired, outcomes, strict=True)
+            if one.id in statuses
+        ]
+
+    def _outcome(self, expired: tick_store.ExpiredLease) -> settling.SettlementRow:
+        state, options = self.state, self.state.registry.options(expired.action_type)
         decided = settlement.decide(
             expired,
-            outcome,
-            max_attempts=expired.max_attempts or options.max_attempts or self._settings.max_attempts,
-            policy=retry.policy_of(expired.retry_text, options.retry, self._usual_policy),
+            settlement.Crashed(expired.announced - 1) if expired.was_started else settlement.Released(),
+            max_attempts=expired.max_attempts or options.max_attempts or state.settings.max_attempts,
+            policy=retry.effective_policy(expired.retry_text, options.retry, state.default_policy),
             draw=random.random(),  # noqa: S311 - jitter, no secret
         )
-        entry = settlement.history_entry(
-            expired, decided, started_at=expired.tick_started_at, ended_at=None, tick_id=expired.tick_id
-        )
-        return settling.Outcome(
+        return settling.SettlementRow(
             action_id=expired.id,
             token=expired.token,
             settlement=decided,
             started_at=expired.tick_started_at,
-            entry=entry,
+            entry=settlement.history_entry(
+                expired, decided, started_at=expired.tick_started_at, ended_at=None, tick_id=expired.tick_id
+            ),
         )
 
     def prune(self, *, limit: int) -> int:
-        """Remove at most `limit` finished actions past their retention, and old ticks; return how many actions."""
-        with self._database.connection() as connection:
-            return self.prune_on(connection, limit=limit)
+        """Delete at most `limit` finished actions past their retention, and other old rows.
+
+        Returns:
+            The number of actions deleted.
+        """
+        return self.state.database.do(partial(self.prune_on, limit=limit))
 
     def prune_on(self, connection: Connection, *, limit: int) -> int:
-        """Prune as `prune` does, on a connection in autocommit mode: each bite commits on its own."""
-        pruned = 0
-        while pruned < limit:
-            bite = min(BITE, limit - pruned)
-            gone = self._prune_bite(connection, bite)
-            pruned += gone
-            if gone < bite:
-                break
-        # A type of event is known for as long as there may be an action of it.
-        days = self._settings.retention_days
-        unseen_days = max(days, self._settings.retention_failed_days)
-        prune_ticks = partial(upkeep.prune_ticks, retention_days=days, unseen_days=unseen_days, limit=BITE)
-        contain(lambda: prune_ticks(connection), _unpruned)
-        for prune in self._prunes:
-            contain(partial(prune, connection, BITE), _unpruned)
+        """Prune as `prune` does, on a connection in autocommit mode: each batch commits on its own."""
+        pruned, is_batch_full = 0, True
+        while is_batch_full and pruned < limit:
+            batch_size = min(BATCH_SIZE, limit - pruned)
+            deleted = self._prune_batch(connection, batch_size)
+            pruned, is_batch_full = pruned + deleted, deleted == batch_size
+        prune_ticks: Prune = partial(tick_store.prune_ticks, settings=self.state.settings)
+        for prune in (prune_ticks, *self.state.hooks.prune):
+            contain(partial(prune, connection, limit=BATCH_SIZE), _unpruned)
         return pruned
 
-    def _prune_bite(self, connection: Connection, limit: int) -> int:
-        """Remove a bite of finished actions; where that is refused (a foreign key, say), each on its own.
+    def _prune_batch(self, connection: Connection, limit: int) -> int:
+        """Delete a batch of finished actions; return the number deleted.
 
-        Few locks are waited for: what is left is past its retention at the next prune, too.
+        If the batch is refused (by a foreign key, for example), the actions are deleted one by one until `_MAX_LOCKED`
+        of them were locked; the next prune deletes the rest.
         """
-        days, failed_days = self._settings.retention_days, self._settings.retention_failed_days
-        prune = partial(upkeep.prune_actions, connection, retention_days=days, retention_failed_days=failed_days)
+        prune = partial(tick_store.prune_actions, connection, self.state.settings)
 
         def each(_: BaseException) -> int:
-            ids = upkeep.prunable(connection, retention_days=days, retention_failed_days=failed_days, limit=limit)
-            gone = locked = 0
-            for one in ids:
+            deleted = locked = 0
+            for one in tick_store.prunable_actions(connection, self.state.settings, limit=limit):
                 pruned = contain(partial(prune, limit=1, action_id=one), _unpruned)
-                gone += pruned or 0
+                deleted += pruned or 0
                 locked += pruned is None
-                if locked == _LOCKED_MOST:
+                if locked == _MAX_LOCKED:
                     break
-            return gone
+            return deleted
 
         return contain(partial(prune, limit=limit), each)
 
     def first_tick(self, connection: Connection) -> None:
-        """Copy what SQL needs of the settings and of the registry."""
-        shared.share(connection, self._registry, window_seconds=self._settings.deduplication.window_seconds)
+        """Copy the settings and handler options that SQL functions need into the database."""
+        window_seconds = self.state.settings.deduplication.window_seconds
+        store.share_settings(connection, self.state.registry, window_seconds=window_seconds)
+
+
+def fail_action(
+    run: Callable[[Callable[[Connection], bool]], bool], action: Claimed | tick_store.ExpiredLease, reason: str
+) -> bool:
+    """Set an action to failed without any other change; if the database refuses even that, log the error.
+
+    Args:
+        run: Runs a step on a connection, and returns its result.
+        action: The action; it is changed only if its claim token is still valid.
+        reason: Stored as the error of the action.
+
+    Returns:
+        False if the database refused the change, or the claim token is no longer valid.
+    """
+
+    def log_refused(error: BaseException) -> bool:
+        log.error("action.unwritten id=%s action_type=%s error=%s", action.id, action.action_type, describe(error))
+        return False
+
+    return contain(
+        lambda: run(partial(settling.fail, action_id=action.id, token=action.token, reason=reason)), log_refused
+    )
+
+
+def _fail(connection: Connection, lease: tick_store.ExpiredLease, error: BaseException) -> list[RescuedAction]:
+    """Set an action that cannot be rescued to failed; leave a locked one to a later rescue."""
+    reason = f"it could not be rescued: {reason_of(error)}"
+    if isinstance(error, TEMPORARY_ERRORS) or not fail_action(lambda step: step(connection), lease, reason):
+        return []
+    return [RescuedAction(lease, Status.FAILED, reason)]
 
 
 def _unpruned(error: BaseException) -> int | None:
-    """Report what was not pruned; return None where it was locked, and may be pruned later."""
+    """Log the error of a prune; return None if the rows were locked and can be pruned later, otherwise 0."""
     log.warning("prune.refused error=%s", reason_of(error))
-    return None if isinstance(error, LATER) else 0
+    return None if isinstance(error, TEMPORARY_ERRORS) else 0
+
+
+class TickMaintenance:
+    """Maintains the tables during one tick.
+
+    Args:
+        state: The state shared by the ticks of the process.
+        report: Receives counts and errors.
+    """
+
+    def __init__(self, state: WorkerState, report: TickReport) -> None:
+        self._state = state
+        self._maintenance = Maintenance(state)
+        self._report = report
+        self._found: tick_store.PendingWork | None = None
+        #: Whether there are changes that the last step had no time to process.
+        self.has_wakes_left = False
+
+    def finds_nothing(
+        self, connection: Connection, tick_id: UUID, *, caller: str, budget: Mapping[str, float], lingers: bool
+    ) -> bool:
+        """Look for work; if there is none and the tick may be idle, write its row as ended, and return True.
+
+        Args:
+            connection: In autocommit mode.
+            tick_id: The id of the tick.
+            caller: The caller, stored in the tick's row.
+            budget: The time limits, stored in the tick's row.
+            lingers: Whether the tick waits for actions to become due, so that it is never idle.
+        """
+        state = self._state
+        self._is_sweep_due = state.monotonic() >= state.next_sweep
+        self._found = tick_store.find_work(
+            connection,
+            state.settings,
+            tick_id=tick_id,
+            may_be_idle=state.had_first_tick and not (self._is_sweep_due or state.is_exhausted or lingers),
+            caller=caller,
+            budget=budget,
+            counts=state.counts(self._report),
+            action_types=state.registry.types,
+        )
+        return self._found.is_recorded
+
+    def begin(self, connection: Connection) -> None:
+        """Run the maintenance steps that have work, before the claims; a step that fails prevents no other."""
+        state, found = self._state, self._found
+        assert found is not None  # noqa: S101 - looked before
+        if not state.had_first_tick:
+            steps = (NamedStep("first_tick", self._maintenance.first_tick), *state.hooks.prepare)
+            refused = [name for name, run in steps if not self._try(name, run, connection)]
+            # If one was refused, the next tick repeats them all.
+            state.had_first_tick = not refused
+        if self._is_sweep_due:
+            state.next_sweep = state.monotonic() + SWEEP_SECONDS
+            for name, run in (*state.hooks.sweep, NamedStep("cycles", self._report_cycles)):
+                self._try(name, run, connection)
+        for has_work, name, step in (
+            (found.has_expired or found.has_lost_ticks, "rescue", self._rescue),
+            (found.has_wakes, "wake", self._wake),
+            (found.has_old_holds, "holds", settling.free_stale_holds),
+            (found.has_unhandled, "release", self._release),
+        ):
+            if has_work:
+                self._try(name, step, connection)
+        if state.is_exhausted:
+            self._report.add_error(
+                None,
+                None,
+                f"all {state.threads.concurrency} handler threads are occupied by handlers that exceeded their timeout "
+                "and did not return; this process claims nothing until one returns or the process is restarted",
+            )
+
+    def _try(self, name: str, step: Callable[[Connection], object], connection: Connection) -> bool:
+        return self._report.run_step(name, partial(step, connection))
+
+    def _release(self, connection: Connection) -> None:
+        """Release `no_action` rows whose type this build handles; if that is refused, release each separately."""
+        release = partial(claims.release_no_action, connection, self._state.registry.types)
+
+        def report(action_id: UUID, error: BaseException) -> int:
+            self._report.add_error(action_id, None, f"release: {reason_of(error)}")
+            return 0
+
+        def each(_: BaseException) -> int:
+            return sum(
+                contain(partial(release, action_id=one), partial(report, one))
+                for one in claims.unhandled(connection, self._state.registry.types)
+            )
+
+        contain(release, each)
+
+    def wake(self, connection: Connection) -> None:
+        """Wake the actions whose conditions wait for a fact, action or deadline that has changed."""
+        self._try("wake", self._wake, connection)
+
+    def _wake(self, connection: Connection) -> None:
+        from scheduled_actions.actions import waits  # noqa: PLC0415 - most projects have no conditions
+
+        until = self._state.monotonic() + _WAKE_SECONDS
+        self.has_wakes_left = False
+        try:
+            while waits.wake(connection, most=_WAKE_BATCH) == _WAKE_BATCH:
+                if self._state.monotonic() >= until:
+                    self.has_wakes_left = True
+                    return
+        except (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable):
+            # Another session is changing some of these actions: the changes stay recorded for the next wake-up.
+            log.info("waits.deferred")
+            self.has_wakes_left = waits.wake_each(connection, most=_WAKE_BATCH) == _WAKE_BATCH
+
+    def _report_cycles(self, connection: Connection) -> None:
+        """Report actions that wait for one another forever: created by SQL, or by the retry of a finished action."""
+        from scheduled_actions.actions.evaluation import cycles_among_waiting  # noqa: PLC0415 - as above
+
+        for cycle in cycles_among_waiting(connection, most=_MAX_CYCLES):
+            ids = format_cycle(cycle)
+            log.warning("waits.cycle actions=%s", ids)
+            self._report.add_error(cycle[0], None, f"these actions wait for one another; change their `after`: {ids}")
+
+    def _rescue(self, connection: Connection) -> None:
+        rescued = self._maintenance.rescue(connection)
+        self._report.rescued += len(rescued)
+        for lease, status, error in rescued:
+            if status is Status.FAILED:
+                self._report.failed += 1
+                self._report.add_error(lease.id, lease.action_type, error)
+                if self._state.metrics is not None:
+                    self._state.metrics.settled(lease.action_type, "failed", payload_text="")
+
+    def prune(self, connection: Connection) -> None:
+        """Delete rows past their retention, if the tick found any."""
+        if self._found is not None and self._found.has_prunable:
+            self._report.pruned += contain(
+                partial(self._maintenance.prune_on, connection, limit=_MAX_PRUNED),
+                partial(self._report.add_refusal, "prune"),
+            )

@@ -1,84 +1,152 @@
-"""A tick's row, what there is to do, and the watch over what comes due."""
-
-from __future__ import annotations
+"""Run the statements of ticks: find work, write the tick's row, acquire the linger lease, rescue and prune."""
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from scheduled_actions.actions.claims import TickRow
+from scheduled_actions.core.config import Settings
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements, uuids
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from uuid import UUID
-
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.ticks.report import Tally
+from scheduled_actions.ticks.report import MetricsBuffer
 
 sql = Statements(__file__)
 
 
-class Found(NamedTuple):
-    """What there may be for a tick to do."""
+class PendingWork(NamedTuple):
+    """The kinds of work that a tick may have; the columns of `find_work.sql`."""
 
     may_have_due: bool
     has_expired: bool
     has_lost_ticks: bool
     has_old_holds: bool
-    #: Actions that waited for a handler which this build has.
+    #: Whether there are actions with status `no_action` whose type this build handles.
     has_unhandled: bool
     has_prunable: bool
-    #: Something has changed that actions may wait for.
+    #: Whether there are changes that actions may wait for.
     has_wakes: bool
-    #: There is nothing, and the tick has its row, begun and ended at once.
-    is_noted: bool
+    #: Whether there is no work, and the tick's row was written as started and ended.
+    is_recorded: bool
 
 
-def look(connection: Connection, **parameters: Any) -> Found:  # noqa: ANN401 - named in the statement
-    """Return what there may be for a tick to do, as `look_and_note.sql` says; nothing is locked.
+class UpcomingWork(NamedTuple):
+    """The work that is due now or next; the columns of `find_upcoming.sql`."""
+
+    #: Whether the holder still has the linger lease.
+    is_holder: bool
+    is_due: bool
+    #: Seconds until the next action becomes due; None if none does within the window.
+    seconds: float | None
+    #: Whether there are changes that actions may wait for.
+    has_wakes: bool
+
+
+class ExpiredLease(NamedTuple):
+    """An action whose lease has ended; the columns of `expired_leases.sql`."""
+
+    id: UUID
+    action_type: str
+    attempts: int
+    max_attempts: int | None
+    #: The claim token of the expired lease.
+    token: UUID
+    retry_text: str | None
+    lock_group: str | None
+    lock_group_blocks: bool
+    #: The outcome in the last entry of the action's history; None if the history is empty.
+    last_outcome: str | None
+    schedule_id: UUID | None
+    #: Number of actions that the tick announced as started, including this one; 0 if this one was not announced.
+    announced: int
+    #: Start of the tick in epoch seconds; like `tick_id`, None if the action was not announced.
+    tick_epoch: float | None
+    tick_id: UUID | None
+
+    @property
+    def was_started(self) -> bool:
+        """Whether the tick announced the action's handler as started."""
+        return self.announced > 0
+
+    @property
+    def tick_started_at(self) -> datetime | None:
+        """The start of the tick that announced the action, in UTC; None if it was not announced."""
+        return None if self.tick_epoch is None else datetime.fromtimestamp(self.tick_epoch, UTC)
+
+
+def find_work(
+    connection: Connection,
+    settings: Settings,
+    *,
+    tick_id: UUID,
+    may_be_idle: bool,
+    caller: str,
+    budget: Mapping[str, float],
+    counts: Mapping[str, Any],
+    action_types: Collection[str],
+) -> PendingWork:
+    """Return the kinds of work that a tick may have, without locking rows.
 
     Args:
-        connection: In autocommit mode: a tick that found nothing has its row then.
-        parameters: Those of the statement.
+        connection: In autocommit mode.
+        settings: Contains the retention times.
+        tick_id: The id of the tick.
+        may_be_idle: Whether to write the tick's row as started and ended if there is no work.
+        caller: The caller, stored in that row.
+        budget: The time limits, stored in that row.
+        counts: The counts, stored in that row.
+        action_types: The action types for which this build has handlers.
     """
-    row = sql.run(connection, "look_and_note", parameters).fetchone()
-    assert row is not None  # noqa: S101 - a select of one row
-    return Found._make(row)
+    return PendingWork._make(
+        sql.run_one(
+            connection,
+            "find_work",
+            {
+                "tick_id": tick_id,
+                "may_be_idle": may_be_idle,
+                "caller": caller,
+                "budget": json.dumps(budget),
+                "counts": json.dumps(counts),
+                "action_types": list(action_types),
+                **_retention(settings),
+            },
+        )
+    )
 
 
 def begin_tick(
     connection: Connection, tick_id: UUID, *, lease_seconds: float, caller: str, budget: Mapping[str, float]
 ) -> TickRow:
-    """Give the tick its row; repeating it changes nothing."""
-    row = sql.run(
-        connection,
-        "begin_tick",
-        {"tick_id": tick_id, "lease_seconds": lease_seconds, "caller": caller, "budget": json.dumps(budget)},
-    ).fetchone()
-    assert row is not None  # noqa: S101 - insert or update, one row either way
-    return TickRow(tick_id, *row)
+    """Insert the tick's row; calling this again with the same id changes nothing."""
+    return TickRow(
+        tick_id,
+        *sql.run_one(
+            connection,
+            "begin_tick",
+            tick_id=tick_id,
+            lease_seconds=lease_seconds,
+            caller=caller,
+            budget=json.dumps(budget),
+        ),
+    )
 
 
 def cancel_requests(connection: Connection, ids: Collection[UUID]) -> set[UUID]:
-    """Return which of these running actions somebody asked to stop."""
+    """Return which of these running actions were asked to stop."""
     return {row[0] for row in sql.run(connection, "cancel_requests", {"ids": uuids(ids)})}
 
 
-def take_watch(connection: Connection, holder: str) -> bool:
-    """Take the watch over what comes due, or renew it; False when a listener keeps it."""
-    return sql.run(connection, "take_watch", {"holder": holder}).fetchone() is not None
+def acquire_linger_lease(connection: Connection, holder: str) -> bool:
+    """Acquire or renew the linger lease; return False if another listener holds it."""
+    return sql.run(connection, "acquire_linger_lease", {"holder": holder}).fetchone() is not None
 
 
-def look_ahead(connection: Connection, holder: str, *, window_seconds: float) -> tuple[bool, bool, float | None, bool]:
-    """Look at what comes due.
-
-    Returns:
-        Whether this holder still keeps the watch, whether anything is due, and the seconds until the next action comes
-        due; None when none does within the window. And whether something has changed that actions may wait for.
-    """
-    row = sql.run(connection, "look_ahead", {"holder": holder, "window_seconds": window_seconds}).fetchone()
-    assert row is not None  # noqa: S101 - a select of one row
-    return row[0], row[1], row[2], row[3]
+def find_upcoming(connection: Connection, holder: str, *, window_seconds: float) -> UpcomingWork:
+    """Return the work that is due now or next within the window, and whether `holder` still has the linger lease."""
+    return UpcomingWork._make(
+        sql.run_one(connection, "find_upcoming", {"holder": holder, "window_seconds": window_seconds})
+    )
 
 
 def finish_tick(
@@ -87,20 +155,54 @@ def finish_tick(
     *,
     outcome: str,
     counts: Mapping[str, Any],
-    tally: Tally | None = None,
+    metrics: MetricsBuffer | None = None,
     announcement: int = 0,
 ) -> None:
-    """Write how the tick ended, and add what it tallied; nothing where it has announced more since."""
-    ended = {"tick_id": tick.id, "outcome": outcome, "counts": json.dumps(counts), "announcement": announcement}
-    if tally is None:
-        sql.run(connection, "finish_tick", ended)
-        return
-    metrics, subjects, parts, values = tally.rows()
-    counted = {"tally": tally.number, "metrics": metrics, "subjects": subjects, "parts": parts, "values": values}
-    sql.run(connection, "finish_tick_counted", ended | counted)
+    """Write the outcome of the tick, and add its metrics; do nothing if the tick made a later announcement."""
+    parameters = {"tick_id": tick.id, "outcome": outcome, "counts": json.dumps(counts), "announcement": announcement}
+    if metrics is None:
+        sql.run(connection, "finish_tick", parameters)
+    else:
+        sql.run(connection, "finish_tick_counted", {**parameters, **metrics.columns(), "buffer": metrics.number})
 
 
-def due(connection: Connection) -> int:
-    """Return how many actions are due, counted to 10,000."""
-    row = sql.run(connection, "remaining").fetchone()
-    return int(row[0]) if row else 0
+def count_due(connection: Connection) -> int:
+    """Return the number of due actions, at most 10,000."""
+    return int(sql.run_one(connection, "count_due")[0])
+
+
+def expired_leases(connection: Connection, *, limit: int) -> list[ExpiredLease]:
+    """Return at most `limit` actions whose lease has ended, locked until the transaction ends."""
+    return [ExpiredLease._make(row) for row in sql.run(connection, "expired_leases", {"limit": limit})]
+
+
+def close_lost_ticks(connection: Connection) -> int:
+    """Close the ticks whose lease ended before they finished, once their actions are rescued; return their number."""
+    return sql.run(connection, "close_lost_ticks").rowcount
+
+
+def prune_actions(connection: Connection, settings: Settings, *, limit: int, action_id: UUID | None = None) -> int:
+    """Delete at most `limit` finished actions past their retention; return the number deleted.
+
+    `action_id` is the only action that may be deleted; None: any.
+    """
+    ids = None if action_id is None else [action_id]
+    return sql.run(connection, "prune_actions", {"limit": limit, "ids": ids, **_retention(settings)}).rowcount
+
+
+def prunable_actions(connection: Connection, settings: Settings, *, limit: int) -> list[UUID]:
+    """Return the ids of at most `limit` finished actions past their retention, by status, the oldest first."""
+    return [row[0] for row in sql.run(connection, "prunable_actions", {"limit": limit} | _retention(settings))]
+
+
+def prune_ticks(connection: Connection, *, settings: Settings, limit: int) -> int:
+    """Delete at most `limit` ticks and `limit` event types past their retention; return the number of ticks."""
+    # An event type is kept as long as there may be an action of it.
+    unseen_days = max(settings.retention_days, settings.retention_failed_days)
+    return sql.run(
+        connection, "prune_ticks", retention_days=settings.retention_days, unseen_days=unseen_days, limit=limit
+    ).rowcount
+
+
+def _retention(settings: Settings) -> dict[str, Any]:
+    return {"retention_days": settings.retention_days, "retention_failed_days": settings.retention_failed_days}

@@ -1,376 +1,343 @@
-"""One tick: claim what is due, run it, settle it, answer in time."""
+"""Run one tick: claim due actions, run and settle them, and answer in time."""
 
-from __future__ import annotations
-
-import logging
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from scheduled_actions.actions.rules import settlement
-from scheduled_actions.database.boundary import contain, reason_of
-from scheduled_actions.database.connection import Line
+from scheduled_actions.actions.rules.settlement import Snoozed
+from scheduled_actions.core.log import log
+from scheduled_actions.database.connection import Connection, RetryingConnection
 from scheduled_actions.ticks import store as tick_store
-from scheduled_actions.ticks.attempts.attempt import Ended, Flight
-from scheduled_actions.ticks.attempts.attempt_runner import Attempts
-from scheduled_actions.ticks.claiming.claimer import Claimer
+from scheduled_actions.ticks.attempts.attempt import Attempt, InFlightAttempts, RunningTick
+from scheduled_actions.ticks.claiming.claimer import MAX_REFUSED_CLAIMS, Claimer
 from scheduled_actions.ticks.claiming.scanner import FRESH_SECONDS
-from scheduled_actions.ticks.report import Report
-from scheduled_actions.ticks.rules.plan import (
-    ANSWER_MARGIN_SECONDS,
-    Budget,
-    tick_seconds,
-)
-from scheduled_actions.ticks.settling import Settling
-from scheduled_actions.ticks.tick_maintenance import Tidying
+from scheduled_actions.ticks.hooks import BackgroundWork
+from scheduled_actions.ticks.maintenance import TickMaintenance
+from scheduled_actions.ticks.report import TickCaller, TickReport
+from scheduled_actions.ticks.rules.plan import ANSWER_MARGIN_SECONDS, TickBudget
+from scheduled_actions.ticks.settling import ResultWriter
+from scheduled_actions.ticks.worker_state import LingerLease, WorkerState
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.ticks.attempts.attempt import Attempt
-    from scheduled_actions.ticks.hooks import Background
-    from scheduled_actions.ticks.linger_lease import Watch
-    from scheduled_actions.ticks.report import Caller
-    from scheduled_actions.ticks.worker_state import Process
-
-log = logging.getLogger("scheduled_actions")
-
-#: How much longer than the tick its leases live: time to settle after a slow commit.
+#: How much longer than the tick its leases last, so that a slow commit leaves time to settle.
 LEASE_MARGIN_SECONDS = 15.0
-#: How long a tick waits in all for what handlers put off: one that polls every second must not keep it going.
-_WAITS_MOST_SECONDS = 3.0
-#: How often a tick asks whether somebody wants a running action to stop.
+#: How long a tick waits in total for snoozed actions: an action that polls every second must not keep it running.
+_MAX_SNOOZE_WAIT_SECONDS = 3.0
+#: How often a tick looks for requests to cancel a running action.
 _CANCEL_POLL_SECONDS = 1.0
 
 
 class Tick:
-    """The state of one tick; lives as long as the call."""
+    """Runs one tick; each tick has its own instance.
+
+    Args:
+        state: The state shared by the ticks of the process.
+        caller: The caller of the tick, and when the tick began.
+        host_seconds: The host's time limit in seconds; None: only the setting applies.
+        lingers: Whether the tick waits for actions to become due.
+        linger_holder: The id of the listener that runs this tick; None: no listener runs it.
+    """
 
     def __init__(
         self,
-        process: Process,
-        started: float,
+        state: WorkerState,
         *,
-        caller: Caller,
+        caller: TickCaller,
         host_seconds: float | None,
         lingers: bool,
-        watch_as: str | None,
+        linger_holder: str | None,
     ) -> None:
-        self._process = process
-        self._settings = process.settings
-        self._runner = process.runner
-        self._pace = process.pace
-        self._monotonic = process.monotonic
-        duration = tick_seconds(self._settings, host_seconds)
-        self._budget = Budget.by_settings(self._settings, started=started, duration_seconds=duration, lingers=lingers)
-        self._duration = duration
-        self._allowed = {"max_run_seconds": self._settings.max_run_seconds, "max_duration_seconds": duration}
+        self._state = state
+        self._budget = budget = TickBudget.by_settings(
+            state.settings, started=caller.started, host_seconds=host_seconds, lingers=lingers
+        )
+        self._limits = {
+            "max_run_seconds": state.settings.max_run_seconds,
+            "max_duration_seconds": budget.duration_seconds,
+        }
         self._caller = caller
-        self._report = Report()
-        self._tidying = Tidying(process, self._report)
-        #: What has ended and is not written yet.
-        self._ended: list[tuple[Attempt, Ended]] = []
-        self._flight = Flight(process, self._budget, self._ended)
-        self._background: Background | None = None
+        self._report = TickReport()
+        self._maintenance = TickMaintenance(state, self._report)
+        self._in_flight = InFlightAttempts(state, budget)
+        self._background: BackgroundWork | None = None
         self._may_start_background = True
         self._may_announce = True
-        self._claimer = Claimer(process, self._budget, self._flight, self._ended, self._report, tick_seconds=duration)
-        self._walk = self._claimer.walk
-        #: When the last action is due that a handler put off for a moment; None when nothing is awaited.
-        self._put_off_until: float | None = None
-        self._waited_seconds = 0.0
-        window = self._budget.linger_until - started
-        self._watch = None if window <= 0 else _watch(process, watch_as, self._budget.linger_until, window)
-        self._next_cancel_poll = started + _CANCEL_POLL_SECONDS
+        self._is_counted = False
+        #: When the last of the briefly snoozed actions becomes due; None if there are none.
+        self._snoozed_until: float | None = None
+        self._snooze_waited = 0.0
+        self._linger_lease = LingerLease(state, budget, linger_holder or str(uuid4()))
+        self._next_cancel_poll = caller.started + _CANCEL_POLL_SECONDS
 
-    def run(self, *, is_asked_again: Callable[[], bool]) -> Report:
-        """Go through the whole tick.
+    def run(self, *, is_asked_again: Callable[[], bool]) -> TickReport:
+        """Run the tick to its end; return its report.
 
         Args:
-            is_asked_again: Whether another ping was left to this tick since it began or since this was asked last:
-                what that one saw due may have come after the last look, so there is another one.
+            is_asked_again: Returns whether the tick was notified since it began or since the last call, for example by
+                a ping that was answered `busy`. If so, the tick claims again, because actions may have become due after
+                its last claim; if not, the next tick may begin.
         """
-        # The last settlement begins when the time to answer has come: the line is cut in the middle of the margin.
-        cut_at = self._budget.answer_by + ANSWER_MARGIN_SECONDS / 2
-        self._line = Line(self._process.database, self._monotonic, cut_at)
-        with self._process.watchdog.guards(cut_at, self._line.cut):
-            if self._line.do(self._is_idle) and not is_asked_again():
+        # The last settlement begins when the answer is due: the connection is cancelled in the middle of the margin.
+        cancel_at = self._budget.answer_by + ANSWER_MARGIN_SECONDS / 2
+        self._connection = RetryingConnection(self._state.database, self._state.monotonic, cancel_at)
+        with self._state.watchdog.guards(cancel_at, self._connection.cancel):
+            if self._connection.do(self._is_idle) and not is_asked_again():
                 return self._report
             self._begin()
             self._work()
-            while self._may_start() and not self._process.turn.is_relieved and is_asked_again():
-                self._walk.look_again()
+            while self._may_start() and not self._state.single_flight.is_relieved and is_asked_again():
+                self._claimer.scanner.scan_again()
                 self._work()
         return self._report
 
     def _work(self) -> None:
-        """Do what there is to do, and write what came of it."""
         try:
             self._wake()
             while self._work_once():
                 pass
         finally:
-            # Whatever happened: no handler of this tick starts any more.
-            self._flight.give_up()
+            # Even after an error, no handler of this tick may start any more.
+            self._in_flight.give_up()
         self._finish()
-        # What its last settlement left unplanned: the next tick may run on another thread.
-        self._process.settler.release_left()
+        # Plans deferred by the last settlement are released: the next tick may run on another thread.
+        self._state.settler.release_deferred()
 
     # -- the beginning ---------------------------------------------------------------------------------------------
 
     def _is_idle(self, connection: Connection) -> bool:
-        """Look whether there is anything to do, or to wait for; if not, the tick's row is written."""
-        return self._tidying.finds_nothing(
-            connection, self._named(), caller=self._caller.name, budget=self._allowed, waits=self._lingers
+        """Return whether there is nothing to do or to wait for; if so, the tick's row has been written."""
+        return self._maintenance.finds_nothing(
+            connection,
+            self._new_id(),
+            caller=self._caller.name,
+            budget=self._limits,
+            lingers=self._linger_lease.is_held,
         )
 
-    def _named(self) -> UUID:
-        """Return the tick's new name: each try of an idle one has its own, and so has what another ping asks of it."""
+    def _new_id(self) -> UUID:
+        """Give the tick a new id, and return it: each idle check and the work after it have their own rows."""
         tick_id = uuid4()
         self._report.tick_id = str(tick_id)
         return tick_id
 
     def _begin(self) -> None:
-        tick_id = self._named()
-        # Read before it is asked: no action is said to have begun earlier than it did, however slow the commit is.
-        begun = self._monotonic()
-        row = self._line.do(
-            lambda connection: tick_store.begin_tick(
-                connection,
-                tick_id,
-                lease_seconds=self._duration + LEASE_MARGIN_SECONDS,
+        # Read before the statement, so that no action is recorded as started too early, however slow the commit is.
+        begun = self._state.monotonic()
+        self._row = self._connection.do(
+            partial(
+                tick_store.begin_tick,
+                tick_id=self._new_id(),
+                lease_seconds=self._budget.duration_seconds + LEASE_MARGIN_SECONDS,
                 caller=self._caller.name,
-                budget=self._allowed,
+                budget=self._limits,
             )
         )
-        self._row = row
-        self._attempts = Attempts(
-            self._process,
-            tick=row,
+        running = RunningTick(
+            state=self._state,
+            budget=self._budget,
+            connection=self._connection,
+            in_flight=self._in_flight,
+            report=self._report,
+            row=self._row,
             begun=begun,
-            answer_by=self._budget.answer_by,
-            nudge=self._flight.nudge,
         )
-        self._settling = Settling(self._process, self._line, row, self._attempts, self._report)
-        self._claimer.begin(self._line, row, self._attempts, self._settling)
-        self._line.do(self._tidying.begin)
-        if self._watch is not None:
-            self._line.do(self._watch.begin)
-        self._process.turn.hears(self._flight.nudge)
+        self._writer = ResultWriter(running)
+        self._claimer = Claimer(running, self._writer)
+        self._connection.do(self._maintenance.begin)
+        if self._budget.linger_until > self._budget.started:
+            self._connection.do(self._linger_lease.acquire)
+        self._state.single_flight.subscribe(self._in_flight.nudge)
 
     # -- the middle ------------------------------------------------------------------------------------------------
 
     def _work_once(self) -> bool:
-        """Settle what has ended, start what may start, claim ahead, wait for the next end; False when all is done."""
+        """Settle, start attempts, claim ahead, and wait for the next result.
+
+        Returns:
+            False when nothing is in flight and nothing more may start.
+        """
         wave = self._claimer.next_wave() if self._claimer.ready and self._may_start() else []
-        if self._ended or wave:
+        if self._in_flight.unwritten or wave:
             self._settle_and_start(wave)
-        if self._tidying.has_wakes_left:
+        if self._maintenance.has_wakes_left:
             self._wake()
-        if self._wants_more():
+        if self._may_start() and self._claimer.wants_more():
             self._claimer.claim()
         self._start_background()
-        if self._flight:
+        if self._in_flight.attempts:
             self._collect()
-            if self._watch is not None and self._watch.wants_a_look():
-                self._look(self._watch)
-                self._walk.look_again()
-        if self._ended and not self._flight:
-            return self._monotonic() < self._budget.answer_by
+            if self._linger_lease.wants_a_look():
+                self._look()
+                self._claimer.scanner.scan_again()
+        if self._in_flight.unwritten and not self._in_flight.attempts:
+            return self._state.monotonic() < self._budget.answer_by
+        waits = (self._lingers_on, self._awaits_background, self._awaits_snoozed)
         return (
-            bool(self._flight or self._wants_more() or self._may_start_any())
-            or (self._tidying.has_wakes_left and self._may_start())
-            or self._keeps_watch()
-            or self._awaits_background()
-            or self._awaits_put_off()
+            bool(self._in_flight.attempts)
+            or (self._may_start() and self._has_more_to_start())
+            or any(not self._claimer.ready and self._may_start() and wait() for wait in waits)
         )
-
-    def _wants_more(self) -> bool:
-        return self._may_start() and self._claimer.wants_more()
-
-    def _may_start_any(self) -> bool:
-        return bool(self._claimer.ready) and self._may_start() and bool(self._claimer.startable())
-
-    @property
-    def _lingers(self) -> bool:
-        """Whether this tick goes on waiting for what comes due."""
-        return self._watch is not None and self._watch.is_kept
-
-    def _keeps_watch(self) -> bool:
-        """Wait for what comes due next; False when the watch has ended."""
-        if self._claimer.ready or not self._may_start() or self._watch is None or not self._watch.is_kept:
-            return False
-        self._look(self._watch)
-        self._caller.look(self._monotonic())
-        was_futile, self._claimer.has_claimed = not self._claimer.has_claimed, False
-        wait = self._watch.seconds_to_wait(was_futile=was_futile)
-        if wait > 0:
-            self._flight.wait(wait)
-        self._wake()
-        self._walk.look_again()
-        return self._watch.is_kept
-
-    def _start_background(self) -> None:
-        """Start what the transactions of this tick have left for after their commit; once refused, it is left."""
-        if self._may_start_background and self._process.settler.has_left:
-            self._may_start_background = contain(
-                self._has_started_background, lambda error: self._tidying.refused("background", error)
-            )
-
-    def _has_started_background(self) -> bool:
-        if self._background is None:
-            self._background = self._process.hooks.background(self._flight.nudge)
-        self._background.start()
-        return True
-
-    def _awaits_background(self) -> bool:
-        """Wait for what features do on threads of their own, which may bring due actions. False when there is none."""
-        if self._background is None or self._claimer.ready or not self._may_start():
-            return False
-        if self._background.is_busy:
-            self._flight.wait(FRESH_SECONDS)
-        elif not self._background.takes_finished():
-            return False
-        self._walk.look_again()
-        return True
-
-    def _awaits_put_off(self) -> bool:
-        """Wait for what handlers put off for a moment: the next tick may be a minute away. False when nothing was."""
-        if self._put_off_until is None or self._waited_seconds >= _WAITS_MOST_SECONDS:
-            return False
-        if self._claimer.ready or not self._may_start():
-            return False
-        began = self._monotonic()
-        if not self._flight.wait(self._put_off_until - began):
-            self._put_off_until = None
-        self._waited_seconds += self._monotonic() - began
-        self._walk.look_again()
-        return True
-
-    def _look(self, watch: Watch) -> None:
-        """Look what comes due; what waits for something that has changed is due now."""
-        self._line.do(watch.look)
-        if watch.has_wakes:
-            self._line.do(self._tidying.wake)
-            self._line.do(watch.look)
-            # What is due now was not when the last claim got nothing.
-            self._claimer.has_claimed = True
-
-    def _wake(self) -> None:
-        """Make due what waits for something that this tick was told has changed, before it claims."""
-        if self._process.turn.takes_change() or self._tidying.has_wakes_left:
-            self._line.do(self._tidying.wake)
-            self._walk.look_again()
 
     def _may_start(self) -> bool:
         return (
             self._may_announce
-            and not self._claimer.is_refused
-            and not self._process.is_stopping.is_set()
-            and not self._process.is_exhausted
-            and self._budget.may_start(self._monotonic())
+            and self._claimer.refused_claims < MAX_REFUSED_CLAIMS
+            and not self._state.is_stopping.is_set()
+            and not self._state.is_exhausted
+            and self._budget.may_start(self._state.monotonic())
         )
 
+    def _has_more_to_start(self) -> bool:
+        claimer = self._claimer
+        return self._maintenance.has_wakes_left or claimer.wants_more() or bool(claimer.ready and claimer.startable())
+
+    def _lingers_on(self) -> bool:
+        """Wait until the next action is due, at most `LOOK_SECONDS`; return False when lingering has ended."""
+        lease = self._linger_lease
+        if not lease.is_held:
+            return False
+        self._look()
+        self._caller.look(self._state.monotonic())
+        wait = lease.seconds_to_wait(was_futile=not self._claimer.has_claimed)
+        self._claimer.has_claimed = False
+        if wait > 0:
+            self._in_flight.wait(wait)
+        self._wake()
+        self._claimer.scanner.scan_again()
+        return lease.is_held
+
+    def _start_background(self) -> None:
+        """Start the work that transactions of this tick have deferred; after an error, start no more."""
+        if self._may_start_background and self._state.settler.has_deferred:
+            self._background = self._background or self._state.hooks.background(self._in_flight.nudge)
+            self._may_start_background = self._report.run_step("background", self._background.start)
+
+    def _awaits_background(self) -> bool:
+        """Wait for background work, which may make actions due.
+
+        Returns:
+            False if there is no such work in progress, and none has finished since the last call.
+        """
+        if self._background is None:
+            return False
+        if self._background.is_busy:
+            self._in_flight.wait(FRESH_SECONDS)
+        elif not self._background.takes_finished():
+            return False
+        self._claimer.scanner.scan_again()
+        return True
+
+    def _awaits_snoozed(self) -> bool:
+        """Wait for briefly snoozed actions, because the next tick may be a minute away.
+
+        Returns:
+            False if there are none, or the tick has waited `_MAX_SNOOZE_WAIT_SECONDS` in total.
+        """
+        if self._snoozed_until is None or self._snooze_waited >= _MAX_SNOOZE_WAIT_SECONDS:
+            return False
+        began = self._state.monotonic()
+        if not self._in_flight.wait(self._snoozed_until - began):
+            self._snoozed_until = None
+        self._snooze_waited += self._state.monotonic() - began
+        self._claimer.scanner.scan_again()
+        return True
+
+    def _look(self) -> None:
+        """Look up when the next action becomes due; wake the actions whose conditions wait for a stored change."""
+        self._connection.do(self._linger_lease.look)
+        if self._linger_lease.has_wakes:
+            self._connection.do(self._maintenance.wake)
+            self._connection.do(self._linger_lease.look)
+            # What is due now was not when the last claim got nothing.
+            self._claimer.has_claimed = True
+
+    def _wake(self) -> None:
+        """Wake the actions whose conditions wait for a change, if the tick was notified of one or has changes left."""
+        if self._state.single_flight.take_change() or self._maintenance.has_wakes_left:
+            self._connection.do(self._maintenance.wake)
+            self._claimer.scanner.scan_again()
+
     def _settle_and_start(self, wave: list[Attempt]) -> None:
-        """Write what has ended and announce what starts, in one statement; then start it."""
-        self._flight.announce(wave)
-        if self._settle(running=self._flight.ids):
-            self._flight.start(wave)
+        """Write results and announce the attempts of a wave; start the wave only if it was announced."""
+        self._in_flight.announce(wave)
+        if self._settle(running=self._in_flight.ids):
+            self._in_flight.start(wave)
         else:
-            # The leases have ended under a process that was frozen: what is not yet started must not start.
+            # The leases ended while the process was frozen: no further attempt may start.
             self._may_announce = False
-            self._flight.put_back(wave)
+            self._in_flight.release(wave)
 
     def _settle(self, *, running: list[UUID]) -> bool:
-        """Write what has ended; return whether what was announced may start."""
-        ended = list(self._ended)
-        self._ended.clear()
-        written = self._settling.settle(ended, running=running)
-        self._ended.extend(written.kept_back)
+        """Write results; return whether the announced attempts may start."""
+        attempts, self._in_flight.unwritten = self._in_flight.unwritten, []
+        written = self._writer.settle(attempts, running=running)
+        self._in_flight.unwritten += written.kept_back
         if written.may_have_freed_more:
-            self._walk.look_again()
-        put_off = [one.outcome.delay.total_seconds() for _, one in ended if isinstance(one.outcome, settlement.Snoozed)]
-        if moments := [seconds for seconds in put_off if seconds <= FRESH_SECONDS]:
-            self._put_off_until = max(self._put_off_until or 0.0, self._monotonic() + max(moments))
+            self._claimer.scanner.scan_again()
+        for outcome in [attempt.result.outcome for attempt in attempts]:
+            if isinstance(outcome, Snoozed) and (seconds := outcome.delay.total_seconds()) <= FRESH_SECONDS:
+                self._snoozed_until = max(self._snoozed_until or 0.0, self._state.monotonic() + seconds)
         return written.is_announced
 
-    # -- waiting ---------------------------------------------------------------------------------------------------
-
     def _collect(self) -> None:
-        """Wait for the next outcome, gather its companions, give up what is over its time."""
-        if self._flight.collect(self._patience()):
+        """Wait for results, abandon attempts whose time is up, and stop handlers whose actions are to be cancelled."""
+        now = self._state.monotonic()
+        instants = [
+            self._budget.answer_by,
+            self._next_cancel_poll,
+            now + FRESH_SECONDS,
+            *(attempt.times_out_at for attempt in self._in_flight.attempts),
+            self._linger_lease.next_due if self._linger_lease.is_held else None,
+        ]
+        if self._in_flight.collect(max(0.001, min(filter(None, instants)) - now)):
             self._wake()
-            self._walk.look_again()
-        self._poll_cancel_requests()
-
-    def _patience(self) -> float:
-        """Return how long to wait for an outcome, in seconds."""
-        now = self._monotonic()
-        limits = [self._budget.answer_by, self._next_cancel_poll, now + FRESH_SECONDS]
-        if self._watch is not None and self._watch.is_kept:
-            limits.append(self._watch.next_due or now + FRESH_SECONDS)
-        return max(0.001, min([*limits, self._flight.next_timeout() or now + FRESH_SECONDS]) - now)
-
-    def _poll_cancel_requests(self) -> None:
-        now = self._monotonic()
-        if self._process.is_stopping.is_set():
-            self._flight.stop()
-        if now < self._next_cancel_poll or not self._flight:
+            self._claimer.scanner.scan_again()
+        now = self._state.monotonic()
+        if self._state.is_stopping.is_set():
+            self._in_flight.stop()
+        if now < self._next_cancel_poll or not self._in_flight.attempts:
             return
         self._next_cancel_poll = now + _CANCEL_POLL_SECONDS
         self._caller.look(now)
-        ids = self._flight.ids
-        self._flight.stop(self._line.do(lambda connection: tick_store.cancel_requests(connection, ids)))
+        self._in_flight.stop(self._connection.do(partial(tick_store.cancel_requests, ids=self._in_flight.ids)))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        self._ended.extend((attempt, Ended(settlement.Unstarted())) for attempt in self._claimer.ready)
-        self._claimer.ready.clear()
-        if self._ended:
+        self._in_flight.unwritten += self._claimer.ready
+        self._claimer.ready = []
+        if self._in_flight.unwritten:
             self._settle(running=[])
-        report = self._report
+        report, metrics = self._report, self._state.metrics
         report.processed = report.succeeded + report.failed + report.retried + report.snoozed + report.skipped
-        self._settling.tally_tick(self._monotonic() - self._budget.started)
-        self._line.do(self._prune_and_count)
-        if self._ended:
-            # Somebody kept their rows locked to the last: the tick's row stays open, and tells a rescue what started.
-            log.warning("tick.unwritten tick_id=%s outcomes=%d", self._row.id, len(self._ended))
+        if metrics is not None and not self._is_counted:
+            # A tick that continues for another ping is counted once.
+            metrics.ticked(self._state.monotonic() - self._budget.started)
+        self._is_counted = True
+        self._connection.do(self._prune_and_count)
+        if self._in_flight.unwritten:
+            # Their rows were locked until the end: the tick's row stays open, so that a rescue knows what had started.
+            log.warning("tick.unwritten tick_id=%s outcomes=%d", self._row.id, len(self._in_flight.unwritten))
         else:
-            contain(self._end, self._unended)
+            # If the tick's row stays open, the next rescue closes it.
+            report.run_step("the tick's row", self._end, event="tick.unended")
         report.more = report.remaining > 0
 
     def _prune_and_count(self, connection: Connection) -> None:
-        report = self._report
-        if self._budget.may_start(self._monotonic()) and not self._process.is_stopping.is_set():
-            self._tidying.prune(connection)
-        report.remaining = tick_store.due(connection)
-
-    def _unended(self, error: BaseException) -> None:
-        """Leave the tick's row open: the next rescue closes it."""
-        reason = f"the tick's row: {reason_of(error)}"
-        log.error("tick.unended tick_id=%s error=%s", self._row.id, reason)
-        self._report.add_error(None, None, reason)
+        if self._budget.may_start(self._state.monotonic()) and not self._state.is_stopping.is_set():
+            self._maintenance.prune(connection)
+        self._report.remaining = tick_store.count_due(connection)
 
     def _end(self) -> None:
-        report = self._report
-        self._caller.look(self._monotonic())
-        counts = self._process.counts(report) | self._caller.notes(self._process.turn.joined)
-        self._line.do(
+        self._caller.look(self._state.monotonic())
+        self._connection.do(
             partial(
                 tick_store.finish_tick,
                 tick=self._row,
-                outcome=self._caller.outcome,
-                counts=counts,
-                tally=self._process.tally,
-                announcement=self._settling.next_announcement(),
+                outcome="finished" if self._caller.hung_up_seconds is None else "hung_up",
+                counts=self._state.counts(self._report) | self._caller.notes(self._state.single_flight.joined),
+                metrics=self._state.metrics,
+                announcement=next(self._writer.announcements),
             )
         )
-        self._settling.tally_is_written()
-
-
-def _watch(process: Process, watch_as: str | None, until: float, window_seconds: float) -> Watch:
-    from scheduled_actions.ticks.linger_lease import Watch  # noqa: PLC0415 - most ticks do not linger
-
-    return Watch(process, watch_as or str(uuid4()), until=until, window_seconds=window_seconds)
+        if self._state.metrics is not None:
+            self._state.metrics.clear()

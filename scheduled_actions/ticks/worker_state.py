@@ -1,182 +1,156 @@
-"""What the ticks of one process share."""
-
-from __future__ import annotations
+"""Share state between the ticks of one process: the running tick, the linger lease, the watchdog, the threads."""
 
 import math
 import os
 import threading
-from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scheduled_actions.ticks.rules.plan import Pace
+from scheduled_actions.actions.settling import Settler
+from scheduled_actions.core.config import Settings
+from scheduled_actions.core.retry import RetryPolicy
+from scheduled_actions.database.connection import Connection, Database
+from scheduled_actions.registry import Registry
+from scheduled_actions.registry.handler import PrepareFollowUp
+from scheduled_actions.ticks import store as tick_store
+from scheduled_actions.ticks.attempts.handler_threads import HandlerThreads
+from scheduled_actions.ticks.hooks import Hooks
+from scheduled_actions.ticks.report import MetricsBuffer, TickReport
+from scheduled_actions.ticks.rules.plan import DurationStats, TickBudget
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from scheduled_actions.actions.settling import Settler
-    from scheduled_actions.core.config import Settings
-    from scheduled_actions.core.retry import RetryPolicy
-    from scheduled_actions.database.connection import Database
-    from scheduled_actions.registry import Registry
-    from scheduled_actions.registry.handler import Prepare
-    from scheduled_actions.ticks.attempts.runner import Runner
-    from scheduled_actions.ticks.hooks import Hooks
-    from scheduled_actions.ticks.maintenance import Maintenance
-    from scheduled_actions.ticks.report import Report, Tally
-
-
-#: Pings beside one tick whose callers are told in its row.
-_JOINED_MOST = 5
-
-
-class Stuck:
-    """How many abandoned handlers of each team have not returned: they are still at work."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counted: Counter[str | None] = Counter()
-
-    def add(self, team_id: str | None, number: int) -> None:
-        """Count one more, or one less."""
-        with self._lock:
-            self._counted[team_id] += number
-
-    def counted(self) -> Counter[str | None]:
-        """Return how many there are, by team."""
-        with self._lock:
-            return self._counted.copy()
+#: Maximum number of further callers stored in a tick's row.
+_MAX_JOINED = 5
+#: Prefix of holder ids of listeners, which hold the linger lease for longer than a tick.
+LISTENER = "listen:"
+#: How often the holder of the linger lease looks for new work without a notification.
+LOOK_SECONDS = 1.0
 
 
-class Turn:
-    """Whose turn it is: one tick of a process is at work, and hears of the pings that came meanwhile."""
+class SingleFlight:
+    """Lets one tick of a process run at a time, and notifies it of pings that arrive while it runs."""
 
     def __init__(self) -> None:
+        #: Its lock is reentrant.
         self._changed = threading.Condition()
         self._holder: object | None = None
-        #: The ping that waits to take over from a tick that lingers.
-        self._relief: object | None = None
-        self._was_asked = False
+        #: The ping that waits to take over from a lingering tick.
+        self._successor: object | None = None
+        self._was_notified = False
         self._has_changed = False
         self._nudge: Callable[[], None] | None = None
-        #: Who else pinged since the tick at work began, the first few of them.
+        #: The first callers that pinged since the running tick began.
         self.joined: list[str] = []
 
-    def take(self, *, patience_seconds: float, caller: str = "") -> object | None:
-        """Take the turn; None when another tick has it, which then looks for work once more before it ends.
+    def acquire(self, *, patience_seconds: float, caller: str = "") -> object | None:
+        """Return a holder's token; None if another tick keeps it.
+
+        A running tick is notified in either case, and looks for work once more.
 
         Args:
-            patience_seconds: How long to wait for the turn. A ping that wants to linger relieves the tick that
-                does, so that somebody always keeps the watch; of several that wait the latest gets it.
-            caller: Who pings.
+            patience_seconds: How long to wait for the token. A ping that may linger takes over from a lingering tick,
+                so that one tick always lingers; if several wait, the latest gets the token.
+            caller: Name of the caller that pings.
         """
         with self._changed:
-            if self._holder is not None:
-                self._ask()
-                if patience_seconds <= 0 or not self._relieves(patience_seconds):
-                    if len(self.joined) < _JOINED_MOST:
-                        self.joined.append(caller)
-                    return None
-            self._holder, self._was_asked, self._has_changed, self.joined = object(), False, False, []
+            if self.notify() and (patience_seconds <= 0 or not self._take_over(patience_seconds)):
+                if len(self.joined) < _MAX_JOINED:
+                    self.joined.append(caller)
+                return None
+            self._holder, self._was_notified, self._has_changed, self.joined = object(), False, False, []
             return self._holder
 
-    def _relieves(self, patience_seconds: float) -> bool:
-        """Wait until the turn is free, unless another ping comes to do so."""
-        me = self._relief = object()
+    def _take_over(self, patience_seconds: float) -> bool:
+        """Wait until the holder has released the token; return False if it does not, or a later ping is waiting."""
+        me = self._successor = object()
         self._changed.notify_all()
-        self._changed.wait_for(lambda: self._holder is None or self._relief is not me, patience_seconds)
-        if self._relief is not me:
+        self._changed.wait_for(lambda: self._holder is None or self._successor is not me, patience_seconds)
+        if self._successor is not me:
             return False
-        self._relief = None
+        self._successor = None
         return self._holder is None
 
-    def _ask(self) -> None:
-        self._was_asked = True
-        if self._nudge is not None:
-            self._nudge()
-
-    def ask(self, *, has_changed: bool = False) -> bool:
-        """Tell the tick at work that something may have come due; return whether there is one.
+    def notify(self, *, has_changed: bool = False) -> bool:
+        """Notify the running tick that actions may have become due; return False if no tick is running.
 
         Args:
-            has_changed: Something has changed that actions wait for: they are to be woken before they can be claimed.
+            has_changed: Whether there is a change that actions wait for: they must be woken before they are claimed.
         """
         with self._changed:
-            if self._holder is not None:
-                self._has_changed |= has_changed
-                self._ask()
-            return self._holder is not None
+            if self._holder is None:
+                return False
+            self._has_changed |= has_changed
+            self._was_notified = True
+            if self._nudge is not None:
+                self._nudge()
+            return True
 
-    def takes_change(self) -> bool:
-        """Whether something has changed that actions wait for, since this was asked last."""
+    def take_change(self) -> bool:
+        """Return whether a change that actions wait for was notified since the last call."""
         with self._changed:
             has_changed, self._has_changed = self._has_changed, False
             return has_changed
 
-    def hears(self, nudge: Callable[[], None] | None) -> None:
-        """Let the tick at work be told when somebody asks, or nobody any more."""
+    def subscribe(self, nudge: Callable[[], None]) -> None:
+        """Call `nudge` on each notification until the holder releases the token."""
         with self._changed:
             self._nudge = nudge
 
     @property
     def is_relieved(self) -> bool:
-        """Whether another ping waits to keep the watch."""
-        return self._relief is not None
+        """Whether another ping waits to take over."""
+        return self._successor is not None
 
-    def goes_on(self, holder: object) -> bool:
-        """Whether somebody asked meanwhile; if nobody did, the turn is given back in the same moment."""
+    def release_unless_notified(self, holder: object) -> bool:
+        """Return whether there was a notification since `acquire` or the last call; if not, release the token."""
         with self._changed:
-            was_asked, self._was_asked = self._was_asked, False
-            if not was_asked:
-                self._give_back(holder)
-            return was_asked
+            was_notified, self._was_notified = self._was_notified, False
+            if not was_notified:
+                self.release(holder)
+            return was_notified
 
-    def end(self, holder: object) -> None:
-        """Give the turn back, if it was not given back before."""
+    def release(self, holder: object) -> None:
+        """Release the token, so that the next tick can run; do nothing if the holder has already released it."""
         with self._changed:
-            self._give_back(holder)
-
-    def _give_back(self, holder: object) -> None:
-        if self._holder is holder:
-            self._holder = self._nudge = None
-            self._changed.notify_all()
+            if self._holder is holder:
+                self._holder = self._nudge = None
+                self._changed.notify_all()
 
 
 class Watchdog:
-    """One thread for all ticks of a process, made when first needed: a thread for each costs as much as the tick.
+    """Enforces the time limits of all ticks of a process on one thread; one thread per tick would double its cost.
 
     Args:
-        monotonic: Seconds that never go back.
+        monotonic: A monotonic clock, in seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition(threading.Lock())
         self._thread: threading.Thread | None = None
-        #: When what has to be done, by who asked for it.
-        self._asked: dict[object, tuple[float, Callable[[], None]]] = {}
-        #: Until when the thread sleeps.
+        #: By guard: when to call which function.
+        self._guards: dict[object, tuple[float, Callable[[], None]]] = {}
         self._sleeps_until = math.inf
 
     @contextmanager
     def guards(self, until: float, act: Callable[[], None]) -> Iterator[None]:
-        """Do `act`, once, in the watchdog's thread if the block lasts longer than `until`.
+        """Call `act` once, on the watchdog's thread, if the block lasts longer than `until`.
 
         Args:
-            until: In monotonic seconds.
-            act: Must not raise.
+            until: The time limit, on the monotonic clock.
+            act: The function to call; must not raise.
         """
         me = object()
         if self._pid != os.getpid():
-            # A fork leaves its child without the thread, and perhaps with its lock held for ever.
-            self._begin()
+            # A forked child has no such thread, and may have inherited a lock that is never released.
+            self._reset()
         with self._changed:
-            self._asked[me] = until, act
+            self._guards[me] = until, act
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._watch, name="scheduled-actions-watchdog", daemon=True)
                 self._thread.start()
@@ -186,10 +160,10 @@ class Watchdog:
             yield
         finally:
             with self._changed:
-                self._asked.pop(me, None)
+                self._guards.pop(me, None)
 
     def close(self) -> None:
-        """Let the thread end; the next that asks gets a new one."""
+        """End the thread; the next guard starts a new one."""
         with self._changed:
             self._thread = None
             self._changed.notify_all()
@@ -198,61 +172,122 @@ class Watchdog:
         with self._changed:
             while self._thread is threading.current_thread():
                 now = self._monotonic()
-                over = [who for who, (until, _) in self._asked.items() if until <= now]
-                acts = [self._asked.pop(who)[1] for who in over]
-                for act in acts:
+                over = [guard for guard, (until, _) in self._guards.items() if until <= now]
+                for act in [self._guards.pop(guard)[1] for guard in over]:
                     self._changed.release()
                     try:
                         act()
                     finally:
                         self._changed.acquire()
-                if not acts:
-                    self._sleep(now)
-
-    def _sleep(self, now: float) -> None:
-        self._sleeps_until = min((until for until, _ in self._asked.values()), default=math.inf)
-        self._changed.wait(None if math.isinf(self._sleeps_until) else self._sleeps_until - now)
+                if not over:
+                    self._sleeps_until = min((until for until, _ in self._guards.values()), default=math.inf)
+                    self._changed.wait(None if math.isinf(self._sleeps_until) else self._sleeps_until - now)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Process:
-    """What the ticks of one process share."""
+class WorkerState:
+    """The state that the ticks of one process share."""
 
     database: Database
     registry: Registry
     settings: Settings
-    maintenance: Maintenance
     settler: Settler
     hooks: Hooks
     #: Validates follow-ups.
-    prepare: Prepare
-    #: Seconds that never go back.
+    prepare: PrepareFollowUp
+    #: A monotonic clock, in seconds.
     monotonic: Callable[[], float]
-    runner: Runner
+    threads: HandlerThreads
     watchdog: Watchdog
-    #: How long to wait after a failure where neither the action nor its handler says.
-    usual_policy: RetryPolicy
-    turn: Turn = field(default_factory=Turn)
-    pace: Pace = field(default_factory=Pace)
-    #: Set once nothing more is to be started.
+    #: The retry policy of failed actions if neither the action nor its handler has one.
+    default_policy: RetryPolicy
+    single_flight: SingleFlight = field(default_factory=SingleFlight)
+    duration_stats: DurationStats = field(default_factory=DurationStats)
+    #: Set when no more handlers may start.
     is_stopping: threading.Event = field(default_factory=threading.Event)
-    stuck_by_team: Stuck = field(default_factory=Stuck)
-    #: What is counted for `/metrics`; None where nobody could ask for it.
-    tally: Tally | None = None
-    #: How the last heartbeat of this process went; None where there is none.
+    #: Values for `/metrics`; None without `prometheus_client`.
+    metrics: MetricsBuffer | None = None
+    #: Returns the outcome of the last heartbeat of this process; None: no heartbeat.
     heartbeat_outcome: Callable[[], str] | None = None
     had_first_tick: bool = False
-    #: When this process looks for schedules without a planned occurrence again.
+    #: When the next sweep of this process is due, on the monotonic clock.
     next_sweep: float = float("-inf")
 
-    def counts(self, report: Report) -> dict[str, Any]:
-        """Return what a tick's row keeps of its answer, and of the heartbeat before it."""
-        counts = report.counts()
-        if self.heartbeat_outcome is not None:
-            return {**counts, "heartbeat": self.heartbeat_outcome()}
-        return counts
+    def counts(self, report: TickReport) -> dict[str, Any]:
+        """Return the counts of a report for the tick's row, with the outcome of the last heartbeat."""
+        return report.counts() | ({} if self.heartbeat_outcome is None else {"heartbeat": self.heartbeat_outcome()})
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether handlers that never returned hold every thread: only a new process can work again."""
-        return self.runner.capacity <= 0
+        """Whether abandoned handlers occupy every thread, so that this process cannot run any more handlers."""
+        return self.threads.capacity <= 0
+
+
+class LingerLease:
+    """The lease of the one tick or listener that waits for actions to become due.
+
+    A tick holds the lease until a newer ping takes over, the process stops, or the time to linger has passed.
+
+    Args:
+        state: The shared state, with the clock and the pings that wait to take over.
+        budget: The time limits of the tick.
+        holder: The id of the tick, or of the listener that runs it.
+    """
+
+    def __init__(self, state: WorkerState, budget: TickBudget, holder: str) -> None:
+        self._state = state
+        self._budget = budget
+        self._holder = holder
+        self._is_holder = True
+        self._looked_at = float("-inf")
+        self._is_due = False
+        #: Whether there are changes that actions may wait for.
+        self.has_wakes = False
+        #: When the next action becomes due, on the monotonic clock; None if none does within the window.
+        self.next_due: float | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this tick keeps waiting for actions to become due."""
+        return (
+            self._is_holder
+            and self._state.monotonic() < self._budget.linger_until
+            and not self._state.single_flight.is_relieved
+            and not self._state.is_stopping.is_set()
+        )
+
+    def acquire(self, connection: Connection) -> None:
+        """Take the lease over from any tick, but not from another listener; do nothing once the lease is lost."""
+        self._is_holder = self._is_holder and tick_store.acquire_linger_lease(connection, self._holder)
+
+    def look(self, connection: Connection) -> None:
+        """Look up what is due now and next, and whether the lease is held; a listener also renews the lease."""
+        if self._holder.startswith(LISTENER):
+            self.acquire(connection)
+        window_seconds = self._budget.linger_until - self._budget.started
+        found = tick_store.find_upcoming(connection, self._holder, window_seconds=window_seconds)
+        self._is_holder = self._is_holder and found.is_holder
+        self._is_due, self.has_wakes = found.is_due, found.has_wakes
+        # Read after the statement: no tick starts an action before it is due by the database's clock.
+        self._looked_at = self._state.monotonic()
+        self.next_due = None if found.seconds is None else self._looked_at + found.seconds
+
+    def wants_a_look(self) -> bool:
+        """Return whether to look for work while handlers run.
+
+        True if the lease is held, and the next action is due or the last look is `LOOK_SECONDS` ago.
+        """
+        look_at = min(self._looked_at + LOOK_SECONDS, self.next_due or math.inf)
+        return self.is_held and self._state.monotonic() >= look_at
+
+    def seconds_to_wait(self, *, was_futile: bool) -> float:
+        """Return the seconds until the next look for work.
+
+        Args:
+            was_futile: Whether the last claim got none of the due actions. Other transactions hold them, so the next
+                claim has to wait.
+        """
+        if self._is_due and not was_futile:
+            return 0.0
+        now = self._state.monotonic()
+        return max(0.0, min(now + LOOK_SECONDS, self._budget.linger_until, self.next_due or math.inf) - now)

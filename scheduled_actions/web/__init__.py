@@ -1,1 +1,1 @@
-"""Web: the cron endpoint, health, metrics, the management API, the dashboard."""
+"""Web: the cron endpoint, health checks, metrics, the management API and the dashboard."""

@@ -1,52 +1,43 @@
-"""`/cron/process`: one tick."""
+"""Answer `/cron/process`: authorise a ping and run one tick."""
 
-from __future__ import annotations
-
-import logging
 import os
 import select
 import socket
 import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from flask import Response, request
 
 from scheduled_actions.core import signing
 from scheduled_actions.core.errors import NotConfigured, RequestError, ScheduledActionsError, TooLarge
+from scheduled_actions.core.log import log
 from scheduled_actions.core.secret import SECRET_MIN_LENGTH, bearer
+from scheduled_actions.runtime import Runtime
 from scheduled_actions.ticks import wake
-from scheduled_actions.web.api.requests.bodies import receiving
-from scheduled_actions.web.api.requests.problems import problem, problem_of
-from scheduled_actions.web.api.requests.refusals import NotAuthorised
+from scheduled_actions.web.api.problems import Unauthorized, problem, problem_response, receiving
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from scheduled_actions.core.secret import Secret
-    from scheduled_actions.runtime import Runtime
-
-log = logging.getLogger("scheduled_actions")
-
-#: A ping needs no body; one that signs itself needs a small one.
+#: The largest body of a signed ping, in bytes.
 BODY_LIMIT = 64 * 1024
 _ALLOW = "GET, POST"
-#: Where servers put the connection: gunicorn, and Flask's own for development.
+#: The keys of the WSGI environment under which gunicorn and Flask's development server pass the connection.
 _SOCKETS = ("gunicorn.socket", "werkzeug.socket")
 
 
 def process(runtime: Runtime) -> Response:
-    """Run one tick for an authorised GET or POST; answer 200 whenever the tick ran, also when actions failed."""
+    """Run one tick for an authorised GET or POST; answer 200 whenever the tick ran, even if actions failed.
+
+    HEAD and OPTIONS are answered without a tick, other methods with 405.
+    """
     match request.method:
         case "GET" | "POST":
             return _tick(runtime)
         case "HEAD" | "OPTIONS":
-            response = Response(status=HTTPStatus.NO_CONTENT)
-            response.headers["Allow"] = _ALLOW
-            response.headers["Cache-Control"] = "no-store"
-            return response
+            return Response(status=HTTPStatus.NO_CONTENT, headers={"Allow": _ALLOW, "Cache-Control": "no-store"})
         case _:
             return problem(
                 HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", "use GET or POST", headers={"Allow": _ALLOW}
@@ -54,105 +45,90 @@ def process(runtime: Runtime) -> Response:
 
 
 def _tick(runtime: Runtime) -> Response:
+    caller = (request.headers.get("user-agent") or "")[:200]
     try:
         _authorise(runtime)
         report = runtime.processor.tick(
-            caller=_caller(),
+            caller=caller,
             host_seconds=host_seconds(),
             lingers=wake.HEADER not in request.headers,
             is_gone=_disconnect_check(request.environ),
         )
-    except NotAuthorised as error:
-        runtime.refusals.count(_caller(), is_without=error.shows_nothing)
+    except Unauthorized as error:
+        runtime.rejected_pings.count(caller, is_without=error.shows_nothing)
         return problem(HTTPStatus.UNAUTHORIZED, error.code, str(error), headers={"WWW-Authenticate": "Bearer"})
     except ScheduledActionsError as error:
         log.warning("tick.refused code=%s error=%s", error.code, error)
-        return problem_of(error)
+        return problem_response(error)
     except psycopg.Error as error:
         log.exception("tick.database_error")
-        detail = f"the database refused a statement ({type(error).__name__}, SQLSTATE {error.sqlstate}); see the log"
+        detail = f"database error ({type(error).__name__}, SQLSTATE {error.sqlstate}); see the server log"
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, "database_error", detail, headers={"Retry-After": "60"})
     except Exception:
         log.exception("tick.broken")
-        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", "the tick broke; the log says how")
-    response = Response(report.as_text(), HTTPStatus.OK, mimetype="application/json")
-    response.headers["Cache-Control"] = "no-store"
-    return response
+        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", "internal server error; see the server log")
+    return Response(report.as_text(), mimetype="application/json", headers={"Cache-Control": "no-store"})
 
 
 def _authorise(runtime: Runtime) -> None:
+    """Check that the request carries `CRON_SECRET`, or is signed with it; any value of a rotation is accepted.
+
+    Raises:
+        NotConfigured: `CRON_SECRET` is not set or too short.
+        Unauthorized: The secret is missing or wrong, or the signature is invalid.
+        RequestError: The body of a signed request is too large or cannot be read.
+    """
     secret = runtime.config.cron_secret
     if not secret.is_usable:
         raise NotConfigured(
-            "CRON_SECRET", f"set it to {SECRET_MIN_LENGTH} random characters or more; until then nothing may ping"
+            "CRON_SECRET", f"set it to at least {SECRET_MIN_LENGTH} random characters; until then every ping is refused"
         )
-    _check(secret, dict(request.headers), _body, now=time.time())
-
-
-def _check(secret: Secret, headers: Mapping[str, str], read_body: Callable[[], bytes], *, now: float) -> None:
-    """Return if the request shows the secret, or is signed with it.
-
-    Args:
-        secret: `CRON_SECRET`; during rotation any of its values will do.
-        headers: Of the request, in any case.
-        read_body: Reads the body; called for signed requests only.
-        now: Seconds since 1970, for the age of a signature.
-
-    Raises:
-        NotAuthorised: It does neither.
-        RequestError: The body cannot be read.
-    """
-    headers = {name.lower(): value for name, value in headers.items()}
-    presented = [headers.get("x-cron-secret"), bearer(headers.get("authorization"))]
-    shown = [one for one in presented if one]
-    if any(secret.matches(one) for one in shown):
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    presented = filter(None, (headers.get("x-cron-secret"), bearer(headers.get("authorization"))))
+    matches = [secret.matches(one) for one in presented]
+    if any(matches):
         return
     if headers.get(signing.SIGNATURE_HEADER):
-        body = read_body()
+        body = _body()
         try:
-            signing.verify(body, headers, secret.accepted, now=now)
+            signing.verify(body, headers, secret.accepted, now=time.time())
         except RequestError as error:
-            raise NotAuthorised(str(error)) from error
-        return
-    if shown:
-        raise NotAuthorised("the secret is not the one that CRON_SECRET holds")
-    how = "send CRON_SECRET as x-cron-secret or as Authorization: Bearer, or sign the request with it"
-    raise NotAuthorised(how, shows_nothing=True)
+            raise Unauthorized(str(error)) from error
+    elif matches:
+        raise Unauthorized("the secret does not match CRON_SECRET")
+    else:
+        raise Unauthorized(
+            "send CRON_SECRET as x-cron-secret or as Authorization: Bearer, or sign the request with it",
+            shows_nothing=True,
+        )
 
 
 def _body() -> bytes:
-    """Return the body of a signed request.
+    """Return the body of a signed request; empty if its length is unknown and the server does not mark its end.
 
     Raises:
-        TooLarge: It is over the limit; no more than that is read.
+        TooLarge: The body exceeds `BODY_LIMIT`.
     """
     length = request.content_length
     if (length or 0) > BODY_LIMIT:
         raise TooLarge("the body", length or 0, BODY_LIMIT)
-    # A stream without an end of its own is read no further than it was announced: not every server stops there.
-    most = BODY_LIMIT + 1 if length is None else length
+    if length is None and not request.environ.get("wsgi.input_terminated"):
+        # Without a length or this flag, reading from some servers never ends.
+        return b""
     with receiving(BODY_LIMIT):
-        body = request.environ["wsgi.input"].read(most) if _has_body() else b""
+        # Some servers do not end the stream at the announced length.
+        body = request.environ["wsgi.input"].read(BODY_LIMIT + 1 if length is None else length)
     if len(body) > BODY_LIMIT:
         raise TooLarge("the body", len(body), BODY_LIMIT)
     return bytes(body)
 
 
-def _has_body() -> bool:
-    # Without either of these a server's stream may never end.
-    return request.content_length is not None or bool(request.environ.get("wsgi.input_terminated"))
-
-
-def _caller() -> str:
-    return (request.headers.get("user-agent") or "")[:200]
-
-
 def host_seconds() -> float | None:
-    """Return what the host leaves this call, in seconds; None where it sets no limit that we know of."""
+    """Return the seconds until the host ends this request; None if unknown, as on every host except Vercel."""
     if not os.environ.get("VERCEL"):
         return None
     try:
-        from vercel_runtime.deadline import get_deadline  # type: ignore[import-not-found]  # noqa: PLC0415 - there on Vercel only
+        from vercel_runtime.deadline import get_deadline  # type: ignore[import-not-found]  # noqa: PLC0415 - exists on Vercel only
     except ImportError:
         return None
     deadline = get_deadline()
@@ -160,23 +136,20 @@ def host_seconds() -> float | None:
 
 
 def _disconnect_check(environ: Mapping[str, Any]) -> Callable[[], bool] | None:
-    """Return a function that says whether the caller has hung up; None where the connection cannot be seen.
+    """Return a function that checks whether the caller has disconnected; None if the connection is not accessible.
 
-    A reverse proxy hangs up on us when its own caller does, unless it is told to go on.
+    Most reverse proxies disconnect when their own client disconnects.
     """
-    found = next((environ[name] for name in _SOCKETS if isinstance(environ.get(name), socket.socket)), None)
-    if found is None or not hasattr(select, "poll") or type(found) is not socket.socket:
-        # Nothing can be peeked at behind TLS.
-        return None
-    connection: socket.socket = found
-    return lambda: _is_gone(connection)
+    # Not `isinstance`: TLS connections, a subclass, cannot be peeked at.
+    found = next((environ[name] for name in _SOCKETS if type(environ.get(name)) is socket.socket), None)
+    return None if found is None or not hasattr(select, "poll") else partial(_is_gone, found)
 
 
 def _is_gone(connection: socket.socket) -> bool:
     poll = select.poll()
     try:
         poll.register(connection, select.POLLIN)
-        # What can be read is the next request, or the goodbye.
+        # A readable connection has received the next request, or was closed.
         return bool(poll.poll(0)) and not connection.recv(1, socket.MSG_PEEK)
     except (OSError, ValueError):
         return True

@@ -1,25 +1,27 @@
-"""Scheduled Actions as a Flask extension."""
+"""Add the routes of Scheduled Actions to a Flask application."""
 
-from __future__ import annotations
+import logging
+import re
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
 
-from functools import cache
-from typing import TYPE_CHECKING
+from flask import Blueprint, Flask, Response
+from werkzeug.routing import PathConverter
 
-from flask import Blueprint
+from scheduled_actions.runtime import Runtime, current
+from scheduled_actions.web import cron
 
-from scheduled_actions.runtime import current
-from scheduled_actions.web.blueprint import blueprint
-from scheduled_actions.web.server_logs import mask_secrets
-
-if TYPE_CHECKING:
-    from flask import Flask, Response
-
-    from scheduled_actions.runtime import Runtime
-    from scheduled_actions.web.dashboard.site import Dashboard
+#: All methods are routed, so that Flask never returns its own error page.
+_METHODS = ["GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "QUERY"]
+#: Loggers of gunicorn and of Flask's development server. They log request paths, and the path of a feed has its secret.
+_LOGGERS = ("gunicorn.error", "gunicorn.access", "werkzeug")
+#: A token or feed secret; its prefix and first characters are its public hint.
+_SECRET = re.compile(r"\b(sa[tf]_[A-Za-z0-9_-]{4})[A-Za-z0-9_-]{30,}")
 
 
 class ScheduledActions:
-    """Adds the cron endpoint to an application.
+    """Flask extension that adds the routes of Scheduled Actions to an application.
 
     ```python
     app = Flask(__name__)
@@ -29,8 +31,11 @@ class ScheduledActions:
 
     Args:
         app: The application; None: call `init_app` later.
-        url_prefix: Where the routes hang.
-        runtime: A project's parts; None: the process's own, from the project directory.
+        url_prefix: The prefix of the routes; None: no prefix.
+        runtime: The runtime of a project; None: that of the project directory.
+
+    Raises:
+        ConfigInvalid: `app` is given, and the settings of the project are invalid.
     """
 
     def __init__(
@@ -42,41 +47,93 @@ class ScheduledActions:
             self.init_app(app)
 
     def init_app(self, app: Flask, *, url_prefix: str | None = None) -> None:
-        """Add the routes to `app`.
+        """Add the routes to an application.
+
+        Args:
+            app: The application.
+            url_prefix: The prefix of the routes; None: that of the constructor.
 
         Raises:
-            ConfigInvalid: The project's settings cannot be used.
+            ConfigInvalid: The settings of the project are invalid.
         """
-        mask_secrets()
+        for name in _LOGGERS:
+            logging.getLogger(name).addFilter(_mask_secrets)
         runtime = self._runtime or current()
-        prefix = url_prefix or self._url_prefix
-        app.register_blueprint(blueprint(runtime), url_prefix=prefix)
-        app.register_blueprint(_dashboard(runtime), url_prefix=prefix)
+        app.register_blueprint(_routes(runtime), url_prefix=url_prefix or self._url_prefix)
         app.extensions["scheduled_actions"] = runtime
 
 
-def _dashboard(runtime: Runtime) -> Blueprint:
-    """Return the routes of the dashboard, which is loaded when somebody opens it: a cold tick does without."""
-    routes = Blueprint("scheduled_actions_dashboard", __name__)
+class _AnyPath(PathConverter):
+    """Match the rest of a path, including line breaks and leading slashes, so that the API answers unknown paths."""
+
+    part_isolating = False
+    regex = r"[\s\S]*?"
+
+
+def _routes(runtime: Runtime) -> Blueprint:  # noqa: C901 - a function for each kind of route
+    """Return the routes of a project. The cron endpoint imports neither the models of the API nor the dashboard."""
+    routes = Blueprint("scheduled_actions", __name__)
+    routes.record_once(lambda state: state.app.url_map.converters.update(scheduled_actions_any=_AnyPath))
+
+    def add(rule: str, view: Callable[..., Response], methods: list[str] | None = None) -> None:
+        # Without a method list, Flask answers HEAD and OPTIONS itself. A trailing slash causes no redirect.
+        routes.add_url_rule(
+            rule,
+            endpoint=re.sub(r"\W+", "_", rule),
+            view_func=view,
+            methods=methods,
+            strict_slashes=False,
+            provide_automatic_options=methods is None,
+        )
 
     @cache
-    def dashboard() -> Dashboard:
-        from scheduled_actions.web.dashboard.site import Dashboard  # noqa: PLC0415 - as said
+    def api() -> Any:  # noqa: ANN401 - imported with the first request
+        from scheduled_actions.web.api.dispatch import Api  # noqa: PLC0415 - slow to import
+
+        return Api(runtime)
+
+    @cache
+    def dashboard() -> Any:  # noqa: ANN401 - as above
+        from scheduled_actions.web.dashboard.site import Dashboard  # noqa: PLC0415 - slow to import
 
         return Dashboard(runtime)
 
-    def page(path: str = "") -> Response:
+    def answer(part: Callable[[], Any], path: str = "") -> Response:
         with runtime.serving():
-            return dashboard().answer(path)
+            return part().answer(path)  # type: ignore[no-any-return]
 
-    # The converter of paths is one that the API brings.
-    for rule in ("/dashboard", "/dashboard/<scheduled_actions_any:path>"):
-        routes.add_url_rule(
-            rule,
-            endpoint=f"page{len(rule)}",
-            view_func=page,
-            methods=["GET", "POST"],
-            strict_slashes=False,
-            provide_automatic_options=False,
-        )
+    def answer_feed(secret: str) -> Response:
+        from scheduled_actions.web.api import calendar as feeds  # noqa: PLC0415 - slow to import
+
+        with runtime.serving():
+            return feeds.calendar(runtime, secret)
+
+    def answer_health(name: str) -> Response:
+        from scheduled_actions.web import health  # noqa: PLC0415 - slow to import
+
+        return health.ready(runtime) if name == "readyz" else health.alive(runtime)
+
+    def answer_description(name: str) -> Response:
+        from scheduled_actions.web.api.openapi import pages  # noqa: PLC0415 - slow to import
+
+        return pages.documentation_page() if name == "docs" else pages.openapi_json()
+
+    for rule in ("/cron/process", "/api/v1/cron/process"):
+        add(rule, partial(cron.process, runtime), _METHODS)
+    for rest in ("", "/<scheduled_actions_any:path>"):
+        add(f"/api/v1{rest}", partial(answer, api), _METHODS)
+        add(f"/dashboard{rest}", partial(answer, dashboard), ["GET", "POST"])
+    add("/calendar/<secret>.ics", answer_feed)
+    add("/metrics", lambda: api().metrics())
+    for name in ("healthz", "readyz"):
+        add(f"/{name}", partial(answer_health, name))
+    add("/openapi.json", partial(answer_description, "openapi"))
+    add("/docs", partial(answer_description, "docs"))
     return routes
+
+
+def _mask_secrets(record: logging.LogRecord) -> bool:
+    text = record.getMessage()
+    if _SECRET.search(text):
+        record.msg, record.args = _SECRET.sub(r"\1…", text), ()
+    return True

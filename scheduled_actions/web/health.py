@@ -1,32 +1,25 @@
-"""`/healthz` and `/readyz`: whether the process lives, and whether it could work."""
-
-from __future__ import annotations
+"""Answer `/healthz` (whether this process works) and `/readyz` (whether a tick would run)."""
 
 import json
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from flask import Response
 
-from scheduled_actions.operations.doctor import gather as diagnosis
+from scheduled_actions.operations.doctor import service as diagnosis
 from scheduled_actions.operations.doctor.rules import Level, worst
-
-if TYPE_CHECKING:
-    from scheduled_actions.runtime import Runtime
+from scheduled_actions.runtime import Runtime
 
 
 def alive(runtime: Runtime) -> Response:
-    """Answer 200 while this process can work, or ends; 503 once only a new one could."""
-    threads = diagnosis.threads(runtime)
-    if threads.is_exhausted:
-        check = threads.judged()
+    """Answer 200; 503 if handlers that never returned hold every thread, so that the process must be restarted."""
+    if check := diagnosis.exhausted_threads(runtime):
         return _answer(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "stuck", "detail": f"{check.detail}: {check.remedy}"})
     return _answer(HTTPStatus.OK, {"status": "ok"})
 
 
 def ready(runtime: Runtime) -> Response:
-    """Answer 200 when a ping would be processed; 503 with what is missing and what to do otherwise."""
-    checks = [fact.judged() for fact in diagnosis.readiness(runtime)]
+    """Answer 200 if a ping would be processed, otherwise 503; the body lists every check, with remedies."""
+    checks = diagnosis.readiness(runtime)
     is_ready = worst(checks) is not Level.FAULT
     return _answer(
         HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE,
@@ -35,6 +28,5 @@ def ready(runtime: Runtime) -> Response:
 
 
 def _answer(status: int, document: dict[str, object]) -> Response:
-    response = Response(json.dumps(document, ensure_ascii=False), status, mimetype="application/json")
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    text = json.dumps(document, ensure_ascii=False)
+    return Response(text, status, mimetype="application/json", headers={"Cache-Control": "no-store"})

@@ -1,22 +1,17 @@
 """Webhooks: events, routing, filters, endpoints, deliveries, throttling, watched tables.
 
-A consumer written in Python checks what it received in one line:
+A Python receiver verifies a request with one call:
 
     from scheduled_actions import webhooks
 
     webhooks.verify(request.get_data(), request.headers, os.environ["WEBHOOK_SECRET"])
 """
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from scheduled_actions.core import signing
 from scheduled_actions.core.errors import SignatureInvalid
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["SignatureInvalid", "verify"]
 
@@ -29,20 +24,20 @@ def verify(
     now: float | None = None,
     tolerance_seconds: float = signing.TOLERANCE_SECONDS,
 ) -> None:
-    """Return if the request was signed with the secret, and not too long ago.
+    """Verify the signature and the age of a webhook request.
 
-    The same message may come more than once, with the same `webhook-id`: remember the ids you have handled.
+    A message can be delivered more than once, with the same `webhook-id`: store the ids that you have processed.
 
     Args:
-        body: Exactly as it came, before any parsing.
-        headers: In any case.
-        secret: `whsec_…`; during rotation the old and the new one, separated by a comma.
-        now: Seconds since 1970; None: this machine's clock.
-        tolerance_seconds: How far the timestamp may be from `now`, either way.
+        body: The raw body, before any parsing.
+        headers: The request's headers; names in any case.
+        secret: `whsec_…`; during a rotation the old and the new secret, separated by a comma.
+        now: The current time in seconds since 1970; None: this machine's clock.
+        tolerance_seconds: The maximum difference between the timestamp and `now`, in either direction.
 
     Raises:
-        SignatureInvalid: Do not trust the request; answer 401 or 400.
-        NotConfigured: The secret is none.
+        SignatureInvalid: The request cannot be trusted; respond with 401.
+        NotConfigured: The secret is invalid.
     """
     keys = signing.keys_of(secret)
     signing.verify(body, headers, keys, now=time.time() if now is None else now, tolerance_seconds=tolerance_seconds)

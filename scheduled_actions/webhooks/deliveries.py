@@ -1,13 +1,14 @@
-"""Webhook deliveries as people see them, and send them again: one, all that were lost, all that an endpoint missed."""
+"""Find webhook deliveries, and resend them: a single delivery, all lost ones, or all that an endpoint missed."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 from scheduled_actions.actions import store as actions
 from scheduled_actions.core import checks as arguments
-from scheduled_actions.core.action import PAYLOAD_LIMIT, RESULT_LIMIT, Scheduled, Status
+from scheduled_actions.core.action import PAYLOAD_LIMIT, RESULT_LIMIT, Action, Scheduled, Status
 from scheduled_actions.core.errors import (
     BudgetExceeded,
     InvalidArgument,
@@ -18,77 +19,56 @@ from scheduled_actions.core.errors import (
 )
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.core.json_text import encode
-from scheduled_actions.core.pages import READ_MOST
+from scheduled_actions.core.pages import MAX_ROWS_READ
+from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.database import clock
+from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.database.transactions import borrowed_connection
 from scheduled_actions.webhooks import deliveries_store as store
+from scheduled_actions.webhooks.endpoints.directory import EndpointDirectory
+from scheduled_actions.webhooks.endpoints.model import Endpoint
 from scheduled_actions.webhooks.rules import filters, routing
-from scheduled_actions.webhooks.sending import attempts_of, instant
+from scheduled_actions.webhooks.sending import event_content, format_instant, max_attempts_of, target_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import datetime
-    from uuid import UUID
-
-    from scheduled_actions.core.action import Action
-    from scheduled_actions.core.retry import RetryPolicy
-    from scheduled_actions.database.connection import Connection, Database
-    from scheduled_actions.webhooks.deliveries_store import Delivery, Event, Selection
-    from scheduled_actions.webhooks.endpoints.model import Endpoint
-    from scheduled_actions.webhooks.endpoints.registry import EndpointBook
-
-#: Deliveries made pending, or events looked at, by one statement.
-BATCH = 500
-BATCH_MOST = 1000
+#: Default size of a batch: deliveries made pending, or events read.
+BATCH_SIZE = 500
+MAX_BATCH_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One batch of a recovery or a replay; the next one takes it as `after`."""
+class BatchProgress:
+    """The result of one batch of a recovery or replay; pass it to the next call as `after`."""
 
-    #: Deliveries on their way now.
+    #: Number of deliveries that this batch made pending or scheduled.
     count: int
     is_done: bool
-    #: What ended from then on is none of this run's.
+    #: When the first batch ran; deliveries and events that ended later are left out.
     until: datetime
-    #: What the walk is at, and where there.
+    #: The status that the next batch reads, and the event after which it starts (empty: at the beginning).
     status: Status
-    place: store.Place
+    place: store.EventCursor
 
 
-class FoundDeliveries(list["Delivery"]):
-    """The deliveries of a page, as a list that also says where the next one begins.
-
-    Args:
-        found: The page.
-        next_cursor: Where the next page begins; None on the last.
-    """
-
-    def __init__(self, found: Iterable[Delivery], next_cursor: UUID | None) -> None:
-        super().__init__(found)
-        self.next_cursor = next_cursor
-
-
+@dataclass(frozen=True, slots=True)
 class Deliveries:
     """The webhook deliveries of one project.
 
-    In every method `team_id` narrows what there is to one team: another team's delivery answers as an unknown one.
+    In every method `team_id` restricts the call to one team; deliveries of other teams are treated as unknown.
     """
 
-    def __init__(self, database: Database, book: EndpointBook) -> None:
-        self._database = database
-        self._book = book
+    database: Database
+    directory: EndpointDirectory
 
-    def get(self, delivery_id: UUID | str, *, team_id: str | None = None) -> Delivery:
-        """Return one delivery.
+    def get(self, delivery_id: UUID | str, *, team_id: str | None = None) -> store.Delivery:
+        """Return a delivery by id.
 
         Raises:
-            UnknownDelivery: There is none of that id.
+            UnknownDelivery: No delivery has that id.
         """
-        with self._database.connection() as connection:
-            return self._get(connection, delivery_id, team_id)
+        with self.database.connection() as connection:
+            return _get(connection, delivery_id, team_id)
 
-    def find(
+    def page(
         self,
         *,
         status: str | None = None,
@@ -97,34 +77,33 @@ class Deliveries:
         team_id: str | None = None,
         cursor: UUID | str | None = None,
         limit: int = 100,
-    ) -> FoundDeliveries:
-        """Return the newest deliveries that match every filter given.
+    ) -> tuple[list[store.Delivery], UUID | None]:
+        """Return the newest deliveries that match every given filter, and the cursor of the next page.
 
-        One page looks at a bounded number of deliveries: a short one, even an empty one, may not be the last.
+        A page reads a bounded number of actions: a short or empty page is the last only if the cursor is None.
 
         Args:
-            status: One of an action's statuses.
-            endpoint: Name or id.
-            event: Exactly this event.
-            team_id: Of this team only.
-            cursor: The id of the last delivery of the page before.
-            limit: 1 to 101.
+            status: A status of actions, such as "failed".
+            endpoint: Name or id of the endpoint.
+            event: The exact event type.
+            team_id: Only deliveries of this team.
+            cursor: The cursor returned with the previous page.
+            limit: Maximum number of deliveries on the page, 1 to 101.
 
         Raises:
-            InvalidArgument: A filter cannot be.
+            InvalidArgument: A filter or the limit is invalid.
+            UnknownDelivery: The cursor is not an id.
         """
-        arguments.check_limit(limit, most=READ_MOST)
-        with self._database.connection() as connection:
-            return FoundDeliveries(
-                *store.find(
-                    connection,
-                    status=arguments.check_status(status),
-                    endpoint=arguments.check_text("endpoint", endpoint),
-                    event=arguments.check_text("event", event),
-                    team_id=arguments.check_text("team_id", team_id),
-                    before=None if cursor is None else _id(cursor),
-                    limit=limit,
-                )
+        arguments.check_limit(limit, most=MAX_ROWS_READ)
+        with self.database.connection() as connection:
+            return store.find(
+                connection,
+                status=arguments.check_status(status),
+                endpoint=arguments.check_text("endpoint", endpoint),
+                event=arguments.check_text("event", event),
+                team_id=arguments.check_text("team_id", team_id),
+                before=None if cursor is None else _id(cursor),
+                limit=limit,
             )
 
     def replay(
@@ -135,38 +114,42 @@ class Deliveries:
         by: str | None = None,
         connection: Connection | None = None,
     ) -> Scheduled:
-        """Send one delivery again, with the same `webhook-id`; return the action that does it.
+        """Resend one delivery with the same `webhook-id`; return the action that resends it.
 
-        What failed, was skipped or cancelled is pending again; of what arrived there is a new action.
+        A failed, skipped or cancelled delivery becomes pending again; for a completed one a new action is scheduled.
 
         Raises:
-            UnknownDelivery: There is none of that id.
-            WrongStatus: It has not ended.
+            UnknownDelivery: No delivery has that id.
+            WrongStatus: The delivery is still pending or running.
         """
-        with borrowed_connection(self._database, connection) as lent, lent.transaction():
-            found = self._get(lent, delivery_id, team_id)
-            again = actions.retry(lent, found.id, by=by, team_id=team_id)
-            if again is not None:
-                return Scheduled(again.id, deduplicated=False)
+        with borrowed_connection(self.database, connection) as lent, lent.transaction():
+            found = _get(lent, delivery_id, team_id)
+            retried = actions.one(lent, "retry_action", id=found.id, by=by, team_id=team_id)
+            if retried is not None:
+                return Scheduled(retried.id, deduplicated=False)
             if found.status != Status.COMPLETED:
-                remedy = "it goes out by itself, and run-now makes it due" if found.status == Status.PENDING else None
+                remedy = (
+                    "a pending delivery is sent automatically; to send it now, run the action"
+                    if found.status == Status.PENDING
+                    else None
+                )
                 raise WrongStatus(found.id, found.status, "completed, failed, cancelled or skipped", remedy=remedy)
-            before = actions.get(lent, found.id)
-            if before is None:
+            action = actions.one(lent, "get_action", id=found.id, team_id=None)
+            if action is None:
                 raise UnknownDelivery(delivery_id)
-            endpoint = self._book.any(found.endpoint)
-            return actions.schedule(lent, _again(before, by, None if endpoint is None else endpoint.retry))
+            endpoint = self.directory.lookup(found.endpoint)
+            return actions.schedule(lent, _resend(action, by, None if endpoint is None else endpoint.retry))
 
     def count_lost(self, since: datetime, *, endpoint: str | None = None, team_id: str | None = None) -> int:
-        """Return how many deliveries were lost since an instant, counted to 100,000.
+        """Return the number of deliveries that failed or were skipped since an instant, at most 100,000.
 
         Raises:
-            UnknownEndpoint: There is none of that name or id; not said to a team.
+            UnknownEndpoint: No endpoint has that name or id; with `team_id` the result is 0 instead.
             InvalidArgument: The instant is naive.
         """
         self._check_endpoint(endpoint, team_id)
-        with self._database.connection() as connection:
-            return store.count_lost(connection, self._selection(connection, since, None, endpoint, team_id))
+        with self.database.connection() as connection:
+            return store.count_lost(connection, _selection(since, clock.now(connection), endpoint, team_id))
 
     def recover(
         self,
@@ -175,32 +158,33 @@ class Deliveries:
         endpoint: str | None = None,
         team_id: str | None = None,
         by: str | None = None,
-        after: Step | None = None,
-        limit: int = BATCH,
-    ) -> Step:
-        """Make deliveries pending again that were lost since an instant: those that failed, and those skipped.
+        after: BatchProgress | None = None,
+        limit: int = BATCH_SIZE,
+    ) -> BatchProgress:
+        """Make deliveries that failed or were skipped since an instant pending again.
 
-        One batch; call it with what it returned until it `is_done`. Whatever ends it early loses nothing: a new run
-        finds what is left.
+        Processes one batch; repeat with the result as `after` until `is_done` is true. An interrupted recovery can be
+        restarted without `after`.
 
         Args:
-            since: When they were lost; aware.
-            endpoint: Of this endpoint only.
-            team_id: Of this team only.
-            by: Who asks, for their history.
-            after: The step before.
-            limit: Deliveries of this batch.
+            since: Only deliveries that ended at or after this instant; aware.
+            endpoint: Only deliveries to this endpoint (name or id).
+            team_id: Only deliveries of this team.
+            by: The requester, stored in the history of each delivery.
+            after: The result of the previous batch; None for the first.
+            limit: Maximum number of deliveries in this batch, 1 to 1,000.
 
         Raises:
-            UnknownEndpoint: There is none of that name or id; not said to a team.
-            InvalidArgument: The instant is naive, or the limit none.
+            UnknownEndpoint: No endpoint has that name or id; with `team_id` the count is 0 instead.
+            InvalidArgument: The instant is naive, or the limit is invalid.
         """
+        arguments.check_limit(limit, most=MAX_BATCH_SIZE)
         self._check_endpoint(endpoint, team_id)
-        status = store.LOST[0] if after is None else after.status
-        with self._database.connection() as connection:
-            selection = self._selection(connection, since, after, endpoint, team_id)
-            count = store.recover(connection, selection, status=status, by=by, limit=_batch(limit))
-        return _step(store.LOST, status, count=count, is_over=count == 0, until=selection.until, place=store.Place())
+        with self.database.connection() as connection:
+            batch = after or _first_batch(connection, store.LOST)
+            selection = _selection(since, batch.until, endpoint, team_id)
+            count = store.recover(connection, selection, status=batch.status, by=by, limit=limit)
+        return _progress(batch, store.LOST, count=count, following=store.EventCursor() if count else None)
 
     def replay_missed(
         self,
@@ -209,78 +193,67 @@ class Deliveries:
         *,
         team_id: str | None = None,
         by: str | None = None,
-        after: Step | None = None,
-        limit: int = BATCH,
-    ) -> Step:
-        """Schedule what an endpoint would have got since an instant, had it been there; nothing goes to it twice.
+        after: BatchProgress | None = None,
+        limit: int = BATCH_SIZE,
+    ) -> BatchProgress:
+        """Schedule deliveries of the events that an endpoint missed since an instant.
 
-        One batch of events; call it with what it returned until it `is_done`. A new run finds what is left.
+        Left out are events already routed to the endpoint, and events that the endpoint's patterns or filter reject.
+        Processes one batch of events; repeat with the result as `after` until `is_done` is true.
 
         Args:
-            endpoint: Its name or id.
-            since: When the events were routed; aware.
-            team_id: Only within this team.
-            by: Who asks, for the events' history.
-            after: The step before.
-            limit: Events looked at.
+            endpoint: Name or id of the endpoint.
+            since: Only events routed at or after this instant; aware.
+            team_id: Only an endpoint of this team.
+            by: The requester, stored in the history of each event.
+            after: The result of the previous batch; None for the first.
+            limit: Maximum number of events in this batch, 1 to 1,000.
 
         Raises:
-            UnknownEndpoint: There is none of that name or id.
-            InvalidArgument: The instant is naive, or the limit none.
-            BudgetExceeded: The endpoint's filter takes too many steps for the next event.
+            UnknownEndpoint: No endpoint has that name or id (in that team).
+            InvalidArgument: The instant is naive, or the limit is invalid.
+            BudgetExceeded: The endpoint's filter takes too many steps for the first event of the batch.
         """
-        wanted = self._endpoint(endpoint, team_id)
-        status = store.ROUTED[0] if after is None else after.status
-        place = store.Place() if after is None else after.place
-        with self._database.connection() as connection:
-            selection = self._selection(connection, since, after, wanted.name, wanted.team_id)
-            events = store.missed(connection, selection, status=status, after=place, limit=_batch(limit))
-            events, ids = _looked_at(wanted, events)
-            count = 0
+        arguments.check_limit(limit, most=MAX_BATCH_SIZE)
+        self.directory.forget()
+        wanted = self.directory.lookup(endpoint)
+        # With a team only its own endpoints, not those without a team.
+        if wanted is None or (team_id is not None and wanted.team_id != team_id):
+            raise UnknownEndpoint(endpoint)
+        count, retry = 0, wanted.retry
+        with self.database.connection() as connection:
+            batch = after or _first_batch(connection, store.ROUTED)
+            selection = _selection(since, batch.until, wanted.name, wanted.team_id)
+            events = store.missed(connection, selection, status=batch.status, after=batch.place, limit=limit)
+            events, ids = _within_budget(wanted, events)
             if ids:
                 count = store.deliver_missed(
                     connection,
                     ids,
                     endpoint=wanted.name,
-                    until=selection.until,
-                    retry=None if wanted.retry is None else wanted.retry.as_json(),
-                    max_attempts=attempts_of(wanted.retry),
+                    until=batch.until,
+                    retry=None if retry is None else retry.as_json(),
+                    max_attempts=max_attempts_of(retry),
                     by=by,
                 )
-        last = store.Place(events[-1].completed_at, events[-1].id) if events else store.Place()
-        return _step(store.ROUTED, status, count=count, is_over=not events, until=selection.until, place=last)
-
-    def _get(self, connection: Connection, delivery_id: UUID | str, team_id: str | None) -> Delivery:
-        found = store.get(connection, _id(delivery_id), team_id=team_id)
-        if found is None:
-            raise UnknownDelivery(delivery_id)
-        return found
-
-    def _endpoint(self, name: str, team_id: str | None) -> Endpoint:
-        """Return the endpoint; to a team there are its own alone, though others get its events, too."""
-        self._book.forget()
-        found = self._book.any(name)
-        if found is None or (team_id is not None and found.team_id != team_id):
-            raise UnknownEndpoint(name)
-        return found
+        following = store.EventCursor(events[-1].completed_at, events[-1].id) if events else None
+        return _progress(batch, store.ROUTED, count=count, following=following)
 
     def _check_endpoint(self, name: str | None, team_id: str | None) -> None:
-        """Refuse a name that no endpoint has; a team learns no more of others' than that nothing was lost."""
-        if name is not None and team_id is None and self._book.any(name) is None:
+        """Check that an endpoint exists; with a team there is no check, to hide which endpoints other teams have.
+
+        Raises:
+            UnknownEndpoint: No endpoint has that name or id.
+        """
+        if name is not None and team_id is None and self.directory.lookup(name) is None:
             raise UnknownEndpoint(name)
 
-    @staticmethod
-    def _selection(
-        connection: Connection, since: datetime, after: Step | None, endpoint: str | None, team_id: str | None
-    ) -> Selection:
-        arguments.check_aware("since", since)
-        until = clock.now(connection) if after is None else after.until
-        return store.Selection(
-            since=since,
-            until=until,
-            endpoint=arguments.check_text("endpoint", endpoint),
-            team_id=arguments.check_text("team_id", team_id),
-        )
+
+def _get(connection: Connection, delivery_id: UUID | str, team_id: str | None) -> store.Delivery:
+    found = store.get(connection, _id(delivery_id), team_id=team_id)
+    if found is None:
+        raise UnknownDelivery(delivery_id)
+    return found
 
 
 def _id(delivery_id: UUID | str) -> UUID:
@@ -290,55 +263,56 @@ def _id(delivery_id: UUID | str) -> UUID:
         raise UnknownDelivery(delivery_id) from None
 
 
-def _batch(limit: int) -> int:
-    if not 1 <= limit <= BATCH_MOST:
-        raise InvalidArgument("limit", limit, f"between 1 and {BATCH_MOST}")
-    return limit
+def _first_batch(connection: Connection, statuses: tuple[Status, ...]) -> BatchProgress:
+    return BatchProgress(
+        count=0, is_done=False, until=clock.now(connection), status=statuses[0], place=store.EventCursor()
+    )
 
 
-def _step(
-    statuses: tuple[Status, ...], status: Status, *, count: int, is_over: bool, until: datetime, place: store.Place
-) -> Step:
-    """Return the step: one status is walked after the other."""
-    if not is_over:
-        return Step(count=count, is_done=False, until=until, status=status, place=place)
-    is_last = status == statuses[-1]
-    following = status if is_last else statuses[statuses.index(status) + 1]
-    return Step(count=count, is_done=is_last, until=until, status=following, place=store.Place())
+def _selection(since: datetime, until: datetime, endpoint: str | None, team_id: str | None) -> dict[str, Any]:
+    return {
+        "since": arguments.check_aware("since", since),
+        "until": until,
+        "endpoint": arguments.check_text("endpoint", endpoint),
+        "team_id": arguments.check_text("team_id", team_id),
+    }
 
 
-def _looked_at(endpoint: Endpoint, events: list[Event]) -> tuple[list[Event], list[UUID]]:
-    """Return the events that one budget is enough for, and the ids of those that an endpoint wants.
+def _progress(
+    batch: BatchProgress, statuses: tuple[Status, ...], *, count: int, following: store.EventCursor | None
+) -> BatchProgress:
+    """Return the progress after a batch; without `following`, go to the next status, or end after the last one."""
+    if following is not None:
+        return replace(batch, count=count, place=following)
+    if batch.status == statuses[-1]:
+        return replace(batch, count=count, is_done=True, place=store.EventCursor())
+    return replace(batch, count=count, status=statuses[statuses.index(batch.status) + 1], place=store.EventCursor())
+
+
+def _within_budget(endpoint: Endpoint, events: list[store.RoutedEvent]) -> tuple[list[store.RoutedEvent], list[UUID]]:
+    """Return the events that one budget can evaluate, and the ids of those that the endpoint accepts.
 
     Raises:
-        BudgetExceeded: The filter takes too many steps for the first one.
+        BudgetExceeded: The filter takes too many steps for the first event.
     """
     ids: list[UUID] = []
     budget = EvaluationBudget("the filter")
     for number, event in enumerate(events):
         what = f'the filter of endpoint "{endpoint.name}" for event {event.id}'
         try:
-            is_wanted = _wants(endpoint, event, EvaluationBudget(what, steps=filters.FILTER_STEPS, within=budget))
+            if _accepts(endpoint, event, EvaluationBudget(what, steps=filters.FILTER_STEPS, within=budget)):
+                ids.append(event.id)
         except BudgetExceeded:
             if not number:
                 raise
             return events[:number], ids
-        if is_wanted:
-            ids.append(event.id)
     return events, ids
 
 
-def _wants(endpoint: Endpoint, event: Event, budget: EvaluationBudget) -> bool:
-    payload = event.payload
-    if not isinstance(payload, dict):
+def _accepts(endpoint: Endpoint, event: store.RoutedEvent, budget: EvaluationBudget) -> bool:
+    if not isinstance(event.payload, dict):
         return False
-    body = {
-        "event": payload.get("event"),
-        "entity": payload.get("entity_type"),
-        "entity_id": payload.get("entity_id"),
-        "team_id": event.team_id,
-        "data": payload.get("data"),
-    }
+    body = event_content(event.payload, event.team_id)
     try:
         is_matched = any(routing.matches(str(body["event"]), pattern) for pattern in endpoint.patterns)
         return is_matched and endpoint.belongs_to(event.team_id) and filters.fits(body, endpoint.filter, budget)
@@ -346,26 +320,24 @@ def _wants(endpoint: Endpoint, event: Event, budget: EvaluationBudget) -> bool:
         return False
 
 
-def _again(before: Action, by: str | None, retry: RetryPolicy | None) -> dict[str, Any]:
-    """Return a delivery once more, as the SQL function takes it: the same message, of the same event."""
-    notes: Mapping[str, Any] = before.metadata or {}
+def _resend(action: Action, by: str | None, retry: RetryPolicy | None) -> dict[str, Any]:
+    """Return the arguments of `actions.schedule` for a new delivery of the same message."""
+    notes: Mapping[str, Any] = action.metadata or {}
     metadata = {
-        "event_action_id": notes.get("event_action_id", str(before.id)),
-        "event_at": notes.get("event_at", instant(before.created_at)),
-        "message_id": notes.get("message_id", str(before.id)),
+        "event_action_id": notes.get("event_action_id", str(action.id)),
+        "event_at": notes.get("event_at", format_instant(action.created_at)),
+        "message_id": notes.get("message_id", str(action.id)),
     }
     return {
-        "action_type": before.action_type,
-        "payload": encode("payload", before.payload, limit=PAYLOAD_LIMIT),
-        "team_id": before.team_id,
-        "priority": before.priority,
-        "max_attempts": before.max_attempts,
+        "action_type": action.action_type,
+        "payload": encode("payload", action.payload, limit=PAYLOAD_LIMIT),
+        "team_id": action.team_id,
+        "priority": action.priority,
+        "max_attempts": action.max_attempts,
         "retry": None if retry is None else encode("retry", retry.as_json(), limit=RESULT_LIMIT),
         "dedup_window": 0,
-        "target": arguments.target_text({"type": before.target_type, "id": before.target_id})
-        if before.target_type is not None and before.target_id is not None
-        else None,
-        "user_id": before.user_id,
+        "target": arguments.target_text(target_of(action)),
+        "user_id": action.user_id,
         "metadata": encode("metadata", metadata, limit=RESULT_LIMIT),
         "created_by": by,
     }

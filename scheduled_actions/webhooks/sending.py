@@ -1,61 +1,53 @@
-"""What `webhook:send` does: an event becomes one delivery per endpoint, a delivery one post per attempt.
+"""Handle `webhook:send`: fan an event out into one delivery per endpoint, and post a delivery.
 
-Both are actions of the same type. Without `endpoint` in its payload the action is the event: it is routed,
-and for each endpoint that wants it a delivery is scheduled. With `endpoint` it is that delivery.
+Events and deliveries are actions of the same type. Without `endpoint` in its payload, the action is an event: it is
+routed, and one delivery is scheduled per matching endpoint. With `endpoint`, it is a delivery.
 """
 
-from __future__ import annotations
-
-import difflib
 import json
-import logging
 import time
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from scheduled_actions.core import signing, tracing
+from scheduled_actions.core.action import Action
 from scheduled_actions.core.errors import BudgetExceeded, InvalidArgument, ScheduledActionsError
-from scheduled_actions.core.retry import Delays
+from scheduled_actions.core.log import log
+from scheduled_actions.core.messages import nearest
+from scheduled_actions.core.retry import Delays, RetryPolicy
 from scheduled_actions.outbound import delivery
-from scheduled_actions.registry.handler import Fail, RetryAfter, Skip, Snooze
-from scheduled_actions.webhooks.endpoints.health import DISABLED_EVENT, FAILING_EVENT
-from scheduled_actions.webhooks.endpoints.registry import EndpointBook, fits, id_of
+from scheduled_actions.outbound.network import PostResult
+from scheduled_actions.registry.handler import Context, Fail, RetryAfter, Skip, Snooze
+from scheduled_actions.webhooks.endpoints.directory import EndpointDirectory, fits, is_id
+from scheduled_actions.webhooks.endpoints.model import Endpoint
+from scheduled_actions.webhooks.endpoints.store import DISABLED_EVENT, FAILING_EVENT
 from scheduled_actions.webhooks.rules import routing
 from scheduled_actions.webhooks.rules.filters import FILTER_STEPS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from scheduled_actions.core.config import Config
-    from scheduled_actions.core.retry import RetryPolicy
-    from scheduled_actions.outbound.answer import Answer
-    from scheduled_actions.registry.handler import Context
-    from scheduled_actions.webhooks.endpoints.model import Endpoint
-    from scheduled_actions.webhooks.endpoints.registry import Target
-    from scheduled_actions.webhooks.rules.throttle import PutOffReason
+from scheduled_actions.webhooks.rules.throttle import DeferralReason
 
 ACTION_TYPE = "webhook:send"
-#: The retry table of Standard Webhooks after the attempt at once: five seconds to a day, three days in all.
+#: The retry table of Standard Webhooks after the immediate attempt: five seconds to a day, three days in total.
 DELIVERY_RETRY = Delays((5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400), jitter="equal")
-#: Seconds of an attempt kept back for its settlement.
+#: Seconds of an attempt reserved for its settlement.
 SETTLE_SECONDS = 0.5
-#: Seconds that a delivery under a rate limit waits for its place; what would wait longer is put off.
+#: Seconds that a delivery waits for its slot under a rate limit; it is deferred if it would wait longer.
 RATE_PATIENCE_SECONDS = 1.0
-#: Seconds that a delivery waits for others to the same endpoint, which answers as it usually does.
-GATE_PATIENCE_SECONDS = 5.0
+#: Seconds that a delivery waits for other deliveries to the same endpoint.
+SLOT_PATIENCE_SECONDS = 5.0
 
+#: Keys of a delivery's metadata. `_FILTER_STEPS`: the steps within which the filter could not be evaluated at fan-out.
 _EVENT_AT = "event_at"
 _EVENT_ACTION_ID = "event_action_id"
 _MESSAGE_ID = "message_id"
-#: The steps within which the filter could not be evaluated when the event was routed.
 _FILTER_STEPS = "filter_steps"
-_OF_ENDPOINTS = frozenset({DISABLED_EVENT, FAILING_EVENT})
-_GONE = 410
-_MAY_ASK_FOR_TIME = frozenset({429, 502, 503, 504})
+_ENDPOINT_EVENTS = frozenset({DISABLED_EVENT, FAILING_EVENT})
+#: Statuses whose `Retry-After` is honoured.
+_RETRY_AFTER_STATUSES = frozenset({429, 502, 503, 504})
 
 
 class WebhookEvent(BaseModel):
@@ -65,16 +57,16 @@ class WebhookEvent(BaseModel):
 
     #: `entity:verb`.
     event: Annotated[str, Field(min_length=1, max_length=routing.NAME_LIMIT)]
-    #: What kind of thing it happened to.
+    #: The type of the entity.
     entity_type: Annotated[str, Field(min_length=1, max_length=200)]
-    #: Delivered as given, text as text, a number as a number; JavaScript rounds those past 2**53 (send text).
+    #: A string or an integer, delivered unchanged. JavaScript rounds numbers above 2**53: send those as strings.
     entity_id: (
         Annotated[str, Field(strict=True, min_length=1, max_length=500)]
         | Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
     )
-    #: Any JSON.
+    #: Any JSON value.
     data: Any = Field(default_factory=dict)
-    #: Set: this is the delivery to that endpoint. None: the event itself, still to be routed.
+    #: Set for the delivery to that endpoint; None for the event itself.
     endpoint: Annotated[str, Field(min_length=1, max_length=100)] | None = None
 
     @field_validator("event")
@@ -83,20 +75,14 @@ class WebhookEvent(BaseModel):
         try:
             routing.split_event(value)
         except InvalidArgument as error:
-            message = f"should be {error.expected}"
-            raise ValueError(message) from None
+            raise ValueError(f"should be {error.expected}") from None
         return value
 
 
 class DeliveryFailed(ScheduledActionsError):
-    """A delivery did not arrive; it is retried as the policy says."""
+    """An attempt to deliver failed; the delivery is retried according to its retry policy."""
 
     code = "delivery_failed"
-
-    def __init__(self, endpoint: str, fact: str) -> None:
-        self.endpoint = endpoint
-        self.fact = fact
-        super().__init__(f'endpoint "{endpoint}" {fact}')
 
 
 def event_payload(
@@ -106,7 +92,7 @@ def event_payload(
     data: Any,  # noqa: ANN401 - any JSON
     endpoint: str | None = None,
 ) -> dict[str, Any]:
-    """Return the payload of `webhook:send`; the entity type is what stands before the event's first colon.
+    """Return the payload of `webhook:send`; the entity type is the part of the event before its first colon.
 
     Raises:
         InvalidArgument: The event is not `entity:verb`.
@@ -121,271 +107,253 @@ def event_payload(
     return payload if endpoint is None else {**payload, "endpoint": endpoint}
 
 
-def send_webhook(
-    event: WebhookEvent, context: Context, config: Config, *, book: EndpointBook | None = None
-) -> Skip | Snooze | dict[str, Any]:
-    """Return the endpoints an event went to, or the status a delivery was answered with.
+def send_webhook(event: WebhookEvent, context: Context, directory: EndpointDirectory) -> Skip | Snooze | dict[str, Any]:
+    """Fan out an event, or post a delivery.
 
     Args:
-        event: The action's payload.
-        context: Its attempt.
-        config: The file's endpoints.
-        book: The database's beside them; None: there are the file's alone.
+        event: The payload of the action.
+        context: The current attempt of the action.
+        directory: All endpoints of the project.
+
+    Returns:
+        The endpoints of the event, or the response to the delivery, as JSON. Skip if no endpoint receives the event, or
+        if the endpoint of the delivery is deleted or disabled, or its filter rejects the event. Snooze if the delivery
+        is deferred.
 
     Raises:
-        Fail: The delivery's endpoint is unknown, answered 410 Gone, wants no further attempt, or has a filter that
-            takes too many steps.
-        RetryAfter: The endpoint asked for time.
-        DeliveryFailed: It did not answer, or not with success.
-        NotConfigured: The endpoint's URL or secret is unset or unusable; retried, so that it can be mended.
-        InvalidArgument: A pattern in the settings is none; retried likewise.
+        Fail: The endpoint is not declared in the settings file, responded with 410 Gone, refuses further attempts, or
+            has a filter that takes too many steps.
+        RetryAfter: The endpoint responded with 429, 502, 503 or 504, and asked for a delay.
+        DeliveryFailed: The endpoint did not respond, or responded with a status other than 2xx.
+        NotConfigured: The endpoint's URL or secret is unset or invalid. The action is retried, so that the
+            environment can be corrected.
+        SecretUnreadable: The endpoint's secret was encrypted with a key that is not configured; the action is retried.
+        InvalidArgument: A pattern in the settings file is invalid; the action is retried.
     """
-    known = book or EndpointBook(config, None)
     if event.endpoint is None:
-        return _fan_out(event, context, config, known)
-    return _deliver(event, event.endpoint, context, known)
+        return _fan_out(event, context, directory)
+    return _deliver(event, event.endpoint, context, directory)
 
 
-def _fan_out(event: WebhookEvent, context: Context, config: Config, book: EndpointBook) -> Skip | dict[str, Any]:
+def _fan_out(event: WebhookEvent, context: Context, directory: EndpointDirectory) -> Skip | dict[str, Any]:
     action = context.action
-    book.saw(event.event, team_id=action.team_id)
-    wanting = book.wanting(event.event, team_id=action.team_id, body=_content(event, context))
-    if event.event in _OF_ENDPOINTS:
-        # It would not hear of its own trouble, and that would be a failure more.
-        wanting = [one for one in wanting if one.endpoint.name != event.entity_id]
-    is_mailed = _mail(event, context, config.settings.webhooks.alert_email)
-    if not wanting and not is_mailed:
-        return Skip(f"no endpoint wants {event.event}")
-    for endpoint, undecided_within in wanting:
-        undecided = {} if undecided_within is None else {_FILTER_STEPS: undecided_within}
-        own = {} if endpoint.retry is None else {"retry": endpoint.retry}
+    directory.record_event_type(event.event, team_id=action.team_id)
+    matched = directory.match(event.event, team_id=action.team_id, body=event_content(vars(event), action.team_id))
+    if event.event in _ENDPOINT_EVENTS:
+        # An endpoint is not notified of its own failures: that would add another failure.
+        matched = [one for one in matched if one[0].name != event.entity_id]
+    if not _mail(event, context, directory.settings.alert_email) and not matched:
+        return Skip(f"no endpoint receives {event.event}")
+    origin = {_EVENT_ACTION_ID: str(action.id), _EVENT_AT: format_instant(action.created_at)}
+    for endpoint, undecided_within in matched:
         context.schedule(
             ACTION_TYPE,
             {**event.model_dump(), "endpoint": endpoint.name},
-            dedup_window=0,  # two events are two, also when they say the same
+            dedup_window=0,  # equal events are separate deliveries
             team_id=action.team_id,
             priority=action.priority,
-            max_attempts=action.max_attempts or attempts_of(endpoint.retry),
-            target=_target(action.target_type, action.target_id),
+            max_attempts=action.max_attempts or max_attempts_of(endpoint.retry),
+            target=target_of(action),
             user_id=action.user_id,
             created_by=action.created_by,
-            metadata={_EVENT_ACTION_ID: str(action.id), _EVENT_AT: instant(action.created_at), **undecided},
-            **own,
+            metadata=origin | ({} if undecided_within is None else {_FILTER_STEPS: undecided_within}),
+            **({} if endpoint.retry is None else {"retry": endpoint.retry}),
         )
-    return {"endpoints": [one.endpoint.name for one in wanting]}
+    return {"endpoints": [endpoint.name for endpoint, _ in matched]}
 
 
-def attempts_of(policy: RetryPolicy | None) -> int | None:
-    """Return how many attempts a table of delays allows; None where it is for the handler to say."""
+def max_attempts_of(policy: RetryPolicy | None) -> int | None:
+    """Return the number of attempts of a table of delays; None for other policies."""
     return len(policy.seconds) + 1 if isinstance(policy, Delays) else None
 
 
+def target_of(action: Action) -> dict[str, str] | None:
+    """Return the target of an action as `schedule_action` takes it."""
+    if action.target_type is None or action.target_id is None:
+        return None
+    return {"type": action.target_type, "id": action.target_id}
+
+
 def _mail(event: WebhookEvent, context: Context, address: str | None) -> bool:
-    """Tell the operator by mail of an endpoint that is in trouble; return whether it was one."""
-    if address is None or event.event not in _OF_ENDPOINTS or not isinstance(event.data, dict):
+    """Schedule an email to the operator about a failing or disabled endpoint; return whether one was scheduled."""
+    if address is None or event.event not in _ENDPOINT_EVENTS or not isinstance(event.data, dict):
         return False
-    facts = event.data
-    what = "is disabled" if event.event == DISABLED_EVENT else f"is failing, and disabled by {facts.get('disabled_by')}"
+    will_be = f"is failing and will be disabled if it still fails at {event.data.get('auto_disable_at')}"
+    state = will_be if event.event == FAILING_EVENT else "is disabled"
     text = (
-        f"Endpoint {event.entity_id} {what}.\n\nFailing since: {facts.get('failing_since', 'now')}\n"
-        f"The last failure: {facts.get('reason', 'unknown')}\n\n"
-        "What comes for it is kept: `scheduled-actions webhooks deliveries recover` delivers it once it is mended.\n"
+        f"Endpoint {event.entity_id} {state}.\n\nFailing since: {event.data.get('failing_since', 'now')}\n"
+        f"Latest failure: {event.data.get('reason', 'unknown')}\n\n"
+        "Lost deliveries are kept. When the endpoint works again, send them with "
+        "`scheduled-actions webhooks deliveries recover`.\n"
     )
-    mail = {"to": address, "subject": f"Webhook endpoint {event.entity_id} {what}", "text": text}
+    mail = {"to": address, "subject": f"Webhook endpoint {event.entity_id} {state}", "text": text}
     try:
         context.schedule("email:send", mail, dedup_window=0)
     except ScheduledActionsError as error:
-        logging.getLogger("scheduled_actions").warning("webhook.no_mail error=%s", type(error).__name__)
+        log.warning("webhook.no_mail error=%s", type(error).__name__)
         return False
     return True
 
 
-def _target(target_type: str | None, target_id: str | None) -> dict[str, str] | None:
-    return None if target_type is None or target_id is None else {"type": target_type, "id": target_id}
-
-
-def instant(moment: datetime) -> str:
-    """Return an instant as bodies say it."""
+def format_instant(moment: datetime) -> str:
+    """Format an aware instant for a delivered body: ISO 8601 in UTC, with `Z`."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _deliver(event: WebhookEvent, name: str, context: Context, book: EndpointBook) -> Skip | Snooze | dict[str, Any]:
-    endpoint = book.find(name, team_id=context.action.team_id)
-    if endpoint is None and id_of(name) is not None:
-        return Skip(f'endpoint "{name}" is not there')
+def _deliver(
+    event: WebhookEvent, name: str, context: Context, directory: EndpointDirectory
+) -> Skip | Snooze | dict[str, Any]:
+    endpoint = directory.find(name, team_id=context.action.team_id)
     if endpoint is None:
-        raise Fail(_unknown(name, book.names()))
+        if is_id(name):
+            return Skip(f'endpoint "{name}" does not exist')
+        known = directory.settings.endpoints
+        near = nearest(name, known)
+        hint = f'did you mean "{near}"? ' if near else ""
+        raise Fail(f'endpoint "{name}" is not declared; {hint}declared: {", ".join(sorted(known)) or "none"}')
     if (unwanted := _unwanted(endpoint, event, context)) is not None:
         return unwanted
-    if endpoint.rate_limit is not None and (put_off := _limited(endpoint, book)) is not None:
-        return put_off
-    target = book.target(endpoint)
-    with book.gate.through(name, patience=GATE_PATIENCE_SECONDS, team=endpoint.team_id) as not_now:
-        if not_now is not None:
-            return _put_off(not_now.seconds, not_now.reason)
-        request = _request(event, context, target, sent_at=int(time.time()))
-        with tracing.delivery(name, event.event) as delivering:
-            answer = _post(target, request, context)
-            delivering.answered(answer.status)
+    if endpoint.rate_limit is not None and (deferred := _wait_for_rate(endpoint, directory)) is not None:
+        return deferred
+    target = directory.target(endpoint)
+    with directory.throttle.slot(name, patience=SLOT_PATIENCE_SECONDS, team=endpoint.team_id) as deferral:
+        if deferral is not None:
+            return _defer(deferral.seconds, deferral.reason)
+        sent_at = int(time.time())
+        body, message_id = _message(event, context)
+        headers = {
+            **target.headers,
+            "content-type": "application/json",
+            signing.ID_HEADER: message_id,
+            signing.TIMESTAMP_HEADER: str(sent_at),
+        }
+        if target.keys:
+            headers[signing.SIGNATURE_HEADER] = signing.sign(
+                target.keys, message_id=message_id, timestamp=sent_at, body=body
+            )
+        timeout = min(delivery.TOTAL_TIMEOUT, max(0.0, context.seconds_left - SETTLE_SECONDS))
+        with tracing.delivery(name, event.event) as set_status:
+            result = delivery.post(target.url, body=body, headers=headers, reach=target.reach, total_timeout=timeout)
+            set_status(result.status)
     context.log.info(
-        "webhook.answered endpoint=%s status=%s duration_ms=%d", name, answer.status, answer.duration_seconds * 1000
+        "webhook.answered endpoint=%s status=%s duration_ms=%d", name, result.status, result.duration_seconds * 1000
     )
-    return _judge(answer, endpoint, context.attempt, book)
+    return _evaluate(result, endpoint, context.attempt, directory)
 
 
 def _unwanted(endpoint: Endpoint, event: WebhookEvent, context: Context) -> Skip | None:
-    """Return why an endpoint does not get the delivery now; None where it does.
+    """Return a Skip if the endpoint is disabled or its filter rejects the event; None if it receives the delivery.
 
     Raises:
-        Fail: Its filter took too many steps when the event was routed, and still does.
+        Fail: The endpoint's filter took too many steps at fan-out, and still does.
     """
-    if not endpoint.enabled:
-        return Skip(f'endpoint "{endpoint.name}" is disabled')
-    if endpoint.disabled_reason is not None:
-        return Skip(f'endpoint "{endpoint.name}" is disabled: {endpoint.disabled_reason}')
+    if not endpoint.enabled or endpoint.disabled_reason is not None:
+        reason = f": {endpoint.disabled_reason}" if endpoint.enabled else ""
+        return Skip(f'endpoint "{endpoint.name}" is disabled{reason}')
     steps = (context.action.metadata or {}).get(_FILTER_STEPS)
     if not isinstance(steps, int):
         return None
     try:
-        is_wanted = fits(endpoint, _content(event, context), steps=min(steps, FILTER_STEPS))
+        if fits(endpoint, event_content(vars(event), context.action.team_id), steps=min(steps, FILTER_STEPS)):
+            return None
     except BudgetExceeded as error:
-        raise Fail(f"{error}; then retry the delivery") from error
-    return None if is_wanted else Skip(f'the filter of endpoint "{endpoint.name}" does not want it')
+        raise Fail(f"{error}, then retry the delivery") from error
+    return Skip(f'the filter of endpoint "{endpoint.name}" rejects the event')
 
 
-def _limited(endpoint: Endpoint, book: EndpointBook) -> Snooze | None:
-    """Wait for a place under the endpoint's rate limit; return the snooze where that would take too long."""
-    # Asked first: a place that nobody uses is lost.
-    closed = book.gate.closed(endpoint.name)
-    if closed is not None:
-        return _put_off(closed.seconds, closed.reason)
-    may_go, wait = book.take_place(endpoint, patience=RATE_PATIENCE_SECONDS)
-    if not may_go:
-        return _put_off(wait, "rate_limit")
-    if wait > 0:
-        time.sleep(wait)
+def _wait_for_rate(endpoint: Endpoint, directory: EndpointDirectory) -> Snooze | None:
+    """Wait for a slot under the endpoint's rate limit; return a snooze if the wait is too long or a delivery hung."""
+    # Checked first: a reserved slot that is not used is lost.
+    if (hung := directory.throttle.hung(endpoint.name)) is not None:
+        return _defer(hung.seconds, hung.reason)
+    has_slot, seconds = directory.reserve_slot(endpoint, patience=RATE_PATIENCE_SECONDS)
+    if not has_slot:
+        return _defer(seconds, "rate_limit")
+    if seconds > 0:
+        time.sleep(seconds)
     return None
 
 
-def _put_off(seconds: float, reason: PutOffReason | Literal["rate_limit"]) -> Snooze:
-    """Return the snooze; why is kept with the delivery, where the endpoint's lane is read from."""
-    return Snooze(seconds, state={"put_off": reason})
+def _defer(seconds: float, reason: DeferralReason | Literal["rate_limit"]) -> Snooze:
+    """Return a snooze whose state contains the reason; `endpoint_queues.sql` reads it there."""
+    return Snooze(seconds, state={"deferred": reason})
 
 
-def _unknown(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f'did you mean "{near[0]}"? known are: ' if near else "known are: "
-    return f'endpoint "{name}" is not declared; {hint}{", ".join(sorted(known)) or "none"}'
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    body: bytes
-    headers: Mapping[str, str]
-
-
-def _request(event: WebhookEvent, context: Context, target: Target, *, sent_at: int) -> _Request:
-    """Return what goes over the wire: the body and the id stay the same over all attempts."""
+def _message(event: WebhookEvent, context: Context) -> tuple[bytes, str]:
+    """Return the body and the message id of a delivery; both are the same for all attempts."""
     notes = context.action.metadata or {}
-    happened_at, event_action_id = notes.get(_EVENT_AT), notes.get(_EVENT_ACTION_ID)
+    happened_at, event_action_id, replayed = (notes.get(key) for key in (_EVENT_AT, _EVENT_ACTION_ID, _MESSAGE_ID))
     content = {
-        **_content(event, context),
-        "timestamp": happened_at if _is_instant(happened_at) else instant(context.action.created_at),
-        "action_id": event_action_id if _is_id(event_action_id) else str(context.id),
+        **event_content(vars(event), context.action.team_id),
+        "timestamp": happened_at if _is_instant(happened_at) else format_instant(context.action.created_at),
+        "action_id": event_action_id if is_id(event_action_id) else str(context.id),
     }
     body = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    # What is replayed is the same message again.
-    replayed = notes.get(_MESSAGE_ID)
-    message_id = str(replayed) if _is_id(replayed) else str(context.id)
-    headers = {
-        **target.headers,
-        "content-type": "application/json",
-        signing.ID_HEADER: message_id,
-        signing.TIMESTAMP_HEADER: str(sent_at),
-    }
-    if target.keys:
-        signature = signing.sign(target.keys, message_id=message_id, timestamp=sent_at, body=body)
-        headers[signing.SIGNATURE_HEADER] = signature
-    return _Request(body, headers)
+    return body, str(replayed if is_id(replayed) else context.id)
 
 
-def _content(event: WebhookEvent, context: Context) -> dict[str, Any]:
-    """Return what the body says of the event itself: what filters look at."""
+def event_content(payload: Mapping[str, Any], team_id: str | None) -> dict[str, Any]:
+    """Return the part of the body that filters read; fields missing from the payload are None."""
     return {
-        "event": event.event,
-        "entity": event.entity_type,
-        "entity_id": event.entity_id,
-        "team_id": context.action.team_id,
-        "data": event.data,
+        "event": payload.get("event"),
+        "entity": payload.get("entity_type"),
+        "entity_id": payload.get("entity_id"),
+        "team_id": team_id,
+        "data": payload.get("data"),
     }
 
 
-# Written by the fan-out; but a caller's metadata may hold anything under the same names.
+# The fan-out writes these values, but a caller's metadata can contain the same keys.
 def _is_instant(value: object) -> bool:
     try:
-        return isinstance(value, str) and instant(datetime.fromisoformat(value)) == value
+        return isinstance(value, str) and format_instant(datetime.fromisoformat(value)) == value
     except (ValueError, OverflowError):
         return False
 
 
-def _is_id(value: object) -> bool:
-    try:
-        return isinstance(value, str) and str(UUID(value)) == value
-    except ValueError:
-        return False
+def _evaluate(result: PostResult, endpoint: Endpoint, attempt: int, directory: EndpointDirectory) -> dict[str, Any]:
+    """Record the outcome of a delivery; return the result of a success, or raise the failure.
 
-
-def _post(target: Target, request: _Request, context: Context) -> Answer:
-    time_left = max(0.0, context.seconds_left - SETTLE_SECONDS)
-    return delivery.post(
-        target.url,
-        body=request.body,
-        headers=request.headers,
-        reach=target.reach,
-        total_timeout=min(delivery.TOTAL_TIMEOUT, time_left),
-    )
-
-
-def _judge(answer: Answer, endpoint: Endpoint, attempt: int, book: EndpointBook) -> dict[str, Any]:
-    """Return the result of a success, or raise what the failure is; and remember which of the two it was."""
-    fact = _failure(answer)
-    is_over = answer.wish == "disable" or (fact is not None and answer.status == _GONE)
-    if is_over:
-        book.failed(endpoint, fact or f"answered {answer.status} and wants nothing more", disables=True)
-    elif fact is not None:
-        book.failed(endpoint, fact)
-    else:
-        book.succeeded(endpoint)
-    if fact is None:
-        return {
-            "status": answer.status,
-            "duration_ms": round(answer.duration_seconds * 1000),
-            "endpoint": endpoint.name,
-            "answer": answer.excerpt,
-        }
-    told = f'endpoint "{endpoint.name}" {fact}'
-    if is_over or answer.wish == "abort":
-        raise Fail(told)
-    if answer.status in _MAY_ASK_FOR_TIME and answer.retry_after is not None:
-        raise RetryAfter(_wait(answer.retry_after, endpoint.retry or DELIVERY_RETRY, attempt), told)
-    raise DeliveryFailed(endpoint.name, fact)
-
-
-def _failure(answer: Answer) -> str | None:
-    """Return what went wrong; None for a success."""
-    status = answer.status
-    if status is None:
-        return f"got nothing: {answer.error}"
-    if 200 <= status < 300:  # noqa: PLR2004 - the class of success
-        return None
-    if 300 <= status < 400:  # noqa: PLR2004 - the class of redirection
-        return f"answered {status}: redirects are failures, set its URL to where it leads"
-    return f"answered {status}: {answer.excerpt}" if answer.excerpt else f"answered {status}"
-
-
-def _wait(asked: timedelta, policy: RetryPolicy, attempt: int) -> timedelta:
-    """Return how long to leave the endpoint alone: as it asks, at least the table's wait of the step before.
-
-    A busy receiver that answers "in a second" each time would use up ten attempts in ten ticks.
+    Raises:
+        Fail: The endpoint refuses this delivery, or all further ones.
+        RetryAfter: The endpoint responded with 429, 502, 503 or 504, and asked for a delay.
+        DeliveryFailed: Any other failure; the delivery is retried.
     """
-    return asked if attempt == 1 else max(asked, policy.delay(attempt - 1, draw=0))
+    failure = _failure(result)
+    is_over = result.directive == "disable" or (failure is not None and result.status == HTTPStatus.GONE)
+    if failure is None and not is_over:
+        directory.record_success(endpoint)
+    else:
+        reason = failure or f"answered {result.status} and refuses further deliveries"
+        directory.record_failure(endpoint, reason, disables=is_over)
+    if failure is None:
+        return {
+            "status": result.status,
+            "duration_ms": round(result.duration_seconds * 1000),
+            "endpoint": endpoint.name,
+            "answer": result.excerpt,
+        }
+    message = f'endpoint "{endpoint.name}" {failure}'
+    if is_over or result.directive == "abort":
+        raise Fail(message)
+    if result.status in _RETRY_AFTER_STATUSES and result.retry_after is not None:
+        delay = result.retry_after
+        if attempt > 1:
+            # Otherwise an endpoint that always asks for one second would use up ten attempts in ten ticks.
+            delay = max(delay, (endpoint.retry or DELIVERY_RETRY).delay(attempt - 1, draw=0))
+        raise RetryAfter(delay, message)
+    raise DeliveryFailed(message)
+
+
+def _failure(result: PostResult) -> str | None:
+    """Describe a failed delivery; return None for a success."""
+    status = result.status
+    if status is None:
+        return f"did not respond: {result.error}"
+    match status // 100:
+        case 2:
+            return None
+        case 3:
+            return f"answered {status}: redirects are not followed; set the endpoint's URL to the new address"
+        case _:
+            return f"answered {status}: {result.excerpt}" if result.excerpt else f"answered {status}"

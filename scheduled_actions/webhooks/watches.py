@@ -1,28 +1,23 @@
-"""Watched tables: their own triggers schedule an event for each row that a statement changes."""
+"""Watch tables: add and remove the triggers that emit an event for each row that a statement changes."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
 from scheduled_actions.core.errors import TableBusy, UnknownTable
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements
-from scheduled_actions.database.transactions import refused
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from scheduled_actions.database.connection import Connection
+from scheduled_actions.database.transactions import database_refusal
 
 sql = Statements(__file__)
 
-#: What can happen to a row, and what its event is called.
+#: Changes of a row, as the verbs of their events.
 VERBS = ("created", "updated", "deleted")
-#: Writers wait behind whoever waits for a table: so nobody does for long.
+#: Writers queue behind a session that waits for the table lock, so the wait is short.
 _PATIENCE_MS = "5000"
-#: What the database says of a name: it finds nothing, or cannot read it.
+#: Errors of the database for an unknown or invalid name.
 _NO_SUCH_NAME = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.InvalidSchemaName,
@@ -33,33 +28,38 @@ _NO_SUCH_NAME = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """One entity of a watched table."""
+    """A watch of a table: the changes of its rows are emitted as events of one entity."""
 
-    #: As SQL names it, quoted where it must be.
+    #: The table's name in SQL syntax, quoted if necessary.
     table: str
     entity: str
-    #: What makes the entity's id; more than one are delivered as a JSON list.
+    #: Columns of the entity's id; two or more are delivered as a JSON list. None: the primary key.
     id_columns: tuple[str, ...] | None = None
     team_column: str | None = None
-    #: What events tell, and whose changes count; None: every column.
+    #: Columns that events contain, and whose changes emit an event; None: all columns.
     columns: tuple[str, ...] | None = None
     on: tuple[str, ...] = VERBS
-    #: Seconds in which the same event of the same entity is one; 0 merges nothing.
+    #: Seconds within which equal events of an entity are merged; 0: never.
     dedup_window: float = 0
-    #: Whether its triggers fire.
+    #: Whether the triggers are enabled.
     is_enabled: bool = True
-    #: Columns that it names and the table no longer has. Without one that tells the id or the team there are no events,
-    #: but a warning for each.
+    #: Required columns that the table no longer has. Without a column of the id or the team, each change logs a warning
+    #: instead of emitting an event.
     missing: tuple[str, ...] = ()
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The event types that the watch emits, such as `invoice:created`."""
+        return tuple(f"{self.entity}:{verb}" for verb in self.on)
 
 
 def watch(connection: Connection, new: Watch) -> Watch:
-    """Watch a table for an entity, in place of how it was watched for the same entity before; return it as it is now.
+    """Watch a table, replacing an existing watch of the same entity; return the watch.
 
     Raises:
-        UnknownTable: The search path finds no table of that name.
-        TableBusy: Another session kept the table locked; nothing was changed.
-        RequestError: A column, the entity or a verb cannot be; the message names it.
+        UnknownTable: No table of that name is on the search path.
+        TableBusy: Another session holds a lock on the table; nothing was changed.
+        RequestError: A column, the entity or a verb is invalid; the message names it.
     """
     table = _change(
         connection,
@@ -78,45 +78,43 @@ def watch(connection: Connection, new: Watch) -> Watch:
 
 
 def unwatch(connection: Connection, table: str, *, entity: str | None = None) -> int:
-    """End the watch of one entity of a table, or of all; return how many there were.
+    """Remove the watch of one entity of a table, or of all entities; return the number of watches removed.
 
     Raises:
-        UnknownTable: The search path finds no table of that name.
-        TableBusy: Another session kept the table locked; nothing was changed.
+        UnknownTable: No table of that name is on the search path.
+        TableBusy: Another session holds a lock on the table; nothing was changed.
     """
     return int(_change(connection, "unwatch_table", table, {"entity": entity}))
 
 
 def watched(connection: Connection) -> list[Watch]:
-    """Return every watch of this database, in the order of the tables' names."""
-    return [_watch(*row) for row in sql.run(connection, "watched_tables").fetchall()]
+    """Return all watches of this database, sorted by table name."""
+    return [
+        Watch(
+            table=table,
+            entity=settings["entity"],
+            id_columns=tuple(settings["id"]),
+            team_column=settings.get("team"),
+            columns=None if settings.get("columns") is None else tuple(settings["columns"]),
+            on=tuple(settings["on"]),
+            dedup_window=settings["dedup_window"],
+            is_enabled=is_enabled,
+            missing=tuple(missing),
+        )
+        for table, settings, is_enabled, missing in sql.run(connection, "watched_tables")
+    ]
 
 
 def _change(connection: Connection, statement: str, table: str, parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever it answers
     try:
-        row = sql.run(connection, statement, {"table": table, "patience_ms": _PATIENCE_MS, **parameters}).fetchone()
+        row = sql.run(connection, statement, table=table, patience_ms=_PATIENCE_MS, **parameters).fetchone()
     except psycopg.errors.LockNotAvailable:
         raise TableBusy(table) from None
     except _NO_SUCH_NAME as error:
         raise UnknownTable(table) from error
     except (psycopg.errors.InvalidParameterValue, psycopg.DataError) as error:
-        raise refused(error) from error
+        raise database_refusal(error) from error
     return row[0] if row else None
-
-
-def _watch(table: str, settings: Mapping[str, Any], is_enabled: bool, missing: Sequence[str]) -> Watch:  # noqa: FBT001 - a column
-    columns = settings.get("columns")
-    return Watch(
-        table=table,
-        entity=settings["entity"],
-        id_columns=tuple(settings["id"]),
-        team_column=settings.get("team"),
-        columns=None if columns is None else tuple(columns),
-        on=tuple(settings["on"]),
-        dedup_window=settings["dedup_window"],
-        is_enabled=is_enabled,
-        missing=tuple(missing),
-    )
 
 
 def _listed(names: tuple[str, ...] | None) -> list[str] | None:

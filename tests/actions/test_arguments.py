@@ -61,7 +61,7 @@ def test_the_statement_of_python_passes_each_argument():
 
 
 def test_the_http_model_has_each_argument():
-    assert models.NewAction.model_fields.keys() == ARGUMENTS | {"delay"}
+    assert models.CreateActionRequest.model_fields.keys() == ARGUMENTS | {"delay"}
 
 
 def test_the_docs_of_python_sql_and_http_name_each_argument():

@@ -10,30 +10,33 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.factories import PATIENCE, database_now, find_circles_late, row, statuses, together
+from tests.factories import PATIENCE, database_now, delay_deadlock_detection, row, statuses, together
 
 #: Ten times as long as the function waits for keys that an open transaction holds.
 IMPATIENT = 3
 
 
 REFUSED = [
-    ({"action_type": "no type"}, "action_type: 'no type' is not letters"),
+    ({"action_type": "no type"}, "action_type: 'no type' is not an action type"),
     ({"action_type": None}, "action_type: "),
-    ({"payload": [1]}, "payload: a JSON array is not a JSON object"),
-    ({"payload": {"text": "x" * 262_145}}, "payload is 262157 bytes; at most 262144 are taken"),
+    ({"payload": [1]}, "payload: must be a JSON object, not a JSON array"),
+    ({"payload": {"text": "x" * 262_145}}, "payload is 262157 bytes; the limit is 262144"),
     ({"priority": 40_000}, "priority: 40000 is not between"),
     ({"max_attempts": 0}, "max_attempts: 0 is not between 1 and 1000"),
-    ({"scheduled_at": "infinity"}, "scheduled_at: infinity is not an instant"),
-    ({"team_id": ""}, "team_id: is not between 1 and 255 characters"),
-    ({"lock_group": "x" * 256}, "lock_group: is not between"),
-    ({"dedup_key": "x" * 513}, "dedup_key: is not between"),
+    ({"scheduled_at": "infinity"}, "scheduled_at: must be a finite instant, not infinity"),
+    ({"team_id": ""}, "team_id: must have 1 to 255 characters"),
+    ({"lock_group": "x" * 256}, "lock_group: must have 1 to"),
+    ({"dedup_key": "x" * 513}, "dedup_key: must have 1 to"),
     ({"dedup_window": -1}, "dedup_window: -1 is not a number of seconds"),
     ({"dedup_mode": "last"}, "dedup_mode: 'last' is not latest, first or append"),
-    ({"retry": "soon"}, "retry: is not"),
-    ({"condition": []}, "condition: is not a JSON object"),
+    ({"retry": "soon"}, "retry: must be"),
+    ({"condition": []}, "condition: must be a JSON object"),
     ({"after": ["0197a000-0000-7000-8000-00000000dead"]}, "after: no action has the id 0197a000"),
     ({"on_success": {"payload": {}}}, "on_success: needs an action_type"),
-    ({"on_failure": [{"action_type": "a:b", "team_id": "x"}]}, "on_failure: 'team_id' is no argument of a follow-up"),
+    (
+        {"on_failure": [{"action_type": "a:b", "team_id": "x"}]},
+        "on_failure: 'team_id' is not an argument of a follow-up",
+    ),
 ]
 
 
@@ -101,7 +104,7 @@ def test_a_delay_counts_from_the_databases_now(connection):
     assert found == (timedelta(seconds=90),)
 
 
-def test_nothing_in_is_nothing_out(connection):
+def test_an_empty_list_schedules_nothing(connection):
     assert schedule_all(connection) == []
 
 
@@ -109,7 +112,7 @@ DOCUMENTS = {"payload", "retry", "condition", "on_success", "on_failure"}
 
 
 @pytest.mark.parametrize(("broken", "message"), REFUSED)
-def test_one_action_that_cannot_be_is_refused_with_what_would_be_right(connection, broken, message):
+def test_an_invalid_action_is_rejected_with_the_expected_value(connection, broken, message):
     arguments = an_element(2, **broken)
     named = ", ".join(f"{name} => %({name})s{'::uuid[]' * (name == 'after')}" for name in arguments)
     texts = {name: Jsonb(one) if name in DOCUMENTS else one for name, one in arguments.items()}
@@ -122,9 +125,9 @@ def test_one_action_that_cannot_be_is_refused_with_what_would_be_right(connectio
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"), [*REFUSED, ({"pirority": 1}, "'pirority' is no argument of schedule_action")]
+    ("broken", "message"), [*REFUSED, ({"pirority": 1}, "'pirority' is not an argument of schedule_action")]
 )
-def test_one_that_cannot_be_names_its_position_and_none_is_scheduled(connection, broken, message):
+def test_an_invalid_action_is_named_by_position_and_nothing_is_scheduled(connection, broken, message):
     with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
         schedule_all(connection, an_element(0), an_element(1), an_element(2, **broken), an_element(3))
 
@@ -135,11 +138,11 @@ def test_one_that_cannot_be_names_its_position_and_none_is_scheduled(connection,
 @pytest.mark.parametrize(
     ("elements", "message"),
     [
-        ("{}", "new_actions: is not a JSON array"),
-        ('[{"action_type": "a:b"}, 7]', "new_actions[1]: is not a JSON object"),
+        ("{}", "new_actions: must be a JSON array"),
+        ('[{"action_type": "a:b"}, 7]', "new_actions[1]: must be a JSON object"),
     ],
 )
-def test_what_is_no_list_of_objects_is_refused(connection, elements, message):
+def test_a_value_that_is_not_a_list_of_objects_is_rejected(connection, elements, message):
     with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
         connection.execute("select * from schedule_actions(%s::jsonb)", [elements])
 
@@ -166,7 +169,7 @@ def test_elements_of_the_same_intent_are_one_action(connection, mode, payload):
     assert row(connection, first[0])["payload"] == payload
 
 
-def test_elements_are_merged_into_what_waits(connection):
+def test_elements_are_merged_into_pending_actions(connection):
     ((waiting, _),) = schedule_all(connection, an_element(0, dedup_key="k"))
 
     answers = schedule_all(connection, an_element(1), an_element(2, dedup_key="k"))
@@ -205,7 +208,7 @@ def test_keys_that_an_open_transaction_holds_are_waited_for_together_as_long_as_
 
 @pytest.mark.parametrize("are_there", [True, False])
 def test_two_bulks_in_crossed_order_both_commit_soon(database_url, connection, are_there):
-    find_circles_late(connection)
+    delay_deadlock_detection(connection)
     if are_there:
         schedule_all(connection, an_element(dedup_key="a"), an_element(dedup_key="b"))
     first_taken = threading.Barrier(2)
@@ -238,7 +241,7 @@ def test_a_caller_with_a_snapshot_is_not_failed_by_what_happened_since(database_
     assert len(statuses(connection)) == 5
 
 
-def test_a_bulk_of_a_transaction_that_is_rolled_back_never_was(connection):
+def test_a_bulk_in_a_rolled_back_transaction_schedules_nothing(connection):
     with connection.transaction(force_rollback=True):
         schedule_all(connection, an_element(), an_element(dedup_key="k"))
 

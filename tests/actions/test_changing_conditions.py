@@ -43,7 +43,7 @@ def schedule(project, **arguments):
     return project.scheduler.schedule_action(NewAction(action_type="order:submit", payload={}, **arguments)).id
 
 
-def test_an_action_that_waits_for_nothing_any_more_runs_in_the_next_tick(project, connection, ran):
+def test_an_action_without_its_condition_runs_in_the_next_tick(project, connection, ran):
     action_id = schedule(project, condition=waiting("approved"))
     project.processor.tick()
 
@@ -54,7 +54,7 @@ def test_an_action_that_waits_for_nothing_any_more_runs_in_the_next_tick(project
     assert statuses(connection) == {action_id: "completed"}
 
 
-def test_another_condition_is_looked_at_by_the_next_tick_and_wakes_from_then_on(project, connection, ran):
+def test_a_new_condition_is_evaluated_by_the_next_tick_and_wakes_from_then_on(project, connection, ran):
     action_id = schedule(project, condition=waiting("approved"))
     project.processor.tick()
 
@@ -117,7 +117,7 @@ def test_no_wake_is_lost_between_changes_facts_and_ticks(project, connection, ra
     assert len(ran) == rounds
 
 
-def test_one_that_is_not_due_yet_keeps_its_time(project, connection):
+def test_an_action_that_is_not_due_yet_keeps_its_time(project, connection):
     action_id = schedule(project, condition=waiting("approved"), scheduled_at=HOUR)
     before = row(connection, action_id)["scheduled_at"]
 
@@ -127,7 +127,7 @@ def test_one_that_is_not_due_yet_keeps_its_time(project, connection):
     assert row(connection, action_id)["condition"] == told("paid")
 
 
-def test_the_same_condition_again_changes_nothing_of_the_wait(project, connection):
+def test_setting_the_same_condition_again_keeps_the_wait(project, connection):
     action_id = schedule(project, condition=waiting("approved"))
     project.processor.tick()
     before = row(connection, action_id)
@@ -140,7 +140,7 @@ def test_the_same_condition_again_changes_nothing_of_the_wait(project, connectio
     ]
 
 
-def test_what_it_comes_after_and_its_condition_are_changed_one_without_the_other(project, connection):
+def test_predecessors_and_the_condition_are_changed_independently(project, connection):
     first, second = schedule(project, scheduled_at=HOUR), schedule(project, scheduled_at=HOUR)
     action_id = schedule(project, condition=told("paid"), after=[first])
 
@@ -153,7 +153,7 @@ def test_what_it_comes_after_and_its_condition_are_changed_one_without_the_other
     assert row(connection, action_id)["condition"] is None
 
 
-def test_follow_ups_are_changed_and_taken_away(project, connection, ran):
+def test_follow_ups_are_changed_and_removed(project, connection, ran):
     follow_up = {"action_type": "order:submit", "payload": {"n": 2}}
     action_id = schedule(project, on_success=follow_up, on_failure=follow_up, scheduled_at=HOUR)
 
@@ -177,7 +177,7 @@ def test_follow_ups_are_changed_and_taken_away(project, connection, ran):
         ({"after": 5}, InvalidArgument, "after"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_changed(project, connection, changes, error, expected):
+def test_an_invalid_change_is_rejected_and_changes_nothing(project, connection, changes, error, expected):
     action_id = schedule(project, condition=waiting("approved"))
     before = row(connection, action_id)
 
@@ -188,17 +188,17 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(project, connection, c
     assert row(connection, action_id) == before
 
 
-def test_no_action_can_come_after_itself_over_however_many_others(project):
+def test_no_action_can_come_after_itself_through_others(project):
     first = schedule(project, scheduled_at=HOUR)
     second = schedule(project, after=[first])
     third = schedule(project, after=[second])
 
     for chain in ([first], [third]):
-        with pytest.raises(InvalidArgument, match="do not wait for this one themselves"):
+        with pytest.raises(InvalidArgument, match="contains an action that waits for this one"):
             project.scheduler.update_action(first, after=chain)
 
 
-def test_an_action_of_another_team_is_none_that_it_could_come_after(project):
+def test_an_action_of_another_team_cannot_be_a_predecessor(project):
     other = schedule(project, team_id="north", scheduled_at=HOUR)
     own = schedule(project, team_id="south", scheduled_at=HOUR)
 
@@ -212,11 +212,11 @@ def test_the_edit_lock_and_the_status_hold_for_conditions_too(project, connectio
 
     with pytest.raises(ActionLocked):
         project.scheduler.update_action(waits, condition=None, edit_lock_seconds=120)
-    with pytest.raises(WrongStatus, match="is completed; this takes only pending ones"):
+    with pytest.raises(WrongStatus, match="is completed, not pending"):
         project.scheduler.update_action(ended, condition=None)
 
 
-def test_a_change_in_a_transaction_that_is_rolled_back_never_was(project, connection):
+def test_a_change_in_a_rolled_back_transaction_has_no_effect(project, connection):
     action_id = schedule(project, condition=waiting("approved"))
 
     with connection.transaction(force_rollback=True):

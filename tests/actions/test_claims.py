@@ -39,7 +39,7 @@ def test_sixteen_claimers_share_no_row_and_miss_none(database_url, connection):
     assert sum(1 for share in shares if share) > 1, "they did race"
 
 
-def test_nobody_waits_for_a_row_that_somebody_else_has_locked(database_url, connection):
+def test_a_claim_does_not_wait_for_locked_rows(database_url, connection):
     locked, other = insert_many(connection, 2)
     connection.execute("set lock_timeout = '1s'")
 
@@ -52,7 +52,7 @@ def test_nobody_waits_for_a_row_that_somebody_else_has_locked(database_url, conn
     assert ids(second) == [locked]
 
 
-def test_the_most_urgent_go_first_then_the_oldest_then_by_id(connection):
+def test_claims_are_ordered_by_priority_time_and_id(connection):
     now = database_now(connection)
     rows = [(priority, now - timedelta(minutes=minutes)) for priority in (-5, 0, 0, 3) for minutes in (1, 1, 2, 90)]
     random.Random(7).shuffle(rows)
@@ -64,7 +64,7 @@ def test_the_most_urgent_go_first_then_the_oldest_then_by_id(connection):
     assert ids(claimed + rest) == [one for *_, one in sorted(made)]
 
 
-def test_what_is_not_due_is_not_claimed_however_urgent(connection):
+def test_an_action_that_is_not_due_is_not_claimed_whatever_its_priority(connection):
     later = insert(connection, priority=-9, scheduled_at=database_now(connection) + timedelta(minutes=1))
     due = insert(connection)
 
@@ -90,7 +90,7 @@ def test_only_pending_actions_are_claimed(connection, status):
     assert claim(connection) == ([], claims.START)
 
 
-def test_a_walk_over_rows_of_the_same_instant_meets_each_once(connection):
+def test_a_scan_over_rows_of_the_same_instant_claims_each_once(connection):
     made = insert_many(connection, 95)
     tick, position, walked = a_tick(connection), claims.START, []
 
@@ -106,7 +106,7 @@ def test_a_walk_over_rows_of_the_same_instant_meets_each_once(connection):
     assert claim(connection, tick=tick, wanted=10, after=position) == ([], claims.START)
 
 
-def test_a_walk_goes_on_with_the_next_priorities_from_their_beginning(connection):
+def test_a_scan_continues_with_the_first_row_of_the_next_priority(connection):
     now = database_now(connection)
     urgent = insert_many(connection, 3, priority=-1, scheduled_at=now - timedelta(minutes=1))
     older = insert_many(connection, 3, priority=0, scheduled_at=now - timedelta(hours=1))
@@ -117,7 +117,7 @@ def test_a_walk_goes_on_with_the_next_priorities_from_their_beginning(connection
     assert ids(first + second) == urgent + older
 
 
-def test_what_became_more_urgent_than_the_walk_is_met_by_the_next_from_the_beginning(connection):
+def test_an_action_that_moved_ahead_of_the_scan_is_claimed_by_the_next_scan_from_the_start(connection):
     insert_many(connection, 4)
     _, position = claim(connection, wanted=2)
     urgent = insert(connection, priority=-1)
@@ -129,7 +129,7 @@ def test_what_became_more_urgent_than_the_walk_is_met_by_the_next_from_the_begin
     assert ids(afresh) == [urgent]
 
 
-def test_an_excluded_type_is_left_alone(connection):
+def test_an_excluded_type_is_not_claimed(connection):
     insert(connection, action_type="too:long")
     other = insert(connection)
 
@@ -160,7 +160,7 @@ def test_each_claim_has_a_token_of_its_own(connection):
     assert first.token != second.token
 
 
-def test_a_claim_without_series_takes_nothing_where_an_occurrence_of_one_is_among_it(connection):
+def test_a_claim_without_series_claims_nothing_if_the_batch_has_an_occurrence(connection):
     insert_many(connection, 3)
     of_series = insert(connection, schedule_id=uuid4(), occurrence_at=database_now(connection))
     tick = a_tick(connection)
@@ -176,7 +176,7 @@ def test_a_claim_without_series_takes_nothing_where_an_occurrence_of_one_is_amon
     assert ids(claim(connection, after=position)[0]) == [of_series]
 
 
-def test_a_row_before_all_time_is_claimed_like_any_other(connection):
+def test_a_row_scheduled_at_minus_infinity_is_claimed(connection):
     ancient = insert(connection, scheduled_at="-infinity")
     other = insert(connection)
 
@@ -187,7 +187,7 @@ def test_a_row_before_all_time_is_claimed_like_any_other(connection):
 
 
 @pytest.mark.parametrize("payload", ['{"n": ' + "9" * 5001 + "}", '{"n": ' + "[" * 7000 + "]" * 7000 + "}"])
-def test_a_payload_that_python_cannot_read_costs_the_batch_nothing(connection, payload):
+def test_an_unreadable_payload_does_not_affect_its_batch(connection, payload):
     unreadable = insert(connection, payload=payload)
     other = insert(connection)
 
@@ -196,7 +196,7 @@ def test_a_payload_that_python_cannot_read_costs_the_batch_nothing(connection, p
     assert ids(claimed) == [unreadable, other]
 
 
-def test_a_million_later_rows_at_a_more_urgent_priority_are_never_walked(connection):
+def test_future_rows_of_a_higher_priority_are_not_scanned(connection):
     """Ask the planner's own counters: the scan of the urgent priority ends at its first row that is not due."""
     connection.execute(
         "insert into scheduled_actions (action_type, priority, scheduled_at)"
@@ -227,7 +227,7 @@ def test_how_many_are_due_is_counted_over_both_kinds_and_all_priorities(connecti
         insert(connection, priority=priority, scheduled_at=later)
     insert(connection, status="completed")
 
-    assert tick_store.due(connection) == 6
+    assert tick_store.count_due(connection) == 6
 
 
 def test_the_count_of_what_is_due_stops_at_ten_thousand(connection):
@@ -236,7 +236,7 @@ def test_the_count_of_what_is_due_stops_at_ten_thousand(connection):
         " select 'test:run', now() - interval '1 day' from generate_series(1, 10100)"
     )
 
-    assert tick_store.due(connection) == 10_000
+    assert tick_store.count_due(connection) == 10_000
 
 
 def test_a_tick_may_be_begun_twice_and_keeps_its_first_lease(connection):

@@ -10,14 +10,15 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from scheduled_actions.actions import claims, settling, shared
+from scheduled_actions.actions import claims, settling
 from scheduled_actions.core.action import Status
+from scheduled_actions.database import shared_settings
 from tests.factories import (
     PATIENCE,
     a_tick,
     an_outcome,
     database_now,
-    find_circles_late,
+    delay_deadlock_detection,
     is_waiting,
     move_clock,
     row,
@@ -31,7 +32,7 @@ PATIENT, IMPATIENT = 0.25, 3
 
 
 def schedule(connection, payload=None, *, action_type="test:run", **arguments):
-    """Return (id, deduplicated) of the SQL function; the key is `k` unless said otherwise."""
+    """Return (id, deduplicated) of the SQL function; the default key is `k`."""
     arguments = {"dedup_key": "k"} | arguments
     arguments = {name: Jsonb(one) if isinstance(one, dict) else one for name, one in arguments.items()}
     named = "".join(f", {name} => %({name})s" for name in arguments)
@@ -66,7 +67,7 @@ def test_sixteen_writers_of_one_intent_make_one_action_with_a_payload_written_la
     assert len(found) == 1
     assert sum(1 for written in answers for _, merged in written if not merged) == 1, "one of them made it"
     (payload,) = payloads(connection)
-    assert payload["n"] == 14, "nobody's earlier payload won over his last"
+    assert payload["n"] == 14, "no writer's earlier payload replaced its last one"
 
 
 def test_sixteen_writers_whose_window_has_expired_make_one_new_action(database_url, connection):
@@ -124,7 +125,7 @@ def test_the_mode_says_which_payload_is_delivered(connection, mode, payload):
     assert payloads(connection) == [payload]
 
 
-def test_payloads_are_appended_to_one_that_was_not_scheduled_so(connection):
+def test_payloads_are_appended_to_an_action_scheduled_with_another_mode(connection):
     schedule(connection, {"n": 1})
 
     schedule(connection, {"n": 2}, dedup_mode="append")
@@ -132,7 +133,7 @@ def test_payloads_are_appended_to_one_that_was_not_scheduled_so(connection):
     assert payloads(connection) == [[{"n": 1}, {"n": 2}]]
 
 
-def test_gathered_payloads_that_would_be_too_large_begin_a_new_list(connection):
+def test_appended_payloads_over_the_limit_start_a_new_list(connection):
     large = {"text": "x" * 200_000}
     schedule(connection, large, dedup_mode="append")
 
@@ -153,7 +154,7 @@ def test_the_window_counts_from_the_creation_of_the_first(connection, seconds, m
     assert schedule(connection, dedup_window=5)[1] is merged
 
 
-def test_what_an_expired_window_leaves_behind_is_delivered_beside_the_new_one(connection):
+def test_an_action_whose_window_expired_runs_as_well_as_the_new_one(connection):
     schedule(connection, {"n": 1}, dedup_window=5)
     move_clock(connection, timedelta(seconds=6))
 
@@ -170,7 +171,7 @@ def test_a_window_of_zero_merges_nothing(connection):
 def test_the_window_is_the_calls_own_then_the_types_then_the_projects_then_five_seconds(connection):
     assert usual_window(connection, "test:run") == 5
 
-    shared.share_windows(connection, default=30, by_type={"test:run": 9})
+    shared_settings.write(connection, "dedup_window", {"default": 30, "by_type": {"test:run": 9}})
 
     assert usual_window(connection, "test:run") == 9
     assert usual_window(connection, "test:other") == 30
@@ -275,13 +276,13 @@ def test_the_same_event_at_another_time_is_another_intent(connection):
 
 
 @pytest.mark.parametrize("entity_id", [None, "absent"])
-def test_a_payload_that_names_no_entity_is_merged_with_nothing(connection, entity_id):
+def test_a_payload_without_an_entity_is_not_merged(connection, entity_id):
     payload = {"event": "task:created"} if entity_id == "absent" else {"event": "task:created", "entity_id": None}
 
     assert [schedule(connection, payload, dedup_key=None)[1] for _ in range(2)] == [False, False]
 
 
-def test_an_entity_with_a_long_name_is_told_from_another(connection):
+def test_entities_with_long_names_are_distinguished(connection):
     """Too long for an index entry as it is."""
     name = "x" * 5000
     schedule_entity(connection, entity_id=name + "a")
@@ -293,7 +294,7 @@ def test_an_entity_with_a_long_name_is_told_from_another(connection):
 # -- the caller's own transaction --------------------------------------------------------------------------------------
 
 
-def test_an_action_of_a_transaction_that_is_rolled_back_never_was(connection):
+def test_an_action_of_a_rolled_back_transaction_does_not_exist(connection):
     with connection.transaction(force_rollback=True):
         schedule(connection)
 
@@ -301,7 +302,7 @@ def test_an_action_of_a_transaction_that_is_rolled_back_never_was(connection):
     assert schedule(connection)[1] is False
 
 
-def test_a_merge_of_a_transaction_that_is_rolled_back_never_was(connection):
+def test_a_merge_in_a_rolled_back_transaction_has_no_effect(connection):
     schedule(connection, {"n": 1})
 
     with connection.transaction(force_rollback=True):
@@ -310,7 +311,7 @@ def test_a_merge_of_a_transaction_that_is_rolled_back_never_was(connection):
     assert payloads(connection) == [{"n": 1}]
 
 
-def test_a_key_that_an_open_transaction_holds_is_waited_for_shortly_then_done_without(database_url, connection):
+def test_a_key_locked_by_an_open_transaction_is_waited_for_briefly_and_then_ignored(database_url, connection):
     connection.execute("set statement_timeout = '5s'")
     with psycopg.connect(database_url) as holder:
         held, _ = schedule(holder, {"n": 1})
@@ -328,7 +329,7 @@ def test_a_key_that_an_open_transaction_holds_is_waited_for_shortly_then_done_wi
 
 def test_a_key_whose_transaction_ends_while_it_is_waited_for_is_merged(database_url, connection):
     (patient,) = connection.execute(
-        "select replace(pg_get_functiondef('scheduled_actions_put_patiently'::regproc), '300', '20000')"
+        "select replace(pg_get_functiondef('scheduled_actions_insert_with_timeout'::regproc), '300', '20000')"
     ).fetchone()
     connection.execute(patient)
     with psycopg.connect(database_url) as holder:
@@ -372,7 +373,7 @@ def in_crossed_order(database_url, schedule_pair):
 
 @pytest.mark.parametrize("are_there", [True, False])
 def test_two_transactions_that_take_keys_in_crossed_order_both_commit_soon(database_url, connection, are_there):
-    find_circles_late(connection)
+    delay_deadlock_detection(connection)
     if are_there:
         for key in ("a", "b"):
             schedule(connection, dedup_key=key, dedup_window=60)
@@ -421,7 +422,7 @@ def test_callers_with_snapshots_and_keys_of_their_own_do_not_disturb_each_other(
     assert len(statuses(connection)) == 4
 
 
-def test_a_caller_in_autocommit_waits_for_nobody_without_a_key(database_url, connection):
+def test_a_caller_in_autocommit_without_a_key_does_not_wait(database_url, connection):
     connection.execute("set lock_timeout = '200ms'")
     with psycopg.connect(database_url) as holder:
         schedule(holder, dedup_key=None)

@@ -1,4 +1,4 @@
-"""Actions made of the rows of a query: one of each, whatever crashes and whoever runs beside."""
+"""Actions for the rows of a query: one per row, across crashes and concurrent runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_project(tmp_path, database_url, connection):
     @action("cart:remind")
     def remind(payload: dict):
         if payload["owner"] == "nobody":
-            raise ValueError("nobody is there")
+            raise ValueError("the recipient is unknown")
 
     def make():
         made.append(Runtime(config.load(tmp_path, {"DATABASE_URL": database_url}), registry=Registry.of(remind, run)))
@@ -128,7 +128,7 @@ def test_rows_are_those_of_the_team_and_so_are_their_actions(project, connection
     assert reminders(connection) == [("ann", "ours")]
 
 
-def test_two_runs_at_once_make_no_row_two_actions(make_project, project, connection):
+def test_two_concurrent_runs_schedule_each_row_once(make_project, project, connection):
     put_carts(connection, *(f"owner {number}" for number in range(200)))
     other = make_project()
     for _ in range(2):
@@ -142,28 +142,29 @@ def test_two_runs_at_once_make_no_row_two_actions(make_project, project, connect
     assert len(reminders(connection)) == len(set(reminders(connection))) == 200
 
 
-def test_a_row_that_is_no_payload_harms_no_other_and_is_told(make_project, project, connection):
+def test_an_invalid_row_is_reported_and_does_not_affect_others(make_project, project, connection):
     put_carts(connection, "ann", "bob")
     connection.execute("insert into carts (id, owner) values (null, 'carl')")
 
     result = run_once(project, connection)["result"]
 
     assert result == {
-        "scheduled": 2, "refused": 1, "more": False, "reasons": ["cart is not between 1 and 255 characters"],
+        "scheduled": 2, "refused": 1, "more": False,
+        "reasons": ["the key in column cart must have 1 to 255 characters"],
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        ({"query": "carts"}, "a query of [queries]; there are: broken, open_carts"),
-        ({"key": "id"}, "a column of the query; it has cart, owner, touched"),
-        ({"parameters": {"x": 1}}, "what the query takes: none"),
+        ({"query": "carts"}, "a query of [queries]; known queries: broken, open_carts"),
+        ({"key": "id"}, "a column of the query, which returns cart, owner, touched"),
+        ({"parameters": {"x": 1}}, "the query takes: none"),
         ({"query": "broken"}, "DivisionByZero"),
         ({"action_type": "cart:remnid"}, None),
     ],
 )
-def test_what_cannot_be_done_fails_the_run_and_makes_nothing(project, connection, payload, message):
+def test_a_run_that_fails_schedules_nothing(project, connection, payload, message):
     put_carts(connection, "ann")
 
     found = run_once(project, connection, **payload)
@@ -174,7 +175,7 @@ def test_what_cannot_be_done_fails_the_run_and_makes_nothing(project, connection
     assert connection.execute("select count(*) from scheduled_action_for_each").fetchone() == (0,)
 
 
-def test_what_may_become_actions_again_is_forgotten_in_time(project, connection):
+def test_expired_row_keys_are_deleted(project, connection):
     put_carts(connection, "ann", "bob")
     run_once(project, connection, again_after_seconds=60, limit=1)
     run_once(project, connection)
@@ -186,7 +187,7 @@ def test_what_may_become_actions_again_is_forgotten_in_time(project, connection)
 
 
 @pytest.mark.parametrize("options", [{"action_type": "for_each:run"}, {"payload": {}}, {"team_id": "theirs"}])
-def test_options_change_neither_the_type_nor_the_payload_nor_the_team(project, connection, options):
+def test_options_cannot_change_the_type_the_payload_or_the_team(project, connection, options):
     put_carts(connection, "ann", team="ours")
 
     ended = run_once(project, connection, team_id="ours", options=options)

@@ -1,4 +1,4 @@
-"""Claims of actions in lock groups: one of each group at a time, the oldest first."""
+"""Claims of actions in lock groups: one action per group at a time, the oldest first."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from scheduled_actions.actions import claims, settling
-from scheduled_actions.actions import store as actions
+from scheduled_actions.actions import claims, settling, store as actions
 from scheduled_actions.core.action import Status
 from tests.factories import (
     a_tick,
@@ -38,7 +37,7 @@ def claim(connection, *, wanted=10, after=claims.START, excluded=(), tick=None):
 
 
 def claimed_ids(connection, **options):
-    return [one.id for one in claim(connection, **options)[0]]
+    return [action.id for action in claim(connection, **options)[0]]
 
 
 def settle(connection, *outcomes, tick=None):
@@ -46,12 +45,12 @@ def settle(connection, *outcomes, tick=None):
 
 
 def members(connection, count, group="g", **columns):
-    """Insert members of a group, each due a second after the one before."""
+    """Insert members of a group, each due one second after the previous member."""
     first = database_now(connection) - timedelta(minutes=5)
     return [insert(connection, lock_group=group, scheduled_at=first + n * SECOND, **columns) for n in range(count)]
 
 
-def test_a_group_runs_one_at_a_time_and_oldest_first_under_eight_claimers(database_url, connection):
+def test_eight_claimers_run_each_group_one_action_at_a_time_and_oldest_first(database_url, connection):
     groups = {f"g{n}": members(connection, 12, f"g{n}") for n in range(6)}
     settled = len(groups) * 12
 
@@ -59,11 +58,11 @@ def test_a_group_runs_one_at_a_time_and_oldest_first_under_eight_claimers(databa
         tick, runs = a_tick(own), []
         while True:
             claimed, _ = claim(own, wanted=3, tick=tick)
-            for one in claimed:
+            for action in claimed:
                 began = time.monotonic_ns()
                 own.execute("select pg_sleep(0.002)")
-                runs.append((one.lock_group, began, time.monotonic_ns(), one.id))
-                settle(own, an_outcome(one), tick=tick)
+                runs.append((action.lock_group, began, time.monotonic_ns(), action.id))
+                settle(own, an_outcome(action), tick=tick)
             if not claimed and own.execute(
                 "select count(*) = %s from scheduled_actions where status = 'completed'", [settled]
             ).fetchone() == (True,):
@@ -75,11 +74,11 @@ def test_a_group_runs_one_at_a_time_and_oldest_first_under_eight_claimers(databa
     for share in shares:
         for group, began, ended, action_id in share:
             by_group[group].append((began, ended, action_id))
-    assert sum(1 for share in shares if share) > 1, "they did race"
-    for group, made in groups.items():
+    assert sum(1 for share in shares if share) > 1, "several claimers claimed actions"
+    for group, inserted in groups.items():
         runs = sorted(by_group[group])
-        assert [action_id for *_, action_id in runs] == made
-        assert all(ended <= began for (_, ended, _), (began, *_) in pairwise(runs)), "two ran side by side"
+        assert [action_id for *_, action_id in runs] == inserted
+        assert all(ended <= began for (_, ended, _), (began, *_) in pairwise(runs)), "two members ran concurrently"
     assert holds(connection) == {}
 
 
@@ -93,26 +92,26 @@ def test_one_member_of_each_group_is_claimed_and_holds_it(connection):
     assert holds(connection) == {"one": first, "two": other}
 
 
-def test_while_one_runs_no_other_of_its_group_is_claimed(connection):
+def test_no_member_is_claimed_while_another_one_runs(connection):
     members(connection, 3)
     claimed_ids(connection)
 
     assert claimed_ids(connection) == []
 
 
-def test_groups_of_two_teams_with_one_name_are_two(connection):
-    made = [members(connection, 1, team_id=team)[0] for team in (None, "a", "b")]
+def test_groups_with_the_same_name_in_different_teams_are_independent(connection):
+    inserted = [members(connection, 1, team_id=team)[0] for team in (None, "a", "b")]
 
-    assert claimed_ids(connection) == made
+    assert claimed_ids(connection) == inserted
 
 
 @pytest.mark.parametrize("limit", [1, 2])
-def test_no_more_are_claimed_than_wanted_and_no_group_is_held_in_vain(connection, limit):
-    made = [members(connection, 1, f"g{n}")[0] for n in range(4)]
+def test_a_claim_of_limited_size_holds_only_the_groups_of_claimed_actions(connection, limit):
+    inserted = [members(connection, 1, f"g{n}")[0] for n in range(4)]
 
     claimed = claimed_ids(connection, wanted=limit)
 
-    assert claimed == made[:limit]
+    assert claimed == inserted[:limit]
     assert set(holds(connection).values()) == set(claimed)
 
 
@@ -127,58 +126,58 @@ def test_priority_comes_before_age_within_a_group(connection):
     assert claimed_ids(connection) == [old]
 
 
-def test_the_walk_goes_on_after_the_last_row_seen_so_that_a_crowd_hides_nobody(connection):
-    """A window is four times what is wanted: the crowd of one group fills several."""
-    crowd = members(connection, 30, "crowd")
-    loner = insert(connection, lock_group="loner", scheduled_at=database_now(connection) - SECOND)
-    tick, position, walked = a_tick(connection), claims.START, []
+def test_the_scan_continues_after_the_last_row_and_reaches_groups_behind_a_large_one(connection):
+    """A scan window is four times the wanted number; the large group fills several windows."""
+    large_group = members(connection, 30, "large")
+    other = insert(connection, lock_group="other", scheduled_at=database_now(connection) - SECOND)
+    tick, position, scanned = a_tick(connection), claims.START, []
 
     for _ in range(10):
         claimed, position = claim(connection, wanted=2, after=position, tick=tick)
-        walked += [one.id for one in claimed]
+        scanned += [action.id for action in claimed]
         if position == claims.START:
             break
 
-    assert walked == [crowd[0], loner]
+    assert scanned == [large_group[0], other]
     assert position == claims.START
 
 
-def test_the_oldest_member_is_claimed_whatever_part_of_the_walk_met_the_group(connection):
-    """The walk stands behind the oldest: it was not due when the walk passed."""
-    made = members(connection, 3)
+def test_the_oldest_member_is_claimed_when_it_is_behind_the_scan_position(connection):
+    """The oldest member became due after the scan had passed its position."""
+    inserted = members(connection, 3)
     (first,), position = claim(connection, wanted=1)
     settle(connection, an_outcome(first, status=Status.PENDING, delay=timedelta(0), charge=0))
-    connection.execute("update scheduled_actions set scheduled_at = '-infinity' where id = %s", [made[0]])
+    connection.execute("update scheduled_actions set scheduled_at = '-infinity' where id = %s", [inserted[0]])
     insert(connection, lock_group="g", scheduled_at=database_now(connection) - SECOND)
 
     claimed, _ = claim(connection, wanted=1, after=position)
 
-    assert [one.id for one in claimed] == [made[0]]
+    assert [action.id for action in claimed] == [inserted[0]]
 
 
-def test_a_group_whose_oldest_member_somebody_is_changing_waits(database_url, connection):
+def test_a_group_whose_oldest_member_is_locked_waits(database_url, connection):
     oldest, _ = members(connection, 2)
     connection.execute("set lock_timeout = '1s'")
 
     with psycopg.connect(database_url) as editor:
         editor.execute("select from scheduled_actions where id = %s for update", [oldest])
-        assert claimed_ids(connection) == [], "its second is never started before its first"
-        assert holds(connection) == {}, "nobody holds it in vain"
+        assert claimed_ids(connection) == [], "the second member is not started before the first"
+        assert holds(connection) == {}, "no hold is left"
 
     assert claimed_ids(connection) == [oldest]
 
 
-def test_two_claimers_wait_for_each_other_only_while_a_hold_is_being_taken(database_url, connection):
+def test_eight_claimers_of_two_groups_claim_each_member_once(database_url, connection):
     first, second = members(connection, 1, "a")[0], members(connection, 1, "b")[0]
     groups = ["a", "b"]
 
     def take(own, _):
         tick = a_tick(own)
-        return [one.id for _ in range(20) for one in claim(own, tick=tick)[0]]
+        return [action.id for _ in range(20) for action in claim(own, tick=tick)[0]]
 
     shares = together(database_url, 8, take)
 
-    assert sorted(one for share in shares for one in share) == sorted([first, second])
+    assert sorted(action_id for share in shares for action_id in share) == sorted([first, second])
     assert sorted(holds(connection)) == groups
 
 
@@ -192,7 +191,7 @@ def test_two_claimers_wait_for_each_other_only_while_a_hold_is_being_taken(datab
         {"status": Status.PENDING, "charge": 0, "delay": timedelta(hours=1)},
     ],
 )
-def test_settling_frees_the_group_for_the_next(connection, settlement):
+def test_settling_frees_the_group_for_the_next_member(connection, settlement):
     _, second = members(connection, 2)
     (claimed,), _ = claim(connection)
 
@@ -201,7 +200,7 @@ def test_settling_frees_the_group_for_the_next(connection, settlement):
     assert claimed_ids(connection) == [second]
 
 
-def test_a_late_settlement_frees_nobody_elses_hold(connection):
+def test_a_late_settlement_does_not_free_the_hold_of_another_action(connection):
     members(connection, 2)
     (stale,), _ = claim(connection)
     connection.execute("delete from scheduled_action_holds")
@@ -215,7 +214,7 @@ def test_a_late_settlement_frees_nobody_elses_hold(connection):
 
 
 def blocked(connection):
-    """A blocking member that waits a minute for its retry; return it and the next of its group."""
+    """Let a blocking member wait a minute for its retry; return it and the next member of the group."""
     blocking, following = members(connection, 2, lock_group_blocks=True)
     (claimed,), _ = claim(connection)
     assert claimed.id == blocking
@@ -223,37 +222,46 @@ def blocked(connection):
     return blocking, following
 
 
-def test_a_blocking_member_that_waits_for_its_retry_keeps_the_others_out(connection):
+def test_no_member_is_claimed_while_a_blocking_member_waits_for_its_retry(connection):
     blocking, _ = blocked(connection)
 
     assert claimed_ids(connection) == []
     assert holds(connection) == {"g": blocking}
 
 
-def test_a_blocking_member_runs_again_under_the_hold_it_kept(connection):
+def test_a_blocking_member_is_retried_under_its_hold(connection):
     blocking, following = blocked(connection)
     move_clock(connection, timedelta(minutes=2))
 
-    (again,), _ = claim(connection)
+    (retried,), _ = claim(connection)
 
-    assert again.id == blocking
-    settle(connection, an_outcome(again))
+    assert retried.id == blocking
+    settle(connection, an_outcome(retried))
     assert claimed_ids(connection) == [following]
 
 
-def test_two_claimers_never_both_take_a_kept_hold(database_url, connection):
+def test_a_kept_hold_is_claimed_by_only_one_of_eight_claimers(database_url, connection):
     blocking, _ = blocked(connection)
     move_clock(connection, timedelta(minutes=2))
 
     shares = together(database_url, 8, lambda own, _: claimed_ids(own))
 
-    assert [one for share in shares for one in share] == [blocking]
+    assert [action_id for share in shares for action_id in share] == [blocking]
 
 
-def test_a_blocking_member_that_is_cancelled_while_it_waits_lets_the_others_go(connection):
+def test_cancelling_a_waiting_blocking_member_frees_the_group(connection):
     blocking, following = blocked(connection)
 
-    actions.cancel(connection, blocking, by=None, reason=None, also_running=True, team_id=None, edit_lock_seconds=None)
+    actions.one(
+        connection,
+        "cancel_action",
+        id=blocking,
+        by=None,
+        reason=None,
+        also_running=True,
+        team_id=None,
+        edit_lock_seconds=None,
+    )
 
     assert claimed_ids(connection) == [following]
 
@@ -265,7 +273,7 @@ def test_a_kept_hold_of_an_excluded_type_is_not_claimed(connection):
     assert claimed_ids(connection, excluded={"test:run"}) == []
 
 
-def test_a_member_past_its_time_holds_until_its_handler_returns(connection):
+def test_a_timed_out_member_holds_its_group_until_its_handler_returns(connection):
     late, following = members(connection, 2)
     tick = a_tick(connection)
     (claimed,), _ = claim(connection, tick=tick)
@@ -281,7 +289,7 @@ def test_a_member_past_its_time_holds_until_its_handler_returns(connection):
     assert claimed_ids(connection) == [following]
 
 
-def test_a_member_past_its_time_holds_no_longer_than_its_lease(connection):
+def test_a_timed_out_member_holds_its_group_no_longer_than_its_lease(connection):
     _, following = members(connection, 2)
     tick = a_tick(connection, lease_seconds=70)
     (claimed,), _ = claim(connection, tick=tick)
@@ -301,7 +309,7 @@ def test_a_member_past_its_time_holds_no_longer_than_its_lease(connection):
 
 
 @pytest.mark.parametrize("end", ["returns", "lease"])
-def test_a_blocking_member_past_its_time_keeps_the_others_out_until_its_retry(connection, end):
+def test_a_timed_out_blocking_member_holds_its_group_until_its_retry(connection, end):
     late, following = members(connection, 2, lock_group_blocks=True)
     tick = a_tick(connection, lease_seconds=70)
     (claimed,), _ = claim(connection, tick=tick)
@@ -318,13 +326,13 @@ def test_a_blocking_member_past_its_time_keeps_the_others_out_until_its_retry(co
     assert claimed_ids(connection) == []
     move_clock(connection, timedelta(minutes=4))
 
-    (again,), _ = claim(connection)
-    assert again.id == late
-    settle(connection, an_outcome(again))
+    (retried,), _ = claim(connection)
+    assert retried.id == late
+    settle(connection, an_outcome(retried))
     assert claimed_ids(connection) == [following]
 
 
-def test_a_hold_whose_action_was_deleted_by_hand_is_freed_after_a_minute(connection):
+def test_a_hold_without_an_action_is_freed_after_a_minute(connection):
     first, second = members(connection, 2)
     claimed_ids(connection)
     connection.execute("delete from scheduled_actions where id = %s", [first])
@@ -337,7 +345,7 @@ def test_a_hold_whose_action_was_deleted_by_hand_is_freed_after_a_minute(connect
     assert claimed_ids(connection) == [second]
 
 
-def test_a_hold_of_what_runs_is_never_stale(connection):
+def test_the_hold_of_a_running_action_is_never_stale(connection):
     members(connection, 2)
     (claimed,), _ = claim(connection)
 
@@ -347,18 +355,27 @@ def test_a_hold_of_what_runs_is_never_stale(connection):
     assert holds(connection) == {"g": claimed.id}
 
 
-def test_an_open_transaction_that_frees_a_hold_keeps_no_claim_waiting(database_url, connection):
-    """Somebody's long transaction cancels a blocking member that waits: the ticks go on with the other groups."""
+def test_an_open_transaction_that_frees_a_hold_does_not_block_claims(database_url, connection):
+    """A long transaction cancels a waiting blocking member; ticks continue with the other groups."""
     blocking, _ = blocked(connection)
     other = insert(connection, lock_group="other")
     connection.execute("set statement_timeout = '2s'")
 
     with psycopg.connect(database_url) as caller:
-        actions.cancel(caller, blocking, by=None, reason=None, also_running=True, team_id=None, edit_lock_seconds=None)
+        actions.one(
+            caller,
+            "cancel_action",
+            id=blocking,
+            by=None,
+            reason=None,
+            also_running=True,
+            team_id=None,
+            edit_lock_seconds=None,
+        )
         assert claimed_ids(connection) == [other]
 
 
-def test_a_hold_that_another_claimer_is_just_taking_is_waited_for_and_respected(database_url, connection):
+def test_a_claim_waits_for_an_uncommitted_hold_and_respects_it(database_url, connection):
     first, _ = members(connection, 2)
 
     with psycopg.connect(database_url) as taking:
@@ -366,24 +383,24 @@ def test_a_hold_that_another_claimer_is_just_taking_is_waited_for_and_respected(
             "insert into scheduled_action_holds (team_id, lock_group, action_id) values ('', 'g', %s)", [first]
         )
 
-        def claim_beside(own, number):
+        def claim_or_commit(own, number):
             if number == 0:
                 return claimed_ids(own)
             wait_until(lambda: is_waiting(own))
             taking.commit()
             return []
 
-        assert together(database_url, 2, claim_beside) == [[], []]
+        assert together(database_url, 2, claim_or_commit) == [[], []]
     assert holds(connection) == {"g": first}
 
 
-def test_grouped_and_free_actions_do_not_mix(connection):
+def test_claims_with_and_without_lock_groups_are_separate(connection):
     free = insert(connection)
     grouped = insert(connection, lock_group="g")
 
     assert claimed_ids(connection) == [grouped]
     claimed, _ = claims.claim_free(connection, a_tick(connection), wanted=9, after=claims.START, excluded=())
-    assert [one.id for one in claimed] == [free]
+    assert [action.id for action in claimed] == [free]
 
 
 def test_a_grouped_claim_fences_the_row_and_closes_its_key(connection):

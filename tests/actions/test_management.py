@@ -1,4 +1,4 @@
-"""Pages, counts and changes of many stay bounded, and leave nothing out for it."""
+"""`ActionOperations`: pages, counts and bulk changes are bounded and complete."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from datetime import timedelta
 import pytest
 
 from scheduled_actions import action
-from scheduled_actions.actions.management import Management
-from scheduled_actions.actions.search import Bounds, Filters, page
+from scheduled_actions.actions.management import ActionOperations
+from scheduled_actions.actions.search import ActionFilters, SearchBounds, page
 from scheduled_actions.core.action import Status
 from tests.factories import database_now, insert, insert_many, projects, statuses
 
 IN_AN_HOUR = timedelta(hours=1)
-#: Small enough to be met by a handful of actions.
-SMALL = Bounds(counted=4, walked=5, candidates=3, bite=2, page_seconds=-1)
+#: Bounds that a few actions reach.
+SMALL = SearchBounds(counted=4, walked=5, candidates=3, bite=2, page_seconds=-1)
 
 
 @action("test:run")
@@ -24,29 +24,29 @@ def run(payload):
 
 @pytest.fixture
 def runtime(database_url):
-    with projects(database_url) as a_project:
-        yield a_project(run)
+    with projects(database_url) as create_project:
+        yield create_project(run)
 
 
 @pytest.fixture
 def management(runtime):
-    return Management(runtime.database, lambda: runtime.scheduler, bounds=SMALL)
+    return ActionOperations(runtime.database, lambda: runtime.scheduler, bounds=SMALL)
 
 
 def pages(management, filters, limit=2):
-    """Return the ids of every page, one after the other."""
+    """Return the ids of each page in order."""
     cursor, found = None, []
     while True:
-        found_here = management.page(filters, cursor=cursor, limit=limit)
-        found.append([one.id for one in found_here.actions])
-        cursor = found_here.next_cursor
+        page = management.page(filters, cursor=cursor, limit=limit)
+        found.append([action.id for action in page.actions])
+        cursor = page.next_cursor
         if cursor is None:
             return found
-        assert len(found) < 50, "the pages have no end"
+        assert len(found) < 50, "the pages do not end"
 
 
-def mixed(connection, **columns):
-    """Insert what matches here and there among others; return the matching, the newest first."""
+def insert_mixed(connection, **columns):
+    """Insert matching actions among others; return the matching ones, newest first."""
     wanted = []
     for number in range(23):
         is_wanted = number in {0, 1, 2, 11, 12, 22}
@@ -57,23 +57,21 @@ def mixed(connection, **columns):
 
 @pytest.mark.parametrize("team_id", [None, "red"])
 @pytest.mark.parametrize("limit", [1, 2, 5, 100])
-def test_a_page_examines_no_more_than_its_bound_and_the_next_goes_on_where_it_ended(
-    management, connection, limit, team_id
-):
-    wanted = mixed(connection, team_id=team_id)
+def test_a_page_examines_at_most_its_bound_and_the_next_page_continues_there(management, connection, limit, team_id):
+    wanted = insert_mixed(connection, team_id=team_id)
     if team_id is not None:
         insert_many(connection, 3, action_type="test:wanted", team_id="blue")
 
-    found = pages(management, Filters(action_type="test:wanted", team_id=team_id), limit)
+    found = pages(management, ActionFilters(action_type="test:wanted", team_id=team_id), limit)
 
-    assert [one for page in found for one in page] == wanted
+    assert [action_id for page in found for action_id in page] == wanted
     assert max(map(len, found)) <= limit
     assert len(found) >= len(wanted) / limit
 
 
 @pytest.mark.parametrize("team_id", [None, "red"])
 @pytest.mark.parametrize("limit", [1, 3, 4, 5, 6, 100])
-def test_pages_without_a_filter_hold_every_action_once(management, connection, limit, team_id):
+def test_pages_without_a_filter_contain_every_action_once(management, connection, limit, team_id):
     inserted = []
     for status in [*Status, *Status, Status.FAILED]:
         is_claimed = status is Status.PROCESSING
@@ -83,9 +81,9 @@ def test_pages_without_a_filter_hold_every_action_once(management, connection, l
             lease_expires_at=database_now(connection) + IN_AN_HOUR if is_claimed else None,
         )  # fmt: skip
 
-    found = pages(management, Filters(team_id=team_id), limit)
+    found = pages(management, ActionFilters(team_id=team_id), limit)
 
-    assert [one for page in found for one in page] == inserted[::-1]
+    assert [action_id for page in found for action_id in page] == inserted[::-1]
     assert all(len(page) == limit for page in found[:-1]) or limit > 4
 
 
@@ -99,36 +97,36 @@ def test_pages_without_a_filter_hold_every_action_once(management, connection, l
         (Status.PROCESSING, {"claim_token": "0197a000-0000-4000-8000-00000000000f", "lease_expires_at": "now"}),
     ],
 )
-def test_a_few_of_a_status_are_found_at_once_however_far_back(management, connection, status, columns):
+def test_old_actions_of_a_rare_status_are_on_the_first_pages(management, connection, status, columns):
     few = insert_many(connection, 3, status=status, **columns)
     insert_many(connection, 30, status="completed", completed_at=database_now(connection))
 
-    found = pages(management, Filters(statuses=(status,)), limit=2)
+    found = pages(management, ActionFilters(statuses=(status,)), limit=2)
 
     assert found == [[few[2], few[1]], [few[0]]]
 
 
-def test_a_page_that_has_found_nothing_yet_walks_on_for_a_while(runtime, connection):
+def test_a_page_without_a_match_continues_to_scan(runtime, connection):
     (wanted,) = insert_many(connection, 1, action_type="test:wanted")
     insert_many(connection, 19)
     seconds = iter(range(100))
-    management = Management(
+    management = ActionOperations(
         runtime.database,
         lambda: runtime.scheduler,
-        bounds=Bounds(walked=5, page_seconds=1.5),
+        bounds=SearchBounds(walked=5, page_seconds=1.5),
         monotonic=lambda: next(seconds),
     )
-    filters = Filters(action_type="test:wanted")
+    filters = ActionFilters(action_type="test:wanted")
 
     first = management.page(filters)
     second = management.page(filters, cursor=first.next_cursor)
 
     assert (first.actions, first.next_cursor is None) == ([], False)
-    assert [one.id for one in second.actions] == [wanted]
+    assert [action.id for action in second.actions] == [wanted]
 
 
 @pytest.mark.parametrize(("least", "sizes"), [(1, [1, 1, 0]), (2, [2, 0])])
-def test_a_page_that_wants_more_walks_on_until_it_has_them(connection, least, sizes):
+def test_a_page_scans_until_it_has_the_wanted_number(connection, least, sizes):
     wanted = []
     for _ in range(2):
         insert_many(connection, 9)
@@ -137,23 +135,25 @@ def test_a_page_that_wants_more_walks_on_until_it_has_them(connection, least, si
     found, cursor = [], None
 
     while not found or cursor is not None:
-        one = page(connection, Filters(action_type="test:wanted"), Bounds(walked=9), cursor=cursor, least=least)
-        found, cursor = [*found, [action.id for action in one.actions]], one.next_cursor
+        result = page(
+            connection, ActionFilters(action_type="test:wanted"), SearchBounds(walked=9), cursor=cursor, least=least
+        )
+        found, cursor = [*found, [action.id for action in result.actions]], result.next_cursor
 
     assert [len(ids) for ids in found] == sizes
-    assert [one for ids in found for one in ids] == wanted[::-1]
+    assert [action_id for ids in found for action_id in ids] == wanted[::-1]
 
 
-def test_many_of_a_status_far_back_are_found_page_by_page(management, connection):
-    many = insert_many(connection, 6, status="failed", completed_at=database_now(connection))
+def test_old_actions_of_a_status_are_found_page_by_page(management, connection):
+    inserted = insert_many(connection, 6, status="failed", completed_at=database_now(connection))
     insert_many(connection, 12, status="completed", completed_at=database_now(connection))
 
-    found = pages(management, Filters(statuses=(Status.FAILED,)), limit=4)
+    found = pages(management, ActionFilters(statuses=(Status.FAILED,)), limit=4)
 
-    assert [one for page in found for one in page] == many[::-1]
+    assert [action_id for page in found for action_id in page] == inserted[::-1]
 
 
-def test_counts_are_exact_to_their_bound_and_say_where_they_stopped(management, connection):
+def test_counts_are_exact_up_to_their_bound_and_list_the_capped_ones(management, connection):
     now = database_now(connection)
     insert_many(connection, 4, status="failed", completed_at=now)
     insert_many(connection, 5, status="completed", completed_at=now)
@@ -167,7 +167,7 @@ def test_counts_are_exact_to_their_bound_and_say_where_they_stopped(management, 
     assert counts.capped == ["pending", "completed", "due"]
 
 
-def test_counts_of_a_team_are_bounded_likewise(management, connection):
+def test_counts_of_a_team_are_bounded(management, connection):
     insert_many(connection, 5, team_id="red")
     insert_many(connection, 4, team_id="red", status="failed", completed_at=database_now(connection))
 
@@ -190,18 +190,21 @@ def test_the_oldest_due_action_is_found_behind_more_urgent_ones_and_minus_infini
 def test_a_dry_run_stops_counting_at_its_bound(management, connection):
     insert_many(connection, 6, status="failed", completed_at=database_now(connection))
 
-    counted = management.count_matching(Filters(statuses=(Status.FAILED,)))
+    counted = management.count_matching(ActionFilters(statuses=(Status.FAILED,)))
 
     assert (counted.matched, counted.changed, counted.more) == (4, 0, True)
 
 
-def test_a_change_of_many_goes_in_bites_and_ends_in_time(runtime, connection):
+def test_a_bulk_change_works_in_batches_and_stops_at_its_time_limit(runtime, connection):
     insert_many(connection, 9, scheduled_at=database_now(connection) + IN_AN_HOUR)
     seconds = iter(range(100))
-    management = Management(
-        runtime.database, lambda: runtime.scheduler, bounds=Bounds(bite=2, seconds=2.5), monotonic=lambda: next(seconds)
+    management = ActionOperations(
+        runtime.database,
+        lambda: runtime.scheduler,
+        bounds=SearchBounds(bite=2, seconds=2.5),
+        monotonic=lambda: next(seconds),
     )
-    filters = Filters(statuses=(Status.PENDING,))
+    filters = ActionFilters(statuses=(Status.PENDING,))
 
     first = management.cancel_matching(filters, by="me", reason=None, limit=100, cursor=None)
     second = management.cancel_matching(filters, by="me", reason=None, limit=100, cursor=first.next_cursor)
@@ -211,20 +214,22 @@ def test_a_change_of_many_goes_in_bites_and_ends_in_time(runtime, connection):
     assert set(statuses(connection).values()) == {"cancelled"}
 
 
-def test_what_somebody_else_changed_first_is_matched_and_not_changed(management, connection, runtime):
+def test_an_action_cancelled_by_another_session_is_matched_but_not_changed(management, connection, runtime):
     insert_many(connection, 3, scheduled_at=database_now(connection) + IN_AN_HOUR)
 
     class Racing:
-        """Somebody cancels each action between its being found and its being cancelled here."""
+        """Cancel each action directly in SQL before the scheduler cancels it."""
 
         def cancel_action(self, action_id, *, connection, **options):
             connection.execute("update scheduled_actions set status = 'cancelled' where id = %s", [action_id])
             return runtime.scheduler.cancel_action(action_id, connection=connection, **options)
 
-        def finish_left(self): ...
+        def run_deferred(self): ...
 
-    racing = Management(runtime.database, Racing)
+    racing = ActionOperations(runtime.database, Racing)
 
-    changed = racing.cancel_matching(Filters(statuses=(Status.PENDING,)), by=None, reason=None, limit=100, cursor=None)
+    changed = racing.cancel_matching(
+        ActionFilters(statuses=(Status.PENDING,)), by=None, reason=None, limit=100, cursor=None
+    )
 
     assert (changed.matched, changed.changed, changed.more) == (3, 0, False)

@@ -1,4 +1,4 @@
-"""What application code calls: schedule, read, change; each refusal names what is wrong and changes nothing."""
+"""`Scheduler`: schedule, read, change, cancel and retry actions; a rejected call changes nothing."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ def run(payload):
 def welcome(payload: Welcome): ...
 
 
-@action("test:gather")
-def gather(payload: list[Welcome]): ...
+@action("test:digest")
+def digest(payload: list[Welcome]): ...
 
 
 @pytest.fixture
-def a_project(database_url):
-    """Return a function that makes a project of handlers and settings on the test's database."""
-    with projects(database_url) as make:
-        yield make
+def create_project(database_url):
+    """Return a function that creates a project of handlers and settings on the test database."""
+    with projects(database_url) as create:
+        yield create
 
 
 @pytest.fixture
-def project(a_project):
-    """Give a project of three handlers."""
-    return a_project(run, welcome, gather)
+def project(create_project):
+    """Return a project with three handlers."""
+    return create_project(run, welcome, digest)
 
 
 def schedule(project, action_type="test:run", payload=None, *, connection=None, **arguments):
@@ -66,10 +66,10 @@ def schedule(project, action_type="test:run", payload=None, *, connection=None, 
     return project.scheduler.schedule_action(new, connection=connection)
 
 
-# -- what is scheduled -------------------------------------------------------------------------------------------------
+# -- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_action_is_scheduled_as_it_was_asked_for(project, connection):
+def test_an_action_is_scheduled_with_its_arguments(project, connection):
     scheduled = schedule(
         project,
         payload={"n": 1, "é": [None, True]},
@@ -100,7 +100,7 @@ def test_an_action_is_scheduled_as_it_was_asked_for(project, connection):
     }  # fmt: skip
 
 
-def test_what_is_not_given_has_its_default(project):
+def test_omitted_arguments_have_their_defaults(project):
     found = project.scheduler.get_action(schedule(project).id)
 
     assert (found.priority, found.max_attempts, found.team_id, found.metadata) == (0, None, None, None)
@@ -124,16 +124,16 @@ class Point:
     [
         ("test:rnu", {}, UnknownActionType, 'did you mean "test:run"?'),
         ("test:welcome", {"nmae": "Zoë"}, PayloadInvalid, "name: Field required"),
-        ("test:run", [1], InvalidArgument, "payload: a value of type list is not a JSON object"),
+        ("test:run", [1], InvalidArgument, "payload is of type list, not a JSON object"),
         ("test:run", {"n": float("nan")}, InvalidArgument, "payload.n"),
         ("test:run", {"text": "a\0b"}, InvalidArgument, "payload.text"),
         ("test:run", {"text": "\ud800"}, InvalidArgument, "payload.text"),
         ("test:run", {"n": 10**5000}, InvalidArgument, "payload.n"),
-        ("test:run", {"text": "x" * 262_144}, TooLarge, "at most 262,144"),
+        ("test:run", {"text": "x" * 262_144}, TooLarge, "the limit is 262,144"),
         ("test:run", {"f": object()}, InvalidArgument, "payload.f"),
     ],
 )
-def test_a_payload_that_cannot_be_is_refused_at_the_callers_desk(  # noqa: PLR0917 - two fixtures and a row of the table
+def test_an_invalid_payload_is_rejected_when_scheduled(  # noqa: PLR0917 - two fixtures and a row of the table
     project, connection, action_type, payload, error, message
 ):
     with pytest.raises(error) as refused:
@@ -144,8 +144,12 @@ def test_a_payload_that_cannot_be_is_refused_at_the_callers_desk(  # noqa: PLR09
     assert statuses(connection) == {}
 
 
-REFUSED = [
-    ({"scheduled_at": datetime(2026, 3, 4)}, InvalidArgument, "aware: give it a tzinfo, or say timezone="),  # noqa: DTZ001 - that is the point
+REJECTED = [
+    (
+        {"scheduled_at": datetime(2026, 3, 4)},  # noqa: DTZ001 - that is the point
+        InvalidArgument,
+        "not an aware datetime: give it a tzinfo, or set timezone",
+    ),
     ({"scheduled_at": -SECOND}, InvalidArgument, "between zero and a hundred years"),
     ({"scheduled_at": timedelta(days=99999)}, InvalidArgument, "between zero and a hundred years"),
     ({"scheduled_at": "tomorrow"}, InvalidArgument, "a datetime or a timedelta"),
@@ -163,30 +167,30 @@ REFUSED = [
     ({"priority": 1.5}, InvalidArgument, "priority: 1.5"),
     ({"max_attempts": 0}, InvalidArgument, "max_attempts: 0 is not an integer between 1 and 1000"),
     ({"retry": "soon"}, InvalidArgument, "a policy, a list of seconds"),
-    ({"team_id": ""}, InvalidArgument, "a text of 1 to 255 characters"),
-    ({"team_id": 7}, InvalidArgument, "team_id: 7 is not a text"),
-    ({"lock_group": "x" * 256}, InvalidArgument, "a text of 1 to 255 characters"),
-    ({"dedup_key": "x" * 513}, InvalidArgument, "a text of 1 to 512 characters"),
+    ({"team_id": ""}, InvalidArgument, "a string of 1 to 255 characters"),
+    ({"team_id": 7}, InvalidArgument, "team_id: 7 is not a string of 1 to 255 characters"),
+    ({"lock_group": "x" * 256}, InvalidArgument, "a string of 1 to 255 characters"),
+    ({"dedup_key": "x" * 513}, InvalidArgument, "a string of 1 to 512 characters"),
     ({"dedup_key": "a\0b"}, InvalidArgument, "dedup_key"),
     ({"dedup_window": -1}, InvalidArgument, "between 0 and a year"),
     ({"dedup_window": float("nan")}, InvalidArgument, "between 0 and a year"),
     ({"dedup_window": 10**400}, InvalidArgument, "between 0 and a year"),
     ({"dedup_mode": "last"}, InvalidArgument, "dedup_mode: 'last' is not"),
-    ({"target": {"type": "invoice"}}, InvalidArgument, "the thing it is about"),
-    ({"target": {"type": "invoice", "id": 42}}, InvalidArgument, "the thing it is about"),
-    ({"user_id": 42}, InvalidArgument, "user_id: 42 is not a text"),
+    ({"target": {"type": "invoice"}}, InvalidArgument, "an object such as"),
+    ({"target": {"type": "invoice", "id": 42}}, InvalidArgument, "an object such as"),
+    ({"user_id": 42}, InvalidArgument, "user_id: 42 is not a string"),
     ({"metadata": [1]}, InvalidArgument, "metadata"),
     ({"metadata": {"text": "x" * 70_000}}, TooLarge, "metadata is 70,011 bytes"),
     ({"dedup_mode": "append"}, InvalidArgument, "dedup_mode"),
-    ({"condition": {}}, InvalidArgument, "an object without a kind"),
+    ({"condition": {}}, InvalidArgument, "condition has none of"),
     ({"after": "7"}, InvalidArgument, "the id of an action"),
     ({"on_success": 7}, InvalidArgument, "an action to schedule"),
     ({"on_failure": {"payload": {}}}, FollowUpInvalid, "on_failure.0: action_type"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "error", "message"), REFUSED)
-def test_an_argument_that_cannot_be_is_refused_with_what_would_be_right(project, connection, arguments, error, message):
+@pytest.mark.parametrize(("arguments", "error", "message"), REJECTED)
+def test_an_invalid_argument_is_rejected_with_the_expected_value(project, connection, arguments, error, message):
     with pytest.raises(error) as refused:
         schedule(project, **arguments)
 
@@ -194,17 +198,17 @@ def test_an_argument_that_cannot_be_is_refused_with_what_would_be_right(project,
     assert statuses(connection) == {}
 
 
-# -- when --------------------------------------------------------------------------------------------------------------
+# -- instants ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("local", "instant"),
     [
         (datetime.fromisoformat("2026-07-01T09:00"), "2026-07-01T07:00+00:00"),
-        # The clocks go from 2 to 3: half past two does not exist, and moves forward by the gap.
+        # The clock jumps from 2 to 3: 02:30 does not exist and moves forward by the gap.
         (datetime.fromisoformat("2026-03-29T02:30"), "2026-03-29T01:30+00:00"),
         (datetime.fromisoformat("2026-03-29T03:30"), "2026-03-29T01:30+00:00"),
-        # They go from 3 back to 2: half past two comes twice, and the first is meant unless said otherwise.
+        # The clock goes back from 3 to 2: 02:30 occurs twice, and the first one is the default.
         (datetime.fromisoformat("2026-10-25T02:30"), "2026-10-25T00:30+00:00"),
         (datetime.fromisoformat("2026-10-25T02:30").replace(fold=1), "2026-10-25T01:30+00:00"),
     ],
@@ -223,7 +227,7 @@ def test_an_aware_datetime_needs_no_time_zone_and_is_not_moved_by_one(project):
     assert project.scheduler.get_action(scheduled.id).scheduled_at == moment
 
 
-def test_a_timedelta_counts_from_the_databases_now(project, connection):
+def test_a_timedelta_counts_from_the_database_clock(project, connection):
     move_clock(connection, timedelta(hours=1))
 
     scheduled = schedule(project, scheduled_at=timedelta(minutes=5))
@@ -233,23 +237,23 @@ def test_a_timedelta_counts_from_the_databases_now(project, connection):
     assert abs(found.created_at - database_now(connection)) < timedelta(minutes=1)
 
 
-def test_instants_are_in_utc_whatever_the_databases_time_zone(a_project, connection):
+def test_instants_are_in_utc_with_any_time_zone_of_the_database(create_project, connection):
     name = connection.info.dbname
     connection.execute(f"alter database \"{name}\" set timezone = 'Asia/Tokyo'")
-    project = a_project(run)
+    project = create_project(run)
 
     found = project.scheduler.get_action(schedule(project).id)
 
     assert {found.scheduled_at.tzinfo, found.created_at.tzinfo, found.updated_at.tzinfo} == {UTC}
 
 
-# -- once --------------------------------------------------------------------------------------------------------------
+# -- deduplication -----------------------------------------------------------------------------------------------------
 
 
-def test_the_dedup_window_is_the_calls_own_then_the_handlers_then_the_settings(a_project, connection):
-    project = a_project(run, welcome, deduplication_window_seconds=10)
-    for its_own, seconds in (({"dedup_window": 50}, 50), ({"action_type": "test:welcome"}, 30), ({}, 10)):
-        arguments = {"dedup_key": f"k{seconds}", "payload": {"name": "Zoë"}} | its_own
+def test_the_dedup_window_of_the_call_precedes_those_of_the_handler_and_the_settings(create_project, connection):
+    project = create_project(run, welcome, deduplication_window_seconds=10)
+    for changes, seconds in (({"dedup_window": 50}, 50), ({"action_type": "test:welcome"}, 30), ({}, 10)):
+        arguments = {"dedup_key": f"k{seconds}", "payload": {"name": "Zoë"}} | changes
         move_clock(connection, timedelta(0))
         schedule(project, **arguments)
 
@@ -259,26 +263,26 @@ def test_the_dedup_window_is_the_calls_own_then_the_handlers_then_the_settings(a
         assert schedule(project, **arguments).deduplicated is False
 
 
-def test_gathered_payloads_reach_a_handler_that_takes_a_list(a_project):
-    got = []
+def test_appended_payloads_are_passed_to_the_handler_as_a_list(create_project):
+    received = []
 
-    @action("test:gather")
+    @action("test:digest")
     def handle(payload: list[Welcome]):
-        got.append([one.name for one in payload])
+        received.append([item.name for item in payload])
 
-    project = a_project(handle)
+    project = create_project(handle)
     for name in ("Ada", "Zoë"):
-        schedule(project, "test:gather", {"name": name}, dedup_key="k", dedup_mode="append")
+        schedule(project, "test:digest", {"name": name}, dedup_key="k", dedup_mode="append")
 
     project.processor.tick()
 
-    assert got == [["Ada", "Zoë"]]
+    assert received == [["Ada", "Zoë"]]
 
 
-# -- many --------------------------------------------------------------------------------------------------------------
+# -- schedule_actions --------------------------------------------------------------------------------------------------
 
 
-def test_many_are_scheduled_in_their_order(project):
+def test_schedule_actions_keeps_the_order_of_the_elements(project):
     scheduled = project.scheduler.schedule_actions(
         [
             NewAction(action_type="test:run", payload={"n": 0}, scheduled_at=timedelta(hours=1)),
@@ -289,17 +293,17 @@ def test_many_are_scheduled_in_their_order(project):
         ]
     )
 
-    found = [project.scheduler.get_action(one.id) for one in scheduled]
-    assert [one.payload for one in found] == [
+    found = [project.scheduler.get_action(result.id) for result in scheduled]
+    assert [stored.payload for stored in found] == [
         {"n": 0}, {"n": 1}, {"name": "Zoë", "day": None}, {"n": 4}, {"n": 4},
     ]  # fmt: skip
-    assert [one.deduplicated for one in scheduled] == [False] * 4 + [True]
+    assert [result.deduplicated for result in scheduled] == [False] * 4 + [True]
     assert found[0].scheduled_at - found[0].created_at == timedelta(hours=1)
     assert found[1].scheduled_at == datetime(2027, 1, 1, tzinfo=UTC)
     assert (found[2].team_id, found[2].metadata) == ("t", {"m": 1})
 
 
-def test_none_of_none_is_nothing(project):
+def test_scheduling_an_empty_list_returns_an_empty_list(project):
     assert project.scheduler.schedule_actions([]) == []
 
 
@@ -313,7 +317,7 @@ def test_none_of_none_is_nothing(project):
         ({"action_type": "test:run", "payload": {}, "priority": 99_999}, InvalidArgument),
     ],
 )
-def test_one_that_cannot_be_names_its_position_and_none_is_scheduled(project, connection, broken, error):
+def test_an_invalid_action_is_named_by_position_and_nothing_is_scheduled(project, connection, broken, error):
     good = {"action_type": "test:run", "payload": {}}
 
     with pytest.raises(error) as refused:
@@ -323,10 +327,10 @@ def test_one_that_cannot_be_names_its_position_and_none_is_scheduled(project, co
     assert statuses(connection) == {}
 
 
-# -- the caller's own connection ---------------------------------------------------------------------------------------
+# -- connections of callers --------------------------------------------------------------------------------------------
 
 
-def test_an_action_of_the_callers_transaction_never_was_when_it_is_rolled_back(project, connection, database_url):
+def test_an_action_in_a_rolled_back_transaction_of_the_caller_does_not_exist(project, connection, database_url):
     with psycopg.connect(database_url) as own:
         schedule(project, connection=own)
         project.scheduler.schedule_actions([{"action_type": "test:run", "payload": {}}], connection=own)
@@ -337,7 +341,9 @@ def test_an_action_of_the_callers_transaction_never_was_when_it_is_rolled_back(p
 
 @pytest.mark.parametrize("row_factory", [dict_row, namedtuple_row])
 @pytest.mark.parametrize("autocommit", [False, True])
-def test_the_callers_connection_may_be_of_any_kind(project, connection, database_url, row_factory, autocommit):
+def test_a_connection_of_the_caller_may_have_any_row_factory_and_autocommit(
+    project, connection, database_url, row_factory, autocommit
+):
     with psycopg.connect(database_url, row_factory=row_factory, autocommit=autocommit) as own:
         scheduled = schedule(project, dedup_key="k", connection=own)
         assert schedule(project, dedup_key="k", connection=own) == type(scheduled)(scheduled.id, deduplicated=True)
@@ -350,7 +356,7 @@ def test_the_callers_connection_may_be_of_any_kind(project, connection, database
     assert len(statuses(connection)) == 2
 
 
-def test_a_refusal_leaves_the_transaction_usable_that_it_would_have_begun(project, connection, database_url):
+def test_a_rejected_first_call_leaves_the_connection_usable(project, connection, database_url):
     with psycopg.connect(database_url) as own:
         with pytest.raises(RequestError):
             schedule(project, connection=own, after=str(uuid4()))
@@ -360,7 +366,7 @@ def test_a_refusal_leaves_the_transaction_usable_that_it_would_have_begun(projec
     assert len(statuses(connection)) == 1
 
 
-def test_a_refusal_leaves_the_callers_transaction_usable(project, connection, database_url):
+def test_a_rejected_call_leaves_the_open_transaction_usable(project, connection, database_url):
     with psycopg.connect(database_url) as own:
         schedule(project, connection=own)
         for broken in ({"priority": 99_999}, {"payload": {"n": 1e400}}):
@@ -376,8 +382,8 @@ def test_a_refusal_leaves_the_callers_transaction_usable(project, connection, da
 
 
 @pytest.mark.parametrize("connection_", ["a dsn", 7, object()])
-def test_what_is_no_connection_is_refused(project, connection_):
-    with pytest.raises(InvalidArgument, match="is not a psycopg 3 Connection"):
+def test_a_value_that_is_not_a_connection_is_rejected(project, connection_):
+    with pytest.raises(InvalidArgument, match="use a psycopg 3 Connection"):
         schedule(project, connection=connection_)
 
 
@@ -385,7 +391,7 @@ def test_what_is_no_connection_is_refused(project, connection_):
 
 
 @pytest.mark.parametrize("action_id", [UUID(int=7), str(UUID(int=7)), "no id", ""])
-def test_an_id_that_is_none_and_one_of_another_team_answer_the_same(project, action_id):
+def test_an_invalid_id_is_rejected_like_an_unknown_id(project, action_id):
     for call in (project.scheduler.get_action, project.scheduler.cancel_action, project.scheduler.retry_action):
         with pytest.raises(UnknownAction, match="no action has the id"):
             call(action_id)
@@ -393,7 +399,7 @@ def test_an_id_that_is_none_and_one_of_another_team_answer_the_same(project, act
         project.scheduler.update_action(action_id, priority=1)
 
 
-def test_an_action_of_another_team_is_not_there(project, connection):
+def test_an_action_of_another_team_is_rejected_like_an_unknown_id(project, connection):
     scheduled = schedule(project, team_id="a", scheduled_at=timedelta(hours=1))
     before = row(connection, scheduled.id)
 
@@ -401,8 +407,8 @@ def test_an_action_of_another_team_is_not_there(project, connection):
         project.scheduler.get_action,
         project.scheduler.cancel_action,
         project.scheduler.retry_action,
-        lambda one, **team: project.scheduler.update_action(one, payload={"n": 1}, **team),
-        lambda one, **team: project.scheduler.update_action(one, priority=1, **team),
+        lambda action_id, **team: project.scheduler.update_action(action_id, payload={"n": 1}, **team),
+        lambda action_id, **team: project.scheduler.update_action(action_id, priority=1, **team),
     ):
         with pytest.raises(UnknownAction) as refused:
             call(scheduled.id, team_id="b")
@@ -413,23 +419,23 @@ def test_an_action_of_another_team_is_not_there(project, connection):
 
 
 def test_actions_are_listed_newest_first_page_by_page(project):
-    made = [schedule(project).id for _ in range(7)]
+    inserted = [schedule(project).id for _ in range(7)]
 
     first = project.scheduler.list_actions(limit=3)
     second = project.scheduler.list_actions(limit=3, cursor=first[-1].id)
     third = project.scheduler.list_actions(limit=3, cursor=str(second[-1].id))
 
-    assert [one.id for page in (first, second, third) for one in page] == made[::-1]
+    assert [listed.id for page in (first, second, third) for listed in page] == inserted[::-1]
 
 
-def test_a_list_says_where_the_next_begins(project):
-    made = [schedule(project).id for _ in range(3)]
+def test_a_page_has_the_cursor_of_the_next_page(project):
+    inserted = [schedule(project).id for _ in range(3)]
 
     first = project.scheduler.list_actions(limit=2)
     second = project.scheduler.list_actions(limit=2, cursor=first.next_cursor)
 
-    assert [one.id for page in (first, second) for one in page] == made[::-1]
-    assert (first.next_cursor, second.next_cursor) == (made[1], None)
+    assert [listed.id for page in (first, second) for listed in page] == inserted[::-1]
+    assert (first.next_cursor, second.next_cursor) == (inserted[1], None)
 
 
 @pytest.mark.parametrize(
@@ -440,8 +446,8 @@ def test_a_list_says_where_the_next_begins(project):
         ({"action_type": "test:welcome"}, "c"),
         ({"team_id": "t"}, "bc"),
         ({"lock_group": "g"}, "d"),
-        ({"scheduled_from": datetime(2026, 1, 2, tzinfo=UTC)}, "bcd"),
-        ({"scheduled_to": datetime(2026, 1, 3, tzinfo=UTC)}, "ab"),
+        ({"due_from": datetime(2026, 1, 2, tzinfo=UTC)}, "bcd"),
+        ({"due_to": datetime(2026, 1, 3, tzinfo=UTC)}, "ab"),
         ({"team_id": "t", "status": "pending"}, "c"),
         ({"q": "welc"}, "c"),
         ({"q": "key-d"}, "d"),
@@ -449,27 +455,27 @@ def test_a_list_says_where_the_next_begins(project):
         ({"q": "nothing"}, ""),
     ],
 )
-def test_a_list_holds_what_matches_every_filter(project, connection, filters, found):
+def test_a_list_contains_the_actions_that_match_every_filter(project, connection, filters, found):
     columns = {
         "a": {},
         "b": {"status": "completed", "team_id": "t"},
         "c": {"action_type": "test:welcome", "team_id": "t"},
         "d": {"lock_group": "g", "dedup_key": "key-d"},
     }
-    made = {
+    inserted = {
         insert(connection, scheduled_at=datetime(2026, 1, day, tzinfo=UTC), **columns[name]): name
         for day, name in enumerate(columns, start=1)
     }
 
     listed = project.scheduler.list_actions(**filters)
 
-    assert "".join(sorted(made[one.id] for one in listed)) == found
+    assert "".join(sorted(inserted[action.id] for action in listed)) == found
 
 
-def test_an_action_is_found_by_the_beginning_of_its_id(project):
+def test_an_action_is_found_by_a_prefix_of_its_id(project):
     scheduled = schedule(project)
 
-    assert [one.id for one in project.scheduler.list_actions(q=str(scheduled.id)[:20])] == [scheduled.id]
+    assert [listed.id for listed in project.scheduler.list_actions(q=str(scheduled.id)[:20])] == [scheduled.id]
 
 
 @pytest.mark.parametrize(
@@ -478,16 +484,16 @@ def test_an_action_is_found_by_the_beginning_of_its_id(project):
         ({"limit": 0}, "between 1 and 100"),
         ({"limit": 101}, "between 1 and 100"),
         ({"status": "done"}, "one of pending, processing, completed"),
-        ({"scheduled_from": datetime(2026, 1, 1)}, "aware"),  # noqa: DTZ001 - that is the point
+        ({"due_from": datetime(2026, 1, 1)}, "aware"),  # noqa: DTZ001 - that is the point
     ],
 )
-def test_a_filter_that_cannot_be_is_refused(project, filters, message):
+def test_an_invalid_filter_is_rejected(project, filters, message):
     with pytest.raises(InvalidArgument, match=message):
         project.scheduler.list_actions(**filters)
 
 
-def test_one_row_that_cannot_be_read_hides_no_other(project, connection):
-    made = [
+def test_an_unreadable_row_does_not_hide_the_others(project, connection):
+    inserted = [
         insert(connection, scheduled_at="-infinity"),
         insert(connection, payload='{"n": ' + "9" * 5001 + "}"),
         insert(connection, payload='{"n": ' + "[" * 7000 + "]" * 7000 + "}"),
@@ -497,15 +503,15 @@ def test_one_row_that_cannot_be_read_hides_no_other(project, connection):
 
     listed = project.scheduler.list_actions()
 
-    assert [one.id for one in listed] == made[::-1]
+    assert [action.id for action in listed] == inserted[::-1]
     assert listed[0].payload == {"n": 1}
-    assert [project.scheduler.get_action(one).id for one in made] == made
+    assert [project.scheduler.get_action(action_id).id for action_id in inserted] == inserted
 
 
 # -- changing ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_given_is_changed_and_the_rest_is_left_and_the_history_tells(project, connection):
+def test_only_given_values_are_changed_and_the_history_lists_them(project, connection):
     scheduled = schedule(project, payload={"n": 1}, metadata={"m": 1}, scheduled_at=timedelta(hours=1))
 
     changed = project.scheduler.update_action(
@@ -538,7 +544,7 @@ def test_what_is_given_is_changed_and_the_rest_is_left_and_the_history_tells(pro
         ({"metadata": [1]}, InvalidArgument),
     ],
 )
-def test_a_change_that_cannot_be_changes_nothing(project, connection, changes, error):
+def test_an_invalid_change_changes_nothing(project, connection, changes, error):
     scheduled = schedule(project, "test:welcome", {"name": "Zoë"})
     before = row(connection, scheduled.id)
 
@@ -549,33 +555,33 @@ def test_a_change_that_cannot_be_changes_nothing(project, connection, changes, e
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled", "skipped", "no_action", "processing"])
-def test_only_what_is_pending_can_be_changed(project, connection, status):
+def test_only_pending_actions_can_be_changed(project, connection, status):
     fence = {"claim_token": uuid4(), "lease_expires_at": database_now(connection)} if status == "processing" else {}
     action_id = insert(connection, status=status, **fence)
     before = row(connection, action_id)
 
-    with pytest.raises(WrongStatus, match=f"is {status}; this takes only pending"):
+    with pytest.raises(WrongStatus, match=f"is {status}, not pending"):
         project.scheduler.update_action(action_id, priority=1)
 
     assert row(connection, action_id) == before
 
 
 @pytest.mark.parametrize(("seconds", "is_locked"), [(119, True), (121, False)])
-def test_what_is_due_too_soon_is_locked_for_those_who_ask_from_outside(project, seconds, is_locked):
+def test_an_action_that_is_due_soon_is_locked_for_api_callers(project, seconds, is_locked):
     for change in (
-        lambda one, **lock: project.scheduler.update_action(one, priority=1, **lock),
+        lambda action_id, **lock: project.scheduler.update_action(action_id, priority=1, **lock),
         project.scheduler.cancel_action,
     ):
         action_id = schedule(project, scheduled_at=timedelta(seconds=seconds)).id
 
         if is_locked:
-            with pytest.raises(ActionLocked, match=r"due within 120 seconds \(edit_lock_seconds\), and locked"):
+            with pytest.raises(ActionLocked, match=r"is locked: .* from 120 seconds \(edit_lock_seconds\)"):
                 change(action_id, edit_lock_seconds=120)
         change(action_id, edit_lock_seconds=None if is_locked else 120)
 
 
 @pytest.mark.parametrize("status", ["pending", "no_action"])
-def test_what_waits_can_be_cancelled(project, connection, status):
+def test_a_pending_action_can_be_cancelled_from_code(project, connection, status):
     action_id = insert(connection, status=status, dedup_key="k", dedup_open=True)
 
     cancelled = project.scheduler.cancel_action(action_id, by="zoe", reason="no need")
@@ -591,14 +597,14 @@ def test_what_waits_can_be_cancelled(project, connection, status):
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled", "skipped"])
-def test_what_has_ended_cannot_be_cancelled(project, connection, status):
+def test_a_finished_action_cannot_be_cancelled(project, connection, status):
     action_id = insert(connection, status=status)
 
-    with pytest.raises(WrongStatus, match=f"is {status}; .*: it has ended, so there is nothing to cancel"):
+    with pytest.raises(WrongStatus, match=f"is {status}, .*: it has already ended"):
         project.scheduler.cancel_action(action_id)
 
 
-def test_what_runs_is_left_alone_by_those_who_may_only_cancel_what_waits(project, connection):
+def test_a_running_action_is_not_cancelled_without_also_running(project, connection):
     action_id = insert(connection, status="processing", claim_token=uuid4(), lease_expires_at=database_now(connection))
 
     with pytest.raises(WrongStatus, match="is processing"):
@@ -608,7 +614,7 @@ def test_what_runs_is_left_alone_by_those_who_may_only_cancel_what_waits(project
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", "skipped"])
-def test_what_ended_badly_can_be_tried_again_from_the_beginning(project, connection, status):
+def test_a_failed_cancelled_or_skipped_action_can_be_retried(project, connection, status):
     action_id = insert(
         connection,
         status=status,
@@ -631,21 +637,21 @@ def test_what_ended_badly_can_be_tried_again_from_the_beginning(project, connect
 
 
 @pytest.mark.parametrize("status", ["pending", "completed", "no_action"])
-def test_nothing_else_can_be_tried_again(project, connection, status):
+def test_an_action_with_another_status_cannot_be_retried(project, connection, status):
     action_id = insert(connection, status=status)
 
-    with pytest.raises(WrongStatus, match=f"is {status}; this takes only failed, cancelled or skipped"):
+    with pytest.raises(WrongStatus, match=f"is {status}, not failed, cancelled or skipped"):
         project.scheduler.retry_action(action_id)
 
 
-def test_a_change_that_meets_a_claim_finds_the_action_claimed(project, connection, database_url):
-    """The change waits for the claim's row lock, and then sees what became of the row."""
+def test_a_change_during_a_claim_waits_and_is_rejected(project, connection, database_url):
+    """The change waits for the row lock of the claim and then reads the new status."""
     action_id = schedule(project).id
 
     def work(own, number):
         if number == 0:
             with pytest.raises(WrongStatus, match="is processing"):
-                # On a connection that waits for a lock as long as it takes.
+                # On a connection without a lock timeout.
                 project.scheduler.update_action(action_id, priority=1, connection=own)
             return
         with own.transaction():
@@ -653,14 +659,14 @@ def test_a_change_that_meets_a_claim_finds_the_action_claimed(project, connectio
                 "update scheduled_actions set status = 'processing', claim_token = gen_random_uuid(),"
                 " lease_expires_at = now() + interval '1 minute'"
             )
-            held.append(True)
+            locked.append(True)
             wait_until(lambda: is_waiting(connection))
 
-    held = []
+    locked = []
 
     def after_the_lock(own, number):
         if number == 0:
-            wait_until(lambda: held)
+            wait_until(lambda: locked)
         work(own, number)
 
     together(database_url, 2, after_the_lock)
@@ -668,11 +674,11 @@ def test_a_change_that_meets_a_claim_finds_the_action_claimed(project, connectio
     assert row(connection, action_id)["priority"] == 0
 
 
-# -- the functions of the package --------------------------------------------------------------------------------------
+# -- database errors ---------------------------------------------------------------------------------------------------
 
 
-def test_a_database_that_cannot_be_reached_is_said_to_be_so(a_project, admin, connection):
-    project = a_project(run)
+def test_an_unreachable_database_raises_database_unavailable(create_project, admin, connection):
+    project = create_project(run)
     admin.execute(f'alter database "{connection.info.dbname}" allow_connections false')
 
     with pytest.raises(DatabaseUnavailable):
@@ -682,12 +688,12 @@ def test_a_database_that_cannot_be_reached_is_said_to_be_so(a_project, admin, co
 
 
 @pytest.mark.parametrize("name", ["q", "action_type", "team_id", "lock_group"])
-def test_a_filter_that_postgres_cannot_hold_is_refused_by_name(project, name):
+def test_a_filter_with_a_nul_character_is_rejected_by_name(project, name):
     with pytest.raises(InvalidArgument, match=name):
         project.scheduler.list_actions(**{name: "nul\0"})
 
 
-def test_who_changes_an_action_is_said_in_a_text_that_postgres_can_hold(project):
+def test_a_caller_name_with_a_nul_character_is_rejected(project):
     scheduled = project.scheduler.schedule_action(NewAction(action_type="test:run", payload={}))
 
     with pytest.raises(InvalidArgument, match="by"):

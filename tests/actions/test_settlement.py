@@ -4,8 +4,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from scheduled_actions.actions.rules.settlement import (
     Cancelled,
@@ -13,11 +12,11 @@ from scheduled_actions.actions.rules.settlement import (
     Crashed,
     Failed,
     NoHandler,
+    Released,
     Settlement,
     Skipped,
     Snoozed,
     TimedOut,
-    Unstarted,
     decide,
     history_entry,
 )
@@ -41,7 +40,7 @@ outcomes = st.one_of(
     st.builds(Failed, st.text(), st.booleans(), st.none() | st.just(SECOND)),
     st.builds(TimedOut, st.text()),
     st.builds(Crashed, st.integers(0, 8)),
-    st.builds(Unstarted),
+    st.builds(Released),
     st.builds(Snoozed, st.just(SECOND), st.none()),
     st.builds(Skipped, st.text()),
     st.builds(Cancelled, st.text()),
@@ -49,7 +48,7 @@ outcomes = st.one_of(
 )
 
 
-def decided(outcome, *, attempts=0, max_attempts=3, **changes):
+def decide_outcome(outcome, *, attempts=0, max_attempts=3, **changes):
     return decide(
         a_claimed(attempts=attempts, **changes), outcome, max_attempts=max_attempts, policy=Linear(60), draw=0.0
     )
@@ -68,21 +67,21 @@ def decided(outcome, *, attempts=0, max_attempts=3, **changes):
         (Failed("no", retry_after=5 * SECOND), 2, FAILED, 1, None),
         (TimedOut("late"), 1, PENDING, 1, 120 * SECOND),
         (TimedOut("late"), 2, FAILED, 1, None),
-        # The one that ends its process at each attempt ends `failed`, and never a neighbour with it.
+        # An action that crashes its process at each attempt fails; the attempts of its neighbours are not counted.
         (Crashed(neighbours=0), 0, PENDING, 1, 0 * SECOND),
         (Crashed(neighbours=3), 1, PENDING, 1, 0 * SECOND),
         (Crashed(neighbours=3), 2, PENDING, 0, 0 * SECOND),
         (Crashed(neighbours=0), 2, FAILED, 1, None),
-        (Unstarted(), 2, PENDING, 0, None),
-        (Unstarted("too long"), 0, PENDING, 0, None),
+        (Released(), 2, PENDING, 0, None),
+        (Released("too long"), 0, PENDING, 0, None),
         (Snoozed(9 * SECOND), 2, PENDING, 0, 9 * SECOND),
         (Skipped("gone"), 2, SKIPPED, 1, None),
         (Cancelled("gone"), 2, CANCELLED, 1, None),
         (NoHandler("none"), 2, NO_ACTION, 0, None),
     ],
 )
-def test_each_outcome_has_its_status_its_charge_and_its_delay(outcome, attempts, status, charge, delay):
-    settlement = decided(outcome, attempts=attempts)
+def test_status_charge_and_delay_of_each_outcome(outcome, attempts, status, charge, delay):
+    settlement = decide_outcome(outcome, attempts=attempts)
 
     assert (settlement.status, settlement.charge, settlement.delay) == (status, charge, delay)
 
@@ -96,12 +95,12 @@ def test_each_outcome_has_its_status_its_charge_and_its_delay(outcome, attempts,
         (Snoozed(SECOND), "snoozed"),
         (Skipped("gone"), "skipped"),
         (Cancelled("gone"), "cancelled"),
-        (Unstarted(), None),
+        (Released(), None),
         (NoHandler("none"), None),
     ],
 )
-def test_every_attempt_is_in_the_history_and_what_was_none_is_not(outcome, entry):
-    assert decided(outcome).entry == entry
+def test_every_attempt_has_a_history_entry_and_releases_have_none(outcome, entry):
+    assert decide_outcome(outcome).entry == entry
 
 
 @pytest.mark.parametrize(
@@ -109,7 +108,7 @@ def test_every_attempt_is_in_the_history_and_what_was_none_is_not(outcome, entry
     [(0, None, None), (1, "failed", "completed"), (0, "snoozed", "completed"), (0, "retried", "completed")],
 )
 def test_a_first_attempt_that_completes_needs_no_entry(attempts, last_outcome, entry):
-    assert decided(Completed(), attempts=attempts, last_outcome=last_outcome).entry == entry
+    assert decide_outcome(Completed(), attempts=attempts, last_outcome=last_outcome).entry == entry
 
 
 @pytest.mark.parametrize(
@@ -123,26 +122,26 @@ def test_a_first_attempt_that_completes_needs_no_entry(attempts, last_outcome, e
         (Snoozed(SECOND), "g", True, "keep"),
         (Completed(), "g", True, "free"),
         (Skipped("gone"), "g", True, "free"),
-        (Unstarted(), "g", True, "free"),
+        (Released(), "g", True, "free"),
         (NoHandler("none"), "g", True, "free"),
-        # Its handler may still be at work.
+        # Its handler may still be running.
         (TimedOut("late"), "g", False, "linger"),
         (TimedOut("late"), None, False, "free"),
     ],
 )
-def test_a_hold_is_freed_kept_by_a_blocking_member_or_lingers_under_a_late_handler(outcome, group, blocks, hold):
-    assert decided(outcome, lock_group=group, lock_group_blocks=blocks).hold == hold
+def test_a_hold_is_freed_kept_or_lingers(outcome, group, blocks, hold):
+    assert decide_outcome(outcome, lock_group=group, lock_group_blocks=blocks).hold == hold
 
 
-def test_a_blocking_member_that_has_begun_keeps_its_hold_when_it_is_released():
-    released = decided(Unstarted(), attempts=1, last_outcome="failed", lock_group="g", lock_group_blocks=True)
+def test_a_released_blocking_member_with_attempts_keeps_its_hold():
+    released = decide_outcome(Released(), attempts=1, last_outcome="failed", lock_group="g", lock_group_blocks=True)
 
     assert released.hold == "keep"
 
 
-def test_a_result_and_a_state_are_passed_on():
-    assert decided(Completed('{"n": 1}')).result == '{"n": 1}'
-    assert decided(Snoozed(SECOND, '{"page": 2}')).state == '{"page": 2}'
+def test_the_result_and_the_state_are_part_of_the_settlement():
+    assert decide_outcome(Completed('{"n": 1}')).result == '{"n": 1}'
+    assert decide_outcome(Snoozed(SECOND, '{"page": 2}')).state == '{"page": 2}'
 
 
 @pytest.mark.parametrize(
@@ -155,13 +154,13 @@ def test_a_result_and_a_state_are_passed_on():
     ],
 )
 @pytest.mark.parametrize("outcome", [Failed, TimedOut, Skipped, Cancelled, NoHandler])
-def test_an_error_is_kept_as_postgres_can_hold_it(outcome, reason, kept):
-    assert decided(outcome(reason)).error == kept
+def test_an_error_text_is_cleaned_and_cut_for_postgres(outcome, reason, kept):
+    assert decide_outcome(outcome(reason)).error == kept
 
 
 @given(outcomes, st.integers(0, 10), st.integers(1, 10))
-def test_whatever_happens_an_action_stays_alive_or_ends_for_a_reason(outcome, attempts, max_attempts):
-    settlement = decided(outcome, attempts=attempts, max_attempts=max_attempts)
+def test_every_failed_action_has_an_error_and_every_retry_an_attempt_left(outcome, attempts, max_attempts):
+    settlement = decide_outcome(outcome, attempts=attempts, max_attempts=max_attempts)
 
     assert settlement.charge in {0, 1}
     if settlement.status is FAILED:
@@ -172,7 +171,7 @@ def test_whatever_happens_an_action_stays_alive_or_ends_for_a_reason(outcome, at
         assert settlement.delay is not None
 
 
-def test_an_entry_tells_which_attempt_when_how_and_in_which_tick():
+def test_the_fields_of_a_history_entry():
     settlement = Settlement(status=PENDING, entry="failed", charge=1, error="no")
 
     entry = history_entry(a_claimed(attempts=1), settlement, started_at=NOW, ended_at=NOW + SECOND, tick_id=TICK)
@@ -187,7 +186,7 @@ def test_an_entry_tells_which_attempt_when_how_and_in_which_tick():
     }
 
 
-def test_an_entry_leaves_out_what_is_not_known():
+def test_a_history_entry_omits_unknown_fields():
     settlement = Settlement(status=PENDING, entry="crashed", charge=1)
 
     assert history_entry(a_claimed(), settlement, started_at=None, ended_at=None, tick_id=None) == {
@@ -196,7 +195,7 @@ def test_an_entry_leaves_out_what_is_not_known():
     }
 
 
-def test_a_settlement_without_a_word_for_the_history_leaves_no_entry():
+def test_a_settlement_without_an_entry_adds_nothing_to_the_history():
     settlement = Settlement(status=COMPLETED, entry=None)
 
     assert history_entry(a_claimed(), settlement, started_at=NOW, ended_at=NOW, tick_id=TICK) is None

@@ -1,4 +1,4 @@
-"""Waiting actions while others change what they wait for: nothing runs twice, and none wait for one another."""
+"""Waiting actions under concurrent changes: nothing runs twice; cycles of waiting actions are rejected or reported."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from scheduled_actions import action
-from scheduled_actions.actions import evaluation as conditional
-from scheduled_actions.actions import waits
+from scheduled_actions.actions import evaluation, waits
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.ticks import tick_maintenance as tidying
+from scheduled_actions.ticks import maintenance as tidying
 from tests.factories import PATIENCE, insert, is_waiting, projects, row, statuses, wait_until
 
 CONDITION = {"wait": {"kind": "document_state", "target": {"type": "order", "id": "42"}, "state": "approved"}}
 
 
 @pytest.fixture
-def a_project(database_url):
-    """Return a function that makes a project of handlers and settings on the test's database."""
-    with projects(database_url) as make:
-        yield make
+def create_project(database_url):
+    """Return a function that creates a project of handlers and settings on the test database."""
+    with projects(database_url) as create:
+        yield create
 
 
 def schedule(project, action_type, **arguments):
@@ -34,10 +33,10 @@ def schedule(project, action_type, **arguments):
     return project.scheduler.schedule_action(new).id
 
 
-def test_an_outcome_is_settled_while_another_session_changes_what_an_action_waits_for(
-    a_project, connection, database_url, monkeypatch
+def test_an_outcome_is_settled_while_another_session_locks_the_waits(
+    create_project, connection, database_url, monkeypatch
 ):
-    """The tick must not wait for that session until its time is up: what has ended meanwhile would run again."""
+    """The tick must not wait for that session until its time limit: actions that ended meanwhile would run again."""
     runs, registering, register = [], threading.Event(), waits.register
 
     def registered(*arguments):
@@ -47,13 +46,13 @@ def test_an_outcome_is_settled_while_another_session_changes_what_an_action_wait
     @action("test:plain")
     def plain(payload: dict):
         runs.append(payload)
-        # Ends while the tick's own thread meets the locked marks.
+        # Ends while the thread of the tick waits for the locked rows.
         assert registering.wait(PATIENCE)
 
     @action("test:waiting")
     def waiting(payload: dict): ...
 
-    project = a_project(
+    project = create_project(
         plain, waiting, batch_size=1, max_run_seconds=1.5, max_duration_seconds=4, default_timeout_seconds=2
     )
     child = schedule(project, "test:waiting", condition=CONDITION)
@@ -63,7 +62,7 @@ def test_an_outcome_is_settled_while_another_session_changes_what_an_action_wait
     first = insert(connection, action_type="test:plain")
     monkeypatch.setattr(waits, "register", registered)
     with psycopg.connect(database_url) as holder:
-        # As one does that wakes a thousand actions, on a busy server.
+        # Like a session that wakes a thousand actions on a busy server.
         holder.execute("select from scheduled_action_waits for update")
         report = project.processor.tick()
 
@@ -76,13 +75,13 @@ def test_an_outcome_is_settled_while_another_session_changes_what_an_action_wait
     assert len(runs) == 1
 
 
-def test_a_tick_wakes_all_though_each_of_its_steps_wakes_only_some(a_project, connection, monkeypatch):
+def test_a_tick_wakes_all_actions_in_several_steps(create_project, connection, monkeypatch):
     monkeypatch.setattr(tidying, "_WAKE_SECONDS", 0.0)
 
     @action("test:waiting")
     def waiting(payload: dict): ...
 
-    project = a_project(waiting)
+    project = create_project(waiting)
     targets = [{"type": "order", "id": str(number)} for number in range(210)]
     for target in targets:
         condition = {"wait": {"kind": "document_state", "target": target, "state": "approved"}}
@@ -95,13 +94,11 @@ def test_a_tick_wakes_all_though_each_of_its_steps_wakes_only_some(a_project, co
 
 
 @pytest.mark.parametrize("locked", ["scheduled_actions", "scheduled_action_waits"])
-def test_a_waiting_action_that_another_session_keeps_locked_keeps_no_other_asleep(
-    a_project, connection, database_url, locked
-):
+def test_a_locked_waiting_action_does_not_delay_the_wake_of_others(create_project, connection, database_url, locked):
     @action("test:waiting")
     def waiting(payload: dict): ...
 
-    project = a_project(waiting)
+    project = create_project(waiting)
     targets = [{"type": "order", "id": str(number)} for number in range(3)]
     ids = [
         schedule(
@@ -124,119 +121,121 @@ def test_a_waiting_action_that_another_session_keeps_locked_keeps_no_other_aslee
         meanwhile = statuses(connection)
     project.processor.tick()
 
-    assert [meanwhile[one] for one in ids] == ["pending", "completed", "completed"]
+    assert [meanwhile[action_id] for action_id in ids] == ["pending", "completed", "completed"]
     assert statuses(connection)[ids[0]] == "completed"
 
 
-def test_of_two_changes_at_once_that_would_make_a_cycle_the_second_is_refused(a_project, database_url, connection):
+def test_the_second_of_two_concurrent_changes_that_would_create_a_cycle_is_rejected(
+    create_project, database_url, connection
+):
     @action("test:run")
     def run(payload: dict): ...
 
-    project = a_project(run)
-    one, other = (insert(connection, scheduled_at="2099-01-01") for _ in range(2))
+    project = create_project(run)
+    first, second = (insert(connection, scheduled_at="2099-01-01") for _ in range(2))
 
     def change_back():
-        with pytest.raises(InvalidArgument, match="do not wait for this one themselves"):
-            project.scheduler.update_action(other, after=[one])
+        with pytest.raises(InvalidArgument, match="contains an action that waits for this one"):
+            project.scheduler.update_action(second, after=[first])
 
     with psycopg.connect(database_url) as own, ThreadPoolExecutor(1) as pool:
-        project.scheduler.update_action(one, after=[other], connection=own)
+        project.scheduler.update_action(first, after=[second], connection=own)
         refused = pool.submit(change_back)
         wait_until(lambda: is_waiting(connection) or refused.done())
         own.commit()
         refused.result(PATIENCE)
 
-    assert row(connection, one)["condition"] == {"after": [str(other)]}
-    assert row(connection, other)["condition"] is None
+    assert row(connection, first)["condition"] == {"after": [str(second)]}
+    assert row(connection, second)["condition"] is None
 
 
-def test_of_many_pairs_changed_at_once_none_waits_for_itself(a_project, connection):
+def test_concurrent_changes_of_pairs_create_no_cycle(create_project, connection):
     @action("test:run")
     def run(payload: dict): ...
 
-    project = a_project(run, concurrency=8)
+    project = create_project(run, concurrency=8)
     pairs = [[insert(connection, scheduled_at="2099-01-01") for _ in range(2)] for _ in range(12)]
     barrier = threading.Barrier(2)
 
-    def change(turn):
+    def change(number):
         for pair in pairs:
             barrier.wait(PATIENCE)
             with contextlib.suppress(InvalidArgument):
-                project.scheduler.update_action(pair[turn], after=[pair[1 - turn]])
+                project.scheduler.update_action(pair[number], after=[pair[1 - number]])
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(change, range(2)))
 
-    waiting = [[row(connection, one)["condition"] is not None for one in pair] for pair in pairs]
+    waiting = [[row(connection, action_id)["condition"] is not None for action_id in pair] for pair in pairs]
     assert all(sorted(pair) == [False, True] for pair in waiting)
 
 
-def test_the_sweep_reports_actions_that_wait_for_one_another(a_project, connection, caplog):
+def test_the_sweep_reports_a_cycle_of_waiting_actions(create_project, connection, caplog):
     @action("test:run")
     def run(payload: dict): ...
 
     ids = [insert(connection) for _ in range(4)]
-    for number, one in enumerate(ids[:3]):
+    for number, action_id in enumerate(ids[:3]):
         after = Jsonb({"after": [str(ids[(number + 1) % 3])]})
-        connection.execute("update scheduled_actions set condition = %s where id = %s", [after, one])
+        connection.execute("update scheduled_actions set condition = %s where id = %s", [after, action_id])
     connection.execute(
         "update scheduled_actions set condition = %s where id = %s", [Jsonb({"after": [str(ids[0])]}), ids[3]]
     )
-    a_project(run).processor.tick()
+    create_project(run).processor.tick()
 
-    report = a_project(run).processor.tick()
+    report = create_project(run).processor.tick()
 
-    (error,) = [one for one in report.errors if "wait for one another" in one["error"]]
-    assert all(str(one) in error["error"] for one in ids[:3])
+    (error,) = [item for item in report.errors if "wait for one another" in item["error"]]
+    assert all(str(action_id) in error["error"] for action_id in ids[:3])
     assert str(ids[3]) not in error["error"]
     assert "waits.cycle" in caplog.text
 
 
-@pytest.mark.parametrize("mended_by", ["code", "sql"])
-def test_a_cycle_that_was_broken_is_reported_no_more(a_project, connection, mended_by):
+@pytest.mark.parametrize("resolved_by", ["code", "sql"])
+def test_a_resolved_cycle_is_not_reported(create_project, connection, resolved_by):
     @action("test:run")
     def run(payload: dict): ...
 
-    project = a_project(run)
-    one, other, later = insert(connection), insert(connection), insert(connection, scheduled_at="2099-01-01")
-    for action_id, after in ((one, other), (other, one)):
-        come_after(connection, action_id, after)
+    project = create_project(run)
+    first, second, later = insert(connection), insert(connection), insert(connection, scheduled_at="2099-01-01")
+    for action_id, after in ((first, second), (second, first)):
+        set_predecessors(connection, action_id, after)
     project.processor.tick()
 
-    if mended_by == "code":
-        project.scheduler.update_action(one, after=[later])
+    if resolved_by == "code":
+        project.scheduler.update_action(first, after=[later])
     else:
-        come_after(connection, one, later)
-    report = a_project(run).processor.tick()
+        set_predecessors(connection, first, later)
+    report = create_project(run).processor.tick()
 
     assert report.errors == []
 
 
-def test_a_cycle_is_reported_though_one_of_its_actions_was_never_due(a_project, connection):
+def test_a_cycle_with_an_action_that_is_not_due_is_reported(create_project, connection):
     @action("test:run")
     def run(payload: dict): ...
 
-    one, later = insert(connection), insert(connection, scheduled_at="2099-01-01")
-    come_after(connection, one, later)
-    come_after(connection, later, one)
-    a_project(run).processor.tick()
+    first, later = insert(connection), insert(connection, scheduled_at="2099-01-01")
+    set_predecessors(connection, first, later)
+    set_predecessors(connection, later, first)
+    create_project(run).processor.tick()
 
-    report = a_project(run).processor.tick()
+    report = create_project(run).processor.tick()
 
     assert len(report.errors) == 1
 
 
-def come_after(connection, action_id, *others):
-    """Have an action come after others, as SQL can."""
-    after = Jsonb({"after": [str(one) for one in others]})
+def set_predecessors(connection, action_id, *others):
+    """Set the predecessors of an action directly in SQL."""
+    after = Jsonb({"after": [str(other) for other in others]})
     connection.execute("update scheduled_actions set condition = %s where id = %s", [after, action_id])
 
 
-def test_a_cycle_is_named_in_the_order_of_waiting():
+def test_cycle_of_returns_the_cycle_in_the_order_of_waiting():
     one, two, three, four = (UUID(int=number) for number in range(1, 5))
 
-    cycle = conditional.cycle_of({four: {one}, one: {two}, two: {three}, three: {one}})
+    cycle = evaluation.cycle_of({four: {one}, one: {two}, two: {three}, three: {one}})
 
     start = cycle.index(one)
     assert cycle[start:] + cycle[:start] == [one, two, three]
-    assert conditional.cycle_of({four: {one}, one: {two}}) is None
+    assert evaluation.cycle_of({four: {one}, one: {two}}) is None

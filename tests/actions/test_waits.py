@@ -1,4 +1,4 @@
-"""No wake is lost: facts and ends that come while somebody is just then looking, on real connections."""
+"""No wake is lost when facts and ends of actions commit while conditions are evaluated (real connections)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from scheduled_actions.actions import claims, settling, waits
-from scheduled_actions.conditions.rules.model import FactKey, Needs
+from scheduled_actions.conditions.model import FactKey, Needs
 from tests.factories import PATIENCE, a_tick, an_outcome, insert, is_waiting, move_clock, row, wait_until
 
 ORDER = FactKey("order", "42", "state")
@@ -26,7 +26,7 @@ def other(database_url):
 
 
 class Check:
-    """One check of a waiting action, step by step."""
+    """One check of a waiting action, in separate steps."""
 
     def __init__(self, connection, action_id, *, tick=None, needs=None):
         self.connection = connection
@@ -38,13 +38,13 @@ class Check:
     def register(self):
         waits.register(self.connection, [self.waiter])
 
-    def look(self):
-        """Return what is seen of the fact; None where it is not known."""
-        seen = waits.look(self.connection, [self.waiter]).facts.get(("", ORDER), {}).get(ORDER)
-        return None if seen is None else seen.value
+    def read(self):
+        """Return the value of the fact in the snapshot; None if it is not stored."""
+        fact = waits.read_snapshot(self.connection, [self.waiter]).facts.get(("", ORDER), {}).get(ORDER)
+        return None if fact is None else fact.value
 
     def settle(self):
-        unmet = waits.Unmet(
+        unmet = waits.WaitSettlement(
             action_id=self.claimed.id, token=self.claimed.token, check_seconds=HOUR, changes_at=None, reason="not yet"
         )
         return waits.settle(self.connection, self.tick.id, [unmet])
@@ -62,11 +62,11 @@ def is_due(connection, action_id):
     return found[0]
 
 
-def test_a_fact_that_comes_between_the_look_and_the_settlement_has_the_action_looked_at_again(connection, other):
+def test_a_fact_reported_between_the_read_and_the_settlement_causes_another_check(connection, other):
     action_id = insert(connection)
     check = Check(connection, action_id)
     check.register()
-    assert check.look() is None
+    assert check.read() is None
 
     report(other, "approved")
     assert waits.wake(other, most=10) == 1
@@ -75,13 +75,13 @@ def test_a_fact_that_comes_between_the_look_and_the_settlement_has_the_action_lo
     assert is_due(connection, action_id)
 
 
-def test_a_fact_written_before_the_wait_and_committed_after_the_look_wakes_it_at_the_next_tick(connection, other):
+def test_a_fact_committed_after_the_read_wakes_the_action(connection, other):
     action_id = insert(connection)
     check = Check(connection, action_id)
     with other.transaction():
         report(other, "approved")
         check.register()
-        assert check.look() is None
+        assert check.read() is None
     check.settle()
     assert not is_due(connection, action_id)
 
@@ -90,25 +90,25 @@ def test_a_fact_written_before_the_wait_and_committed_after_the_look_wakes_it_at
     assert is_due(connection, action_id)
 
 
-def test_a_fact_committed_before_the_look_is_seen_and_an_older_mark_means_nothing(connection, other):
+def test_a_fact_committed_before_the_read_causes_no_further_check(connection, other):
     action_id = insert(connection)
     check = Check(connection, action_id)
     check.register()
     report(other, "draft")
     waits.wake(other, most=10)
     check.register()
-    assert check.look() == "draft"
+    assert check.read() == "draft"
 
     check.settle()
 
     assert not is_due(connection, action_id)
 
 
-def test_whoever_wakes_waits_for_a_settlement_that_is_under_way_and_then_makes_the_action_due(connection, other):
+def test_a_wake_waits_for_an_open_settlement_and_makes_the_action_due(connection, other):
     action_id = insert(connection)
     check = Check(connection, action_id)
     check.register()
-    assert check.look() is None
+    assert check.read() is None
     report(other, "approved")
 
     with ThreadPoolExecutor(1) as pool:
@@ -121,12 +121,12 @@ def test_whoever_wakes_waits_for_a_settlement_that_is_under_way_and_then_makes_t
     assert is_due(connection, action_id)
 
 
-def test_a_settlement_waits_for_a_wake_that_is_under_way_and_heeds_its_mark(connection, other, monkeypatch):
-    monkeypatch.setattr(waits, "PATIENCE_MS", str(PATIENCE * 1000))
+def test_a_settlement_waits_for_an_open_wake_and_makes_the_action_due(connection, other, monkeypatch):
+    monkeypatch.setattr(waits, "LOCK_WAIT_MS", str(PATIENCE * 1000))
     action_id = insert(connection)
     check = Check(connection, action_id)
     check.register()
-    assert check.look() is None
+    assert check.read() is None
     report(other, "approved")
 
     with ThreadPoolExecutor(1) as pool:
@@ -139,7 +139,7 @@ def test_a_settlement_waits_for_a_wake_that_is_under_way_and_heeds_its_mark(conn
     assert is_due(connection, action_id)
 
 
-def test_an_application_that_keeps_its_transaction_open_keeps_no_check_waiting(connection, other):
+def test_an_open_transaction_that_reported_a_fact_does_not_block_checks(connection, other):
     action_id = insert(connection)
     check = Check(connection, action_id)
 
@@ -147,7 +147,7 @@ def test_an_application_that_keeps_its_transaction_open_keeps_no_check_waiting(c
         report(other, "approved")
         connection.execute("set lock_timeout = '100ms'")
         check.register()
-        check.look()
+        check.read()
         assert check.settle().statuses == {action_id: "pending"}
         assert waits.wake(connection, most=10) == 0
 
@@ -161,7 +161,7 @@ def test_a_settlement_whose_claim_was_lost_changes_nothing(connection):
     assert row(connection, action_id)["status"] == "processing"
 
 
-def test_facts_and_checks_that_race_lose_no_wake(connection, database_url):
+def test_concurrent_facts_checks_and_wakes_lose_no_wake(connection, database_url):
     with (
         psycopg.connect(database_url, autocommit=True) as reporter,
         psycopg.connect(database_url, autocommit=True) as waker,
@@ -178,7 +178,7 @@ def race(connection, reporter, waker, *, rounds):
         def check_it(check=check, start=start):
             start.wait(PATIENCE)
             check.register()
-            seen = check.look()
+            seen = check.read()
             check.settle()
             return seen
 
@@ -193,8 +193,8 @@ def race(connection, reporter, waker, *, rounds):
         with ThreadPoolExecutor(3) as pool:
             done = [pool.submit(work) for work in (check_it, report_it, wake_it)]
             seen = done[0].result(PATIENCE)
-            for one in done:
-                one.result(PATIENCE)
+            for future in done:
+                future.result(PATIENCE)
         waits.wake(connection, most=10)
 
         assert seen == number or is_due(connection, action_id), f"round {number}: the wake was lost"
@@ -213,22 +213,22 @@ def test_a_topic_is_the_same_in_python_and_in_sql(connection, text):
     assert found == (waits.topic_of(text, key),)
 
 
-# -- the ends of actions ----------------------------------------------------------------------------------------------
+# -- ends of actions ---------------------------------------------------------------------------------------------------
 
 
-def an_awaiting(connection, awaited):
-    """Return the check of an action that waits for another; that one is claimed already."""
+def check_of_waiting(connection, awaited):
+    """Return the check of an action that waits for another action, which is claimed."""
     action_id = insert(connection, action_type="test:after")
     return Check(connection, action_id, needs=Needs(actions={awaited}))
 
 
-def test_the_end_of_an_action_that_is_waited_for_wakes_who_waits(connection, other):
+def test_the_end_of_a_predecessor_wakes_the_waiting_action(connection, other):
     awaited = insert(connection)
     tick = a_tick(connection)
     (claimed,), _ = claims.claim_free(connection, tick, wanted=1, after=claims.START, excluded=())
-    check = an_awaiting(connection, awaited)
+    check = check_of_waiting(connection, awaited)
     check.register()
-    check.look()
+    check.read()
     check.settle()
 
     settling.settle(other, tick, [an_outcome(claimed)], running=[])
@@ -237,38 +237,39 @@ def test_the_end_of_an_action_that_is_waited_for_wakes_who_waits(connection, oth
     assert is_due(connection, check.claimed.id)
 
 
-def test_an_end_that_is_just_being_written_is_either_seen_or_looked_for_again_at_once(connection, other):
+def test_an_uncommitted_end_of_a_predecessor_is_reported_as_not_watched(connection, other):
     awaited = insert(connection)
     tick = a_tick(connection)
     (claimed,), _ = claims.claim_free(connection, tick, wanted=1, after=claims.START, excluded=())
-    check = an_awaiting(connection, awaited)
+    check = check_of_waiting(connection, awaited)
 
     with other.transaction():
         settling.settle(other, tick, [an_outcome(claimed)], running=[])
         check.register()
-        seen = waits.look(connection, [check.waiter]).actions["", awaited]
+        seen = waits.read_snapshot(connection, [check.waiter]).actions["", awaited]
 
     assert (seen.status, seen.is_watched) == ("processing", False)
 
 
-def test_an_action_that_is_waited_for_is_not_pruned(connection):
-    from scheduled_actions.ticks import maintenance_store as upkeep
+def test_a_predecessor_is_not_pruned_while_an_action_waits_for_it(connection):
+    from scheduled_actions.core.config import Settings
+    from scheduled_actions.ticks import store as tick_store
 
     awaited = insert(connection)
     tick = a_tick(connection)
     (claimed,), _ = claims.claim_free(connection, tick, wanted=1, after=claims.START, excluded=())
-    check = an_awaiting(connection, awaited)
+    check = check_of_waiting(connection, awaited)
     check.register()
     check.settle()
     settling.settle(connection, tick, [an_outcome(claimed)], running=[])
     connection.execute("update scheduled_actions set completed_at = '2020-01-01' where id = %s", [awaited])
 
-    assert upkeep.prune_actions(connection, retention_days=7, retention_failed_days=7, limit=10) == 0
+    assert tick_store.prune_actions(connection, Settings(), limit=10) == 0
     waits.end(connection, [check.claimed.id])
-    assert upkeep.prune_actions(connection, retention_days=7, retention_failed_days=7, limit=10) == 1
+    assert tick_store.prune_actions(connection, Settings(), limit=10) == 1
 
 
-def test_what_ended_actions_waited_for_is_forgotten(connection):
+def test_waits_of_ended_actions_are_pruned_after_an_hour(connection):
 
     check = Check(connection, insert(connection))
     check.register()
@@ -282,10 +283,10 @@ def test_what_ended_actions_waited_for_is_forgotten(connection):
     assert waits.prune(connection, limit=10) == 1
 
 
-def test_waits_are_checked_by_turns_so_that_many_that_hold_hide_none_that_has_ended(connection):
+def test_pruning_reaches_ended_waits_behind_many_active_ones(connection):
 
-    living, ended = insert(connection), insert(connection, status="completed")
-    for action_id, count in ((living, 25), (ended, 5)):
+    active, ended = insert(connection), insert(connection, status="completed")
+    for action_id, count in ((active, 25), (ended, 5)):
         connection.execute(
             "insert into scheduled_action_waits (topic, action_id)"
             " select gen_random_uuid(), %s from generate_series(1, %s)",

@@ -1,4 +1,4 @@
-"""The pages in real Chromium, served by a real server; whatever the browser complains of fails the test."""
+"""The pages in real Chromium, served by a real server; any error that the browser logs fails the test."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Give one Chromium for all tests; each test gets an empty profile in it."""
+    """Return one Chromium for all tests; each test gets an empty profile in it."""
     with sync_playwright() as playwright:
         # As root there is no sandbox; what is opened here is our own.
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
@@ -58,7 +58,7 @@ def browser() -> Iterator[Browser]:
 
 @dataclass
 class Site:
-    """The application as it is being served."""
+    """An application that is being served."""
 
     url: str
     runtime: Runtime
@@ -80,7 +80,7 @@ def painted(site: Site, connection: psycopg.Connection[Any]) -> Site:
 
 @dataclass
 class Viewer:
-    """Somebody with a browser; it keeps what the browser complained of."""
+    """A caller with a browser; collects the errors that the browser logs."""
 
     page: Page
     site: Site
@@ -102,14 +102,14 @@ class Viewer:
             self.complaints.append(f"{message.type}: {message.text}")
 
     def opens(self, path: str = "") -> Response:
-        """Open a page of the dashboard and wait until all of it is there."""
+        """Open a page of the dashboard and wait until it is loaded."""
         self.fetched.clear()
         response = self.page.goto(f"{self.site.url}/dashboard{path}")
         assert response is not None
         return response
 
     def signs_in(self, token: str) -> None:
-        """Go through the door."""
+        """Sign in."""
         self.opens("/login")
         self.page.get_by_label("Token").fill(token)
         self.page.keyboard.press("Enter")
@@ -121,10 +121,10 @@ class Viewer:
             self.page.get_by_role("button", name=name, exact=True).click()
 
     def refreshes(self, part: str) -> None:
-        """Have a live part fetched now rather than in some seconds."""
+        """Refresh a live part immediately."""
         with self.page.expect_response(lambda response: "hx-request" in response.request.headers):
             self.page.evaluate("id => htmx.trigger('#' + id, 'refresh')", part)
-        # Not a function that the browser would have to evaluate again and again: the page's policy refuses that.
+        # Not a polled function: the page's content security policy forbids evaluating one.
         for state in ("request", "swapping", "settling"):
             self.page.locator(f".htmx-{state}").first.wait_for(state="detached")
 
@@ -135,7 +135,7 @@ class Viewer:
         return sum(one["responseBodySize"] + one["responseHeadersSize"] for one in sizes), len(sizes)
 
     def faults(self) -> list[str]:
-        """Return what axe finds wrong with the page that matters to those who cannot see it, or use a mouse."""
+        """Return the accessibility errors that axe finds on the page."""
         # By the debugger, not as a script of the page: its policy would refuse one.
         self.page.evaluate(_AXE)
         found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
@@ -145,7 +145,7 @@ class Viewer:
 
 @pytest.fixture
 def a_viewer(browser: Browser, site: Site) -> Iterator[Callable[..., Viewer]]:
-    """Return a function that gives somebody with an empty browser; no complaint may be left at the end."""
+    """Return a function that creates a caller with an empty browser; fail if a browser logged an error."""
     contexts: list[BrowserContext] = []
     viewers: list[Viewer] = []
 
@@ -163,7 +163,7 @@ def a_viewer(browser: Browser, site: Site) -> Iterator[Callable[..., Viewer]]:
 
 @pytest.fixture
 def admin_viewer(a_viewer: Callable[..., Viewer]) -> Viewer:
-    """Give somebody who has signed in with `ADMIN_TOKEN`."""
+    """Return a caller who is signed in with `ADMIN_TOKEN`."""
     viewer = a_viewer()
     viewer.signs_in(ADMIN_TOKEN)
     return viewer
@@ -171,7 +171,7 @@ def admin_viewer(a_viewer: Callable[..., Viewer]) -> Viewer:
 
 @pytest.fixture
 def a_holder(a_viewer: Callable[..., Viewer], connection: psycopg.Connection[Any]) -> Callable[..., Viewer]:
-    """Return a function that gives somebody who has signed in with a new token."""
+    """Return a function that creates a caller who is signed in with a new token."""
 
     def make(role: str, team_id: str | None = None, **options: Any) -> Viewer:
         _, secret = tokens.create(connection, name=f"{role} of tests", role=role, team_id=team_id)

@@ -25,7 +25,7 @@ class Line(BaseModel):
 
 
 class Invoice(BaseModel):
-    """What an invoice needs."""
+    """The payload of an invoice."""
 
     number: str = Field(description="As it is printed: 2026-0041.", min_length=1)
     customer: str
@@ -65,11 +65,11 @@ def index(payload: dict): ...
 
 def registry() -> Registry:
     """Return the company's handlers."""
-    deadlines = (deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.make_next)
+    deadlines = (deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.create_next)
     return Registry.of(send_invoice, welcome, charge, report, index, *deadlines)
 
 
 def paint(connection: psycopg.Connection[Any]) -> None:
-    """Put a week of ticks and a day of actions in the tables."""
+    """Insert a week of ticks and a day of actions."""
     for name in ("scenery", "scenery_schedules", "scenery_calendar", "scenery_webhooks", "scenery_deadlines"):
         connection.execute(Path(__file__).with_name(f"{name}.sql").read_text(encoding="utf-8"))

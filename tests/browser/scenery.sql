@@ -1,11 +1,11 @@
--- An id as one made then has it: lists go by it.
+-- Returns an id with the timestamp of `at`, because lists are ordered by id.
 create function pg_temp.id_at(at timestamptz) returns uuid language sql volatile as $$
   select (
     lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7' || substr(md5(random()::text), 1, 3)
     || '8' || substr(md5(random()::text), 1, 15))::uuid
 $$;
 
--- A tick a minute for a week, and one night in which nobody pinged.
+-- A tick a minute for a week, and one night without pings.
 insert into scheduled_action_ticks (id, started_at, finished_at, lease_expires_at, caller, outcome, counts, budget)
 select
   scheduled_actions_uuid7(), t.at, t.at + make_interval(secs => 0.2 + random() * 3), t.at + interval '70 seconds',
@@ -22,7 +22,7 @@ from (
   where not (s.at between now() - interval '31 hours' and now() - interval '30 hours 10 minutes')
 ) t;
 
--- What was done in a day.
+-- Actions completed within a day.
 insert into scheduled_actions (
   id, action_type, status, payload, team_id, scheduled_at, started_at, completed_at, attempts, max_attempts, created_by,
   created_at, result)
@@ -40,7 +40,7 @@ from (
 ) s
 order by n;
 
--- What failed in the last hour.
+-- Actions that failed in the last hour.
 insert into scheduled_actions (
   id, action_type, status, payload, team_id, scheduled_at, started_at, completed_at, attempts, max_attempts, error_message,
   created_by, created_at, history)
@@ -63,7 +63,7 @@ from (
 ) f
 order by n;
 
--- What waits.
+-- Pending actions.
 insert into scheduled_actions (
   id, action_type, status, payload, team_id, scheduled_at, priority, created_by, lock_group, created_at)
 select
@@ -74,7 +74,7 @@ select
   (array['token:shop', 'api:admin'])[1 + n % 2], case when n % 4 = 3 then 'reports' end, now() - make_interval(secs => (141 - n) * 31)
 from generate_series(1, 140) n;
 
--- What is at work, what was left out, what waits for another build.
+-- Running and skipped actions, and actions without a handler.
 insert into scheduled_actions (
   id, action_type, status, payload, team_id, scheduled_at, created_at, started_at, completed_at, claim_token, lease_expires_at,
   error_message, attempts, max_attempts, target_type, target_id)

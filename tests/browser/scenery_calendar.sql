@@ -1,4 +1,4 @@
--- What the weeks to come hold besides: schedules by the day and the week, each with its planned occurrence.
+-- The coming weeks: daily and weekly schedules, each with its planned occurrence.
 with made as (
   insert into scheduled_action_schedules (
     name, action_type, payload, team_id, recurrence, kind, timezone, anchor_at, next_occurrence_at, user_id, created_by, created_at)
@@ -26,7 +26,7 @@ set next_action_id = a.id
 from scheduled_actions a
 where a.schedule_id = s.id and a.status = 'pending' and s.status = 'active' and s.next_action_id is null;
 
--- Deadlines, each with a reminder that waits.
+-- Deadlines, each with a pending reminder.
 with made as (
   insert into scheduled_action_deadlines (name, team_id, target_type, target_id, due_at, recipients, stages, created_by)
   select

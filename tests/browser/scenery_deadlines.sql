@@ -1,5 +1,5 @@
--- What is due in the company: a licence in the midst of its ladder, one that was missed, some to come, some that are done.
--- Days are those of its people's wall clock, and due is at nine, as the reminders say.
+-- Deadlines of a company: a licence in the middle of its escalation, a missed one, some in the future, some completed.
+-- Days are in local time, and deadlines are due at nine, as the reminders say.
 set time zone 'Europe/Berlin';
 with told as (
   select

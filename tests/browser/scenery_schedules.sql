@@ -1,7 +1,7 @@
--- What recurs in the company: each live schedule with its planned occurrence, and what became of the last ones.
+-- Schedules of a company: each active one with its planned occurrence, and the outcomes of the latest ones.
 with made as (
   insert into scheduled_action_schedules (
-    name, action_type, payload, team_id, recurrence, kind, timezone, anchor_at, skip, status, status_note, status_by,
+    name, action_type, payload, team_id, recurrence, kind, timezone, anchor_at, skip, status, status_reason, status_by,
     status_at, next_occurrence_at, executions, skipped, created_by, created_at)
   select
     s.name, s.type, s.payload::jsonb, s.team, s.rule, s.kind, s.zone, now() - interval '60 days', s.skip::jsonb, s.status,

@@ -1,4 +1,4 @@
--- Who is told in the company: one endpoint that does well, one that fails, one that was disabled; and what was delivered.
+-- Endpoints: one healthy, one failing, one disabled; and their deliveries.
 with made as (
   insert into webhook_endpoints (id, team_id, url, description, patterns, ordering, rate_limit, header_names, secret, created_by, created_at)
   values
@@ -25,7 +25,7 @@ from (values
   ('south', 'customer:changed', interval '5 hours')
 ) t (team_id, event, ago);
 
--- What arrived, in a day.
+-- Deliveries that succeeded within a day.
 insert into scheduled_actions (
   action_type, status, payload, team_id, scheduled_at, started_at, completed_at, attempts, max_attempts, created_by, created_at,
   result, metadata)
@@ -40,7 +40,7 @@ select
   jsonb_build_object('event_action_id', scheduled_actions_uuid7())
 from generate_series(140, 1, -1) n;
 
--- What does not, since an hour.
+-- Deliveries that have been failing for an hour.
 insert into scheduled_actions (
   id, action_type, status, payload, team_id, scheduled_at, started_at, completed_at, attempts, max_attempts, error_message,
   created_by, created_at, history)

@@ -1,4 +1,4 @@
-"""The application on a port of this machine, as a server serves it."""
+"""Serve the application on a local port."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class _Quiet(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log(self, *args: object) -> None:
-        """Say nothing."""
+        """Do not log requests."""
 
 
 @contextmanager
 def served(database_url: str, registry: Registry, **environ: str) -> Iterator[tuple[str, Runtime]]:
-    """Give the address of a project that is being served, and its parts."""
+    """Yield the address of a served project, and its runtime."""
     values = {
         "DATABASE_URL": database_url,
         "CRON_SECRET": CRON_SECRET,

@@ -1,4 +1,4 @@
-"""Deadlines in the browser: found in the list, seen on their ladder, completed with one press."""
+"""Deadlines in the browser: the list, the timeline, the form with its preview, and the buttons."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ def test_a_deadline_is_found_moved_and_completed(painted, a_holder):
 
     page.locator("summary", has_text="Move").click()
     page.get_by_role("textbox", name="Due").fill("2040-05-03T17:00")
-    page.get_by_role("button", name="Move", exact=True).click()
-    assert "planned anew" in page.get_by_role("status").inner_text()
+    page.get_by_role("button", name="Move deadline", exact=True).click()
+    assert "rescheduled" in page.get_by_role("status").inner_text()
     assert "3 May" in page.locator("main").inner_text() or "2040-05-03" in page.locator("main").inner_text()
     page.get_by_role("button", name="Complete").click()
 
-    assert "nothing more of it is sent" in page.get_by_role("status").inner_text()
+    assert "No further reminders or escalations are sent" in page.get_by_role("status").inner_text()
     assert page.get_by_role("button", name="Complete").count() == 0
 
 
-def test_a_deadline_and_its_ladder_are_usable_by_everybody(painted, a_holder):
+def test_a_deadline_and_its_timeline_are_accessible(painted, a_holder):
     for scheme in ("light", "dark"):
         viewer = a_holder("operator", color_scheme=scheme)
         looks_right(viewer, LICENCE)
-        assert viewer.page.locator("svg.ladder g").count() == 7
+        assert viewer.page.locator("svg.stages g").count() == 7
 
 
 def test_a_deadline_fits_on_a_phone(painted, a_holder):
@@ -42,34 +42,34 @@ def test_a_deadline_fits_on_a_phone(painted, a_holder):
     does_not_spill(viewer, LICENCE)
 
 
-def test_the_ladder_is_drawn_while_a_deadline_is_typed_and_drawn_anew_when_it_is_edited(site, admin_viewer):
+def test_the_preview_follows_the_form_of_a_new_and_of_an_edited_deadline(site, admin_viewer):
     page = admin_viewer.page
     admin_viewer.opens("/deadlines/new")
-    expect(page.get_by_text("Say when it is due")).to_be_visible()
-    page.get_by_label("Due").fill("2040-05-03T17:00")
-    ladder = page.locator("aside svg.ladder")
-    expect(ladder.locator("g")).to_have_count(2)
+    expect(page.get_by_text("Choose a due date")).to_be_visible()
+    page.get_by_role("textbox", name="Due").fill("2040-05-03T17:00")
+    chart = page.locator("aside svg.stages")
+    expect(chart.locator("g")).to_have_count(2)
 
     page.get_by_label("14 days").check()
-    expect(ladder.locator("g")).to_have_count(3)
-    page.get_by_label("Kind of thing").fill("licence")
-    page.get_by_label("Its id").fill("42")
+    expect(chart.locator("g")).to_have_count(3)
+    page.get_by_label("Target type").fill("licence")
+    page.get_by_label("Target id").fill("42")
     page.get_by_label("Responsible").fill("ann@example.org")
     page.keyboard.press("Enter")
-    assert "It is set" in page.get_by_role("status").inner_text()
+    assert "Deadline created" in page.get_by_role("status").inner_text()
 
     page.get_by_role("link", name="Edit").click()
-    expect(ladder.locator("g")).to_have_count(3)
+    expect(chart.locator("g")).to_have_count(3)
     page.get_by_label("reminder 7 days before").uncheck()
-    expect(ladder.locator("g")).to_have_count(2)
+    expect(chart.locator("g")).to_have_count(2)
     page.get_by_role("button", name="Save").press("Enter")
 
-    assert "Changed" in page.get_by_role("status").inner_text()
-    assert page.locator("svg.ladder g").count() == 2
+    assert "Saved" in page.get_by_role("status").inner_text()
+    assert page.locator("svg.stages g").count() == 2
     assert admin_viewer.faults() == []
 
 
-def test_a_deadlines_form_is_usable_by_everybody(painted, a_holder):
+def test_the_form_of_a_deadline_is_accessible(painted, a_holder):
     for scheme in ("light", "dark"):
         viewer = a_holder("operator", color_scheme=scheme)
         looks_right(viewer, f"{LICENCE}/edit")

@@ -1,4 +1,4 @@
-"""Every page, empty and after a busy day: drawn without complaint, small, usable by everybody."""
+"""Every page, empty and after a busy day: without errors, small and accessible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLAIN = sorted({page.path for page in PAGES if page.method == "GET" and "{" not 
 
 
 def looks_right(viewer, path):
-    """Open a page and look at it."""
+    """Open a page and check its size, requests and accessibility."""
     response = viewer.opens("" if path == "/" else path)
     size, requests = viewer.cost()
 
@@ -25,18 +25,18 @@ def looks_right(viewer, path):
 
 
 def does_not_spill(viewer, path):
-    """Whether a page stays within the width of the window."""
+    """Check that a page fits the width of the window."""
     width = viewer.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert width <= 0, f"{path} is {width} pixels too wide"
 
 
-def test_every_page_of_an_empty_installation_teaches_and_is_usable_by_everybody(admin_viewer):
+def test_every_page_of_an_empty_installation_is_accessible(admin_viewer):
     for path in PLAIN:
         looks_right(admin_viewer, path)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_of_a_busy_installation_is_usable_by_everybody(painted, a_holder, scheme):
+def test_every_page_of_a_busy_installation_is_accessible(painted, a_holder, scheme):
     viewer = a_holder("operator", color_scheme=scheme)
 
     for path in PLAIN:

@@ -1,4 +1,4 @@
-"""What a day brings, played to its end without leaving the browser: a cron with a wrong secret, an address mistyped."""
+"""Incidents from the alert to the fix in the browser: a cron with a wrong secret, a failed action; and the calendar."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @action("letter:send", max_attempts=1)
 def send_letter(payload: dict):
-    """Refuse what no postman could deliver."""
+    """Fail for an address without an @."""
     if "@" not in payload["to"]:
         raise Fail(f"no such address: {payload['to']}")
 
@@ -45,7 +45,7 @@ def ping(site, secret):
         return error.code
 
 
-def test_a_cron_with_a_wrong_secret_is_found_from_the_overview_and_what_waits_is_done(site, a_holder, connection):
+def test_the_overview_shows_a_cron_with_a_wrong_secret_and_runs_the_due_actions(site, a_holder, connection):
     noon = database_now(connection) - timedelta(hours=3)
     values = {"action_type": "letter:send", "scheduled_at": noon}
     ids = [insert(connection, payload={"to": to}, **values) for to in ("a@b.example", "c@d.example")]
@@ -54,25 +54,25 @@ def test_a_cron_with_a_wrong_secret_is_found_from_the_overview_and_what_waits_is
     page = viewer.page
 
     checks = page.locator(".check")
-    expect(checks.filter(has_text="Refused pings")).to_contain_text("a wrong secret is being tried: 1 ping")
-    expect(checks.filter(has_text="Refused pings")).to_contain_text("give it this deployment's CRON_SECRET")
-    expect(checks.filter(has_text="Ticks")).to_contain_text("there was none yet; 2 due actions wait")
-    expect(page.locator(".trigger")).to_contain_text("No ping yet")
+    expect(checks.filter(has_text="Refused pings")).to_contain_text("uses a wrong CRON_SECRET: 1 ping")
+    expect(checks.filter(has_text="Refused pings")).to_contain_text("If it is your cron, update its secret")
+    expect(checks.filter(has_text="Ticks")).to_contain_text("Nothing has called /cron/process yet")
+    expect(page.locator(".trigger")).to_contain_text("No tick yet")
     assert viewer.faults() == []
     viewer.presses("Run a tick now")
 
-    expect(page.get_by_role("status")).to_contain_text("2 actions settled, 0 of them failed; 0 left")
+    expect(page.get_by_role("status")).to_contain_text("2 actions settled, 0 of them failed; 0 still due")
     expect(page.locator(".trigger")).to_contain_text("Alive")
-    expect(page.locator(".tiles")).to_contain_text("nothing waits for a tick")
+    expect(page.locator(".tiles")).to_contain_text("nothing is due")
     assert {statuses(connection)[one] for one in ids} == {"completed"}
-    # The cron has been given the right one meanwhile: the page shows it without being asked.
+    # The cron now has the right secret: the live page shows its ping.
     assert ping(site, CRON_SECRET) == 200
     viewer.refreshes("overview")
-    page.get_by_role("link", name="a bar for each minute").click()
+    page.get_by_role("link", name="one bar per minute").click()
     expect(page.locator("tbody tr")).to_have_count(2)
 
 
-def test_a_failure_is_found_from_the_overview_its_payload_mended_and_seen_completed(site, a_holder, connection):
+def test_a_failed_action_is_found_from_the_overview_corrected_and_completed(site, a_holder, connection):
     action_id = insert(connection, action_type="letter:send", payload={"to": "ada.example.org"}, max_attempts=1)
     assert ping(site, CRON_SECRET) == 200
     viewer = a_holder("operator")
@@ -85,7 +85,7 @@ def test_a_failure_is_found_from_the_overview_its_payload_mended_and_seen_comple
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("JSON", exact=True).fill(json.dumps({"to": "ada@example.org"}))
     viewer.presses("Save")
-    page.get_by_label("It is locked because").check()
+    page.get_by_label("Change the action although it is locked").check()
     viewer.presses("Save")
     page.get_by_role("link", name="Ticks").click()
     viewer.presses("Run a tick now")
@@ -98,7 +98,7 @@ def test_a_failure_is_found_from_the_overview_its_payload_mended_and_seen_comple
     assert statuses(connection)[action_id] == "completed"
 
 
-def test_one_looks_at_a_month_opens_a_day_in_place_and_goes_to_what_stands_there(site, a_holder, connection):
+def test_a_day_of_the_month_opens_in_place_and_links_to_its_actions(site, a_holder, connection):
     at = database_now(connection) + timedelta(minutes=90)
     action_id = insert(connection, action_type="letter:send", payload={"to": "a@b.example"}, scheduled_at=at)
     viewer = a_holder("viewer", timezone_id="UTC")
@@ -120,7 +120,7 @@ def test_one_looks_at_a_month_opens_a_day_in_place_and_goes_to_what_stands_there
     page.wait_for_url(f"**/actions/{action_id}")
 
 
-def test_a_month_is_printed_without_what_surrounds_it(site, a_holder, connection):
+def test_a_month_is_printed_without_navigation(site, a_holder, connection):
     insert(connection, action_type="letter:send", payload={"to": "a@b.example"})
     viewer = a_holder("operator")
     viewer.opens("/calendar")

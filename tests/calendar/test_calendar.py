@@ -1,8 +1,8 @@
-"""What is to come, in one order: actions, reminders, deadlines, and what schedules will bring."""
+"""The calendar lists waiting actions, reminders, deadlines and forecast occurrences in one order."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -21,6 +21,7 @@ from tests.factories import NOW, insert, set_clock
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
+EAST, WEST = timezone(HOUR), timezone(-HOUR)
 
 
 @action("test:run")
@@ -42,7 +43,7 @@ def shown(page):
     return [(one.kind, one.title, one.at - NOW) for one in page.entries]
 
 
-def test_everything_that_is_to_come_stands_in_one_order(project, connection):
+def test_all_entries_are_listed_in_one_order(project, connection):
     schedule_action("test:run", {}, scheduled_at=5 * DAY, priority=7)
     schedule_action("test:run", {}, scheduled_at=2 * DAY, lock_group="g")
     schedule_recurring_action("test:run", {}, "every 3 days", name="backup", scheduled_at=NOW + DAY)
@@ -67,17 +68,17 @@ def test_everything_that_is_to_come_stands_in_one_order(project, connection):
     assert [one.kind for one in page.entries][2:4] == ["reminder", "forecast"]
     reminder = page.entries[2]
     assert (reminder.deadline_id, reminder.target_type, reminder.target_id) == (deadline.id, "licence", "7")
-    assert (page.next_cursor, page.cut_short, page.has_more_schedules) == (None, [], False)
+    assert (page.next_cursor, page.truncated_schedules, page.has_more_schedules) == (None, [], False)
 
 
-def test_what_is_overdue_is_shown_to_those_who_look_back(project, connection):
+def test_overdue_entries_are_listed_from_an_earlier_start(project, connection):
     insert(connection, scheduled_at=NOW - DAY)
 
     assert shown(project.calendar.page()) == []
     assert shown(project.calendar.page(start=NOW - 2 * DAY)) == [("action", "test:run", -DAY)]
 
 
-def test_pages_go_on_where_the_last_one_ended(project):
+def test_pages_continue_after_the_cursor(project):
     schedule_actions([{"action_type": "test:run", "payload": {}, "scheduled_at": NOW + DAY} for _ in range(7)])
     schedule_recurring_action("test:run", {}, "daily", scheduled_at=NOW + DAY)
     for number in range(3):
@@ -93,13 +94,10 @@ def test_pages_go_on_where_the_last_one_ended(project):
             break
 
     assert [len(one) for one in pages] == [4, 4, 4, 1]
-    assert [one for page in pages for one in page] == whole.entries == list(
-        project.calendar.entries(start=NOW, end=NOW + 4 * DAY)
-    )  # fmt: skip
-    assert len(list(project.calendar.entries(start=NOW, end=NOW + 4 * DAY, most=5))) == 5
+    assert [one for page in pages for one in page] == whole.entries
 
 
-def test_a_user_sees_their_own(project):
+def test_the_user_filter_returns_only_that_users_entries(project):
     schedule_action("test:run", {}, scheduled_at=DAY, user_id="ann")
     schedule_action("test:run", {}, scheduled_at=DAY, user_id="bob")
     schedule_recurring_action("test:run", {}, "daily", scheduled_at=NOW + DAY, user_id="bob")
@@ -108,15 +106,15 @@ def test_a_user_sees_their_own(project):
     set_deadline(target, NOW + 2 * DAY, name="two", recipients=[{"id": "ann", "email": "x@example.org"}])
 
     def titles(user):
-        return [(one.kind, one.title) for one in project.calendar.page(end=NOW + 3 * DAY, user=user).entries]
+        return [(one.kind, one.title) for one in project.calendar.page(end=NOW + 3 * DAY, user_id=user).entries]
 
     assert titles("ann") == [("action", "test:run"), ("deadline", "two")]
     assert titles("ann@example.org") == [("reminder", "one"), ("deadline", "one")]
     assert titles("bob") == [("action", "test:run"), ("action", "test:run"), ("forecast", "test:run")]
-    assert titles("nobody") == []
+    assert titles("unknown") == []
 
 
-def test_a_team_sees_its_own(project):
+def test_the_team_filter_returns_only_that_teams_entries(project):
     for team_id in ("blue", "red"):
         schedule_action("test:run", {}, scheduled_at=DAY, team_id=team_id)
         schedule_recurring_action("test:run", {}, "daily", scheduled_at=NOW + DAY, team_id=team_id)
@@ -128,7 +126,7 @@ def test_a_team_sees_its_own(project):
     assert len(entries) == 4
 
 
-def test_a_paused_deadline_says_so_and_a_completed_one_is_not_shown(project):
+def test_a_paused_deadline_is_marked_and_a_completed_one_is_left_out(project):
     from scheduled_actions import complete_deadline, pause_deadline
 
     target = {"type": "t", "id": "1"}
@@ -141,16 +139,15 @@ def test_a_paused_deadline_says_so_and_a_completed_one_is_not_shown(project):
     assert [(one.title, one.status) for one in entries] == [("paused", "paused")]
 
 
-def test_a_dense_schedule_is_cut_short_and_says_so(project):
+def test_a_dense_schedule_is_truncated_and_named(project):
     dense = schedule_recurring_action("test:run", {}, "every minute")
 
     first = project.calendar.page(start=NOW + DAY, end=NOW + 2 * DAY, limit=10)
     whole = project.calendar.page(start=NOW + DAY, end=NOW + 2 * DAY)
-    entries = list(project.calendar.entries(start=NOW + DAY, end=NOW + 2 * DAY))
 
-    assert (first.cut_short, whole.cut_short) == ([], [dense.id])
-    assert len(entries) == FORECAST_MOST
-    assert entries[0].at == NOW + DAY
+    assert (first.truncated_schedules, whole.truncated_schedules) == ([], [dense.id])
+    assert len(whole.entries) == FORECAST_MOST
+    assert whole.entries[0].at == NOW + DAY
 
 
 def test_a_forecast_ends_where_the_schedule_does(project):
@@ -182,7 +179,7 @@ def test_a_forecast_has_the_jitter_that_the_occurrence_will_have(project, connec
     assert foreseen.at == planned.scheduled_at != NOW + 2 * DAY
 
 
-def test_a_schedule_whose_rule_cannot_be_followed_hides_nothing_else(project, connection):
+def test_a_schedule_with_an_invalid_rule_does_not_hide_others(project, connection):
     schedule = schedule_recurring_action("test:run", {}, "daily", scheduled_at=NOW + DAY)
     connection.execute("update scheduled_action_schedules set recurrence = 'custom:gone', kind = 'custom'")
     schedule_action("test:run", {}, scheduled_at=DAY)
@@ -198,13 +195,15 @@ def test_a_schedule_whose_rule_cannot_be_followed_hides_nothing_else(project, co
         ({"end": NOW}, "to"),
         ({"end": NOW - DAY}, "to"),
         ({"end": NOW + 367 * DAY}, "to"),
+        ({"start": datetime.min.replace(tzinfo=EAST)}, "from"),
+        ({"start": NOW, "end": datetime.max.replace(tzinfo=WEST)}, "to"),
         ({"cursor": "x"}, "cursor"),
         ({"limit": 0}, "limit"),
         ({"limit": 101}, "limit"),
-        ({"user": "a\0b"}, "user"),
+        ({"user_id": "a\0b"}, "user_id"),
     ],
 )
-def test_an_argument_that_cannot_be_is_named(project, arguments, name):
+def test_an_invalid_argument_is_refused_by_name(project, arguments, name):
     with pytest.raises(InvalidArgument) as refusal:
         project.calendar.page(**arguments)
 
@@ -218,7 +217,7 @@ def plan_of(connection, name, parameters):
     return "\n".join(row[0] for row in rows)
 
 
-def test_both_statements_walk_an_index_however_much_waits(project, connection):
+def test_both_statements_use_an_index_with_many_waiting_actions(project, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, payload, scheduled_at, priority)"
         " select 'test:run', '{}', %s::timestamptz + make_interval(mins => n), n %% 3 from generate_series(1, 20000) n",
@@ -243,7 +242,7 @@ def test_both_statements_walk_an_index_however_much_waits(project, connection):
     assert "scheduled_action_deadlines_unresolved" in deadlines
 
 
-def test_the_calendar_of_one_user_is_found_without_a_look_at_the_others(project, connection):
+def test_the_calendar_of_one_user_does_not_scan_other_users(project, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, payload, scheduled_at, user_id)"
         " select 'test:run', '{}', %s::timestamptz + make_interval(mins => n), case when n %% 2 = 0 then 'u' || n end"
@@ -271,11 +270,17 @@ def test_the_calendar_of_one_user_is_found_without_a_look_at_the_others(project,
         assert "Seq Scan on scheduled_action_deadlines" not in plan
 
 
-def test_what_is_a_users_own_and_of_a_deadline_of_theirs_is_shown_once(project, connection):
+def test_an_action_of_a_user_and_of_their_deadline_is_listed_once(project, connection):
     target = {"type": "t", "id": "1"}
     set_deadline(target, NOW + 2 * DAY, name="one", recipients=["ann@example.org"], reminders=["1 day before"])
     connection.execute("update scheduled_actions set user_id = 'ann@example.org' where deadline_id is not null")
 
-    entries = project.calendar.page(end=NOW + 3 * DAY, user="ann@example.org").entries
+    entries = project.calendar.page(end=NOW + 3 * DAY, user_id="ann@example.org").entries
 
     assert [one.kind for one in entries] == ["reminder", "deadline"]
+
+
+def test_a_range_without_an_end_ends_with_the_year_9999_at_the_latest(project):
+    last = datetime.max.replace(tzinfo=UTC)
+
+    assert project.calendar.page(start=last - DAY).end == last

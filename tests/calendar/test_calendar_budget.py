@@ -1,4 +1,4 @@
-"""Readings of many schedules, or of hostile ones, end with what was reached, and say so."""
+"""Calendars and simulations of costly schedules end within their budget and are marked as truncated."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def hostile(project, connection):
     return {one.id for one in made}
 
 
-def test_a_calendar_shows_what_other_schedules_bring_and_names_the_hostile_ones(project, hostile):
+def test_a_calendar_lists_other_schedules_and_names_those_over_budget(project, hostile):
     project.schedules.schedule_recurring("test:run", {}, "daily", name="backup")
 
     page = project.calendar.page(end=NOW + 9 * DAY)
 
     assert [one.title for one in page.entries if one.is_forecast] == ["backup"] * 7
-    assert set(page.cut_short) >= hostile
+    assert set(page.truncated_schedules) >= hostile
 
 
-def test_the_days_of_a_calendar_say_that_some_were_left_out(project, hostile):
+def test_the_days_of_a_calendar_are_marked_as_truncated(project, hostile):
     project.schedules.schedule_recurring("test:run", {}, "daily", name="backup")
 
-    found = project.calendar_days.look([NOW + n * DAY for n in range(10)])
+    found = project.calendar.days([NOW + n * DAY for n in range(10)])
 
-    assert found.is_forecast_cut
-    assert sum(line.title == "backup" for day in found.days for line in day.lines if line.kind == "forecast") == 7
+    assert found.is_forecast_truncated
+    assert sum(line.title == "backup" for day in found.days for line in day.items if line.kind == "forecast") == 7
 
 
-def test_a_simulation_is_capped_by_hostile_schedules_and_still_counts_the_others(project, hostile):
+def test_a_simulation_with_costly_schedules_is_truncated_and_counts_the_others(project, hostile):
     project.schedules.schedule_recurring("test:run", {}, "daily", name="backup")
 
     found = project.simulator.simulate(NOW, NOW + 9 * DAY)
@@ -62,11 +62,11 @@ def test_a_simulation_is_capped_by_hostile_schedules_and_still_counts_the_others
     assert found.runs >= 8
 
 
-def test_usual_schedules_are_shown_whole(project):
+def test_usual_schedules_are_not_truncated(project):
     for number in range(60):
         project.schedules.schedule_recurring("test:run", {}, f"{number} 9 * * MON-FRI", name=f"s{number}")
 
     page = project.calendar.page(end=NOW + 31 * DAY)
 
     assert len(page.entries) == 100
-    assert page.cut_short == []
+    assert page.truncated_schedules == []

@@ -1,4 +1,4 @@
-"""The order of a calendar, and the places where its pages end."""
+"""The order of calendar entries, and the cursors of pages."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from scheduled_actions.calendar.rules.entries import SOURCES, Entry, Place, begin, merged
+from scheduled_actions.calendar.rules.entries import SOURCES, Entry, Place, begin, merge
 from scheduled_actions.core.errors import InvalidArgument
 from tests.factories import NOW
 
@@ -28,7 +27,7 @@ def test_entries_are_ordered_by_instant_then_by_source_then_by_id():
     )  # fmt: skip
     later = an_entry("deadlines", minutes=1)
 
-    entries, goes_on = merged([[deadline, later], [first, second], [forecast]], limit=4)
+    entries, goes_on = merge([[deadline, later], [first, second], [forecast]], limit=4)
 
     assert entries == [deadline, first, second, forecast]
     assert goes_on
@@ -39,7 +38,7 @@ def test_entries_are_ordered_by_instant_then_by_source_then_by_id():
     st.lists(st.tuples(st.sampled_from(SOURCES), st.integers(0, 3), st.integers(1, 5)), unique=True, max_size=30),
     st.integers(1, 5),
 )
-def test_pages_by_places_show_everything_once(rows, limit):
+def test_paging_by_places_lists_every_entry_once(rows, limit):
     everything = sorted(
         (an_entry(source, minutes=minutes, number=number) for source, minutes, number in rows),
         key=lambda one: one.place,
@@ -48,22 +47,22 @@ def test_pages_by_places_show_everything_once(rows, limit):
     while goes_on:
         sources = []
         for source in SOURCES:
-            at, entry_id = after.after(source)
+            at, entry_id = after.parameters(source).values()
             mine = [one for one in everything if one.kind == KINDS[source]]
             sources.append([one for one in mine if (one.at, one.id) > (at, entry_id)])
-        entries, goes_on = merged(sources, limit=limit)
+        entries, goes_on = merge(sources, limit=limit)
         shown += entries
         after = Place.parse(str(entries[-1].place)) if entries else after
 
     assert shown == everything
 
 
-def test_the_beginning_is_before_everything_at_its_instant():
+def test_the_first_place_precedes_every_entry_at_its_instant():
     assert begin(NOW) < an_entry("deadlines", number=0).place
-    assert begin(NOW).after("deadlines") == (NOW, UUID(int=0))
+    assert begin(NOW).parameters("deadlines") == {"after_at": NOW, "after_id": UUID(int=0)}
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "2026-03-04T12:00:00~3~" + "0" * 32, "2026-13-04T12:00:00~1~" + "0" * 32])
-def test_what_is_no_cursor_is_refused(cursor):
-    with pytest.raises(InvalidArgument, match="next_cursor of the page before"):
+def test_an_invalid_cursor_is_refused(cursor):
+    with pytest.raises(InvalidArgument, match="next_cursor of the previous page"):
         Place.parse(cursor)

@@ -6,7 +6,7 @@ import pytest
 from dateutil.tz import tzical
 from icalendar import Calendar
 
-from scheduled_actions.calendar.rules.ics_zones import zone_component
+from scheduled_actions.calendar.rules.ics import zone_component
 
 FIRST = datetime(2026, 3, 9, tzinfo=UTC)
 
@@ -24,7 +24,7 @@ def written(key, first=FIRST):
         "Asia/Jerusalem", "Africa/Cairo", "America/Santiago", "Pacific/Auckland", "Europe/Dublin",
     ],
 )  # fmt: skip
-def test_another_library_reads_the_same_offsets_from_it(key):
+def test_another_library_reads_the_same_offsets(key):
     read, zone = tzical(io.StringIO(written(key))).get(key), ZoneInfo(key)
 
     walls = [FIRST.replace(tzinfo=None, hour=12) + timedelta(hours=7 * n) for n in range(4 * 365 * 24 // 7)]
@@ -45,7 +45,7 @@ def test_changes_that_follow_a_rule_are_written_as_one(key, rules):
     assert "RDATE" not in written(key)
 
 
-def test_changes_that_follow_none_are_listed():
+def test_changes_without_a_rule_are_listed():
     # Ramadan moves through the year, and the clocks of Morocco with it.
     assert "RDATE" in written("Africa/Casablanca")
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Secrets that no command may print.
-CRON_SECRET = "cron-secret-nobody-prints"
-ADMIN_TOKEN = "admin-token-nobody-prints"
+CRON_SECRET = "cron-secret-never-printed"
+ADMIN_TOKEN = "admin-token-never-printed"
 
 HANDLERS = '''\
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Greeting:
 def say(payload: Greeting):
     """Say hello."""
     print("a handler prints")
-    if payload.name == "nobody":
-        raise RuntimeError("there is nobody to greet")
+    if payload.name == "no one":
+        raise RuntimeError("there is no one to greet")
     return {"said": f"Hello {payload.name}!" * payload.times}
 '''
 

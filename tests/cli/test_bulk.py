@@ -1,4 +1,4 @@
-"""`bulk retry` and `bulk cancel`."""
+"""`actions retry` and `actions cancel` with filters."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def test_failed_actions_that_match_are_pending_again(run, connection):
     insert(connection, status="failed", action_type="test:b", team_id="north")
     insert(connection, status="cancelled", action_type="test:a", team_id="north")
 
-    ran = run("bulk", "retry", "--type", "test:a", "--team", "north", "--yes")
+    ran = run("actions", "retry", "--type", "test:a", "--team", "north", "--yes")
 
-    assert (ran.exit_code, ran.stdout) == (0, "1 action made pending again\n")
+    assert (ran.exit_code, ran.stdout) == (0, "1 action made pending\n")
     assert _statuses(connection) == ["cancelled", "failed", "pending"]
 
 
@@ -28,32 +28,32 @@ def test_a_dry_run_counts_and_changes_nothing(run, connection):
     for _ in range(3):
         insert(connection, status="failed")
 
-    told = run("bulk", "retry", "--all", "--dry-run", "--json").json
+    told = run("actions", "retry", "--all", "--dry-run", "--json").json
 
     assert told == {"matched": 3, "changed": 0, "more": False, "dry_run": True}
-    assert run("bulk", "retry", "--all", "--dry-run").stdout == "3 would be made pending again\n"
+    assert run("actions", "retry", "--all", "--dry-run").stdout == "3 would be made pending\n"
     assert _statuses(connection) == ["failed"] * 3
 
 
 def test_it_asks_first(run, connection):
     insert(connection, status="failed")
 
-    asked = run("bulk", "retry", "--all", stdin="n\n")
+    asked = run("actions", "retry", "--all", stdin="n\n")
 
     assert asked.exit_code == 1
     assert "retry 1 action?" in asked.stderr
     assert _statuses(connection) == ["failed"]
-    assert run("bulk", "retry", "--all", stdin="y\n").exit_code == 0
+    assert run("actions", "retry", "--all", stdin="y\n").exit_code == 0
     assert _statuses(connection) == ["pending"]
 
 
-def test_it_works_in_bites_and_says_how_far_it_is(run, connection):
+def test_it_works_in_batches_and_reports_its_progress(run, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, status, payload, scheduled_at, completed_at)"
         " select 'test:many', 'failed', '{}', now(), now() from generate_series(1, 1200)"
     )
 
-    ran = run("bulk", "retry", "--status", "failed", "--yes", "--json")
+    ran = run("actions", "retry", "--status", "failed", "--yes", "--json")
 
     assert ran.json == {"matched": 1200, "changed": 1200, "more": False, "dry_run": False}
     assert ran.stderr.splitlines() == ["500 of 1,200", "1,000 of 1,200", "1,200 of 1,200"]
@@ -65,8 +65,8 @@ def test_waiting_actions_are_cancelled_save_those_that_are_due_too_soon(run, con
     insert(connection, scheduled_at=now + timedelta(hours=1))
     insert(connection, status="no_action", scheduled_at=now)
 
-    first = run("bulk", "cancel", "--all", "--yes", "--reason", "a mistake", "--json")
-    second = run("bulk", "cancel", "--all", "--yes", "--force", "--json")
+    first = run("actions", "cancel", "--all", "--yes", "--reason", "a mistake", "--json")
+    second = run("actions", "cancel", "--all", "--yes", "--force", "--json")
 
     assert (first.json["changed"], second.json["changed"]) == (2, 1)
     assert _statuses(connection) == ["cancelled"] * 3
@@ -77,26 +77,28 @@ def test_waiting_actions_are_cancelled_save_those_that_are_due_too_soon(run, con
 
 
 def test_nothing_that_matches_is_no_failure(run):
-    ran = run("bulk", "cancel", "--all", "--yes")
+    ran = run("actions", "cancel", "--all", "--yes")
 
     assert (ran.exit_code, ran.stdout) == (0, "no action matches\n")
 
 
-@pytest.mark.parametrize("arguments", [["retry"], ["cancel", "--yes"], ["retry", "--all", "--type", "test:a"]])
-def test_it_must_be_said_which_are_meant(run, arguments):
-    refused = run("bulk", *arguments)
+@pytest.mark.parametrize(
+    "arguments", [["retry"], ["cancel", "--yes"], ["retry", "--all", "--type", "test:a"], ["cancel", "an-id", "--all"]]
+)
+def test_exactly_one_of_an_id_filters_and_all_is_required(run, arguments):
+    refused = run("actions", *arguments)
 
     assert refused.exit_code == 2
-    assert "say which: give a filter such as --type or --status, or else --all" in refused.stderr
+    assert "give either an ID, a filter such as --type or --status, or --all" in refused.stderr
 
 
 def test_an_interruption_says_how_many_were_changed(run, connection, monkeypatch):
-    from scheduled_actions.actions.management import Management
+    from scheduled_actions.actions.management import ActionOperations
 
     for _ in range(3):
         insert(connection, status="failed")
-    monkeypatch.setattr("scheduled_actions.cli.actions.bulk._BITE", 2)
-    retry, calls = Management.retry_matching, []
+    monkeypatch.setattr("scheduled_actions.cli.actions._BATCH_SIZE", 2)
+    retry, calls = ActionOperations.retry_matching, []
 
     def interrupted(self, *arguments, **options):
         calls.append(arguments)
@@ -104,10 +106,10 @@ def test_an_interruption_says_how_many_were_changed(run, connection, monkeypatch
             raise KeyboardInterrupt
         return retry(self, *arguments, **options)
 
-    monkeypatch.setattr(Management, "retry_matching", interrupted)
+    monkeypatch.setattr(ActionOperations, "retry_matching", interrupted)
 
-    ran = run("bulk", "retry", "--all", "--yes")
+    ran = run("actions", "retry", "--all", "--yes")
 
     assert ran.exit_code == 1
-    assert "interrupted after 2: run it again, and it goes on" in ran.stderr
-    assert run("bulk", "retry", "--all", "--yes").stdout == "1 action made pending again\n"
+    assert "interrupted after 2; run the command again to continue" in ran.stderr
+    assert run("actions", "retry", "--all", "--yes").stdout == "1 action made pending\n"

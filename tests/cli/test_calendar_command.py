@@ -26,6 +26,6 @@ def test_it_shows_what_is_to_come(run, connection):
 def test_an_empty_one_says_so_and_a_bad_one_why(run, connection):
     set_clock(connection, NOW)
 
-    assert run("calendar").stdout.startswith("nothing is to come between 2026-03-04 ")
+    assert run("calendar").stdout.startswith("no entries between 2026-03-04 ")
     refused = run("calendar", "--to", "2020-01-01T00:00:00Z")
-    assert (refused.exit_code, "to: " in refused.stderr) == (1, True)
+    assert (refused.exit_code, "--to must be after the start of the range" in refused.stderr) == (1, True)

@@ -1,4 +1,4 @@
-"""`schedule`, `update`, `cancel`, `retry` and `run-now`."""
+"""`schedule`, and `actions update`, `cancel`, `retry` and `run`."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_schedule_tells_people_the_id(run):
     [
         (["gretting:say", *ANN], 'action type "gretting:say" has no handler; did you mean "greeting:say"?'),
         (["greeting:say"], 'payload of "greeting:say": name'),
-        (["greeting:say", "--payload", "[1]"], "is not a JSON object"),
-        (["greeting:say", "--payload", "null"], "is not a JSON object"),
+        (["greeting:say", "--payload", "[1]"], "not a JSON object"),
+        (["greeting:say", "--payload", "null"], "not a JSON object"),
         (["greeting:say", *ANN, "--at", "2030-06-01T09:00", "--timezone", "Mars"], "timezone: 'Mars' is not"),
         (["greeting:say", *ANN, "--priority", "99999"], "priority: 99999 is not"),
         (["greeting:say", *ANN, "--in", "200000d"], "--in: 200000 days, 0:00:00 is not"),
@@ -106,8 +106,8 @@ def test_schedule_refuses_in_a_line_what_cannot_be_an_action(run, connection, ar
         ([*ANN, "--at", "0001-01-01T00:00+10:00"], ["--at", "'0001-01-01T00:00+10:00' is not"]),
         ([*ANN, "--at", "2030-06-01T09:00"], ["--at", "'2030-06-01T09:00:00' has no offset", "--timezone"]),
         ([*ANN, "--in", "soon"], ["--in", "'soon' is not a duration", "PT5M"]),
-        ([*ANN, "--in", "P1M"], ["--in", "'P1M' is not a length of time", "PT5M"]),
-        ([*ANN, "--in", "5m", "--at", "2030-06-01T09:00Z"], ["--at and --in say the same thing"]),
+        ([*ANN, "--in", "P1M"], ["--in", "'P1M' is not a fixed duration", "PT5M"]),
+        ([*ANN, "--in", "5m", "--at", "2030-06-01T09:00Z"], ["--at and --in are mutually exclusive"]),
         ([*ANN, "--priority", "high"], ["--priority", "'high'"]),
         ([*ANN, "--dedup-window", "long"], ["--dedup-window", "'long'"]),
         ([*ANN, "--when", "now"], ["--when"]),
@@ -156,7 +156,16 @@ def test_update_changes_what_is_given_and_answers_the_action(run, connection):
     action = an_hour_ahead(connection)
 
     ran = run(
-        "update", action, "--payload", '{"name": "Bob"}', "--at", "2030-06-01T09:00Z", "--priority", "2", "--json"
+        "actions",
+        "update",
+        action,
+        "--payload",
+        '{"name": "Bob"}',
+        "--at",
+        "2030-06-01T09:00Z",
+        "--priority",
+        "2",
+        "--json",
     )
 
     assert ran.exit_code == 0
@@ -170,7 +179,7 @@ def test_update_changes_what_is_given_and_answers_the_action(run, connection):
 
 
 def test_update_tells_people_when_it_is_due(run, connection):
-    ran = run("update", an_hour_ahead(connection), "--max-attempts", "4")
+    ran = run("actions", "update", an_hour_ahead(connection), "--max-attempts", "4")
 
     assert ran.exit_code == 0
     assert "updated: due 20" in ran.stdout
@@ -180,23 +189,23 @@ def test_update_changes_what_it_waits_for_and_takes_it_away(run, connection):
     action = an_hour_ahead(connection)
     closed = '{"kind": "document_state", "target": {"type": "books", "id": "2026"}, "state": "closed"}'
 
-    given = run("update", action, "--condition", closed, "--wait", "--timeout", "1h", "--json").json
-    gone = run("update", action, "--reset", "condition", "--json").json
-    refused = run("update", action, "--reset", "condition", "--condition", closed)
+    given = run("actions", "update", action, "--condition", closed, "--wait", "--timeout", "1h", "--json").json
+    gone = run("actions", "update", action, "--reset", "condition", "--json").json
+    refused = run("actions", "update", action, "--reset", "condition", "--condition", closed)
 
     assert (given["condition"]["timeout"], gone["condition"]) == (3600.0, None)
-    assert (refused.exit_code, "exclude each other" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "are mutually exclusive" in refused.stderr) == (2, True)
 
 
 def test_update_without_a_change_is_a_usage_error(run, connection):
-    ran = run("update", an_hour_ahead(connection))
+    ran = run("actions", "update", an_hour_ahead(connection))
 
     assert ran.exit_code == 2
     assert "nothing to change: give --payload" in ran.stderr
 
 
 def test_update_refuses_a_payload_that_the_handlers_model_refuses(run, connection):
-    ran = run("update", an_hour_ahead(connection), "--payload", '{"nickname": "Bob"}')
+    ran = run("actions", "update", an_hour_ahead(connection), "--payload", '{"nickname": "Bob"}')
 
     assert ran.exit_code == 1
     assert 'payload of "greeting:say": name' in ran.stderr
@@ -207,13 +216,14 @@ def test_an_action_that_is_due_soon_is_locked_unless_it_is_forced(run, connectio
     name, *options = command
     action = an_hour_ahead(connection, scheduled_at=database_now(connection) + timedelta(seconds=100))
 
-    refused = run(name, action, *options)
-    forced = run(name, action, *options, "--force", "--json")
+    refused = run("actions", name, action, *options)
+    forced = run("actions", name, action, *options, "--force", "--json")
 
     assert refused.exit_code == 1
     assert refused.stderr == (
-        f"error: action {action} is due within 120 seconds (edit_lock_seconds), and locked: "
-        "add --force to change it all the same, unless a tick takes it first\n"
+        f"error: action {action} is locked: it cannot be changed from 120 seconds (edit_lock_seconds) before its due "
+        "time; --force overrides the lock, unless a tick claims "
+        "the action first\n"
     )
     assert forced.exit_code == 0
     assert forced.json["id"] == str(action)
@@ -222,20 +232,20 @@ def test_an_action_that_is_due_soon_is_locked_unless_it_is_forced(run, connectio
 def test_the_edit_lock_is_as_long_as_the_setting_says(run, connection):
     action = an_hour_ahead(connection, scheduled_at=database_now(connection) + timedelta(seconds=100))
 
-    ran = run("cancel", action, SCHEDULED_ACTIONS_EDIT_LOCK_SECONDS="10")
+    ran = run("actions", "cancel", action, SCHEDULED_ACTIONS_EDIT_LOCK_SECONDS="10")
 
     assert ran.exit_code == 0
 
 
 @pytest.mark.parametrize(
-    "command", [("update", "--priority", "2"), ("cancel",), ("cancel", "--force"), ("retry",), ("run-now",)]
+    "command", [("update", "--priority", "2"), ("cancel",), ("cancel", "--force"), ("retry",), ("run",)]
 )
 def test_a_claimed_action_is_refused_with_its_status(run, connection, command):
     name, *options = command
     lease = {"claim_token": "0197a000-0000-4000-8000-00000000000f", "lease_expires_at": "2100-01-01"}
     action = an_hour_ahead(connection, status="processing", **lease)
 
-    ran = run(name, action, *options)
+    ran = run("actions", name, action, *options)
 
     assert ran.exit_code == 1
     assert f"action {action} is processing" in ran.stderr
@@ -251,13 +261,13 @@ def test_what_explain_proposes_makes_a_pending_action_due(run, connection):
     assert ran.exit_code == 0
     assert (ran.json["status"], ran.json["history"][-1]["by"]) == ("pending", BY)
     assert moment(row(connection, action)["scheduled_at"]) <= database_now(connection)
-    assert run("run-now", action).stdout == f"{action} is due: the next tick takes it\n"
+    assert run("actions", "run", action).stdout == f"{action} is due: the next tick runs it\n"
 
 
 def test_cancel_keeps_the_reason_and_who_asked(run, connection):
     action = an_hour_ahead(connection)
 
-    ran = run("cancel", action, "--reason", "no longer wanted", "--json")
+    ran = run("actions", "cancel", action, "--reason", "no longer wanted", "--json")
 
     assert ran.exit_code == 0
     assert (ran.json["status"], ran.json["error_message"]) == ("cancelled", "no longer wanted")
@@ -267,13 +277,13 @@ def test_cancel_keeps_the_reason_and_who_asked(run, connection):
 def test_cancel_tells_people_that_it_is_done(run, connection):
     action = an_hour_ahead(connection)
 
-    assert run("cancel", action).stdout == f"{action} cancelled\n"
+    assert run("actions", "cancel", action).stdout == f"{action} cancelled\n"
 
 
 def test_cancelling_what_has_ended_is_refused_with_its_status(run, connection):
     action = an_hour_ahead(connection, status="completed")
 
-    ran = run("cancel", action)
+    ran = run("actions", "cancel", action)
 
     assert ran.exit_code == 1
     assert f"action {action} is completed" in ran.stderr
@@ -283,7 +293,7 @@ def test_cancelling_what_has_ended_is_refused_with_its_status(run, connection):
 def test_retry_makes_it_pending_again_with_its_attempts_back_to_zero(run, connection, status):
     action = an_hour_ahead(connection, status=status, attempts=2, completed_at="2026-01-01")
 
-    ran = run("retry", action, "--json")
+    ran = run("actions", "retry", action, "--json")
 
     assert ran.exit_code == 0
     assert (ran.json["status"], ran.json["attempts"], ran.json["completed_at"]) == ("pending", 0, None)
@@ -291,39 +301,39 @@ def test_retry_makes_it_pending_again_with_its_attempts_back_to_zero(run, connec
 
 
 def test_retrying_a_pending_action_is_refused_with_its_status(run, connection):
-    ran = run("retry", an_hour_ahead(connection))
+    ran = run("actions", "retry", an_hour_ahead(connection))
 
     assert ran.exit_code == 1
-    assert "is pending; this takes only failed, cancelled or skipped ones: it waits" in ran.stderr
+    assert "is pending, not failed, cancelled or skipped: it is already scheduled" in ran.stderr
 
 
 @pytest.mark.parametrize("command", [("show",), ("update", "--priority", "2"), ("cancel",), ("retry",)])
 @pytest.mark.parametrize("action_id", ["0197a000-0000-7000-8000-000000000001", "no-id-at-all"])
-def test_an_id_that_nobody_has_is_refused(run, command, action_id):
+def test_an_unknown_id_is_refused(run, command, action_id):
     name, *options = command
 
-    ran = run(name, action_id, *options)
+    ran = run("actions", name, action_id, *options)
 
     assert (ran.exit_code, ran.stderr) == (1, f"error: no action has the id {action_id}\n")
 
 
 @pytest.mark.parametrize("name", ["show", "update", "cancel", "retry"])
 def test_a_command_about_one_action_needs_its_id(run, name):
-    assert run(name).exit_code == 2
+    assert run("actions", name).exit_code == 2
 
 
-def test_reading_and_mending_work_without_a_registry(run, project, connection):
+def test_reading_and_changing_work_without_a_registry(run, project, connection):
     action = an_hour_ahead(connection)
     (project / "handlers" / "_registry.py").unlink()
 
     codes = [
         run(*command).exit_code
         for command in (
-            ["list"],
+            ["actions", "list"],
             ["counts"],
-            ["show", action],
-            ["update", action, "--priority", "1"],
-            ["cancel", action],
+            ["actions", "show", action],
+            ["actions", "update", action, "--priority", "1"],
+            ["actions", "cancel", action],
         )
     ]
 

@@ -18,10 +18,10 @@ import pytest
 import yaml
 from cronsim import CronSim
 
-from scheduled_actions.cli.operations.cron_callers import callers
+from scheduled_actions.cli.cron_setup import services
 from tests.cli.conftest import CRON_SECRET
 
-BY_NAME = callers()
+BY_NAME = services()
 URL = "https://app.example.com/behind"
 PING = f"{URL}/cron/process"
 #: What a shell, a JSON text and SQL would each stumble over.
@@ -36,10 +36,10 @@ def run(run_anywhere):
 
 @pytest.fixture
 def setup(run):
-    """Give a function that answers a caller's pieces by their language."""
+    """Give a function that answers a service's snippets by their language."""
 
     def pieces(caller, *options, **environ):
-        return run("cron-setup", caller, "--url", URL, *options, "--json", **environ).json["pieces"]
+        return run("cron-setup", caller, "--url", URL, *options, "--json", **environ).json["snippets"]
 
     return pieces
 
@@ -57,7 +57,7 @@ def test_without_a_caller_all_of_them_are_listed(run_anywhere):
 
     assert listed.exit_code == 0
     assert [line.split()[0] for line in listed.stdout.splitlines()[1 : 1 + len(BY_NAME)]] == list(BY_NAME)
-    assert [one["name"] for one in run_anywhere("cron-setup", "--json").json["callers"]] == list(BY_NAME)
+    assert [service["name"] for service in run_anywhere("cron-setup", "--json").json["services"]] == list(BY_NAME)
 
 
 @pytest.mark.parametrize("caller", BY_NAME)
@@ -66,9 +66,9 @@ def test_people_get_every_piece_unindented_and_what_to_know(run, caller):
 
     document = run("cron-setup", caller, "--url", URL, "--json").json
     assert shown.exit_code == 0
-    assert all(piece["text"] in shown.stdout for piece in document["pieces"])
-    assert all(f"- {trap}\n" in shown.stdout for trap in document["traps"])
-    assert document["traps"]
+    assert all(piece["text"] in shown.stdout for piece in document["snippets"])
+    assert all(f"- {note}\n" in shown.stdout for note in document["notes"])
+    assert document["notes"]
     assert not re.search(r"@[A-Z_]+@", shown.stdout)
 
 
@@ -113,7 +113,7 @@ def test_without_an_address_it_says_how_to_give_one(run):
 
 
 def test_vercel_needs_no_address(run):
-    (text,) = _of(run("cron-setup", "vercel", "--json").json["pieces"], "json")
+    (text,) = _of(run("cron-setup", "vercel", "--json").json["snippets"], "json")
 
     assert json.loads(text)["crons"] == [{"path": "/cron/process", "schedule": "* * * * *"}]
 
@@ -125,7 +125,7 @@ def test_an_address_that_is_none_is_refused(run, url):
     refused = run("cron-setup", "crontab", "--url", url)
 
     assert refused.exit_code == 2
-    assert "should be an address such as https://app.example.com" in refused.stderr
+    assert "should be a URL such as https://app.example.com" in refused.stderr
 
 
 @pytest.mark.parametrize("caller", BY_NAME)
@@ -138,7 +138,7 @@ def test_every_shell_snippet_can_be_parsed(setup, caller, options):
 
 
 @pytest.mark.parametrize(
-    "caller", [name for name, one in BY_NAME.items() if any(p.language == "sh" for p in one.pieces)]
+    "caller", [name for name, service in BY_NAME.items() if any(p["language"] == "sh" for p in service["snippets"])]
 )
 def test_a_snippet_that_needs_the_secret_ends_at_once_without_it(setup, caller):
     for text in _of(setup(caller), "sh"):
@@ -148,7 +148,7 @@ def test_a_snippet_that_needs_the_secret_ends_at_once_without_it(setup, caller):
             )
 
             assert ended.returncode != 0
-            assert "set it to the value that the application has" in ended.stderr
+            assert "set it to the CRON_SECRET of the application" in ended.stderr
 
 
 def test_the_crontab_has_one_line_of_five_fields_and_a_command(setup):
@@ -163,7 +163,7 @@ def test_the_crontab_has_one_line_of_five_fields_and_a_command(setup):
 
 def test_what_the_crontab_runs_pings_with_the_header(tmp_path, run):
     with _Receiver() as receiver:
-        pieces = run("cron-setup", "crontab", "--url", receiver.url, "--json").json["pieces"]
+        pieces = run("cron-setup", "crontab", "--url", receiver.url, "--json").json["snippets"]
         environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CRON_SECRET": AWKWARD}
         subprocess.run(["sh"], input=_of(pieces, "sh")[0], env=environ, text=True, check=True)
         command = _of(pieces, "crontab")[0].split(None, 5)[5]
@@ -265,9 +265,9 @@ def test_a_caller_that_hangs_up_before_a_tick_may_end_says_what_to_lower(run):
     def printed(**environ):
         return run("cron-setup", "cron-job.org", "--url", URL, **environ).stdout
 
-    has_room = "With max_run_seconds = 20 or less, as it is, what a tick starts last has 9 s to end"
+    has_room = "With max_run_seconds = 20 or less, as now, the handlers that start last have 9 s to finish"
     assert has_room in printed()
-    assert "With max_run_seconds = 20 what a tick" in printed(SCHEDULED_ACTIONS_MAX_RUN_SECONDS="29")
+    assert "With max_run_seconds = 20 the handlers" in printed(SCHEDULED_ACTIONS_MAX_RUN_SECONDS="29")
     assert "max_run_seconds" not in printed(SCHEDULED_ACTIONS_MAX_DURATION_SECONDS="25")
 
 
@@ -290,7 +290,7 @@ def test_other_programs_are_given_the_secret_in_one_argument_or_on_standard_inpu
     assert shutil.which(name, path=environ["PATH"]) == str(stub)
 
 
-#: What the extensions offer, as far as the snippets call it.
+#: The functions of the extensions that the snippets call.
 _STAND_INS = """
     create schema cron; create schema net; create schema vault;
     create table cron.job (name text, schedule text, command text);

@@ -1,4 +1,4 @@
-"""`deadlines`: set, list, show, complete, move, cancel, pause, resume, acknowledge, reassign."""
+"""`deadlines`: create, list, show, complete, move, cancel, pause, resume, acknowledge, reassign."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.factories import NOW, set_clock
 
 DAY = timedelta(days=1)
 DUE = "2026-06-02T14:00:00"
-NOBODY = "00000000-0000-0000-0000-000000000000"
+UNKNOWN_ID = "00000000-0000-0000-0000-000000000000"
 NOW_THERE = NOW.astimezone(ZoneInfo("Europe/Berlin")).isoformat(" ", "seconds")
 HANDLERS = Path(__file__).parents[2] / "handlers"
 
@@ -34,8 +34,8 @@ def set_one(run):
     """Return a function that sets a deadline and answers its document."""
 
     def make(*options, name="renewal"):
-        usual = ("--due", DUE, "--timezone", "Europe/Berlin", "--to", "ann@example.org", "--name", name)
-        ran = run("deadlines", "set", "licence", "42", *usual, "--reminder", "60 days before", *options, "--json")
+        usual = ("--due", DUE, "--timezone", "Europe/Berlin", "--recipient", "ann@example.org", "--name", name)
+        ran = run("deadlines", "create", "licence", "42", *usual, "--reminder", "60 days before", *options, "--json")
         assert ran.exit_code == 0, ran.stderr
         return ran.json
 
@@ -45,13 +45,15 @@ def set_one(run):
 def test_edit_changes_what_is_given_and_takes_away_what_is_reset(run, set_one):
     set_one("--escalate", "2 days after: cfo@example.org")
 
-    refused = run("deadlines", "edit", "renewal", "--rounds", "3")
+    refused = run("deadlines", "update", "renewal", "--repeat", "3")
     kept = run("deadlines", "show", "renewal").stdout
-    changed = run("deadlines", "edit", "renewal", "--reminder", "10 days before", "--reset", "escalate", "--json").json
-    nothing = run("deadlines", "edit", "renewal")
+    changed = run(
+        "deadlines", "update", "renewal", "--reminder", "10 days before", "--reset", "escalate", "--json"
+    ).json
+    nothing = run("deadlines", "update", "renewal")
 
-    assert (refused.exit_code, "--rounds and --every" in refused.stderr, "escalation:1" in kept) == (2, True, True)
-    assert [one["key"] for one in changed["stages"]] == ["reminder:10 days before", "due"]
+    assert (refused.exit_code, "--repeat and --interval" in refused.stderr, "escalation:1" in kept) == (2, True, True)
+    assert [stage["key"] for stage in changed["stages"]] == ["reminder:10 days before", "due"]
     assert (nothing.exit_code, "nothing to change" in nothing.stderr) == (2, True)
 
 
@@ -84,11 +86,11 @@ def test_a_deadline_is_set_and_shown_as_a_timeline(run, set_one):
 
 
 def test_the_proof_of_what_was_sent_is_a_table_for_people(run, set_one, connection):
-    stage = {"deadline_id": set_one()["id"], "stage": "reminder:60 days before#1", "action_id": NOBODY}
+    stage = {"deadline_id": set_one()["id"], "stage": "reminder:60 days before#1", "action_id": UNKNOWN_ID}
     sent = {**stage, "subject": "Coming up", "recipient": "Ann", "channel": "email"}
     refused = {**sent, "address": "old@example.org", "problem": "550 no such mailbox"}
-    store.keep_notices(connection, [refused], team_id=None)
-    store.keep_notices(
+    store.insert_receipts(connection, [refused], team_id=None)
+    store.insert_receipts(
         connection, [{**sent, "address": "ann@example.org", "message_id": "<1@example.org>"}], team_id=None
     )
 
@@ -104,20 +106,20 @@ def test_the_proof_of_what_was_sent_is_a_table_for_people(run, set_one, connecti
 def test_it_is_moved_paused_resumed_acknowledged_reassigned_and_completed(run, set_one, connection):
     set_one()
 
-    moved = run("deadlines", "move", "renewal", "--due", "2026-06-03T14:00:00", "--note", "agreed")
+    moved = run("deadlines", "move", "renewal", "--due", "2026-06-03T14:00:00", "--reason", "agreed")
     paused = run("deadlines", "pause", "renewal")
     set_clock(connection, NOW + DAY)
     resumed = run("deadlines", "resume", "renewal")
     known = run("deadlines", "acknowledge", "renewal", "--for", "P2D", "--json").json
     other = run("deadlines", "reassign", "renewal", "bob@example.org")
-    done = run("deadlines", "complete", "renewal", "--note", "signed", "--json").json
+    done = run("deadlines", "complete", "renewal", "--reason", "signed", "--json").json
     shown = run("deadlines", "show", "renewal").stdout
 
     assert moved.stdout == "renewal moved: due 2026-06-03 14:00:00+02:00\n"
-    assert paused.stdout == "renewal stands still\n"
-    assert resumed.stdout == "renewal goes on: due 2026-06-04 14:00:00+02:00\n"
+    assert paused.stdout == "renewal paused\n"
+    assert resumed.stdout == "renewal resumed: due 2026-06-04 14:00:00+02:00\n"
     assert known["acknowledged_until"] == "2026-03-07T12:00:00+00:00"
-    assert other.stdout == "renewal goes to bob@example.org\n"
+    assert other.stdout == "renewal reassigned to bob@example.org\n"
     assert (done["status"], done["days_late"], done["closed_by"]) == ("completed", 0, f"cli:{getpass.getuser()}")
     assert "completed on time" in shown
     assert "withdrawn" in shown
@@ -133,7 +135,7 @@ def test_what_is_completed_too_late_says_by_how_much(run, set_one, connection, d
 
 def test_a_series_is_set_and_cancelled(run):
     rule = "last business day of the quarter at 17:00"
-    made = run("deadlines", "set", "report", "vat", "--recurrence", rule, "--name", "vat", "--json").json
+    made = run("deadlines", "create", "report", "vat", "--rule", rule, "--name", "vat", "--json").json
 
     cancelled = run("deadlines", "cancel", "vat", "--series", "--json").json
 
@@ -142,7 +144,7 @@ def test_a_series_is_set_and_cancelled(run):
 
 
 def test_an_empty_list_says_how_to_begin(run):
-    assert "deadlines set" in run("deadlines", "list").stdout
+    assert "deadlines create" in run("deadlines", "list").stdout
     assert run("deadlines", "list", "--overdue").stdout == "no deadline matches\n"
     assert run("deadlines", "list", "--json").json == {"deadlines": [], "next_cursor": None}
 
@@ -150,18 +152,18 @@ def test_an_empty_list_says_how_to_begin(run):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("set", "licence", "42"), 1, "--due or --in"),
-        (("set", "licence", "42", "--due", "soon"), 2, "ISO 8601"),
+        (("create", "licence", "42"), 1, "--due or --in"),
+        (("create", "licence", "42", "--due", "soon"), 2, "ISO 8601"),
         (
-            ("set", "licence", "42", "--in", "P9D", "--to", "a@b.example", "--reminder", "9 dogs before"),
+            ("create", "licence", "42", "--in", "P9D", "--recipient", "a@b.example", "--reminder", "9 dogs before"),
             1,
             "reminders[0]",
         ),
-        (("set", "licence", "42", "--in", "P9D", "--reminder", "{"), 2, "JSON"),
-        (("set", "licence", "42", "--in", "P9D", "--escalate", "2 days after"), 2, "cfo@example.org"),
+        (("create", "licence", "42", "--in", "P9D", "--reminder", "{"), 2, "JSON"),
+        (("create", "licence", "42", "--in", "P9D", "--escalate", "2 days after"), 2, "cfo@example.org"),
         (("show", "nothing"), 1, "no deadline"),
-        (("complete", NOBODY), 1, "no deadline"),
-        (("move", NOBODY), 2, "--due"),
+        (("complete", UNKNOWN_ID), 1, "no deadline"),
+        (("move", UNKNOWN_ID), 2, "--due"),
     ],
 )
 def test_what_cannot_be_is_refused(run, arguments, code, said):

@@ -15,7 +15,7 @@ from tests.cli.conftest import ADMIN_TOKEN, CRON_SECRET
 from tests.cli.transaction_pooler import pooling
 from tests.factories import a_tick, database_now, insert
 
-WHSEC = "whsec_" + base64.b64encode(b"nobody prints this one!!").decode()
+WHSEC = "whsec_" + base64.b64encode(b"never printed by anything").decode()
 ENDPOINT = """\
 [webhooks.endpoints.crm]
 env_var = "CRM_URL"
@@ -29,7 +29,7 @@ def check(run):
 
     def check_one(name, **environ):
         ran = run("doctor", "--json", **environ)
-        (found,) = [one for one in ran.json["checks"] if one["name"] == name]
+        (found,) = [check for check in ran.json["checks"] if check["name"] == name]
         return found, ran.exit_code
 
     return check_one
@@ -60,7 +60,7 @@ def test_handlers_that_no_tick_ever_starts_are_named(run, seconds, status, start
     limits = {"SCHEDULED_ACTIONS_MAX_DURATION_SECONDS": seconds}
     run("schedule", "greeting:say", "--payload", '{"name": "Ann"}')
 
-    (check,) = [one for one in run("doctor", "--json", **limits).json["checks"] if one["name"] == "handlers"]
+    (check,) = [check for check in run("doctor", "--json", **limits).json["checks"] if check["name"] == "handlers"]
     report = run("process", "--json", **limits).json
 
     assert check["status"] == status
@@ -75,7 +75,7 @@ def test_people_read_each_check_in_a_line_and_what_to_do_below(run, connection):
 
     lines = ran.stdout.splitlines()
     assert ran.exit_code == 1
-    assert lines[0] == "ok       settings           can be used"
+    assert lines[0] == "ok       settings           valid"
     assert lines[1] == "fault    cron_secret        CRON_SECRET is too short, so /cron/process is closed"
     assert lines[2].strip() == "set CRON_SECRET to 16 random characters or more"
     assert lines[-1] == "1 fault, 0 warnings"
@@ -120,7 +120,7 @@ def test_a_missing_admin_token_is_a_warning(check):
 @pytest.mark.parametrize(
     ("environ", "status", "detail"),
     [
-        ({"CRM_URL": "https://crm.invalid/in", "CRM_SECRET": WHSEC}, "ok", "has a URL and signs"),
+        ({"CRM_URL": "https://crm.invalid/in", "CRM_SECRET": WHSEC}, "ok", "has a URL and a secret"),
         ({"CRM_SECRET": WHSEC}, "fault", "CRM_URL is not set"),
         ({"CRM_URL": "ftp://crm.invalid/hunter2", "CRM_SECRET": WHSEC}, "fault", "CRM_URL: the URL"),
         ({"CRM_URL": "https://crm.invalid/in"}, "fault", "CRM_SECRET is not configured"),
@@ -195,7 +195,7 @@ def test_a_handler_that_cannot_be_imported_is_a_fault_that_names_it(run, project
 
 
 def test_behind_a_database_that_cannot_be_reached_the_rest_is_still_checked(run):
-    ran = run("doctor", "--json", DATABASE_URL="postgresql://somebody:hunter2@127.0.0.1:1/secret_name")
+    ran = run("doctor", "--json", DATABASE_URL="postgresql://someone:hunter2@127.0.0.1:1/secret_name")
 
     statuses = {check["name"]: check["status"] for check in ran.json["checks"]}
     assert ran.exit_code == 1
@@ -244,14 +244,16 @@ def test_a_tick_long_ago_is_a_warning_that_counts_what_waits(check, connection):
     found, exit_code = check("ticks")
 
     assert (found["status"], exit_code) == ("warning", 0)
-    assert found["detail"] == "no ping for 3 hours: the last one came by tests; 1 due action waits"
+    assert (
+        found["detail"] == "nothing has called /cron/process for 3 hours (last caller: tests); 1 due action is waiting"
+    )
 
 
 def test_no_tick_yet_is_a_warning(check):
     found, exit_code = check("ticks")
 
     assert (found["status"], exit_code) == ("warning", 0)
-    assert found["detail"] == "there was none yet"
+    assert found["detail"] == "nothing has called /cron/process yet"
 
 
 @pytest.fixture
@@ -318,10 +320,10 @@ def test_endpoints_in_the_database_need_the_key_that_encrypted_their_secrets(run
     right, _ = check("stored_secrets", **{variable: f"{keys[1]},{keys[0]}"})
 
     assert made.exit_code == 0
-    assert "stored_secrets" not in {one["name"] for one in before}
+    assert "stored_secrets" not in {found["name"] for found in before}
     assert (without["status"], wrong["status"], right["status"], code) == ("fault", "fault", "ok", 1)
     assert f"1 webhook endpoint in the database: {variable} is not configured" in without["detail"]
-    assert "was encrypted with another key" in wrong["detail"]
+    assert "was encrypted with a key that" in wrong["detail"]
 
 
 def test_functions_that_cannot_be_loaded_are_named_like_handlers(project, check):
@@ -337,7 +339,7 @@ def test_functions_that_cannot_be_loaded_are_named_like_handlers(project, check)
     del sys.modules["handlers.calendar"]
     broken, code = check("handlers")
 
-    assert (whole["status"], whole["detail"]) == ("ok", "1 handler and 1 function can be loaded")
+    assert (whole["status"], whole["detail"]) == ("ok", "1 handler and 1 function can be imported")
     assert (broken["status"], code) == ("fault", 1)
     assert 'the function "next:payday" (handlers.calendar:payday) cannot be loaded' in broken["detail"]
 
@@ -358,7 +360,7 @@ def test_a_heartbeat_that_was_refused_is_named(check, connection):
     found, exit_code = check("heartbeat")
 
     assert (found["status"], exit_code) == ("warning", 0)
-    assert found["detail"].startswith("the last heartbeat was refused: HTTP 404, says the tick of ")
+    assert found["detail"].startswith("the last heartbeat was refused: HTTP 404, according to the tick of ")
 
 
 def test_what_waits_for_a_person_is_named(run, connection):
@@ -380,9 +382,9 @@ def test_what_waits_for_a_person_is_named(run, connection):
     assert {name: check["detail"] for name, check in checks.items() if check["status"] == "warning"} == {
         "backlog": "1 action due, the oldest for 9 minutes: ticks do not keep up",
         "failed_actions": "1 action failed in the last day",
-        "no_action": "actions wait for a handler that the build which ticks does not have: test:gone",
+        "no_action": "the running build has no handler for stored actions of these types: test:gone",
         "schedules": "paused after failures: nightly",
-        "webhook_endpoints": "disabled for failures: crm",
+        "webhook_endpoints": "disabled after failures: crm",
     }
 
 
@@ -394,7 +396,7 @@ def test_actions_that_wait_for_one_another_are_named(run, check, connection):
     assert check("waiting_cycles")[0]["status"] == "ok"
 
     # Retried, it waits for what waits for it; a tick looks at both.
-    assert run("retry", second).exit_code == 0
+    assert run("actions", "retry", second).exit_code == 0
     run("process")
     found, _ = check("waiting_cycles")
 
@@ -404,6 +406,6 @@ def test_actions_that_wait_for_one_another_are_named(run, check, connection):
     assert "--reset after" in found["remedy"]
     assert run("explain", first, "--json").json["code"] == "waiting_cycle"
 
-    assert run("update", first, "--reset", "after", "--force").exit_code == 0
+    assert run("actions", "update", first, "--reset", "after", "--force").exit_code == 0
     assert check("waiting_cycles")[0]["status"] == "ok"
     assert run("explain", second, "--json").json["code"] == "condition_not_met"

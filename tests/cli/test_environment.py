@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def test_a_command_line_finds_the_secrets_of_the_program_and_runs_it_once(run, project):
-    (project / "give").write_text("#!/bin/sh\necho asked >> asked\necho 'CRON_SECRET=of-the-program-and-long-enough'\n")
+    (project / "give").write_text("#!/bin/sh\necho run >> runs\necho 'CRON_SECRET=of-the-program-and-long-enough'\n")
     (project / "give").chmod(0o755)
 
     shown = run(
@@ -13,11 +13,11 @@ def test_a_command_line_finds_the_secrets_of_the_program_and_runs_it_once(run, p
     )  # fmt: skip
 
     assert "of-the-program-and-long-enough" in shown.stdout
-    assert (project / "asked").read_text() == "asked\n"
+    assert (project / "runs").read_text() == "run\n"
 
 
 def test_the_doctor_says_that_the_program_failed(run):
     ran = run("doctor", SCHEDULED_ACTIONS_ENV_COMMAND="false")
 
     assert ran.exit_code == 1
-    assert "SCHEDULED_ACTIONS_ENV_COMMAND: false: failed with exit code 1" in ran.stdout
+    assert "SCHEDULED_ACTIONS_ENV_COMMAND: false failed with exit code 1" in ran.stdout

@@ -44,7 +44,7 @@ def test_what_is_no_event_is_refused(run):
     ran = run("events", "emit", "task", "--entity-id", "7")
 
     assert ran.exit_code == 1
-    assert "event: 'task' is not an event like task:created" in ran.stderr
+    assert "event: 'task' is not an event such as task:created" in ran.stderr
 
 
 def test_an_event_for_an_endpoint_that_would_not_get_it_is_refused(run, connection):
@@ -58,9 +58,9 @@ def test_an_event_for_an_endpoint_that_would_not_get_it_is_refused(run, connecti
     anothers = run(*words, of_blue)
     right = run(*words, of_blue, "--team", "blue")
 
-    assert (unknown.exit_code, unknown.stderr) == (1, "error: no webhook endpoint is called nope\n")
+    assert (unknown.exit_code, unknown.stderr) == (1, "error: no webhook endpoint has the id or name nope\n")
     assert anothers.exit_code == 2
-    assert "it gets the events of team blue alone: say so with --team" in anothers.stderr
+    assert "receives only events of team blue: give --team blue" in anothers.stderr
     assert right.exit_code == 0
     assert connection.execute("select count(*) from scheduled_actions").fetchone() == (1,)
 
@@ -84,8 +84,8 @@ def test_a_table_is_watched_listed_and_let_go(run, tasks):
     }  # fmt: skip
     listed = run("events", "watched").stdout.splitlines()
     assert listed[1].split() == ["tasks", "task", "created,updated,deleted", "id", "team_id", "title,team_id"]
-    assert run("events", "unwatch", "tasks").stdout == "1 watch ended\n"
-    assert run("events", "unwatch", "tasks").stdout == "it was not watched\n"
+    assert run("events", "unwatch", "tasks").stdout == "removed 1 trigger\n"
+    assert run("events", "unwatch", "tasks").stdout == "the table was not watched\n"
     assert "no table is watched" in run("events", "watched").stdout
 
 
@@ -98,16 +98,20 @@ def test_the_list_says_what_is_wrong_with_a_watch(run, tasks):
 
     listed = run("events", "watched").stdout
 
-    assert "id is gone: watch it again; a trigger is switched off; merged for 9 s" in listed
+    assert "id is missing: watch the table again; a trigger is disabled; merged for 9 s" in listed
 
 
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "message"),
     [
         (["nothing", "--entity", "task"], 1, "no table is called nothing"),
-        (["tasks", "--entity", "a:b"], 1, "without a colon"),
-        (["tasks", "--entity", "task", "--on", "written"], 1, "on: written is not some of created, updated, deleted"),
-        (["tasks", "--entity", "task", "--columns", " , "], 2, "names nothing"),
+        (["tasks", "--entity", "a:b"], 1, "no colon"),
+        (
+            ["tasks", "--entity", "task", "--on", "written"],
+            1,
+            'on: "written" is not a list of created, updated or deleted',
+        ),
+        (["tasks", "--entity", "task", "--columns", " , "], 2, "contains no name"),
         (["tasks"], 2, "Missing option '--entity'"),
     ],
 )

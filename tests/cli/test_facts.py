@@ -1,4 +1,4 @@
-"""`facts`, and the options of `schedule` that say what an action waits for."""
+"""`facts`, and the options of `schedule` for conditions and predecessors."""
 
 from __future__ import annotations
 
@@ -13,57 +13,58 @@ ORDER = ("purchase_order", "42", "state")
 APPROVED = json.dumps({"kind": "document_state", "target": {"type": "purchase_order", "id": "42"}, "state": "approved"})
 
 
-def test_a_fact_is_reported_shown_listed_and_forgotten(run):
+def test_a_fact_is_reported_shown_listed_and_deleted(run):
     assert run("facts", "list").stdout.startswith("no facts yet")
-    assert run("facts", "report", *ORDER, '"draft"').stdout == "reported\n"
-    assert run("facts", "report", *ORDER, '"approved"', "--json").json == {"changed": True, "awaited": False}
-    assert run("facts", "report", *ORDER, '"approved"').stdout == "it was so already\n"
+    assert run("facts", "report", *ORDER, '"draft"').stdout == "recorded\n"
+    assert run("facts", "report", *ORDER, '"approved"', "--json").json == {"changed": True, "has_waiters": False}
+    assert run("facts", "report", *ORDER, '"approved"').stdout == "unchanged: the fact already has this value\n"
 
     shown = run("facts", "show", *ORDER, "--json").json
-    assert (shown["value"], [one["value"] for one in shown["history"]]) == ("approved", ["approved", "draft"])
+    assert (shown["value"], [entry["value"] for entry in shown["history"]]) == ("approved", ["approved", "draft"])
     assert '"draft"' in run("facts", "show", *ORDER).stdout
     (listed,) = run("facts", "list", "--json").json["facts"]
     assert (listed["target_type"], listed["target_id"], listed["name"]) == ORDER
     assert "purchase_order 42" in run("facts", "list").stdout
     assert run("facts", "list", "--name", "other").stdout == "no fact matches\n"
 
-    assert run("facts", "delete", *ORDER).stdout == "forgotten\n"
+    assert run("facts", "delete", *ORDER).stdout == "deleted\n"
     gone = run("facts", "show", *ORDER)
-    assert (gone.exit_code, gone.stderr) == (1, 'error: no fact "state" is known of purchase_order 42\n')
+    assert (gone.exit_code, gone.stderr) == (1, 'error: no fact "state" about purchase_order 42 is stored\n')
 
 
-def test_a_waiting_action_is_scheduled_woken_and_run_from_the_command_line(run, connection):
-    follow = json.dumps({"action_type": "greeting:say", "payload": {"name": "Bob"}})
-    made = run(
+def test_a_reported_fact_makes_the_waiting_action_due(run, connection):
+    on_success = json.dumps({"action_type": "greeting:say", "payload": {"name": "Bob"}})
+    waiting = run(
         "schedule", "greeting:say", *ANN, "--condition", APPROVED, "--wait", "--check-interval", "1h",
-        "--timeout", "30d", "--on-success", follow, "--json",
+        "--timeout", "30d", "--on-success", on_success, "--json",
     ).json  # fmt: skip
-    after = run("schedule", "greeting:say", *ANN, "--after", made["id"], "--json").json
+    successor = run("schedule", "greeting:say", *ANN, "--after", waiting["id"], "--json").json
     run("process")
-    assert row(connection, made["id"])["status"] == "pending"
+    assert row(connection, waiting["id"])["status"] == "pending"
 
-    told = run("facts", "report", *ORDER, '"approved"').stdout
+    reported = run("facts", "report", *ORDER, '"approved"').stdout
     run("process")
     run("process")
 
-    assert told == "reported: what waits for it is due now\n"
-    assert row(connection, made["id"])["status"] == row(connection, after["id"])["status"] == "completed"
-    assert [one["payload"]["name"] for one in run("list", "--status", "completed", "--json").json["actions"]].count(
-        "Bob"
-    ) == 1
+    assert reported == "recorded; actions that wait for the fact are due\n"
+    assert row(connection, waiting["id"])["status"] == row(connection, successor["id"])["status"] == "completed"
+    assert [
+        action["payload"]["name"]
+        for action in run("actions", "list", "--status", "completed", "--json").json["actions"]
+    ].count("Bob") == 1
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--timeout", "1h"), "go with --wait"),
-        (("--wait",), "--wait needs a --condition"),
+        (("--timeout", "1h"), "require --wait"),
+        (("--wait",), "--wait requires --condition"),
         (("--condition", '{"kind": "magic"}'), "condition.kind: 'magic' is not one of"),
         (("--condition", "{"), "write JSON"),
         (("--after", "7"), "the id of an action"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_scheduled(run, connection, options, problem):
+def test_invalid_wait_options_are_rejected_and_nothing_is_scheduled(run, connection, options, problem):
     ran = run("schedule", "greeting:say", *ANN, *options)
 
     assert ran.exit_code in {1, 2}

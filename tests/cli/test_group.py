@@ -1,4 +1,4 @@
-"""The group of commands: lazy, complete, and the one place that makes errors a line."""
+"""The command group: lazy loading, help texts, and errors as one line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ from scheduled_actions.cli import COMMANDS, flask_group, main
 from scheduled_actions.cli.group import LazyGroup
 from scheduled_actions.runtime import use
 
-#: Commands that tell something; the others do something and may tell it, too.
-READING = ["list", "show", "counts", "doctor", "process", "schedule", "migrate", "update", "cancel", "retry"]
+#: Commands whose output programs read.
+COMMANDS_WITH_JSON = ["counts", "doctor", "process", "schedule", "migrate"]
+COMMANDS_WITH_JSON += [f"actions {name}" for name in ("list", "show", "update", "cancel", "retry", "run")]
 
 
-def command(name):
-    return main.get_command(click.Context(main), name)
+def command(*path):
+    """Return a command by its path."""
+    found = main
+    for name in path:
+        _, found, _ = found.resolve_command(click.Context(found), [name])
+    return found
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -33,15 +38,41 @@ def test_every_command_has_a_help_text_and_a_line_in_the_list(name):
     assert COMMANDS[name][1] in CliRunner().invoke(main, ["--help"]).stdout
 
 
-@pytest.mark.parametrize("name", READING)
-def test_every_command_that_tells_something_tells_it_in_json_too(name):
-    assert "--json" in [flag for option in command(name).params for flag in option.opts]
+@pytest.mark.parametrize("name", COMMANDS_WITH_JSON)
+def test_every_reporting_command_has_a_json_option(name):
+    assert "--json" in [flag for option in command(*name.split()).params for flag in option.opts]
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["schedule", "--help"], ["counts", "--help"], ["lst"]]
-)
-def test_help_needs_no_database_driver_and_no_web_framework(arguments):
+def paths(group, *path):
+    """Yield the full path of each command."""
+    for name in group.list_commands(click.Context(group)):
+        yield " ".join([*path, name])
+        subcommand = command(*path, name)
+        if isinstance(subcommand, click.Group):
+            yield from paths(subcommand, *path, name)
+
+
+def test_no_help_needs_a_database_driver_or_a_web_framework():
+    """A single process prints the help of every command without importing a heavy module."""
+    calls = [[], *(path.split() for path in paths(main))]
+    script = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from scheduled_actions.cli import main\n"
+        f"for path in {calls!r}:\n"
+        "    assert CliRunner().invoke(main, [*path, '--help']).exit_code == 0, path\n"
+        "    heavy = {'psycopg', 'flask', 'requests', 'croniter'} & set(sys.modules)\n"
+        "    assert not heavy, (path, heavy)"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stderr
+    assert len(calls) > 80
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["action"]])
+def test_neither_the_version_nor_a_mistyped_command_needs_a_database_driver(arguments):
     script = (
         "import sys\n"
         "from scheduled_actions.cli import main\n"
@@ -55,28 +86,28 @@ def test_help_needs_no_database_driver_and_no_web_framework(arguments):
     assert ran.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_command_that_is_not_there_is_a_usage_error_that_names_a_near_one():
-    result = CliRunner().invoke(main, ["lst"])
+def test_an_unknown_command_is_a_usage_error_with_a_suggestion():
+    result = CliRunner().invoke(main, ["action"])
 
     assert result.exit_code == 2
-    assert "No such command 'lst'" in result.stderr
-    assert "list" in result.stderr.splitlines()[-1]
+    assert "No such command 'action'" in result.stderr
+    assert "actions" in result.stderr.splitlines()[-1]
 
 
-def test_the_version_is_the_packages_own():
+def test_version_prints_the_version_of_the_package():
     result = CliRunner().invoke(main, ["--version"])
 
     assert result.stdout == f"scheduled-actions {__version__}\n"
 
 
-def test_an_error_of_ours_is_one_line_on_standard_error_and_exit_code_1(run):
-    ran = run("show", "00000000-0000-0000-0000-000000000000")
+def test_a_known_error_is_one_line_on_stderr_and_exit_code_1(run):
+    ran = run("actions", "show", "00000000-0000-0000-0000-000000000000")
 
     assert (ran.exit_code, ran.stdout) == (1, "")
     assert ran.stderr == "error: no action has the id 00000000-0000-0000-0000-000000000000\n"
 
 
-def test_what_the_database_refuses_is_one_line_without_the_row(run, connection):
+def test_a_statement_rejected_by_the_database_is_one_line_without_the_row(run, connection):
     connection.execute(
         "create function refuse() returns trigger language plpgsql as $$ begin"
         " raise exception 'this table is closed' using detail = 'the row with the payload'; end $$;"
@@ -86,52 +117,52 @@ def test_what_the_database_refuses_is_one_line_without_the_row(run, connection):
     ran = run("schedule", "greeting:say", "--payload", '{"name": "Ann"}')
 
     assert ran.exit_code == 1
-    assert ran.stderr == "error: the database refused: this table is closed (P0001)\n"
+    assert ran.stderr == "error: the database rejected the statement: this table is closed (P0001)\n"
 
 
-def test_a_database_that_cannot_be_reached_is_one_line_without_its_address(run_anywhere):
-    ran = run_anywhere("counts", DATABASE_URL="postgresql://somebody:hunter2@127.0.0.1:1/secret_name")
+def test_an_unreachable_database_is_one_line_without_its_address(run_anywhere):
+    ran = run_anywhere("counts", DATABASE_URL="postgresql://someone:hunter2@127.0.0.1:1/secret_name")
 
     assert ran.exit_code == 1
     assert ran.stderr.startswith("error: the database cannot be reached: the connection was refused")
     assert ran.stderr.count("\n") == 1
-    assert not any(word in ran.stderr for word in ("hunter2", "somebody", "secret_name", "127.0.0.1"))
+    assert not any(word in ran.stderr for word in ("hunter2", "someone", "secret_name", "127.0.0.1"))
 
 
-def test_a_data_source_name_that_is_none_is_not_repeated(run_anywhere):
-    ran = run_anywhere("counts", DATABASE_URL="postgres//somebody:hunter2@db")
+def test_an_invalid_connection_string_is_not_printed(run_anywhere):
+    ran = run_anywhere("counts", DATABASE_URL="postgres//someone:hunter2@db")
 
     assert ran.exit_code == 1
     assert ran.stderr.startswith(
-        "error: the database cannot be reached: DATABASE_URL is not a valid connection string: "
+        "error: the database cannot be reached: DATABASE_URL is not a valid connection string such as "
     )
     assert "hunter2" not in ran.stderr
 
 
-def test_in_a_directory_that_is_no_project_no_database_is_begun(run_anywhere, tmp_path):
+def test_outside_a_project_no_local_database_is_created(run_anywhere, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
 
     ran = run_anywhere("--project", elsewhere, "counts", DATABASE_URL=None)
 
     assert ran.exit_code == 1
-    assert f"DATABASE_URL is not configured: {elsewhere} is no project" in ran.stderr
+    assert f"DATABASE_URL is not configured: {elsewhere} is not a project" in ran.stderr
     assert list(elsewhere.iterdir()) == []
 
 
-def test_an_error_that_nobody_foresaw_keeps_its_traceback():
+def test_an_unexpected_error_keeps_its_traceback():
     @click.command()
     def broken():
         raise LookupError
 
-    group = LazyGroup("group", later={})
+    group = LazyGroup("group", lazy_commands={})
     group.add_command(broken)
 
     with pytest.raises(LookupError):
         CliRunner().invoke(group, ["broken"], catch_exceptions=False)
 
 
-def test_a_directory_that_is_not_there_is_a_usage_error(tmp_path):
+def test_a_missing_project_directory_is_a_usage_error(tmp_path):
     result = CliRunner().invoke(main, ["--project", str(tmp_path / "nowhere"), "counts"])
 
     assert result.exit_code == 2
@@ -139,7 +170,7 @@ def test_a_directory_that_is_not_there_is_a_usage_error(tmp_path):
     assert "nowhere' is not a directory" in result.stderr
 
 
-def test_the_project_comes_from_the_environment_where_no_option_names_it(project, database_url):
+def test_without_the_option_the_project_comes_from_the_environment(project, database_url):
     environ = {"SCHEDULED_ACTIONS_PROJECT": str(project), "DATABASE_URL": database_url}
 
     result = CliRunner().invoke(main, ["registry", "check", "--json"], env=environ)
@@ -147,16 +178,16 @@ def test_the_project_comes_from_the_environment_where_no_option_names_it(project
     assert json.loads(result.stdout)["action_types"] == ["greeting:say"]
 
 
-def test_settings_that_cannot_be_used_are_one_line_that_names_the_key(run, project):
+def test_an_invalid_setting_is_one_line_that_names_the_key(run, project):
     (project / "scheduled_actions.toml").write_text("batch_size = 0\n", encoding="utf-8")
 
     ran = run("counts")
 
     assert ran.exit_code == 1
-    assert ran.stderr.startswith("error: scheduled_actions.toml: batch_size: 0:")
+    assert ran.stderr.startswith("error: scheduled_actions.toml: batch_size = 0:")
 
 
-def test_the_projects_env_file_is_read_and_a_real_variable_wins(run_anywhere, project, database_url):
+def test_the_env_file_is_read_and_environment_variables_override_it(run_anywhere, project, database_url):
     (project / ".env").write_text(f"DATABASE_URL={database_url!r}\n", encoding="utf-8")
 
     from_file = run_anywhere("counts", "--json", DATABASE_URL=None)
@@ -166,16 +197,16 @@ def test_the_projects_env_file_is_read_and_a_real_variable_wins(run_anywhere, pr
     assert from_environment.exit_code == 1
 
 
-def test_an_env_file_that_cannot_be_read_is_one_line_without_the_value(run, project):
+def test_an_unparsable_env_file_is_one_line_without_the_value(run, project):
     (project / ".env").write_text("# Ours\nhunter2 and more\n", encoding="utf-8")
 
     ran = run("counts")
 
     assert ran.exit_code == 1
-    assert ran.stderr == "error: .env: line 2: is not NAME=VALUE: letters, digits and _ make a name\n"
+    assert ran.stderr == "error: .env: line 2 is not NAME=VALUE with every quote closed\n"
 
 
-def test_handlers_find_the_env_file_in_their_environment_and_it_goes_with_the_command(run, project):
+def test_variables_of_the_env_file_are_set_for_handlers_and_removed_after_the_command(run, project):
     (project / ".env").write_text("GREETING=Moin\n", encoding="utf-8")
     (project / "handlers" / "moin.py").write_text(
         "import os\nfrom scheduled_actions import action\n"
@@ -187,11 +218,11 @@ def test_handlers_find_the_env_file_in_their_environment_and_it_goes_with_the_co
 
     run("process")
 
-    assert run("show", scheduled["id"], "--json").json["result"] == "Moin"
+    assert run("actions", "show", scheduled["id"], "--json").json["result"] == "Moin"
     assert "GREETING" not in os.environ
 
 
-def test_a_command_leaves_the_process_as_it_found_it(run, project):
+def test_a_command_restores_the_runtime_and_the_environment(run, project):
     before = use(None)
 
     run("schedule", "greeting:say", "--payload", '{"name": "Ann"}')
@@ -200,7 +231,7 @@ def test_a_command_leaves_the_process_as_it_found_it(run, project):
     assert os.environ.get("SCHEDULED_ACTIONS_PROJECT") != str(project)
 
 
-def test_the_same_commands_hang_on_flask(project, database_url):
+def test_flask_runs_the_same_commands(project, database_url):
     assert flask_group is main
     environ = {**os.environ, "DATABASE_URL": database_url, "SCHEDULED_ACTIONS_PROJECT": str(project)}
 
@@ -212,7 +243,7 @@ def test_the_same_commands_hang_on_flask(project, database_url):
     assert json.loads(ran.stdout)["pending"] == 0
 
 
-def test_the_module_runs_where_no_script_is_on_the_path(project, database_url):
+def test_the_module_runs_without_an_installed_script(project, database_url):
     environ = {**os.environ, "DATABASE_URL": database_url}
 
     ran = subprocess.run(
@@ -228,7 +259,10 @@ def test_the_module_runs_where_no_script_is_on_the_path(project, database_url):
     [
         (
             ["simulate", "--from", "2027-01-01T00:00Z", "--to", "2030-01-01T00:00Z"],
-            "error: --to: 2030-01-01 00:00:00+00:00 is not after the start (2027-01-01T00:00:00+00:00)",
+            (
+                "error: --to must be after the start of the range (2027-01-01T00:00:00+00:00) and at most 92 days "
+                "later, not 2030-01-01T00:00:00+00:00"
+            ),
         ),
         (
             [
@@ -243,11 +277,17 @@ def test_the_module_runs_where_no_script_is_on_the_path(project, database_url):
             ],
             "error: --timezone: 'Mars/X' is not an IANA time zone",
         ),
-        (["deadlines", "set", "invoice", "1"], "error: --due or --in: nothing is not an instant: say when"),
-        (["list", "--cursor", "x"], "error: --cursor: 'x' is not the id that the page before ended with"),
+        (
+            ["deadlines", "create", "invoice", "1"],
+            "error: --due or --in is required for a deadline without a recurrence",
+        ),
+        (
+            ["actions", "list", "--cursor", "x"],
+            "error: --cursor: 'x' is not a cursor: use next_cursor of the previous page",
+        ),
     ],
 )
-def test_what_is_refused_is_called_as_the_option_is(run, arguments, message):
+def test_errors_name_the_command_line_option(run, arguments, message):
     ran = run(*arguments)
 
     assert ran.exit_code == 1

@@ -1,4 +1,4 @@
-"""`listen`: a process that runs what comes due, or has it run, until it is asked to end."""
+"""`listen`: a process that runs due actions, or pings for them, until it receives a signal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from tests.cli.conftest import CRON_SECRET
 from tests.factories import PATIENCE, insert, row, statuses, wait_until
 
-#: Runs until the test lets it return.
-HELD = """\
+#: A handler that runs until the test creates the file `leave`.
+BLOCKING_HANDLER = """\
 import time
 from pathlib import Path
 
@@ -32,8 +32,8 @@ def do(payload: dict):
 
 
 @pytest.fixture
-def listening(project, database_url):
-    """Give a function that starts `listen` as a process, and returns it once it says that it listens."""
+def start_listen(project, database_url):
+    """Return a function that starts `listen` as a process and waits until it prints "listening"."""
     with ExitStack() as running:
 
         def start(*options, **environ):
@@ -54,13 +54,13 @@ def listening(project, database_url):
 
 
 @pytest.fixture
-def pinged():
-    """Give the address of a server, and the headers of each ping that it got."""
-    got = []
+def ping_server():
+    """Run a server; return its URL and the list of pings that it received."""
+    pings = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
-            got.append((self.path, dict(self.headers)))
+            pings.append((self.path, dict(self.headers)))
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -70,64 +70,64 @@ def pinged():
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", got
+        yield f"http://127.0.0.1:{server.server_port}", pings
         server.shutdown()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_runs_what_comes_and_ends_in_order_when_it_is_asked_to(listening, connection, number):
-    process = listening()
+def test_listen_runs_due_actions_and_a_signal_ends_it_with_exit_code_0(start_listen, connection, number):
+    process = start_listen()
     greeted = insert(connection, action_type="greeting:say", payload={"name": "Ann"})
-    insert(connection, action_type="greeting:say", payload={"name": "nobody"})
+    insert(connection, action_type="greeting:say", payload={"name": "no one"})
 
     wait_until(lambda: row(connection, greeted)["status"] == "completed" and row(connection, greeted)["result"])
     process.send_signal(number)
-    said, complained = process.communicate(timeout=PATIENCE)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0
-    assert CRON_SECRET not in said + complained
-    assert "Traceback" not in complained
+    assert CRON_SECRET not in stdout + stderr
+    assert "Traceback" not in stderr
     assert statuses(connection)[greeted] == "completed"
     assert connection.execute("select count(*) from scheduled_action_ticks where finished_at is null").fetchone() == (
         0,
     )
 
 
-def test_at_its_end_it_lets_what_runs_finish_and_tells_what_was_done(listening, run, project, connection):
-    (project / "handlers" / "held.py").write_text(HELD, encoding="utf-8")
+def test_a_signal_lets_running_handlers_finish_and_the_totals_are_printed(start_listen, run, project, connection):
+    (project / "handlers" / "held.py").write_text(BLOCKING_HANDLER, encoding="utf-8")
     run("registry", "build")
     started, leave = project / "started", project / "leave"
-    process = listening()
+    process = start_listen()
     held = insert(connection, action_type="held:do", payload={"started": str(started), "leave": str(leave)})
     wait_until(started.exists)
 
     process.send_signal(signal.SIGINT)
     leave.touch()
-    said, _ = process.communicate(timeout=PATIENCE)
+    stdout, _ = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0
     assert statuses(connection) == {held: "completed"}
-    assert "1 processed, 1 succeeded\n" in said
+    assert "1 processed, 1 succeeded\n" in stdout
 
 
-def test_with_ping_it_runs_nothing_itself_and_pings_for_what_is_due(listening, pinged, project, connection):
-    url, got = pinged
+def test_listen_with_ping_pings_for_due_actions_and_runs_none_itself(start_listen, ping_server, project, connection):
+    url, pings = ping_server
     (project / "handlers" / "_registry.py").unlink()
-    process = listening("--ping", SCHEDULED_ACTIONS_URL=url)
+    process = start_listen("--ping", SCHEDULED_ACTIONS_URL=url)
 
     waiting = insert(connection, action_type="greeting:say", payload={"name": "Ann"})
-    wait_until(lambda: got)
+    wait_until(lambda: pings)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)
 
-    path, headers = got[0]
+    path, headers = pings[0]
     assert (path, headers["x-scheduled-actions-wake"]) == ("/cron/process", "1")
     assert process.returncode == 0
     assert statuses(connection) == {waiting: "pending"}
 
 
 @pytest.mark.parametrize("missing", ["SCHEDULED_ACTIONS_URL", "CRON_SECRET"])
-def test_a_ping_that_has_no_address_or_no_secret_is_refused_with_a_line(run, missing):
+def test_listen_with_ping_requires_a_url_and_a_secret(run, missing):
     environ = {"SCHEDULED_ACTIONS_URL": "http://127.0.0.1:1", missing: None}
 
     ran = run("listen", "--ping", **environ)
@@ -139,7 +139,7 @@ def test_a_ping_that_has_no_address_or_no_secret_is_refused_with_a_line(run, mis
     assert "url" in line
 
 
-def test_it_fails_at_once_without_a_registry_and_says_how_to_build_one(run, project):
+def test_listen_without_a_registry_fails_and_names_the_build_command(run, project):
     (project / "handlers" / "_registry.py").unlink()
 
     ran = run("listen")
@@ -148,5 +148,5 @@ def test_it_fails_at_once_without_a_registry_and_says_how_to_build_one(run, proj
     assert "`scheduled-actions registry build`" in ran.stderr
 
 
-def test_what_it_does_not_know_is_a_usage_error(run):
+def test_an_unknown_option_is_a_usage_error(run):
     assert run("listen", "--pong").exit_code == 2

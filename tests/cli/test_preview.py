@@ -1,4 +1,4 @@
-"""`preview`: without a database, without a project."""
+"""`preview`: shows the occurrences of a rule, without a database or a project."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduled_actions.cli import main
 
 @pytest.fixture
 def preview(tmp_path, monkeypatch):
-    """Give a function that runs the command in an empty directory, where no database can be reached."""
+    """Return a function that runs `preview` in an empty directory without a reachable database."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DATABASE_URL", "postgresql://nowhere.invalid/none")
     monkeypatch.delenv("SCHEDULED_ACTIONS_PROJECT", raising=False)
@@ -27,7 +27,7 @@ def preview(tmp_path, monkeypatch):
     return run
 
 
-def test_preview_answers_programs_in_this_shape(preview):
+def test_the_fields_of_the_json_output(preview):
     ran = preview("0 9 * * *", "--timezone", "America/New_York", "--from", "2026-10-30", "--count", "3", "--json")
 
     assert ran.exit_code == 0
@@ -44,7 +44,7 @@ def test_preview_answers_programs_in_this_shape(preview):
     }
 
 
-def test_preview_shows_people_local_time_utc_and_below_it_why(preview):
+def test_the_table_has_local_time_utc_and_the_reason_for_each_skip(preview):
     ran = preview(
         "last business day of the quarter", "--holidays", "US", "--timezone", "America/New_York",
         "--from", "2027-10-30T09:00", "--count", "2",
@@ -56,22 +56,22 @@ def test_preview_shows_people_local_time_utc_and_below_it_why(preview):
         "\n"
         "LOCAL TIME                     UTC\n"
         "Thu 2027-12-30 09:00:00-05:00  2027-12-30 14:00:00\n"
-        "    Friday 2027-12-31 is a holiday (New Year's Day (observed), US): it is no business day\n"
+        "    Friday 2027-12-31 is a holiday (New Year's Day (observed), US): not a business day\n"
         "Fri 2028-03-31 09:00:00-04:00  2028-03-31 13:00:00\n"
     )
 
 
-def test_preview_tells_its_warnings_at_the_end(preview):
+def test_warnings_are_printed_at_the_end(preview):
     ran = preview("monthly", "--from", "2026-10-31", "--until", "2026-12-31")
 
     assert ran.stdout.splitlines()[-3:] == [
         "",
-        "warning: Months without a day 31 have it on their last day",
-        "warning: It ends after 2 occurrences",
+        "warning: In months without a day 31, the rule occurs on the last day",
+        "warning: The rule ends after 2 occurrences",
     ]
 
 
-def test_an_interval_counts_from_now_unless_told_otherwise(preview):
+def test_an_interval_counts_from_now_by_default(preview):
     before = datetime.now(UTC)
 
     shown = json.loads(preview("PT10M", "--count", "1", "--json").stdout)["occurrences"][0]["utc"]
@@ -79,7 +79,7 @@ def test_an_interval_counts_from_now_unless_told_otherwise(preview):
     assert timedelta(minutes=9, seconds=59) <= datetime.fromisoformat(shown) - before <= timedelta(minutes=11)
 
 
-def test_a_time_without_offset_is_the_zones_and_one_with_an_offset_is_an_instant(preview):
+def test_a_time_without_offset_is_local_to_the_time_zone_of_the_rule(preview):
     def first(start):
         given = ("--timezone", "America/New_York", "--from", start, "--count", "1", "--json")
         return json.loads(preview("hourly", *given).stdout)["occurrences"][0]["utc"]
@@ -97,18 +97,18 @@ def test_a_time_without_offset_is_the_zones_and_one_with_an_offset_is_an_instant
         (["--skip-date", "2026-12-25", "--skip-date", "2026-12-27"], ["24", "26", "28", "29"]),
         (["--skip-range", "2026-12-25..2026-12-27"], ["24", "28", "29", "30"]),
         (["--skip-window", "2026-12-24T00:00Z..2026-12-26T00:00Z"], ["26", "27", "28", "29"]),
-        (["--skip-weekends", "--on-skip", "following"], ["24", "25", "28", "29"]),
-        (["--skip-weekends", "--on-skip", "preceding"], ["24", "25", "28", "29"]),
-        (["--skip-window", "22:00-10:00", "--on-skip", "following"], ["23", "24", "25", "26"]),
+        (["--skip-weekends", "--adjustment", "following"], ["24", "25", "28", "29"]),
+        (["--skip-weekends", "--adjustment", "preceding"], ["24", "25", "28", "29"]),
+        (["--skip-window", "22:00-10:00", "--adjustment", "following"], ["23", "24", "25", "26"]),
     ],
 )
 def test_every_kind_of_skip_has_an_option(preview, options, days):
     ran = preview("daily", "--from", "2026-12-23T09:00", "--count", "4", *options, "--json")
 
-    assert [one["at"][8:10] for one in json.loads(ran.stdout)["occurrences"]] == days
+    assert [occurrence["at"][8:10] for occurrence in json.loads(ran.stdout)["occurrences"]] == days
 
 
-def test_until_a_day_counts_the_whole_day(preview):
+def test_until_includes_the_whole_day(preview):
     def count(until):
         given = ("--from", "2026-12-23T09:00", "--until", until, "--json")
         return len(json.loads(preview("daily", *given).stdout)["occurrences"])
@@ -120,12 +120,12 @@ def test_until_a_day_counts_the_whole_day(preview):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["dayly"], 1, 'error: recurrence "dayly": did you mean "daily"?'),
+        (["dayly"], 1, 'error: recurrence "dayly": is not a recurrence; did you mean "daily"?'),
         (["0 9 * *"], 1, "found 4"),
         (["0 0 30 2 *"], 1, 'error: recurrence "0 0 30 2 *":'),
         (["FREQ=DAILY;INTERVAL=0"], 1, 'error: recurrence "FREQ=DAILY;INTERVAL=0":'),
         (["daily", "--timezone", "Mars/X"], 1, "error: --timezone: 'Mars/X' is not an IANA time zone"),
-        (["daily", "--holidays", "ZZ"], 1, "skip.holidays: no country of that name is known"),
+        (["daily", "--holidays", "ZZ"], 1, "skip.holidays: unknown country"),
         (["daily", "--skip-date", "2026-02-30"], 1, "error: skip.dates[0]: '2026-02-30' is not a day"),
         (["daily", "--skip-range", "2026-12-25..x"], 1, "error: skip.ranges[0].to: 'x' is not a day"),
         (["daily", "--skip-window", "22:00-25:00"], 1, "error: skip.windows[0].to: '25:00' is not"),
@@ -134,17 +134,17 @@ def test_until_a_day_counts_the_whole_day(preview):
         (
             ["daily", "--skip-range", "2026-12-25"],
             2,
-            "'2026-12-25' is not two days, both included: 2026-12-24..2027-01-02",
+            "'2026-12-25' is not a range of days, such as 2026-12-24..2027-01-02",
         ),
-        (["daily", "--skip-window", "22:00"], 2, "'22:00' is not a time of day to another: 22:00-02:00"),
+        (["daily", "--skip-window", "22:00"], 2, "'22:00' is not a maintenance window, such as 22:00-02:00"),
         (["daily", "--count", "0"], 2, "'0' is not a whole number from 1 to 1000"),
         (["daily", "--count", "1001"], 2, "'1001' is not a whole number from 1 to 1000"),
         (["daily", "--from", "tomorrow"], 2, "'tomorrow' is not an ISO 8601 time"),
-        (["daily", "--on-skip", "next"], 2, "'next' is not one of 'drop', 'preceding', 'following'"),
+        (["daily", "--adjustment", "next"], 2, "'next' is not one of 'drop', 'preceding', 'following'"),
         ([], 2, "Missing argument 'RULE'"),
     ],
 )
-def test_what_cannot_be_previewed_is_refused_with_a_line(preview, arguments, code, message):
+def test_invalid_arguments_are_rejected_without_a_traceback(preview, arguments, code, message):
     ran = preview(*arguments)
 
     assert (ran.exit_code, ran.stdout) == (code, "")
@@ -152,7 +152,7 @@ def test_what_cannot_be_previewed_is_refused_with_a_line(preview, arguments, cod
     assert "Traceback" not in ran.stderr
 
 
-def test_nothing_in_a_rule_reaches_the_terminal_raw(preview):
+def test_control_characters_of_a_rule_are_escaped(preview):
     ran = preview("daily\x1b[2J")
 
     assert ran.exit_code == 1

@@ -1,4 +1,4 @@
-"""`psql`: the client that is started, and what it is given."""
+"""`psql`: starts the client with the connection parameters in its environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 @pytest.fixture
 def psql(tmp_path):
-    """Return a directory with a psql that prints what it was given, and ends with 3."""
+    """Return a directory with a psql that writes its arguments and environment to a file and exits with 3."""
     directory = tmp_path / "bin"
     directory.mkdir()
     program = directory / "psql"
@@ -19,17 +19,17 @@ def psql(tmp_path):
         f"#!{sys.executable}\n"
         "import json, os, sys\n"
         "given = {name: value for name, value in os.environ.items() if name.startswith('PG')}\n"
-        "json.dump([sys.argv[1:], given], open(os.environ['TOLD'], 'w'))\n"
+        "json.dump([sys.argv[1:], given], open(os.environ['OUTPUT'], 'w'))\n"
         "sys.exit(3)\n"
     )
     program.chmod(0o755)
     return directory
 
 
-def test_psql_gets_the_address_unseen_and_its_own_options(run, psql, tmp_path, database_url):
-    ran = run("psql", "-At", "-c", "select 1", PATH=str(psql), TOLD=str(tmp_path / "told"))
+def test_psql_receives_the_connection_in_its_environment_and_its_own_options(run, psql, tmp_path, database_url):
+    ran = run("psql", "-At", "-c", "select 1", PATH=str(psql), OUTPUT=str(tmp_path / "output"))
 
-    arguments, given = json.loads((tmp_path / "told").read_text())
+    arguments, given = json.loads((tmp_path / "output").read_text())
     expected = conninfo_to_dict(database_url)
     assert ran.exit_code == 3
     assert arguments == ["-At", "-c", "select 1"]
@@ -39,14 +39,14 @@ def test_psql_gets_the_address_unseen_and_its_own_options(run, psql, tmp_path, d
     assert given.get("PGPASSWORD") == expected.get("password")
 
 
-def test_without_psql_it_says_where_it_is_from(run, tmp_path):
+def test_a_missing_psql_is_rejected_with_the_package_to_install(run, tmp_path):
     ran = run("psql", PATH=str(tmp_path))
 
     assert ran.exit_code == 1
-    assert ran.stderr.startswith("error: no program here is called psql")
+    assert ran.stderr.startswith("error: psql was not found on PATH; install the PostgreSQL client")
 
 
-def test_an_address_that_cannot_be_read_is_not_repeated(run, psql):
+def test_an_invalid_connection_string_is_not_printed(run, psql):
     ran = run("psql", PATH=str(psql), DATABASE_URL="postgresql://ann:s3cret@[half/db")
 
     assert ran.exit_code == 1

@@ -1,4 +1,4 @@
-"""`list`, `show` and `counts`."""
+"""`actions list`, `actions show` and `counts`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ COLUMNS = {
     "history", "target_type", "target_id", "user_id", "created_by", "schedule_id", "deadline_id", "dedup_key",
     "lock_group", "lease_expires_at", "created_at", "updated_at",
 }  # fmt: skip
-#: What only the whole action shows.
-WHOLE = COLUMNS | {"condition", "claim_token"}
+#: `show` adds these columns.
+SHOW_COLUMNS = COLUMNS | {"condition", "claim_token"}
 AT = datetime(2030, 6, 1, 7, tzinfo=UTC)
 
 
-def test_list_answers_actions_by_their_column_names_the_newest_first(run, connection):
+def test_list_returns_the_columns_of_actions_newest_first(run, connection):
     first, second = insert(connection), insert(connection, status="failed", error_message="no")
 
-    ran = run("list", "--json")
+    ran = run("actions", "list", "--json")
 
     assert ran.exit_code == 0
     assert ran.json.keys() == {"actions", "next_cursor"}
@@ -49,42 +49,42 @@ def test_list_answers_actions_by_their_column_names_the_newest_first(run, connec
         (["--status", "skipped"], ""),
     ],
 )
-def test_list_narrows_by_every_filter(run, connection, options, wanted):
+def test_list_applies_every_filter(run, connection, options, wanted):
     insert(connection, action_type="test:a", scheduled_at=AT)
     insert(
         connection, action_type="test:b", scheduled_at=AT + timedelta(hours=1), status="failed",
         team_id="north", lock_group="g",
     )  # fmt: skip
 
-    listed = run("list", *options, "--json").json["actions"]
+    listed = run("actions", "list", *options, "--json").json["actions"]
 
-    assert [action["action_type"] for action in listed] == [f"test:{one}" for one in wanted]
+    assert [action["action_type"] for action in listed] == [f"test:{letter}" for letter in wanted]
 
 
-def test_list_reads_a_time_without_offset_as_this_machines(run, connection):
+def test_list_reads_a_time_without_offset_in_the_local_time_zone(run, connection):
     insert(connection, scheduled_at=AT)
     here = AT.astimezone().replace(tzinfo=None)
 
-    from_then = run("list", "--from", here.isoformat(), "--json").json["actions"]
-    from_later = run("list", "--from", (here + timedelta(seconds=1)).isoformat(), "--json").json["actions"]
+    from_then = run("actions", "list", "--from", here.isoformat(), "--json").json["actions"]
+    from_later = run("actions", "list", "--from", (here + timedelta(seconds=1)).isoformat(), "--json").json["actions"]
 
     assert (len(from_then), len(from_later)) == (1, 0)
 
 
-def test_the_cursor_leads_through_all_pages_and_ends(run, connection):
+def test_the_cursor_reaches_every_page_and_ends(run, connection):
     ids = [str(insert(connection)) for _ in range(4)]
 
-    first = run("list", "--limit", "2", "--json").json
-    second = run("list", "--limit", "2", "--cursor", first["next_cursor"], "--json").json
+    first = run("actions", "list", "--limit", "2", "--json").json
+    second = run("actions", "list", "--limit", "2", "--cursor", first["next_cursor"], "--json").json
 
     assert [action["id"] for page in (first, second) for action in page["actions"]] == ids[::-1]
     assert second["next_cursor"] is None
 
 
-def test_list_tells_people_in_columns_and_local_time(run, connection):
+def test_list_prints_columns_and_local_times(run, connection):
     action = insert(connection, scheduled_at=AT, attempts=1, max_attempts=3, error_message="one\x1b[2J\ntwo")
 
-    lines = run("list").stdout.splitlines()
+    lines = run("actions", "list").stdout.splitlines()
 
     assert lines[0].split() == ["ID", "TYPE", "STATUS", "SCHEDULED", "AT", "ATTEMPTS", "NOTE"]
     assert lines[1].startswith(f"{action}  test:run  pending  {local(AT)}  1 of 3")
@@ -92,7 +92,7 @@ def test_list_tells_people_in_columns_and_local_time(run, connection):
     assert lines[0].index("NOTE") == lines[1].index("one")
 
 
-def test_local_time_bears_its_offset(monkeypatch):
+def test_local_times_include_their_offset(monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Kathmandu")
     import time
 
@@ -110,12 +110,12 @@ def test_list_names_the_option_for_the_next_page(run, connection):
     insert(connection)
     second = insert(connection)
 
-    assert run("list", "--limit", "1").stdout.endswith(f"there are more: --cursor {second}\n")
+    assert run("actions", "list", "--limit", "1").stdout.endswith(f"more results: --cursor {second}\n")
 
 
-def test_empty_lists_say_what_to_do(run):
-    assert run("list").stdout.startswith("no actions yet: `scheduled-actions schedule")
-    assert run("list", "--status", "failed").stdout == "no action matches\n"
+def test_empty_lists_name_the_schedule_command(run):
+    assert run("actions", "list").stdout.startswith("no actions yet: `scheduled-actions schedule")
+    assert run("actions", "list", "--status", "failed").stdout == "no action matches\n"
     assert run("counts").stdout.startswith("no actions yet")
 
 
@@ -129,46 +129,46 @@ def test_empty_lists_say_what_to_do(run):
         (["--limit", "all"], "'all' is not a whole number from 1 to 100"),
     ],
 )
-def test_a_filter_that_cannot_be_read_is_a_usage_error(run, options, expected):
-    ran = run("list", *options)
+def test_an_invalid_filter_is_a_usage_error(run, options, expected):
+    ran = run("actions", "list", *options)
 
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert expected in ran.stderr
 
 
-def test_a_cursor_that_is_no_id_is_refused(run):
-    ran = run("list", "--cursor", "page-2")
+def test_an_invalid_cursor_is_rejected(run):
+    ran = run("actions", "list", "--cursor", "page-2")
 
     assert ran.exit_code == 1
     assert "page-2" in ran.stderr
 
 
-def test_show_answers_every_column_and_the_whole_history(run, connection):
+def test_show_returns_every_column_and_the_whole_history(run, connection):
     history = [{"outcome": "snoozed", "attempt": 1, "count": number} for number in range(50)]
     action = insert(connection, history=history, retry={"kind": "delays", "seconds": [5]}, payload={"a": [1, None]})
 
-    ran = run("show", action, "--json")
+    ran = run("actions", "show", action, "--json")
 
     assert ran.exit_code == 0
-    assert ran.json.keys() >= WHOLE | {field.name for field in fields(Action)}
+    assert ran.json.keys() >= SHOW_COLUMNS | {field.name for field in fields(Action)}
     assert ran.json["history"] == history
     assert ran.json["payload"] == {"a": [1, None]}
     assert ran.json["retry"] == {"kind": "delays", "seconds": [5]}
 
 
-def test_show_tells_what_an_action_scheduled_and_which_one_scheduled_it(run, connection):
+def test_show_links_an_action_to_its_follow_ups_and_its_parent(run, connection):
     parent = insert(connection, status="completed", completed_at=database_now(connection))
     child = insert(connection, action_type="email:send", scheduled_by=parent)
 
-    assert f"  {child}  email:send  pending" in run("show", parent).stdout.splitlines()
-    told = run("show", parent, "--json").json
-    assert [one["id"] for one in told["scheduled"]] == [str(child)]
-    assert told["scheduled_has_more"] is False
-    assert run("show", child, "--json").json["scheduled_by"] == str(parent)
-    assert f"scheduled_by  {parent}" in run("show", child).stdout
+    assert f"  {child}  email:send  pending" in run("actions", "show", parent).stdout.splitlines()
+    shown = run("actions", "show", parent, "--json").json
+    assert [action["id"] for action in shown["scheduled"]] == [str(child)]
+    assert shown["scheduled_has_more"] is False
+    assert run("actions", "show", child, "--json").json["scheduled_by"] == str(parent)
+    assert f"scheduled_by  {parent}" in run("actions", "show", child).stdout
 
 
-def test_show_tells_people_what_happened(run, connection):
+def test_show_prints_the_fields_and_the_history(run, connection):
     at = "2030-06-01T07:00:00+00:00"
     action = insert(
         connection, payload={"name": "Ann"}, team_id="north",
@@ -181,7 +181,7 @@ def test_show_tells_people_what_happened(run, connection):
         ],
     )  # fmt: skip
 
-    lines = run("show", action).stdout.splitlines()
+    lines = run("actions", "show", action).stdout.splitlines()
 
     assert lines[0].split() == ["id", str(action)]
     assert "team_id       north" in lines
@@ -195,7 +195,7 @@ def test_show_tells_people_what_happened(run, connection):
     ]
 
 
-def test_counts_answers_every_status_and_what_is_due(run, connection):
+def test_counts_returns_every_status_and_the_due_actions(run, connection):
     insert(connection)
     insert(connection, scheduled_at=database_now(connection) + timedelta(hours=1))
     insert(connection, status="failed", completed_at=database_now(connection))
@@ -207,18 +207,18 @@ def test_counts_answers_every_status_and_what_is_due(run, connection):
     assert run("counts", "--exact", "--json").json == ran.json
 
 
-def test_counts_stop_at_ten_thousand_unless_they_are_to_be_exact(run, connection):
+def test_counts_stop_at_ten_thousand_without_exact(run, connection):
     insert_many(connection, 10_001)
 
     bounded, exact = run("counts", "--json").json, run("counts", "--json", "--exact").json
-    told = [line.split() for line in run("counts").stdout.splitlines()]
+    lines = [line.split() for line in run("counts").stdout.splitlines()]
 
     assert bounded == dict.fromkeys(Status, 0) | {"pending": 10_000, "due": 10_000, "capped": ["pending", "due"]}
     assert exact == dict.fromkeys(Status, 0) | {"pending": 10_001, "due": 10_001}
-    assert (told[0], told[-1]) == (["pending", "10,000+"], ["due", "10,000+"])
+    assert (lines[0], lines[-1]) == (["pending", "10,000+"], ["due", "10,000+"])
 
 
-def test_counts_tells_people_in_columns(run, connection):
+def test_counts_prints_columns(run, connection):
     insert(connection)
 
     lines = [line.split() for line in run("counts").stdout.splitlines()]
@@ -227,7 +227,7 @@ def test_counts_tells_people_in_columns(run, connection):
     assert ["due", "1"] in lines
 
 
-def test_counts_tells_how_late_actions_start_to_people_and_to_programs_that_ask(run, connection):
+def test_counts_prints_the_lateness_and_returns_it_in_json_with_lateness(run, connection):
     now = database_now(connection)
     due = now - timedelta(seconds=12.5)
     insert(connection, status="completed", scheduled_at=due, started_at=now, completed_at=now)
@@ -235,34 +235,36 @@ def test_counts_tells_how_late_actions_start_to_people_and_to_programs_that_ask(
     lines = [line.split() for line in run("counts").stdout.splitlines()]
 
     assert lines[-2:] == [["TYPE", "ACTIONS", "MEDIAN", "95", "%", "LATEST"], ["test:run", "1", *["12.50"] * 3]]
-    measured = {"measured": 1, "p50_seconds": 12.5, "p95_seconds": 12.5, "max_seconds": 12.5}
+    measured = {"sample_count": 1, "p50_seconds": 12.5, "p95_seconds": 12.5, "max_seconds": 12.5}
     assert run("counts", "--json", "--lateness").json["lateness"] == {"test:run": measured}
     assert "lateness" not in run("counts", "--json").json
 
 
-@pytest.mark.parametrize("command", ["list", "counts"])
-def test_tables_that_are_not_there_are_named_with_what_to_do(run, connection, command):
+@pytest.mark.parametrize("command", [["actions", "list"], ["counts"]])
+def test_missing_tables_are_rejected_with_the_migrate_command(run, connection, command):
     connection.execute("drop table scheduled_actions cascade")
 
-    ran = run(command)
+    ran = run(*command)
 
     assert ran.exit_code == 1
     assert ran.stderr.endswith("run `scheduled-actions migrate`\n")
 
 
-@pytest.mark.parametrize("arguments", [["list", "--what"], ["counts", "more"], ["show", "a", "b"]])
-def test_what_a_reading_command_does_not_know_is_a_usage_error(run, arguments):
+@pytest.mark.parametrize(
+    "arguments", [["actions", "list", "--what"], ["counts", "more"], ["actions", "show", "a", "b"]]
+)
+def test_unknown_arguments_are_a_usage_error(run, arguments):
     assert run(*arguments).exit_code == 2
 
 
-def test_a_row_that_python_cannot_hold_does_not_hide_the_others(run, connection):
+def test_infinite_timestamps_are_listed_as_the_nearest_representable_ones(run, connection):
     insert(connection, scheduled_at="infinity")
     insert(connection, scheduled_at="-infinity")
     insert(connection)
 
-    ran = run("list", "--json")
+    ran = run("actions", "list", "--json")
 
-    instants = [one["scheduled_at"] for one in json.loads(ran.stdout)["actions"]]
+    instants = [action["scheduled_at"] for action in json.loads(ran.stdout)["actions"]]
     assert len(instants) == 3
     assert instants[1].startswith("0001-01-03")
     assert instants[2].startswith("9999-12-29")

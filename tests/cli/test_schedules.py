@@ -1,4 +1,4 @@
-"""`schedules`: list, show, create, edit, pause, resume, run, backfill, skip, delete, sync."""
+"""`schedules`: list, show, create, update, pause, resume, run, backfill, skip, delete, sync."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANN = ("--payload", '{"name": "Ann"}')
 CLOSED = '{"kind": "document_state", "target": {"type": "books", "id": "2026"}, "state": "closed"}'
 BY = f"cli:{getpass.getuser()}"
 DAY = timedelta(days=1)
-NOBODY = "00000000-0000-0000-0000-000000000000"
+UNKNOWN_ID = "00000000-0000-0000-0000-000000000000"
 
 DECLARED = """\
 from scheduled_actions import action, next_occurrence, skip_occurrence
@@ -42,20 +42,20 @@ def stopped_clock(connection):
 
 @pytest.fixture
 def create(run):
-    """Return a function that makes a schedule and answers its document."""
+    """Return a function that creates a schedule and returns its document."""
 
-    def make(rule="daily", *options, name="greet"):
+    def create_schedule(rule="daily", *options, name="greet"):
         named = ("--name", name) if name else ()
         ran = run("schedules", "create", "greeting:say", rule, *ANN, *named, *options, "--json")
         assert ran.exit_code == 0, ran.stderr
         return ran.json
 
-    return make
+    return create_schedule
 
 
 @pytest.fixture
 def declare(project):
-    """Return a function that lets the project's code declare a recurrence, as a deployment does."""
+    """Return a function that replaces the recurrence declared in the code, like a deployment."""
 
     def deploy(rule):
         for name in [name for name in sys.modules if name.split(".")[0] == "handlers"]:
@@ -81,21 +81,25 @@ def planned(connection, schedule):
 # -- create ------------------------------------------------------------------------------------------------------------
 
 
-def test_create_answers_the_schedule_by_its_column_names_and_its_rule_in_words(run, connection):
+def test_create_returns_the_columns_of_the_schedule_and_a_description(run, connection):
     ran = run("schedules", "create", "greeting:say", "0 9 * * 1-5", *ANN, "--name", "greet", "--json")
 
     assert ran.exit_code == 0
-    made = ran.json
-    assert (made["name"], made["action_type"], made["recurrence"], made["kind"]) == (
+    created = ran.json
+    assert (created["name"], created["action_type"], created["recurrence"], created["kind"]) == (
         "greet", "greeting:say", "0 9 * * 1-5", "cron",
     )  # fmt: skip
-    assert (made["status"], made["payload"], made["created_by"]) == ("active", {"name": "Ann"}, BY)
-    assert "09:00" in made["description"]
-    assert at(made["next_occurrence_at"]) == at(planned(connection, made)["occurrence_at"]) == NOW + timedelta(hours=21)
+    assert (created["status"], created["payload"], created["created_by"]) == ("active", {"name": "Ann"}, BY)
+    assert "09:00" in created["description"]
+    assert (
+        at(created["next_occurrence_at"])
+        == at(planned(connection, created)["occurrence_at"])
+        == NOW + timedelta(hours=21)
+    )
 
 
-def test_create_takes_every_option_it_names(create):
-    made = create(
+def test_create_stores_every_option(create):
+    created = create(
         "daily", "--team", "north", "--timezone", "Europe/Berlin", "--at", "2026-03-05T09:00", "--misfire", "catch_up",
         "--grace", "2m", "--catch-up-limit", "7", "--catch-up-age", "P1D", "--overlap", "queue", "--pause-after", "3",
         "--jitter", "30s", "--until", "2026-04-01T00:00", "--remaining", "5", "--priority", "-3", "--max-attempts", "2",
@@ -111,23 +115,23 @@ def test_create_takes_every_option_it_names(create):
         "condition": {"wait": json.loads(CLOSED), "timeout": 3600.0},
         "on_success": [{"action_type": "greeting:say", "payload": {"name": "Ben"}}],
     }  # fmt: skip
-    assert {name: made[name] for name in named} == named
-    assert at(made["anchor_at"]) == datetime(2026, 3, 5, 8, tzinfo=UTC)
-    assert at(made["until"]) == datetime(2026, 3, 31, 22, tzinfo=UTC)
+    assert {name: created[name] for name in named} == named
+    assert at(created["anchor_at"]) == datetime(2026, 3, 5, 8, tzinfo=UTC)
+    assert at(created["until"]) == datetime(2026, 3, 31, 22, tzinfo=UTC)
 
 
-def test_create_counts_a_start_from_the_databases_now(create):
-    made = create("PT10M", "--in", "1h", "--rolling")
+def test_create_in_counts_from_the_database_clock(create):
+    created = create("PT10M", "--in", "1h", "--rolling")
 
-    assert (at(made["anchor_at"]), made["recurrence_type"]) == (NOW + timedelta(hours=1), "rolling")
-    assert at(made["next_occurrence_at"]) == NOW + timedelta(hours=1)
+    assert (at(created["anchor_at"]), created["recurrence_type"]) == (NOW + timedelta(hours=1), "rolling")
+    assert at(created["next_occurrence_at"]) == NOW + timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
     ("options", "skip"),
     [
         (["--skip-weekends"], {"weekends": True}),
-        (["--holidays", "US", "--on-skip", "following"], {"holidays": "US", "then": "following"}),
+        (["--holidays", "US", "--adjustment", "following"], {"holidays": "US", "adjustment": "following"}),
         (["--skip-date", "2026-12-24", "--skip-date", "2026-12-31"], {"dates": ["2026-12-24", "2026-12-31"]}),
         (["--skip-range", "2026-12-24..2027-01-02"], {"ranges": [{"from": "2026-12-24", "to": "2027-01-02"}]}),
         (["--skip-window", "22:00-02:00"], {"windows": [{"from": "22:00", "to": "02:00"}]}),
@@ -141,11 +145,11 @@ def test_create_counts_a_start_from_the_databases_now(create):
         ),
     ],
 )
-def test_create_hands_on_what_is_skipped_as_one_object(create, options, skip):
+def test_create_stores_the_skip_options_as_one_object(create, options, skip):
     assert create("daily", *options)["skip"] == skip
 
 
-def test_creating_the_same_again_changes_nothing_and_something_else_changes_it(run, create, connection):
+def test_repeating_create_changes_nothing_and_a_different_rule_updates_the_schedule(run, create, connection):
     first = create()
     set_clock(connection, NOW + timedelta(minutes=5))
 
@@ -157,7 +161,7 @@ def test_creating_the_same_again_changes_nothing_and_something_else_changes_it(r
     assert len(run("schedules", "list", "--json").json["schedules"]) == 1
 
 
-def test_create_tells_people_when_it_comes_and_warns_of_what_is_often_meant_otherwise(run):
+def test_create_prints_the_next_occurrence_and_warns_of_unusual_rules(run):
     ran = run(
         "schedules", "create", "greeting:say", "0 9 31 * *", *ANN, "--name", "greet", "--timezone", "Europe/Berlin"
     )
@@ -179,7 +183,7 @@ def test_create_tells_people_when_it_comes_and_warns_of_what_is_often_meant_othe
         (["greeting:say", "daily", *ANN, "--until", "2026-01-01T00:00:00Z"], "ends at 2026-01-01"),
     ],
 )
-def test_what_cannot_be_made_is_refused_in_one_line_and_leaves_nothing(run, connection, arguments, expected):
+def test_an_invalid_schedule_is_rejected_in_one_line_and_not_created(run, connection, arguments, expected):
     ran = run("schedules", "create", *arguments, "--json")
 
     assert (ran.exit_code, ran.stdout) == (1, "")
@@ -191,15 +195,15 @@ def test_what_cannot_be_made_is_refused_in_one_line_and_leaves_nothing(run, conn
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--at", "2026-12-01T00:00Z", "--in", "5m"], "--at and --in say the same thing"),
+        (["--at", "2026-12-01T00:00Z", "--in", "5m"], "--at and --in are mutually exclusive"),
         (["--misfire", "often"], "'often' is not one of 'fire_once', 'skip', 'catch_up'"),
-        (["--skip-window", "22:00"], "'22:00' is not a time of day to another"),
-        (["--skip-range", "2026-12-24"], "'2026-12-24' is not two days"),
+        (["--skip-window", "22:00"], "'22:00' is not a maintenance window"),
+        (["--skip-range", "2026-12-24"], "'2026-12-24' is not a range of days"),
         (["--jitter", "soon"], "'soon' is not"),
         (["--metadata", "{"], "write JSON between single quotes"),
     ],
 )
-def test_an_option_that_cannot_be_read_is_a_usage_error(run, options, expected):
+def test_an_unparsable_option_is_a_usage_error(run, options, expected):
     ran = run("schedules", "create", "greeting:say", "daily", *ANN, *options)
 
     assert (ran.exit_code, ran.stdout) == (2, "")
@@ -209,13 +213,13 @@ def test_an_option_that_cannot_be_read_is_a_usage_error(run, options, expected):
 # -- list and show -----------------------------------------------------------------------------------------------------
 
 
-def test_list_answers_schedules_the_newest_first_and_a_cursor_through_all_pages(run, create):
+def test_list_returns_schedules_newest_first_and_a_cursor_through_all_pages(run, create):
     ids = [create(name=name)["id"] for name in ("one", "two", "three")]
 
     first = run("schedules", "list", "--limit", "2", "--json").json
     second = run("schedules", "list", "--limit", "2", "--cursor", first["next_cursor"], "--json").json
 
-    assert [one["id"] for page in (first, second) for one in page["schedules"]] == ids[::-1]
+    assert [schedule["id"] for page in (first, second) for schedule in page["schedules"]] == ids[::-1]
     assert second["next_cursor"] is None
 
 
@@ -228,15 +232,15 @@ def test_list_answers_schedules_the_newest_first_and_a_cursor_through_all_pages(
         (["--type", "greeting:sing"], []),
     ],
 )
-def test_list_narrows_by_every_filter(run, create, options, wanted):
+def test_list_applies_every_filter(run, create, options, wanted):
     create("daily", "--team", "north", name="one")
     create(name="two")
     run("schedules", "pause", "two")
 
-    assert [one["name"] for one in run("schedules", "list", *options, "--json").json["schedules"]] == wanted
+    assert [schedule["name"] for schedule in run("schedules", "list", *options, "--json").json["schedules"]] == wanted
 
 
-def test_list_tells_people_the_next_instant_on_the_schedules_own_clock_and_the_rule_in_words(run, create):
+def test_list_prints_the_next_occurrence_in_the_time_zone_of_the_schedule_and_the_description(run, create):
     create("0 9 * * 1-5", "--timezone", "Asia/Kathmandu")
 
     heading, line = run("schedules", "list").stdout.splitlines()
@@ -246,14 +250,14 @@ def test_list_tells_people_the_next_instant_on_the_schedules_own_clock_and_the_r
     assert "Asia/Kathmandu" in line
 
 
-def test_empty_lists_say_what_to_do(run):
+def test_empty_lists_name_the_create_command(run):
     assert run("schedules", "list").stdout.startswith("no schedules yet: `scheduled-actions schedules create")
     assert run("schedules", "list", "--status", "paused").stdout == "no schedule matches\n"
 
 
-def test_show_tells_everything_what_comes_next_and_what_came_of_it_last(run, create, connection):
+def test_show_prints_the_fields_the_next_occurrences_and_the_last_results(run, create, connection):
     create("daily", "--timezone", "Europe/Berlin")
-    run("schedules", "create", "greeting:say", "daily", "--payload", '{"name": "nobody"}', "--name", "nobody")
+    run("schedules", "create", "greeting:say", "daily", "--payload", '{"name": "no one"}', "--name", "no one")
     for day in (1, 2):
         set_clock(connection, NOW + day * DAY)
         run("process")
@@ -272,18 +276,18 @@ def test_show_tells_everything_what_comes_next_and_what_came_of_it_last(run, cre
     ]  # fmt: skip
 
 
-def test_show_answers_programs_the_next_instants_in_local_time_and_the_last_outcomes(run, create, connection):
-    made = create("daily", "--timezone", "Europe/Berlin")
+def test_show_json_has_the_next_occurrences_and_the_last_outcomes(run, create, connection):
+    created = create("daily", "--timezone", "Europe/Berlin")
     set_clock(connection, NOW + DAY)
     run("process")
     by_hand = run("schedules", "run", "greet", "--json").json["id"]
     run("process")
 
-    shown = run("schedules", "show", made["id"], "--json").json
+    shown = run("schedules", "show", created["id"], "--json").json
 
     assert shown["occurrences"][0] == {"at": "2026-03-06T13:00:00+01:00", "utc": "2026-03-06T12:00:00+00:00"}
     assert len(shown["occurrences"]) == 5
-    assert [(one["status"], one["occurrence_at"]) for one in shown["outcomes"]] == [
+    assert [(outcome["status"], outcome["occurrence_at"]) for outcome in shown["outcomes"]] == [
         ("completed", None), ("completed", (NOW + DAY).isoformat()),
     ]  # fmt: skip
     assert shown["outcomes"][0]["id"] == by_hand
@@ -291,7 +295,7 @@ def test_show_answers_programs_the_next_instants_in_local_time_and_the_last_outc
 
 
 @pytest.mark.parametrize("command", [["show", "greet"], ["skip", "greet"]])
-def test_what_a_rule_of_the_project_prints_is_kept_apart_from_the_answer(run, declare, create, command):
+def test_output_of_a_project_rule_goes_to_stderr(run, declare, create, command):
     declare("daily")
     create("custom:payday")
 
@@ -301,7 +305,7 @@ def test_what_a_rule_of_the_project_prints_is_kept_apart_from_the_answer(run, de
     assert "a rule prints" in ran.stderr
 
 
-def test_show_says_why_there_is_no_further_instant(run, declare, create):
+def test_show_names_the_reason_for_missing_occurrences(run, declare, create):
     declare("daily")
     create("custom:payday")
     declare(None)
@@ -313,7 +317,7 @@ def test_show_says_why_there_is_no_further_instant(run, declare, create):
     assert "payday" in ran.stdout.partition("\nnext\n")[2]
 
 
-def test_a_name_is_looked_for_in_the_team_that_is_said(run, create):
+def test_a_name_is_searched_in_the_given_team(run, create):
     create("daily", "--team", "north")
 
     assert run("schedules", "show", "greet", "--team", "north", "--json").exit_code == 0
@@ -322,13 +326,13 @@ def test_a_name_is_looked_for_in_the_team_that_is_said(run, create):
     assert (ran.exit_code, ran.stderr) == (1, "error: no schedule has the id or name greet\n")
 
 
-# -- edit --------------------------------------------------------------------------------------------------------------
+# -- update ------------------------------------------------------------------------------------------------------------
 
 
-def test_edit_plans_the_waiting_occurrence_anew(run, create, connection):
+def test_updating_the_rule_replaces_the_planned_occurrence(run, create, connection):
     before = create()
 
-    ran = run("schedules", "edit", "greet", "--rule", "0 15 * * *", "--timezone", "Europe/Berlin", "--json")
+    ran = run("schedules", "update", "greet", "--rule", "0 15 * * *", "--timezone", "Europe/Berlin", "--json")
 
     after = ran.json
     assert (after["id"], after["recurrence"], after["timezone"]) == (before["id"], "0 15 * * *", "Europe/Berlin")
@@ -336,43 +340,43 @@ def test_edit_plans_the_waiting_occurrence_anew(run, create, connection):
     assert connection.execute("select count(*) from scheduled_actions").fetchone() == (1,)
 
 
-def test_edit_changes_the_waiting_occurrence_where_it_stands(run, create, connection):
+def test_updating_the_payload_changes_the_planned_occurrence(run, create, connection):
     before = create()
 
-    after = run("schedules", "edit", "greet", "--payload", '{"name": "Bob"}', "--priority", "2", "--json").json
+    after = run("schedules", "update", "greet", "--payload", '{"name": "Bob"}', "--priority", "2", "--json").json
 
     found = planned(connection, after)
     assert after["next_action_id"] == before["next_action_id"]
     assert (found["payload"], found["priority"]) == ({"name": "Bob"}, 2)
 
 
-def test_edit_reads_times_without_offset_on_the_schedules_own_clock(run, create):
+def test_update_reads_times_without_offset_in_the_time_zone_of_the_schedule(run, create):
     create("daily", "--timezone", "Europe/Berlin")
 
-    after = run("schedules", "edit", "greet", "--until", "2026-07-01T00:00", "--json").json
+    after = run("schedules", "update", "greet", "--until", "2026-07-01T00:00", "--json").json
 
     assert at(after["until"]) == datetime(2026, 6, 30, 22, tzinfo=UTC)
 
 
-def test_a_day_without_a_time_counts_whole_as_the_last_one(create):
-    made = create("daily", "--timezone", "Europe/Berlin", "--until", "2026-06-30")
+def test_until_a_day_includes_the_whole_day(create):
+    created = create("daily", "--timezone", "Europe/Berlin", "--until", "2026-06-30")
 
-    assert at(made["until"]) == datetime(2026, 6, 30, 22, tzinfo=UTC) - timedelta(microseconds=1)
+    assert at(created["until"]) == datetime(2026, 6, 30, 22, tzinfo=UTC) - timedelta(microseconds=1)
 
 
-def test_edit_takes_what_is_reset_back_to_its_default(run, create):
+def test_reset_restores_the_defaults(run, create):
     create("daily", "--until", "2026-07-01T00:00Z", "--skip-weekends", "--jitter", "60s", "--condition", CLOSED)
 
     options = ("--reset", "until", "--reset", "skip", "--reset", "jitter", "--reset", "condition")
-    after = run("schedules", "edit", "greet", *options, "--json").json
+    after = run("schedules", "update", "greet", *options, "--json").json
 
     assert (after["until"], after["skip"], after["jitter_seconds"], after["condition"]) == (None, None, 0.0, None)
 
 
-def test_edit_renames_and_rolls(run, create):
+def test_update_changes_the_name_and_the_recurrence_type(run, create):
     create("PT10M")
 
-    run("schedules", "edit", "greet", "--name", "salute", "--rolling")
+    run("schedules", "update", "greet", "--name", "salute", "--rolling")
 
     after = run("schedules", "show", "salute", "--json").json
     assert after["recurrence_type"] == "rolling"
@@ -382,53 +386,53 @@ def test_edit_renames_and_rolls(run, create):
     ("options", "code", "expected"),
     [
         ([], 2, "nothing to change"),
-        (["--jitter", "5s", "--reset", "jitter"], 2, "--jitter and --reset jitter exclude each other"),
-        (["--in", "5m", "--reset", "at"], 2, "--at and --reset at exclude each other"),
+        (["--jitter", "5s", "--reset", "jitter"], 2, "--jitter and --reset jitter are mutually exclusive"),
+        (["--in", "5m", "--reset", "at"], 2, "--at and --reset at are mutually exclusive"),
         (["--reset", "rule"], 2, "'rule' is not one of"),
         (["--rule", "0 25 * * *"], 1, "25"),
         (["--payload", '{"name": 3}'], 1, 'payload of "greeting:say": name'),
-        (["--until", "2026-03-04T13:00Z"], 1, "names no occurrence after 2026-03-04"),
+        (["--until", "2026-03-04T13:00Z"], 1, "has no occurrence after 2026-03-04"),
     ],
 )
-def test_an_edit_that_cannot_be_changes_nothing(run, create, options, code, expected):
+def test_an_invalid_update_changes_nothing(run, create, options, code, expected):
     before = create()
 
-    ran = run("schedules", "edit", "greet", *options, "--json")
+    ran = run("schedules", "update", "greet", *options, "--json")
 
     assert (ran.exit_code, ran.stdout) == (code, "")
     assert expected in ran.stderr
     assert run("schedules", "list", "--json").json["schedules"] == [before]
 
 
-# -- operate -----------------------------------------------------------------------------------------------------------
+# -- pause, resume, run, backfill, skip, delete ------------------------------------------------------------------------
 
 
-def test_pause_and_resume_tell_what_happens_next_and_pile_nothing_up(run, create, connection):
+def test_pause_and_resume_print_what_happens_next_and_accumulate_no_occurrences(run, create, connection):
     create()
 
-    paused = run("schedules", "pause", "greet", "--note", "the printer is away")
+    paused = run("schedules", "pause", "greet", "--reason", "the printer is away")
     set_clock(connection, NOW + 10 * DAY + timedelta(hours=1))
     resumed = run("schedules", "resume", "greet")
 
-    assert paused.stdout == "greet plans no more; it is paused: the printer is away\n"
-    assert resumed.stdout == "greet goes on; next at 2026-03-15 12:00:00+00:00\n"
+    assert paused.stdout == "greet paused; it is paused: the printer is away\n"
+    assert resumed.stdout == "greet resumed; next at 2026-03-15 12:00:00+00:00\n"
     assert connection.execute("select count(*) from scheduled_actions").fetchone() == (1,)
     shown = run("schedules", "show", "greet", "--json").json
     assert (shown["status"], shown["status_by"]) == ("active", BY)
 
 
-def test_run_adds_one_beside_the_planned_one(run, create, connection):
-    made = create()
+def test_run_adds_an_action_next_to_the_planned_occurrence(run, create, connection):
+    created = create()
 
     ran = run("schedules", "run", "greet", "--json")
 
     found = row(connection, ran.json["id"])
-    assert (found["occurrence_at"], found["schedule_id"], found["created_by"]) == (None, made["id"], BY)
+    assert (found["occurrence_at"], found["schedule_id"], found["created_by"]) == (None, created["id"], BY)
     assert at(found["scheduled_at"]) == NOW
     assert run("schedules", "run", "greet").stdout.endswith(" is due now\n")
 
 
-def test_backfill_in_a_zone_that_is_unknown_here_is_refused(run, create, connection):
+def test_backfill_with_an_unknown_time_zone_is_rejected(run, create, connection):
     create("0 9 * * *")
     connection.execute("update scheduled_action_schedules set timezone = 'Europe/Nowhere'")
 
@@ -438,7 +442,7 @@ def test_backfill_in_a_zone_that_is_unknown_here_is_refused(run, create, connect
     assert "timezone: 'Europe/Nowhere' is not an IANA time zone" in refused.stderr
 
 
-def test_backfill_creates_what_is_missing_once(run, create):
+def test_backfill_creates_each_missing_occurrence_once(run, create):
     create("0 9 * * *", "--timezone", "Europe/Berlin")
     wanted = ("schedules", "backfill", "greet", "--from", "2026-03-01T09:00", "--to", "2026-03-03T09:00")
 
@@ -446,70 +450,70 @@ def test_backfill_creates_what_is_missing_once(run, create):
     second = run(*wanted)
 
     assert len(first) == 3
-    assert second.stdout == "nothing was missing\n"
+    assert second.stdout == "no occurrence is missing\n"
 
 
-def test_skip_leaves_one_out_and_plans_the_next(run, create, connection):
-    made = create()
+def test_skip_marks_the_planned_occurrence_and_plans_the_next(run, create, connection):
+    created = create()
 
     ran = run("schedules", "skip", "greet", "--reason", "a holiday")
 
-    assert ran.stdout == "greet leaves one out; next at 2026-03-06 12:00:00+00:00\n"
-    found = row(connection, made["next_action_id"])
+    assert ran.stdout == "greet skipped an occurrence; next at 2026-03-06 12:00:00+00:00\n"
+    found = row(connection, created["next_action_id"])
     assert (found["status"], found["error_message"]) == ("skipped", "a holiday")
 
 
-def test_what_has_nothing_planned_cannot_be_skipped(run, create):
+def test_skip_without_a_planned_occurrence_is_rejected(run, create):
     create()
     run("schedules", "pause", "greet")
 
     ran = run("schedules", "skip", "greet")
 
     assert (ran.exit_code, ran.stdout) == (1, "")
-    assert "has no occurrence that waits" in ran.stderr
+    assert "has no planned occurrence" in ran.stderr
 
 
-def test_delete_asks_first_and_takes_the_planned_occurrence_with_it(run, create, connection):
-    made = create()
+def test_delete_requires_confirmation_and_deletes_the_planned_occurrence(run, create, connection):
+    created = create()
 
     kept = run("schedules", "delete", "greet", stdin="n\n")
     gone = run("schedules", "delete", "greet", stdin="y\n")
 
     assert (kept.exit_code, kept.stdout) == (1, "")
     assert "Delete greet (greeting:say)?" in kept.stderr
-    assert (gone.exit_code, gone.stdout) == (0, "greet is gone\n")
+    assert (gone.exit_code, gone.stdout) == (0, "greet deleted\n")
     assert connection.execute(
-        "select count(*) from scheduled_actions where schedule_id = %s", [made["id"]]
+        "select count(*) from scheduled_actions where schedule_id = %s", [created["id"]]
     ).fetchone() == (0,)
 
 
-def test_delete_does_not_ask_where_it_was_told_yes(run, create):
-    made = create()
+def test_delete_with_yes_requires_no_confirmation(run, create):
+    created = create()
 
-    assert run("schedules", "delete", "greet", "--yes", "--json").json == {"deleted": made["id"]}
+    assert run("schedules", "delete", "greet", "--yes", "--json").json == {"deleted": created["id"]}
     assert run("schedules", "list", "--json").json["schedules"] == []
 
 
-@pytest.mark.parametrize("command", ["show", "pause", "resume", "run", "skip", "edit", "delete", "backfill"])
-def test_an_unknown_schedule_is_refused_by_name(run, command):
+@pytest.mark.parametrize("command", ["show", "pause", "resume", "run", "skip", "update", "delete", "backfill"])
+def test_an_unknown_schedule_is_rejected(run, command):
     options = {
-        "edit": ["--rule", "daily"],
+        "update": ["--rule", "daily"],
         "delete": ["--yes"],
         "backfill": ["--from", "2026-03-01T00:00Z", "--to", "2026-03-02T00:00Z"],
     }
-    ran = run("schedules", command, NOBODY, *options.get(command, []))
+    ran = run("schedules", command, UNKNOWN_ID, *options.get(command, []))
 
-    assert (ran.exit_code, ran.stdout, ran.stderr) == (1, "", f"error: no schedule has the id or name {NOBODY}\n")
-
-
-# -- in step with the code ---------------------------------------------------------------------------------------------
+    assert (ran.exit_code, ran.stdout, ran.stderr) == (1, "", f"error: no schedule has the id or name {UNKNOWN_ID}\n")
 
 
-def test_sync_makes_what_the_code_declares_and_follows_it(run, declare):
+# -- sync --------------------------------------------------------------------------------------------------------------
+
+
+def test_sync_creates_updates_and_pauses_declared_schedules(run, declare):
     listed = partial(run, "schedules", "list", "--json")
     declare("daily")
     first = run("schedules", "sync", "--json")
-    made = listed().json["schedules"]
+    created = listed().json["schedules"]
     declare("0 9 * * *")
     run("schedules", "sync")
     changed = listed().json["schedules"]
@@ -517,15 +521,17 @@ def test_sync_makes_what_the_code_declares_and_follows_it(run, declare):
     dropped = run("schedules", "sync", "--json")
 
     assert first.exit_code == 0
-    assert [(one["name"], one["recurrence"], one["is_declared"]) for one in made] == [("report:build", "daily", True)]
-    assert [(one["id"], one["recurrence"]) for one in changed] == [(made[0]["id"], "0 9 * * *")]
+    assert [(item["name"], item["recurrence"], item["is_declared"]) for item in created] == [
+        ("report:build", "daily", True)
+    ]
+    assert [(item["id"], item["recurrence"]) for item in changed] == [(created[0]["id"], "0 9 * * *")]
     assert dropped.json["paused"] == ["report:build"]
     assert listed().json["schedules"][0]["status"] == "paused"
 
 
-def test_sync_prints_nothing_of_what_handlers_print_and_exits_1_where_one_was_refused(run, declare, project):
+def test_sync_with_a_rejected_schedule_exits_with_1_and_syncs_the_others(run, declare, project):
     declare("daily")
-    # The build lets it pass: its payload is checked when the schedule is made.
+    # The build accepts it: the payload is checked when the schedule is created.
     (project / "handlers" / "greeting.py").write_text(
         (project / "handlers" / "greeting.py").read_text(encoding="utf-8").replace(
             "max_attempts=2", 'max_attempts=2, recurrence="daily"'
@@ -537,36 +543,36 @@ def test_sync_prints_nothing_of_what_handlers_print_and_exits_1_where_one_was_re
     ran = run("schedules", "sync", "--json")
 
     assert ran.exit_code == 1
-    answered = json.loads(ran.stdout)
-    assert len(answered["refused"]) == 1
+    document = json.loads(ran.stdout)
+    assert len(document["refused"]) == 1
     assert "greeting:say" in ran.stderr
-    assert [one["name"] for one in run("schedules", "list", "--json").json["schedules"]] == ["report:build"]
+    assert [schedule["name"] for schedule in run("schedules", "list", "--json").json["schedules"]] == ["report:build"]
 
 
-def test_a_change_by_hand_of_what_the_code_declares_is_warned_about(run, declare):
+def test_updating_a_declared_schedule_prints_a_warning(run, declare):
     declare("daily")
     run("schedules", "sync")
 
-    ran = run("schedules", "edit", "report:build", "--priority", "3", "--json")
+    ran = run("schedules", "update", "report:build", "--priority", "3", "--json")
 
     assert ran.exit_code == 0
     assert ran.stderr.startswith("warning: the code declares report:build")
 
 
-# -- everywhere --------------------------------------------------------------------------------------------------------
+# -- all subcommands ---------------------------------------------------------------------------------------------------
 
-SUBCOMMANDS = ["list", "show", "create", "edit", "pause", "resume", "run", "backfill", "skip", "delete", "sync"]
+SUBCOMMANDS = ["list", "show", "create", "update", "pause", "resume", "run", "backfill", "skip", "delete", "sync"]
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
-def test_every_command_explains_itself_and_answers_in_json(run_anywhere, name):
-    told = run_anywhere("schedules", name, "--help")
+def test_every_subcommand_has_help_and_a_json_option(run_anywhere, name):
+    shown_help = run_anywhere("schedules", name, "--help")
 
-    assert told.exit_code == 0
-    assert "--json" in told.stdout
+    assert shown_help.exit_code == 0
+    assert "--json" in shown_help.stdout
 
 
-def test_without_a_registry_schedules_can_be_seen_and_stopped(run, create, project):
+def test_without_a_registry_schedules_can_be_listed_and_paused(run, create, project):
     create()
     (project / "handlers" / "_registry.py").unlink()
 

@@ -6,12 +6,12 @@ from tests.factories import insert, insert_many
 @pytest.fixture
 def with_schedules(run):
     for rule, name in (("0 9 * * *", "report"), ("every hour", "sweep")):
-        made = run("schedules", "create", "greeting:say", rule, "--payload", '{"name": "Ada"}', "--name", name)
-        assert made.exit_code == 0, made.stderr
+        created = run("schedules", "create", "greeting:say", rule, "--payload", '{"name": "Ada"}', "--name", name)
+        assert created.exit_code == 0, created.stderr
     return run
 
 
-def test_programs_get_every_hour_of_the_stretch(with_schedules):
+def test_json_has_every_hour_of_the_range(with_schedules):
     ran = with_schedules("simulate", "--from", "2031-05-05T00:00:00Z", "--to", "2031-05-06T00:00:00Z", "--json")
 
     document = ran.json
@@ -21,16 +21,16 @@ def test_programs_get_every_hour_of_the_stretch(with_schedules):
     assert document["capacity"] == {"concurrency": 8, "seconds_a_minute": 160.0}
 
 
-def test_people_see_the_hours_in_which_something_runs(with_schedules):
+def test_the_table_has_the_hours_with_runs(with_schedules):
     ran = with_schedules("simulate", "--from", "2031-05-05T00:00:00Z", "--to", "2031-05-05T03:00:00Z")
 
     lines = ran.stdout.splitlines()
     assert lines[0].split() == ["HOUR", "RUNS", "LOAD", "BEHIND", "TYPES"]
     assert len([line for line in lines if "greeting:say 1" in line]) == 3
-    assert "3 actions; a ping a minute carries 160 handler seconds a minute (8 at once)" in lines
+    assert "3 actions; one ping a minute can process 160 handler seconds a minute (8 at once)" in lines
 
 
-def test_what_waits_takes_as_long_as_its_type_took_lately(run, connection):
+def test_pending_actions_take_the_median_duration_of_their_type(run, connection):
     for _ in range(3):
         insert(
             connection,
@@ -43,17 +43,17 @@ def test_what_waits_takes_as_long_as_its_type_took_lately(run, connection):
     ran = run("simulate", "--from", "2031-05-05T00:00:00Z", "--to", "2031-05-05T01:00:00Z", "--concurrency", "1")
 
     assert "test:run 100" in ran.stdout
-    assert "starts 2,940 s late" in ran.stdout
+    assert "start up to 2,940 s late" in ran.stdout
 
 
-def test_nothing_to_run_is_said(run):
+def test_an_empty_range_is_reported(run):
     ran = run("simulate")
 
     assert ran.exit_code == 0
     assert ran.stdout.startswith("nothing will run")
 
 
-def test_one_teams_stretch_leaves_out_the_others(run, connection):
+def test_team_excludes_the_actions_of_other_teams(run, connection):
     insert(connection, scheduled_at="2031-05-05T00:00:30Z", team_id="a")
     insert(connection, scheduled_at="2031-05-05T00:00:30Z", team_id="b")
 
@@ -63,10 +63,11 @@ def test_one_teams_stretch_leaves_out_the_others(run, connection):
 
 
 @pytest.mark.parametrize(
-    ("end", "said"), [("2031-05-04T00:00:00Z", "after the start"), ("2031-12-05T00:00:00Z", "at most 92 days")]
+    ("end", "message"),
+    [("2031-05-04T00:00:00Z", "must be after the start"), ("2031-12-05T00:00:00Z", "and at most 92 days later")],
 )
-def test_a_stretch_that_is_none_is_refused(run, end, said):
+def test_an_invalid_range_is_rejected(run, end, message):
     ran = run("simulate", "--from", "2031-05-05T00:00:00Z", "--to", end)
 
     assert ran.exit_code == 1
-    assert said in ran.stderr
+    assert message in ran.stderr

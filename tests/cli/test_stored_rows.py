@@ -1,4 +1,4 @@
-"""Commands that list read rows that SQL has broken, and say so."""
+"""List and show commands print rows with invalid columns and name the column."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def test_lists_of_deadlines_show_a_broken_row(project, run, connection, column):
     shutil.copy(HANDLERS / "deadline.py", project / "handlers" / "deadline.py")
     registry_build.write(project)
     without_checks(connection, TABLE)
-    made = run("deadlines", "set", "licence", "42", "--in", "P9D", "--name", "renewal", "--json")
+    created = run("deadlines", "create", "licence", "42", "--in", "P9D", "--name", "renewal", "--json")
     connection.execute(f"update {TABLE} set {column} = {BROKEN[column]}")
 
     ran = [run("deadlines", *command) for command in (["list"], ["list", "--json"], ["show", "renewal"])]
 
-    assert (made.exit_code, [(one.exit_code, one.stderr) for one in ran]) == (0, [(0, "")] * 3)
+    assert (created.exit_code, [(one.exit_code, one.stderr) for one in ran]) == (0, [(0, "")] * 3)
     assert column == "due_at" or f"broken: {column}" in ran[0].stdout
 
 
 def test_lists_of_schedules_show_a_broken_row(run, connection):
     without_checks(connection, "scheduled_action_schedules")
-    made = run("schedules", "create", "greeting:say", "daily", "--payload", '{"name": "Ann"}', "--name", "hello")
+    created = run("schedules", "create", "greeting:say", "daily", "--payload", '{"name": "Ann"}', "--name", "hello")
     connection.execute(
         "update scheduled_action_schedules set jitter_seconds = 'NaN', anchor_at = '-infinity', timezone = 'x'"
     )
 
     ran = [run("schedules", *command) for command in (["list"], ["list", "--json"], ["show", "hello"])]
 
-    assert (made.exit_code, [(one.exit_code, one.stderr) for one in ran]) == (0, [(0, "")] * 3)
+    assert (created.exit_code, [(one.exit_code, one.stderr) for one in ran]) == (0, [(0, "")] * 3)
     assert "broken: jitter_seconds" in ran[0].stdout
     assert "nan is not a number of seconds" in ran[2].stdout

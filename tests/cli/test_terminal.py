@@ -58,26 +58,26 @@ def _read(terminal):
 def test_a_status_has_its_colour_on_a_terminal_alone(on_a_terminal, run, connection):
     insert(connection, status="failed")
 
-    coloured = on_a_terminal("list")
+    coloured = on_a_terminal("actions", "list")
 
     assert f"{RED}failed" in coloured
-    assert "\x1b" not in run("list").stdout
+    assert "\x1b" not in run("actions", "list").stdout
 
 
 def test_no_color_is_respected(on_a_terminal, connection):
     insert(connection, status="failed")
 
-    assert "\x1b" not in on_a_terminal("list", NO_COLOR="1")
+    assert "\x1b" not in on_a_terminal("actions", "list", NO_COLOR="1")
 
 
 def test_long_work_draws_a_bar_on_a_terminal(on_a_terminal, connection):
     for _ in range(3):
         insert(connection, status="failed")
 
-    shown = on_a_terminal("bulk", "retry", "--all", "--yes")
+    shown = on_a_terminal("actions", "retry", "--all", "--yes")
 
     assert re.search(r"\[#+\].*3/3", shown)
-    assert "3 actions made pending again" in shown
+    assert "3 actions made pending" in shown
 
 
 def test_columns_stand_under_each_other_whatever_the_width_of_a_letter(capsys):
@@ -111,14 +111,14 @@ def test_watching_says_how_much_has_changed(run, connection, monkeypatch):
 
     class Impatient:
         def set(self):
-            """Nobody stops it here."""
+            """Nothing stops it here."""
 
         def wait(self, seconds):
             assert seconds == 2
             insert(connection)
             return next(looks)
 
-    monkeypatch.setattr("scheduled_actions.cli.actions.reading.threading.Event", Impatient)
+    monkeypatch.setattr("scheduled_actions.cli.counts.threading.Event", Impatient)
 
     lines = [line.split() for line in run("counts", "--watch").stdout.splitlines()]
 
@@ -145,7 +145,7 @@ def test_the_script_of_bash_can_be_read_by_it(run_anywhere):
     [
         ("scheduled-actions coun", ["counts"]),
         ("scheduled-actions webhooks end", ["endpoints"]),
-        ("scheduled-actions list --sta", ["--status"]),
+        ("scheduled-actions actions list --sta", ["--status"]),
     ],
 )
 def test_the_tab_key_completes(words, wanted):

@@ -54,17 +54,17 @@ def test_showing_an_endpoint_tells_what_is_on_its_way_and_why_it_waits(run, endp
     connection.execute(
         "insert into scheduled_actions (action_type, payload, scheduled_at, team_id, state, history)"
         " values ('webhook:send', jsonb_build_object('endpoint', %s::text), now() + interval '1 hour', 'blue', %s, %s)",
-        [endpoint, '{"put_off": "hung"}', '[{"outcome": "snoozed"}]'],
+        [endpoint, '{"deferred": "hung"}', '[{"outcome": "snoozed"}]'],
     )
 
     lines = run("endpoints", "show", endpoint).stdout.splitlines()
 
     told = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines if len(line.split()) > 1}
-    assert told["in_flight"] == "0 (in each process 1 at most)"
+    assert told["in_flight"] == "0 (at most 1 in each process)"
     assert told["waiting"].startswith("1, the next 20")
-    assert told["put_off"].startswith("1 until 20")
-    assert told["put_off"].endswith(": one took five seconds or more")
-    assert run("endpoints", "show", endpoint, "--json").json["lane"]["put_off_reason"] == "hung"
+    assert told["deferred"].startswith("1 until 20")
+    assert told["deferred"].endswith(": a delivery took five seconds or more")
+    assert run("endpoints", "show", endpoint, "--json").json["queue"]["deferred_reason"] == "hung"
 
 
 def test_an_endpoint_is_made_and_its_secret_printed_once(run):
@@ -96,25 +96,25 @@ def test_an_endpoint_is_made_and_its_secret_printed_once(run):
 def test_for_people_the_secret_says_that_it_is_not_shown_again(run):
     told = run("endpoints", "create", "--url", URL).stdout
 
-    assert re.search(r"secret\s+whsec_\S+\n\s+keep it now: it is not shown again", told)
+    assert re.search(r"secret\s+whsec_\S+\n\s+store the secret now: it is not shown again", told)
 
 
 def test_without_a_key_the_refusal_says_how_to_make_one(run):
     ran = run("endpoints", "create", "--url", URL, SCHEDULED_ACTIONS_ENCRYPTION_KEY=None)
 
     assert ran.exit_code == 1
-    assert "SCHEDULED_ACTIONS_ENCRYPTION_KEY is not configured: 32 random bytes in base64" in ran.stderr
+    assert "SCHEDULED_ACTIONS_ENCRYPTION_KEY is not configured: set it to 32 random bytes in base64" in ran.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "message"),
     [
-        (["--url", "http://receiver.example/"], 1, "is not https"),
-        (["--url", "https://127.0.0.1/s3cret"], 1, "webhooks do not reach"),
-        (["--url", URL, "--pattern", "task"], 1, "is not a pattern like task:created"),
+        (["--url", "http://receiver.example/"], 1, "does not use https"),
+        (["--url", "https://127.0.0.1/s3cret"], 1, "points to a private or reserved address"),
+        (["--url", URL, "--pattern", "task"], 1, "is not a pattern such as task:created"),
         (["--url", URL, "--filter", "{"], 2, "write JSON between single quotes"),
-        (["--url", URL, "--header", "s3cret"], 2, "write it as NAME: VALUE"),
-        (["--url", URL, "--header", "Host: x"], 1, "--header: 'Host' is not one that may be set"),
+        (["--url", URL, "--header", "s3cret"], 2, "a header has no colon: write NAME:VALUE"),
+        (["--url", URL, "--header", "Host: x"], 1, '--header cannot contain "Host"'),
         (["--url", URL, "--retry", "soon"], 2, "is not a list of seconds"),
         ([], 2, "Missing option '--url'"),
     ],
@@ -133,16 +133,16 @@ def test_an_endpoint_is_changed_disabled_and_deleted(run, endpoint):
     ).json
     assert (changed["description"], changed["rate_limit"], changed["enabled"]) == ("New", 5, False)
     assert "disabled; New" in run("endpoints", "list").stdout
-    changed = run("endpoints", "update", endpoint, "--no-rate-limit", "--enable", "--json").json
+    changed = run("endpoints", "update", endpoint, "--reset", "rate-limit", "--enable", "--json").json
     assert (changed["description"], changed["rate_limit"], changed["enabled"]) == ("New", None, True)
 
     assert run("endpoints", "update", endpoint).exit_code == 2
     assert run("endpoints", "delete", endpoint, "--team", "red").exit_code == 1
     assert run("endpoints", "delete", endpoint, "--json").json == {"deleted": endpoint}
-    assert f"no webhook endpoint is called {endpoint}" in run("endpoints", "show", endpoint).stderr
+    assert f"no webhook endpoint has the id or name {endpoint}" in run("endpoints", "show", endpoint).stderr
 
 
-def test_an_endpoint_of_the_file_is_changed_there(run):
+def test_an_endpoint_declared_in_file_is_changed_there(run):
     ran = run("endpoints", "update", "crm", "--description", "x")
 
     assert ran.exit_code == 1
@@ -155,7 +155,7 @@ def test_a_secret_is_rotated(run, endpoint):
     assert rotated["secret"].startswith("whsec_")
     assert rotated["previous_secret_until"] is not None
 
-    at_once = run("endpoints", "rotate", endpoint, "--beside", "0s", "--json").json
+    at_once = run("endpoints", "rotate", endpoint, "--grace", "0s", "--json").json
     assert at_once["previous_secret_until"] is None
     assert at_once["secret"] != rotated["secret"]
 
@@ -209,14 +209,14 @@ def test_a_delivery_is_replayed(run, connection):
     ran = run("deliveries", "replay", lost["id"])
 
     assert ran.exit_code == 1
-    assert "is pending; this takes only completed, failed, cancelled or skipped ones" in ran.stderr
+    assert "is pending, not completed, failed, cancelled or skipped" in ran.stderr
 
 
 def test_ten_thousand_lost_deliveries_are_recovered_with_progress(run, connection):
     lose(connection, 10_000)
     lose(connection, 5, endpoint="other")
 
-    ran = run("deliveries", "recover", "--since", "1h", "--endpoint", "crm", "--json")
+    ran = run("deliveries", "recover", "--from", "1h", "--endpoint", "crm", "--json")
 
     assert ran.json == {"recovered": 10_000}
     steps = ran.stderr.splitlines()
@@ -240,30 +240,30 @@ def test_a_recovery_that_is_interrupted_goes_on_when_it_is_run_again(run, connec
         return recover(self, *arguments, **options)
 
     monkeypatch.setattr(Deliveries, "recover", interrupted)
-    ran = run("deliveries", "recover", "--since", "1h")
+    ran = run("deliveries", "recover", "--from", "1h")
     monkeypatch.undo()
 
     assert ran.exit_code == 1
-    assert "error: interrupted after 500: run it again, and it goes on" in ran.stderr
-    assert run("deliveries", "recover", "--since", "1h").stdout == "700 deliveries are pending again\n"
+    assert "error: interrupted after 500; run the command again to continue" in ran.stderr
+    assert run("deliveries", "recover", "--from", "1h").stdout == "700 deliveries are pending again\n"
 
 
 def test_what_is_sent_to_a_disabled_endpoint_is_told_to_be_skipped(run, endpoint):
     run("endpoints", "update", endpoint, "--disable")
 
-    how = f"{endpoint} is disabled: what comes for it is skipped, until `scheduled-actions webhooks endpoints update"
+    how = f"{endpoint} is disabled, and its deliveries are skipped: run `scheduled-actions webhooks endpoints update"
     assert how in run("endpoints", "test", endpoint).stderr
-    assert how in run("deliveries", "recover", "--since", "1h", "--endpoint", endpoint).stderr
+    assert how in run("deliveries", "recover", "--from", "1h", "--endpoint", endpoint).stderr
     run("endpoints", "update", endpoint, "--enable")
     assert run("endpoints", "test", endpoint).stderr == ""
 
 
 def test_an_instant_that_is_none_is_refused_with_what_may_stand_there(run):
-    ran = run("deliveries", "recover", "--since", "yesterday")
+    ran = run("deliveries", "recover", "--from", "yesterday")
 
     assert ran.exit_code == 2
     assert "'yesterday' is not an ISO 8601 time" in ran.stderr
-    assert "nor is it how long ago, such as 90m, 2h or 3d" in " ".join(ran.stderr.split())
+    assert "or a duration before now, such as 90m, 2h or 3d" in " ".join(ran.stderr.split())
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goe
         " when (new.payload ->> 'entity_id' = '5000') execute function stand_still()"
     )
     connection.execute("select pg_advisory_lock(4711)")
-    command = [sys.executable, "-m", "scheduled_actions.cli", "webhooks", "deliveries", "recover", "--since", "1h"]
+    command = [sys.executable, "-m", "scheduled_actions.cli", "webhooks", "deliveries", "recover", "--from", "1h"]
     environ = {**os.environ, "DATABASE_URL": database_url, "SCHEDULED_ACTIONS_PROJECT": str(project)}
 
     with subprocess.Popen(
@@ -299,7 +299,7 @@ def test_ctrl_c_in_a_recovery_of_ten_thousand_loses_nothing_and_the_next_run_goe
 
     assert first.returncode == 1
     assert told[0] == "500 of 10,000"
-    assert told[-1] == f"error: interrupted after {recovered:,}: run it again, and it goes on"
+    assert told[-1] == f"error: interrupted after {recovered:,}; run the command again to continue"
     assert 0 < recovered < 10_000
     assert second.stderr.splitlines()[-1] == f"{10_000 - recovered:,} of {10_000 - recovered:,}"
     assert connection.execute("select status, count(*) from webhook_deliveries group by 1").fetchall() == [
@@ -316,17 +316,17 @@ def test_what_an_endpoint_missed_is_replayed(run, connection, endpoint):
     )
     since = datetime.now(UTC).replace(hour=0, minute=0).isoformat()
 
-    assert run("deliveries", "replay", "--missed", endpoint, "--since", since, "--json").json == {"replayed": 3}
-    assert run("deliveries", "replay", "--missed", endpoint, "--since", since).stdout == (
-        f"0 events on the way to {endpoint}\n"
+    assert run("deliveries", "replay", "--missed", endpoint, "--from", since, "--json").json == {"replayed": 3}
+    assert run("deliveries", "replay", "--missed", endpoint, "--from", since).stdout == (
+        f"0 events scheduled for {endpoint}\n"
     )
-    for arguments in ([], ["--missed", endpoint], ["some-id", "--since", "1h"], ["some-id", "--missed", endpoint]):
+    for arguments in ([], ["--missed", endpoint], ["some-id", "--from", "1h"], ["some-id", "--missed", endpoint]):
         assert run("deliveries", "replay", *arguments).exit_code == 2
 
 
 @pytest.mark.parametrize("since", ["yesterday", "", "2026-13-01"])
 def test_an_instant_that_is_none_is_refused(run, since):
-    ran = run("deliveries", "recover", "--since", since)
+    ran = run("deliveries", "recover", "--from", since)
 
     assert ran.exit_code == 2
     assert "is not an ISO 8601 time" in ran.stderr
@@ -334,7 +334,7 @@ def test_an_instant_that_is_none_is_refused(run, since):
 
 @pytest.fixture
 def listening(project):
-    """Return a function that starts `webhooks listen` in a process of its own; it ends after as many as it was told."""
+    """Return a function that starts `webhooks listen` in a process of its own; it ends after `count` requests."""
     started = []
 
     def start(*options, count):
@@ -407,7 +407,7 @@ def test_a_port_that_is_taken_and_an_endpoint_that_is_none_are_said(run, listeni
     _, url = listening("--secret", SECRET, count=1)
     port = url.rpartition(":")[2]
 
-    assert f"port {port} cannot be listened at" in run("listen", "--port", port).stderr
+    assert f"cannot listen on port {port}" in run("listen", "--port", port).stderr
     assert "declares no endpoint 'nothing'" in run("listen", "--endpoint", "nothing").stderr
 
 
@@ -415,5 +415,5 @@ def test_secrets_are_encrypted_anew(run, endpoint):
     new = Fernet.generate_key().decode()
 
     assert run("endpoints", "reseal", "--json", SCHEDULED_ACTIONS_ENCRYPTION_KEY=f"{new},{KEY}").json == {"resealed": 1}
-    assert "was encrypted with another key" in run("endpoints", "reseal").stderr
+    assert "was encrypted with a key that" in run("endpoints", "reseal").stderr
     assert run("endpoints", "show", endpoint).exit_code == 0

@@ -48,7 +48,7 @@ class _Pool:
             self._is_free.notify()
 
     def take(self) -> socket.socket:
-        """Return the session once nobody else has it."""
+        """Return the session once no one else has it."""
         with self._is_free:
             assert self._is_free.wait_for(lambda: not self._is_lent, timeout=20)
             self._is_lent = True

@@ -1,4 +1,4 @@
-"""Actions that wait: for facts, for other actions, for time; through real ticks on a real database."""
+"""Actions that wait for facts, other actions, deadlines and time, in real ticks on a real database."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
-def a_project(database_url):
-    """Return a function that makes a project of handlers and settings on the test's database."""
-    with projects(database_url) as make:
-        yield make
+def create_project(database_url):
+    """Return a function that creates a project of handlers and settings on the test database."""
+    with projects(database_url) as create:
+        yield create
 
 
 @pytest.fixture
 def ran():
-    """Return the payloads that the handler of the project got."""
+    """Return the list of payloads that the handler received."""
     return []
 
 
 @pytest.fixture
-def project(a_project, ran):
-    """Return a project whose `order:submit` notes its payloads, and whose `order:refuse` fails for good."""
+def project(create_project, ran):
+    """Return a project whose `order:submit` records its payloads and whose `order:refuse` fails finally."""
 
     @action("order:submit")
     def submit(payload: dict):
@@ -42,7 +42,7 @@ def project(a_project, ran):
     def refuse(payload: dict):
         raise Fail("refused")
 
-    return a_project(submit, refuse)
+    return create_project(submit, refuse)
 
 
 def schedule(project, action_type="order:submit", **arguments):
@@ -59,7 +59,7 @@ def counts(report):
     return {name: getattr(report, name) for name in names if getattr(report, name)}
 
 
-# -- once --------------------------------------------------------------------------------------------------------------
+# -- conditions without a wait -----------------------------------------------------------------------------------------
 
 
 def test_an_action_whose_condition_holds_runs(project, connection, ran):
@@ -73,9 +73,7 @@ def test_an_action_whose_condition_holds_runs(project, connection, ran):
     assert ran == [{}]
 
 
-def test_an_action_whose_condition_does_not_hold_ends_as_skipped_with_the_reason_and_no_attempt(
-    project, connection, ran
-):
+def test_an_action_with_an_unmet_condition_is_skipped_with_the_reason_and_no_attempt(project, connection, ran):
     project.facts.report(ORDER, "state", "draft")
     action_id = schedule(project, condition=APPROVED)
 
@@ -90,7 +88,7 @@ def test_an_action_whose_condition_does_not_hold_ends_as_skipped_with_the_reason
     assert ran == []
 
 
-def test_a_condition_that_sql_made_unreadable_fails_its_action_and_harms_no_other(project, connection, ran):
+def test_an_unreadable_condition_fails_only_its_own_action(project, connection, ran):
     broken = insert(connection, action_type="order:submit", condition='{"kind": "magic"}')
     other = schedule(project)
 
@@ -98,7 +96,7 @@ def test_a_condition_that_sql_made_unreadable_fails_its_action_and_harms_no_othe
 
     assert statuses(connection) == {broken: "failed", other: "completed"}
     assert (
-        "its condition cannot be read: condition.kind: 'magic' is not one of"
+        "the condition cannot be read: condition.kind: 'magic' is not one of"
         in row(connection, broken)["error_message"]
     )
     assert len(ran) == 1
@@ -107,7 +105,7 @@ def test_a_condition_that_sql_made_unreadable_fails_its_action_and_harms_no_othe
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_waiting_action_stays_pending_at_no_cost_in_attempts_and_says_what_is_missing(project, connection, ran):
+def test_a_waiting_action_stays_pending_without_attempts_and_stores_the_unmet_condition(project, connection, ran):
     action_id = schedule(project, condition=waiting(check_interval=60))
     for minute in range(3):
         move_clock(connection, minute * MINUTE)
@@ -123,7 +121,7 @@ def test_a_waiting_action_stays_pending_at_no_cost_in_attempts_and_says_what_is_
     assert ran == []
 
 
-def test_a_fact_that_is_reported_runs_what_waits_for_it_in_the_next_tick(project, connection, ran):
+def test_a_reported_fact_runs_the_waiting_action_in_the_next_tick(project, connection, ran):
     action_id = schedule(project, condition=waiting(check_interval=3600))
     project.processor.tick()
 
@@ -136,7 +134,7 @@ def test_a_fact_that_is_reported_runs_what_waits_for_it_in_the_next_tick(project
     assert connection.execute("select count(*) from scheduled_action_waits").fetchone() == (0,)
 
 
-def test_a_fact_that_does_not_meet_the_condition_wakes_it_for_one_look(project, connection):
+def test_a_fact_that_does_not_meet_the_condition_causes_one_check(project, connection):
     action_id = schedule(project, condition=waiting(check_interval=3600))
     project.processor.tick()
 
@@ -147,7 +145,7 @@ def test_a_fact_that_does_not_meet_the_condition_wakes_it_for_one_look(project, 
     assert "is 'rejected'" in row(connection, action_id)["waiting"]["unmet"]
 
 
-def test_the_same_fact_again_wakes_nobody(project, connection):
+def test_reporting_the_same_value_wakes_no_action(project, connection):
     project.facts.report(ORDER, "state", "draft")
     schedule(project, condition=waiting(check_interval=3600))
     project.processor.tick()
@@ -156,7 +154,7 @@ def test_the_same_fact_again_wakes_nobody(project, connection):
     assert counts(project.processor.tick()) == {}
 
 
-def test_facts_of_another_team_are_not_seen_and_wake_nobody(project, connection, ran):
+def test_facts_of_another_team_are_not_read_and_wake_no_action(project, connection, ran):
     action_id = schedule(project, condition=waiting(check_interval=3600), team_id="ours")
     project.processor.tick()
 
@@ -170,7 +168,7 @@ def test_facts_of_another_team_are_not_seen_and_wake_nobody(project, connection,
     assert row(connection, action_id)["status"] == "completed"
 
 
-def test_a_wait_that_is_over_its_time_is_skipped_and_what_was_wanted_then_is_scheduled(project, connection, ran):
+def test_a_wait_over_its_timeout_is_skipped_and_on_timeout_is_scheduled(project, connection, ran):
     late = {"action_type": "order:submit", "payload": {"late": True}}
     action_id = schedule(project, condition=waiting(check_interval=3600, timeout="2m", on_timeout=late))
     project.processor.tick()
@@ -197,7 +195,7 @@ def test_a_wait_ends_with_its_last_check(project, connection):
     assert found["error_message"].startswith("max_checks: not met at check 2:")
 
 
-def test_a_person_who_retries_a_wait_that_ended_begins_it_again(project, connection):
+def test_retrying_an_ended_wait_starts_it_again(project, connection):
     action_id = schedule(project, condition=waiting(check_interval=60, max_checks=1))
     project.processor.tick()
 
@@ -208,7 +206,7 @@ def test_a_person_who_retries_a_wait_that_ended_begins_it_again(project, connect
     assert row(connection, action_id)["status"] == "completed"
 
 
-def test_time_that_has_passed_runs_an_action_at_its_instant_whatever_its_interval(project, connection):
+def test_a_time_condition_runs_its_action_at_its_instant_with_any_check_interval(project, connection):
     day = {"kind": "time_elapsed", "duration": "24h"}
     action_id = schedule(project, condition=waiting(day, check_interval="P7D"))
     project.processor.tick()
@@ -221,7 +219,7 @@ def test_time_that_has_passed_runs_an_action_at_its_instant_whatever_its_interva
     assert row(connection, action_id)["status"] == "completed"
 
 
-def test_a_waiting_action_that_somebody_moved_to_another_time_is_left_there(project, connection):
+def test_a_rescheduled_waiting_action_keeps_its_time(project, connection):
     action_id = schedule(project, condition=waiting(check_interval=60))
     project.processor.tick()
     project.scheduler.update_action(action_id, scheduled_at=timedelta(days=1))
@@ -232,7 +230,7 @@ def test_a_waiting_action_that_somebody_moved_to_another_time_is_left_there(proj
     assert row(connection, action_id)["status"] == "pending"
 
 
-def test_a_member_that_waits_does_not_keep_its_lock_group_from_the_others(project, connection):
+def test_a_waiting_member_does_not_hold_its_lock_group(project, connection):
     first = schedule(project, condition=waiting(check_interval=3600), lock_group="po")
     second = schedule(project, lock_group="po")
 
@@ -255,7 +253,7 @@ def test_a_waiting_action_can_be_cancelled(project, connection):
 # -- after -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_action_runs_after_those_it_names_have_completed(project, connection):
+def test_an_action_runs_after_its_predecessors_have_completed(project, connection):
     first = schedule(project, scheduled_at=MINUTE)
     second = schedule(project, scheduled_at=2 * MINUTE)
     third = schedule(project, after=[first, second])
@@ -271,7 +269,7 @@ def test_an_action_runs_after_those_it_names_have_completed(project, connection)
     assert set(statuses(connection).values()) == {"completed"}
 
 
-def test_an_action_waits_on_for_one_that_failed_until_a_person_has_it_done(project, connection):
+def test_an_action_waits_for_a_failed_predecessor_until_it_is_retried(project, connection):
     first = schedule(project, "order:refuse")
     second = schedule(project, after=first)
     project.processor.tick()
@@ -288,7 +286,7 @@ def test_an_action_waits_on_for_one_that_failed_until_a_person_has_it_done(proje
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-def test_an_action_can_wait_for_another_end_of_one(project, connection, status):
+def test_an_action_can_wait_until_another_action_failed_or_was_cancelled(project, connection, status):
     first = schedule(project, "order:refuse", scheduled_at=MINUTE)
     ended = {"kind": "action_status", "action_id": str(first), "status": ["failed", "cancelled"]}
     second = schedule(project, condition=waiting(ended, check_interval=3600))
@@ -312,7 +310,7 @@ def test_only_an_action_of_the_same_team_can_be_waited_for(project, connection):
     assert statuses(connection) == {theirs: "pending"}
 
 
-def test_after_and_a_condition_of_one_look_are_looked_at_in_that_order(project, connection):
+def test_predecessors_are_evaluated_before_the_condition(project, connection):
     first = schedule(project, scheduled_at=MINUTE)
     second = schedule(project, after=first, condition=APPROVED)
     project.processor.tick()
@@ -328,7 +326,7 @@ def test_after_and_a_condition_of_one_look_are_looked_at_in_that_order(project, 
 # -- deadlines ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_action_waits_until_a_deadline_is_not_open_any_more_and_is_woken_then(project, connection):
+def test_an_action_that_waits_until_a_deadline_is_not_open_is_woken_when_it_is_missed(project, connection):
     (deadline_id,) = connection.execute(
         "insert into scheduled_action_deadlines (target_type, target_id, due_at)"
         " values ('licence', '7', now() + interval '1 day') returning id"
@@ -338,7 +336,11 @@ def test_an_action_waits_until_a_deadline_is_not_open_any_more_and_is_woken_then
     after = schedule(project, condition=waiting({"not": is_open}, check_interval=3600))
     theirs = schedule(project, condition=waiting(is_open), team_id="theirs")
     project.processor.tick()
-    assert [row(connection, one)["status"] for one in (once, after, theirs)] == ["completed", "pending", "pending"]
+    assert [row(connection, action_id)["status"] for action_id in (once, after, theirs)] == [
+        "completed",
+        "pending",
+        "pending",
+    ]
     assert "no deadline has the id" in row(connection, theirs)["waiting"]["unmet"]
 
     connection.execute("update scheduled_action_deadlines set status = 'missed'")
@@ -347,15 +349,15 @@ def test_an_action_waits_until_a_deadline_is_not_open_any_more_and_is_woken_then
     assert row(connection, after)["status"] == "completed"
 
 
-# -- what follows an end -----------------------------------------------------------------------------------------------
+# -- follow-ups --------------------------------------------------------------------------------------------------------
 
 
-def follow(**payload):
+def follow_up(**payload):
     return {"action_type": "order:submit", "payload": payload}
 
 
-def test_what_follows_a_success_is_scheduled_with_its_settlement(project, connection, ran):
-    first = schedule(project, on_success=[follow(then=1), {**follow(then=2), "delay": "PT1M"}], team_id="ours")
+def test_on_success_is_scheduled_with_the_settlement(project, connection, ran):
+    first = schedule(project, on_success=[follow_up(then=1), {**follow_up(then=2), "delay": "PT1M"}], team_id="ours")
 
     project.processor.tick()
 
@@ -369,16 +371,16 @@ def test_what_follows_a_success_is_scheduled_with_its_settlement(project, connec
     assert found == [("1", "completed", "ours", by, first), ("2", "pending", "ours", by, first)]
 
 
-def test_what_follows_a_failure_is_scheduled_once_it_is_final(project, connection, ran):
-    schedule(project, "order:refuse", on_failure=follow(mended=True), on_success=follow(never=True))
+def test_on_failure_is_scheduled_when_the_failure_is_final(project, connection, ran):
+    schedule(project, "order:refuse", on_failure=follow_up(repaired=True), on_success=follow_up(never=True))
 
     project.processor.tick()
 
-    assert ran == [{"mended": True}]
+    assert ran == [{"repaired": True}]
 
 
-def test_what_follows_a_failure_is_scheduled_when_rescue_ends_the_action_as_failed(project, connection, ran):
-    action_id = schedule(project, on_failure=follow(rescued=True), max_attempts=1)
+def test_on_failure_is_scheduled_when_rescue_fails_the_action(project, connection, ran):
+    action_id = schedule(project, on_failure=follow_up(rescued=True), max_attempts=1)
     tick = connection.execute(
         "insert into scheduled_action_ticks (id, started_at, lease_expires_at, running)"
         " values (gen_random_uuid(), now() - interval '1 hour', now() - interval '1 minute', %s)"
@@ -398,8 +400,8 @@ def test_what_follows_a_failure_is_scheduled_when_rescue_ends_the_action_as_fail
     assert ran == [{"rescued": True}]
 
 
-def test_what_follows_is_followed_itself(project, ran):
-    schedule(project, on_success={**follow(n=1), "on_success": {**follow(n=2), "on_success": follow(n=3)}})
+def test_follow_ups_have_follow_ups(project, ran):
+    schedule(project, on_success={**follow_up(n=1), "on_success": {**follow_up(n=2), "on_success": follow_up(n=3)}})
 
     project.processor.tick()
 
@@ -410,14 +412,17 @@ def test_what_follows_is_followed_itself(project, ran):
     ("given", "message"),
     [
         ({"action_type": "order:sumbit"}, 'on_success.0.action_type: action type "order:sumbit" has no handler'),
-        ([follow(), {**follow(), "priority": "high"}], "on_success.1: priority: 'high' is not"),
-        ({**follow(), "delay": "soon"}, "on_success.0: delay: 'soon' is not a duration"),
-        ({**follow(), "team_id": "theirs"}, "on_success.0.team_id"),
-        ([follow()] * 21, "at most 20 actions"),
-        ({**follow(), "on_success": {**follow(), "on_failure": 7}}, "on_success.0: on_success.0: on_failure: a int"),
+        ([follow_up(), {**follow_up(), "priority": "high"}], "on_success.1: priority: 'high' is not"),
+        ({**follow_up(), "delay": "soon"}, "on_success.0: delay: 'soon' is not a duration"),
+        ({**follow_up(), "team_id": "theirs"}, "on_success.0.team_id"),
+        ([follow_up()] * 21, "has 21 actions; at most 20 are allowed"),
+        (
+            {**follow_up(), "on_success": {**follow_up(), "on_failure": 7}},
+            "on_success.0: on_failure must be an action to schedule",
+        ),
     ],
 )
-def test_a_follow_up_that_cannot_be_is_refused_when_the_action_is_scheduled(project, connection, given, message):
+def test_an_invalid_follow_up_is_rejected_when_the_action_is_scheduled(project, connection, given, message):
     with pytest.raises(RequestError, match="on_success") as refused:
         schedule(project, on_success=given)
 
@@ -425,17 +430,17 @@ def test_a_follow_up_that_cannot_be_is_refused_when_the_action_is_scheduled(proj
     assert statuses(connection) == {}
 
 
-# -- a tick that lingers -----------------------------------------------------------------------------------------------
+# -- lingering ticks ---------------------------------------------------------------------------------------------------
 
 
-def test_a_fact_reported_beside_a_lingering_tick_runs_its_action_at_once(a_project, connection):
+def test_a_fact_reported_during_a_lingering_tick_runs_its_action_immediately(create_project, connection):
     ran = threading.Event()
 
     @action("order:submit")
     def submit(payload: dict):
         ran.set()
 
-    project = a_project(submit, linger_seconds=30, max_duration_seconds=60, default_timeout_seconds=5)
+    project = create_project(submit, linger_seconds=30, max_duration_seconds=60, default_timeout_seconds=5)
     action_id = schedule(project, condition=waiting(check_interval=3600))
     tick = threading.Thread(target=project.processor.tick)
     tick.start()
@@ -448,7 +453,7 @@ def test_a_fact_reported_beside_a_lingering_tick_runs_its_action_at_once(a_proje
         tick.join(PATIENCE)
 
 
-def test_a_fact_reported_beside_a_tick_that_does_not_linger_runs_its_action_in_that_tick(a_project, connection):
+def test_a_fact_reported_during_a_tick_runs_its_action_in_that_tick(create_project, connection):
     entered, leave = threading.Event(), threading.Event()
 
     @action("test:hold", timeout_seconds=15)
@@ -460,7 +465,7 @@ def test_a_fact_reported_beside_a_tick_that_does_not_linger_runs_its_action_in_t
     def submit(payload: dict):
         """Do nothing."""
 
-    project = a_project(hold, submit)
+    project = create_project(hold, submit)
     action_id = schedule(project, condition=waiting(check_interval=3600))
     project.processor.tick()
     assert row(connection, action_id)["waiting"]

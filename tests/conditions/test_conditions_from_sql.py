@@ -1,4 +1,4 @@
-"""Conditions and follow-ups that SQL callers brought: what nobody checked ends with its reason, and harms no other."""
+"""Invalid conditions and follow-ups stored by SQL callers fail only their own action, with a reason."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def project(database_url, ran):
     def submit(payload: dict):
         ran.append(payload)
 
-    with projects(database_url) as made:
-        yield made(submit)
+    with projects(database_url) as create_project:
+        yield create_project(submit)
 
 
 def schedule(connection, **arguments):
-    """Schedule as an application in another language does: by the SQL function."""
+    """Schedule by the SQL function, like an application in another language."""
     named = ", ".join(f"{name} => %({name})s::jsonb" for name in arguments)
     parameters = {name: json.dumps(value) for name, value in arguments.items()}
     found = connection.execute(f"select id from schedule_action('order:submit', '{{}}', {named})", parameters)
     return found.fetchone()[0]
 
 
-def settled(project, connection, action_id):
-    """Tick, beside an action that nothing is wrong with; return how the action stands, and why."""
+def status_after_tick(project, connection, action_id):
+    """Run a tick together with a valid action; return the status of the action and its explanation."""
     other = connection.execute("select id from schedule_action('order:submit', '{\"other\": true}')").fetchone()[0]
     project.processor.tick()
     assert statuses(connection)[other] == "completed"
@@ -47,54 +47,52 @@ def settled(project, connection, action_id):
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        ({"kind": "magic"}, "its condition cannot be read: condition.kind: 'magic' is not one of"),
-        ({}, "its condition cannot be read: condition"),
-        ({"all": [{"kind": "time_elapsed"}]}, "its condition cannot be read: condition.all.0.seconds"),
-        ({"kind": "action_status", "action_id": "no id", "status": "completed"}, "its condition cannot be read"),
-        ({"wait": {"kind": "magic"}}, "its condition cannot be read: condition.wait.kind"),
+        ({"kind": "magic"}, "the condition cannot be read: condition.kind: 'magic' is not one of"),
+        ({}, "the condition cannot be read: condition"),
+        ({"all": [{"kind": "time_elapsed"}]}, "the condition cannot be read: condition.all.0.seconds"),
+        ({"kind": "action_status", "action_id": "no id", "status": "completed"}, "the condition cannot be read"),
+        ({"wait": {"kind": "magic"}}, "the condition cannot be read: condition.wait.kind"),
         (
             {"wait": {"kind": "custom", "name": "x"}, "timeout": "soon"},
-            "its condition cannot be read: condition.timeout",
+            "the condition cannot be read: condition.timeout",
         ),
         (
             {"wait": {"kind": "custom", "name": "x"}, "max_checks": 0},
-            "its condition cannot be read: condition.max_checks",
+            "the condition cannot be read: condition.max_checks",
         ),
         (
             {"wait": {"kind": "custom", "name": "x"}, "on_timeout": 5},
-            "its condition cannot be read: condition.on_timeout",
+            "the condition cannot be read: condition.on_timeout",
         ),
-        ({"after": "not a list"}, "its condition cannot be read: condition.after"),
-        ({"after": ["not an id"]}, "its condition cannot be read: condition.after"),
+        ({"after": "not a list"}, "the condition cannot be read: condition.after"),
+        ({"after": ["not an id"]}, "the condition cannot be read: condition.after"),
         ({"after": ["0197a000-0000-7000-8000-000000000001"]}, "0197a000-0000-7000-8000-000000000001"),
     ],
     ids=str,
 )
-def test_a_condition_that_cannot_be_read_fails_its_action_for_good_and_says_why(
+def test_an_unreadable_condition_fails_its_action_finally_with_the_reason(
     project, connection, ran, condition, expected
 ):
-    status, why = settled(project, connection, schedule(connection, condition=condition))
+    status, explanation = status_after_tick(project, connection, schedule(connection, condition=condition))
 
-    assert (status, why.code) == ("failed", "failed")
-    assert expected in why.sentence
+    assert (status, explanation.code) == ("failed", "failed")
+    assert expected in explanation.sentence
     assert ran == [{"other": True}]
 
 
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        ({"kind": "query", "name": "gone"}, 'query "gone" is not in [queries] any more'),
+        ({"kind": "query", "name": "gone"}, 'query "gone" is no longer in [queries]'),
         ({"kind": "custom", "name": "gone"}, 'function "gone" is not in this build'),
-        ({"kind": "http", "url": "http://127.0.0.1:1/"}, "its condition cannot be judged"),
+        ({"kind": "http", "url": "http://127.0.0.1:1/"}, "the condition cannot be evaluated"),
     ],
     ids=str,
 )
-def test_a_condition_that_asks_what_is_not_there_is_tried_as_an_attempt_that_failed(
-    project, connection, ran, condition, expected
-):
+def test_a_condition_with_an_unknown_check_counts_as_a_failed_attempt(project, connection, ran, condition, expected):
     action_id = schedule(connection, condition=condition)
 
-    status, _ = settled(project, connection, action_id)
+    status, _ = status_after_tick(project, connection, action_id)
     for hours in (2, 4):
         move_clock(connection, timedelta(hours=hours))
         project.processor.tick()
@@ -108,18 +106,18 @@ def test_a_condition_that_asks_what_is_not_there_is_tried_as_an_attempt_that_fai
 @pytest.mark.parametrize(
     ("follow_up", "expected"),
     [
-        ({"action_type": "not a type!"}, "action_type: 'not a type!' is not letters"),
+        ({"action_type": "not a type!"}, "action_type: 'not a type!' is not an action type"),
         ({"action_type": "a:b", "priority": "high"}, 'invalid input syntax for type integer: "high"'),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("ends", ["in vain", "completed"])
+@pytest.mark.parametrize("ends", ["timeout", "completed"])
 def test_a_follow_up_from_sql_that_cannot_be_scheduled_fails_alone(project, connection, follow_up, expected, ends):
     wait = {"wait": {"kind": "document_state", "target": {"type": "o", "id": "1"}, "state": "x"}, "max_checks": 1}
-    given = {"condition": wait | {"on_timeout": [follow_up]}} if ends == "in vain" else {"on_success": [follow_up]}
+    given = {"condition": wait | {"on_timeout": [follow_up]}} if ends == "timeout" else {"on_success": [follow_up]}
     action_id = schedule(connection, **given)
 
-    status, _ = settled(project, connection, action_id)
+    status, _ = status_after_tick(project, connection, action_id)
 
     child = connection.execute(
         "select status, error_message from scheduled_actions where scheduled_by = %s", [action_id]
@@ -127,4 +125,4 @@ def test_a_follow_up_from_sql_that_cannot_be_scheduled_fails_alone(project, conn
     assert child is not None
     assert child[0] == "failed"
     assert expected in child[1]
-    assert status == ("skipped" if ends == "in vain" else "completed")
+    assert status == ("skipped" if ends == "timeout" else "completed")

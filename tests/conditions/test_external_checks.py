@@ -1,4 +1,4 @@
-"""Conditions that only the world can answer: queries, HTTP, functions of the project."""
+"""External checks of conditions: queries, HTTP requests and project functions."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ timeout_seconds = 0.05
 
 
 @pytest.fixture
-def asked():
-    """Return the checks that the project's function was asked for."""
+def received():
+    """Return the list of checks that the project function received."""
     return []
 
 
 @pytest.fixture
-def project(tmp_path, database_url, connection, asked):
+def project(tmp_path, database_url, connection, received):
     connection.execute("create table stock (item text, amount numeric, owner text)")
     connection.execute("create sequence numbers")
     (tmp_path / "scheduled_actions.toml").write_text(
@@ -58,12 +58,12 @@ def project(tmp_path, database_url, connection, asked):
     def ship(payload: dict):
         return None
 
-    @condition("truck-is-there")
-    def truck_is_there(check):
-        asked.append(check)
-        match check.parameters.get("answer", True):
+    @condition("truck-arrived")
+    def truck_arrived(check):
+        received.append(check)
+        match check.parameters.get("result", True):
             case "raise":
-                raise RuntimeError("the yard is on fire")
+                raise RuntimeError("the yard is closed")
             case "leave":
                 raise SystemExit
             case "count":
@@ -72,12 +72,12 @@ def project(tmp_path, database_url, connection, asked):
                         "select count(*) from pg_stat_activity where datname = current_database()"
                         " and backend_type = 'client backend' and pid <> pg_backend_pid()"
                     ).fetchone()
-                asked.extend(found)
+                received.extend(found)
                 return True
-            case answer:
-                return answer
+            case result:
+                return result
 
-    runtime = Runtime(config.load(tmp_path, {"DATABASE_URL": database_url}), registry=Registry.of(ship, truck_is_there))
+    runtime = Runtime(config.load(tmp_path, {"DATABASE_URL": database_url}), registry=Registry.of(ship, truck_arrived))
     yield runtime
     runtime.close()
 
@@ -87,8 +87,8 @@ def schedule(project, given, **arguments):
     return project.scheduler.schedule_action(new).id
 
 
-def ended(project, connection, given, **arguments):
-    """Return how an action with this condition ended, and why."""
+def end_of(project, connection, given, **arguments):
+    """Run an action with this condition; return its status and the reason."""
     action_id = schedule(project, given, **arguments)
     project.processor.tick()
     found = row(connection, action_id)
@@ -111,19 +111,19 @@ STOCK = {"kind": "query", "name": "stock", "parameters": {"item": "bolt"}}
         (1, {"all": [STOCK, {"kind": "time_elapsed", "duration": "1h"}]}, "skipped"),
     ],
 )
-def test_a_query_holds_while_it_has_rows_or_its_figure_compares(project, connection, amount, given, status):
+def test_a_query_holds_with_a_row_or_a_matching_value(project, connection, amount, given, status):
     if amount is not None:
         connection.execute("insert into stock values ('bolt', %s)", [amount])
 
-    assert ended(project, connection, given)[0] == status
+    assert end_of(project, connection, given)[0] == status
 
 
-def test_a_query_sees_the_team_of_its_action(project, connection):
+def test_a_query_receives_the_team_of_its_action(project, connection):
     connection.execute("insert into stock values ('bolt', 1, 'ours')")
 
-    assert ended(project, connection, {"kind": "query", "name": "mine"}, team_id="ours")[0] == "completed"
-    assert ended(project, connection, {"kind": "query", "name": "mine"}, team_id="theirs")[0] == "skipped"
-    assert ended(project, connection, {"kind": "query", "name": "mine"})[0] == "skipped"
+    assert end_of(project, connection, {"kind": "query", "name": "mine"}, team_id="ours")[0] == "completed"
+    assert end_of(project, connection, {"kind": "query", "name": "mine"}, team_id="theirs")[0] == "skipped"
+    assert end_of(project, connection, {"kind": "query", "name": "mine"})[0] == "skipped"
 
 
 @pytest.mark.parametrize(
@@ -131,27 +131,25 @@ def test_a_query_sees_the_team_of_its_action(project, connection):
     [
         ("writing", "FeatureNotSupported"),
         ("changing", "ReadOnlySql"),
-        ("slow", "took longer than 0.05 s"),
+        ("slow", "the query took longer than 0.05 s"),
         ("misspelt", "UndefinedTable"),
     ],
 )
-def test_a_query_that_changes_something_takes_too_long_or_is_none_never_runs_its_action(
-    project, connection, name, error
-):
+def test_a_writing_slow_or_invalid_query_fails_its_action(project, connection, name, error):
     connection.execute("insert into stock values ('bolt', 1)")
 
-    status, reason = ended(project, connection, {"not": {"kind": "query", "name": name}}, max_attempts=1)
+    status, reason = end_of(project, connection, {"not": {"kind": "query", "name": name}}, max_attempts=1)
 
     assert status == "failed"
-    assert reason.startswith("its condition cannot be judged: condition.not: ")
+    assert reason.startswith("the condition cannot be evaluated: condition.not: ")
     assert error in reason
     assert connection.execute("select count(*) from stock").fetchone() == (1,)
 
 
-def test_a_waiting_action_asks_again_and_runs_once_the_answer_is_right(project, connection):
+def test_a_waiting_action_repeats_its_check_and_runs_when_it_succeeds(project, connection):
     action_id = schedule(project, {"wait": STOCK, "check_interval": 60})
     project.processor.tick()
-    assert row(connection, action_id)["waiting"]["unmet"] == 'condition.wait: query "stock" has no row'
+    assert row(connection, action_id)["waiting"]["unmet"] == 'condition.wait: query "stock" returned no row'
     assert row(connection, action_id)["started_at"] is None
 
     connection.execute("insert into stock values ('bolt', 1)")
@@ -161,48 +159,54 @@ def test_a_waiting_action_asks_again_and_runs_once_the_answer_is_right(project, 
     assert row(connection, action_id)["status"] == "completed"
 
 
-def test_a_wait_with_a_broken_condition_goes_on_waiting(project, connection):
-    status, reason = ended(project, connection, {"wait": {"kind": "query", "name": "slow"}})
+def test_a_wait_with_a_broken_condition_continues(project, connection):
+    status, reason = end_of(project, connection, {"wait": {"kind": "query", "name": "slow"}})
 
-    assert (status, reason) == ("pending", "condition.wait: took longer than 0.05 s")
+    assert (status, reason) == ("pending", "condition.wait: the query took longer than 0.05 s")
 
 
-TRUCK = 'condition: function "truck-is-there"'
+TRUCK = 'condition: function "truck-arrived"'
 # -- functions ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("answer", "ending"),
+    ("result", "expected"),
     [
         (True, ("completed", None)),
-        (False, ("skipped", f"condition_not_met: {TRUCK} says no")),
+        (False, ("skipped", f"condition_not_met: {TRUCK} returned False")),
         ("it is late", ("skipped", f"condition_not_met: {TRUCK}: it is late")),
-        ("raise", ("failed", f"its condition cannot be judged: {TRUCK} raised RuntimeError")),
-        ("leave", ("failed", f"its condition cannot be judged: {TRUCK} raised SystemExit")),
-        (1, ("failed", f"its condition cannot be judged: {TRUCK} answered a int, not a bool")),
+        ("raise", ("failed", f"the condition cannot be evaluated: {TRUCK} raised RuntimeError")),
+        ("leave", ("failed", f"the condition cannot be evaluated: {TRUCK} raised SystemExit")),
+        (
+            1,
+            (
+                "failed",
+                f"the condition cannot be evaluated: {TRUCK} returned int, not a bool or a reason",
+            ),
+        ),
     ],
 )
-def test_a_function_of_the_project_says_whether_its_condition_holds(project, connection, asked, answer, ending):
-    given = {"kind": "custom", "name": "truck-is-there", "parameters": {"answer": answer}}
+def test_a_project_function_decides_its_condition(project, connection, received, result, expected):
+    given = {"kind": "custom", "name": "truck-arrived", "parameters": {"result": result}}
 
-    assert ended(project, connection, given, max_attempts=1, team_id="ours") == ending
-    (check,) = asked
+    assert end_of(project, connection, given, max_attempts=1, team_id="ours") == expected
+    (check,) = received
     assert (check.action_type, check.payload, check.team_id) == ("order:ship", {"n": 1}, "ours")
 
 
-def test_while_the_world_is_asked_no_connection_waits_with_it(project, connection, asked):
-    given = {"kind": "custom", "name": "truck-is-there", "parameters": {"answer": "count"}}
+def test_an_external_check_keeps_no_connection_open(project, connection, received):
+    given = {"kind": "custom", "name": "truck-arrived", "parameters": {"result": "count"}}
 
-    assert ended(project, connection, given)[0] == "completed"
-    assert asked[1:] == [2]  # this test's, and the tick's
+    assert end_of(project, connection, given)[0] == "completed"
+    assert received[1:] == [2]  # those of this test and of the tick
 
 
-def test_what_facts_have_settled_asks_nobody(project, connection, asked):
+def test_no_external_check_runs_if_facts_decide_the_condition(project, connection, received):
     unknown = {"kind": "document_state", "target": {"type": "order", "id": "1"}, "state": "packed"}
-    given = {"kind": "custom", "name": "truck-is-there"}
+    given = {"kind": "custom", "name": "truck-arrived"}
 
-    assert ended(project, connection, {"all": [given, unknown]})[0] == "skipped"
-    assert asked == []
+    assert end_of(project, connection, {"all": [given, unknown]})[0] == "skipped"
+    assert received == []
 
 
 # -- HTTP --------------------------------------------------------------------------------------------------------------
@@ -210,9 +214,9 @@ def test_what_facts_have_settled_asks_nobody(project, connection, asked):
 
 @pytest.fixture
 def server():
-    """Give a server that answers as its attributes say."""
+    """Run an HTTP server that responds with the status and the body in its attributes."""
 
-    class Answering(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             body = self.server.body
             self.send_response(self.server.status)
@@ -224,14 +228,14 @@ def server():
         def log_message(self, *arguments):
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as listening:
-        listening.status, listening.body = 200, b'{"state": {"name": "ready"}, "n": 3}'
-        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http_server:
+        http_server.status, http_server.body = 200, b'{"state": {"name": "ready"}, "n": 3}'
+        thread = threading.Thread(target=http_server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield listening
+            yield http_server
         finally:
-            listening.shutdown()
+            http_server.shutdown()
             thread.join()
 
 
@@ -241,17 +245,17 @@ def http(server, **fields):
 
 @pytest.fixture
 def run_against(project, connection, server):
-    """Return a function that answers how an action ended whose server answered so."""
+    """Return a function that returns the status of an action after an HTTP response with this status."""
 
-    def run(answer, **fields):
-        server.status = answer
-        return ended(project, connection, http(server, **fields))[0]
+    def run(http_status, **fields):
+        server.status = http_status
+        return end_of(project, connection, http(server, **fields))[0]
 
     return run
 
 
 @pytest.mark.parametrize(
-    ("fields", "answer", "status"),
+    ("fields", "http_status", "status"),
     [
         ({}, 200, "completed"),
         ({}, 404, "skipped"),
@@ -263,33 +267,36 @@ def run_against(project, connection, server):
         ({"pointer": "/m", "op": "gt", "value": 2}, 200, "skipped"),
     ],
 )
-def test_an_http_answer_is_judged_by_status_and_pointer(run_against, fields, answer, status):
-    assert run_against(answer, **fields) == status
+def test_an_http_response_is_evaluated_by_status_and_pointer(run_against, fields, http_status, status):
+    assert run_against(http_status, **fields) == status
 
 
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [(b"<html>", "does not answer JSON"), (b'"' + b"x" * 70_000 + b'"', "answers more than 65,536 bytes")],
+    [(b"<html>", "did not answer with JSON"), (b'"' + b"x" * 70_000 + b'"', "answered with more than 65,536 bytes")],
 )
-def test_an_answer_that_cannot_be_judged_never_runs_its_action(project, connection, server, body, reason):
+def test_a_response_that_cannot_be_evaluated_fails_its_action(project, connection, server, body, reason):
     server.body = body
 
-    status, told = ended(project, connection, {"not": http(server, pointer="/n", value=1)}, max_attempts=1)
+    status, message = end_of(project, connection, {"not": http(server, pointer="/n", value=1)}, max_attempts=1)
 
     assert status == "failed"
-    assert reason in told
+    assert reason in message
 
 
-def test_a_server_that_does_not_answer_never_runs_its_action_and_is_not_described(project, connection):
+def test_an_unreachable_server_fails_its_action_without_the_url_in_the_error(project, connection):
     given = {"not": {"kind": "http", "url": "http://127.0.0.1:1/secret-path"}}
 
-    status, told = ended(project, connection, given, max_attempts=1)
+    status, message = end_of(project, connection, given, max_attempts=1)
 
     assert status == "failed"
-    assert told == "its condition cannot be judged: condition.not: 127.0.0.1:1 did not answer (ConnectionRefusedError)"
+    assert (
+        message
+        == "the condition cannot be evaluated: condition.not: 127.0.0.1:1 did not answer (ConnectionRefusedError)"
+    )
 
 
-# -- at the caller's desk ----------------------------------------------------------------------------------------------
+# -- validation when scheduling ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -297,28 +304,28 @@ def test_a_server_that_does_not_answer_never_runs_its_action_and_is_not_describe
     [
         (
             {"kind": "query", "name": "stok"},
-            "a query of [queries]; there are: changing, mine, misspelt, slow, stock, writing",
+            "a query of [queries]; known names: changing, mine, misspelt, slow, stock, writing",
         ),
-        ({"kind": "query", "name": "stock"}, "what the query takes: item"),
-        ({**STOCK, "parameters": {"item": ["a"]}}, "texts, numbers, truth values and nulls"),
-        ({"kind": "custom", "name": "truck"}, "a function of @condition; there are: truck-is-there"),
+        ({"kind": "query", "name": "stock"}, "the query takes: item"),
+        ({**STOCK, "parameters": {"item": ["a"]}}, "strings, numbers, booleans and nulls"),
+        ({"kind": "custom", "name": "truck"}, "a function declared with @condition; known names: truck-arrived"),
         ({"kind": "http", "url": "ftp://127.0.0.1/"}, "http"),
         ({"kind": "http", "url": "https://x", "status": 99}, "status: 99 is not an HTTP status"),
-        ({"kind": "http", "url": "https://x", "headers": {}}, 'kind "http" has no such field'),
+        ({"kind": "http", "url": "https://x", "headers": {}}, 'is not a field of kind "http"'),
     ],
 )
-def test_what_could_not_be_asked_is_refused_when_the_action_is_scheduled(project, connection, given, message):
-    with pytest.raises(RequestError) as refused:
+def test_an_invalid_check_is_rejected_when_the_action_is_scheduled(project, connection, given, message):
+    with pytest.raises(RequestError) as rejected:
         schedule(project, {"wait": {"all": [given]}})
 
-    assert message in str(refused.value)
+    assert message in str(rejected.value)
     assert statuses(connection) == {}
 
 
 @pytest.mark.parametrize(
     "url", ["http://example.org/", "https://127.0.0.1/", "https://localhost/", "https://user:pw@example.org/"]
 )
-def test_without_private_networks_only_https_to_the_public_internet_is_asked(tmp_path, database_url, url):
+def test_without_private_networks_only_public_https_urls_are_requested(tmp_path, database_url, url):
     @action("order:ship")
     def ship(payload: dict):
         return None
@@ -331,33 +338,33 @@ def test_without_private_networks_only_https_to_the_public_internet_is_asked(tmp
         runtime.close()
 
 
-def test_the_condition_of_a_row_is_what_was_given(project, connection):
+def test_the_row_stores_the_condition_as_given(project, connection):
     action_id = schedule(project, {"wait": STOCK})
 
     assert row(connection, action_id)["condition"] == {"wait": STOCK}
 
 
-def test_an_action_whose_condition_cannot_be_settled_for_want_of_a_connection_is_not_charged(project, connection):
+def test_a_check_that_cannot_be_settled_without_a_connection_costs_no_attempt(project, connection):
     action_id = insert(
         connection,
         action_type="order:ship",
-        condition=Jsonb({"wait": {"kind": "custom", "name": "truck-is-there"}}),
+        condition=Jsonb({"wait": {"kind": "custom", "name": "truck-arrived"}}),
     )
     database = project.database
-    ticks_own, refused = database.connection, []
+    original, rejected = database.connection, []
 
-    def no_more(*limits):
-        """Lend connections to the tick's thread alone, as a server without a connection to spare does."""
+    def refuse_workers(*limits):
+        """Return connections only to the thread of the tick, like a server at its connection limit."""
         if threading.current_thread().name.startswith("scheduled-actions-"):
-            refused.append(1)
+            rejected.append(1)
             raise DatabaseUnavailable("it has no connection to spare")
-        return ticks_own(*limits)
+        return original(*limits)
 
-    database.connection = no_more
+    database.connection = refuse_workers
     project.processor.tick()
-    database.connection = ticks_own
+    database.connection = original
 
-    assert refused
+    assert rejected
     found = row(connection, action_id)
     assert (found["status"], found["attempts"]) == ("pending", 0)
     assert project.processor.tick().succeeded == 1

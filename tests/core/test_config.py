@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from scheduled_actions.core import config
-from scheduled_actions.core.config import Endpoint, Settings
+from scheduled_actions.core.config import EndpointSection, Settings
 from scheduled_actions.core.errors import ConfigInvalid, NotConfigured
 from scheduled_actions.core.secret import Secret
 
@@ -70,7 +70,7 @@ def test_every_setting_has_the_default_that_is_documented(tmp_path):
             "timezone": "UTC",
             "quiet_hours": None,
             "urgent_passes_quiet_hours": True,
-            "gather_seconds": 5,
+            "digest_seconds": 5,
             "channels": {},
             "channels_open_to_teams": (),
         },
@@ -142,68 +142,72 @@ def test_a_variable_with_the_prefix_that_is_no_setting_of_the_file_is_let_be(loa
 @pytest.mark.parametrize(
     ("toml", "environ", "message"),
     [
-        ("batch_sice = 7", {}, "scheduled_actions.toml: batch_sice: is no setting; did you mean batch_size? See docs/"),
-        ("[retri]\nbase_seconds = 7", {}, "scheduled_actions.toml: retri: is no setting; did you mean retry? See"),
+        (
+            "batch_sice = 7",
+            {},
+            "scheduled_actions.toml: batch_sice is not a setting; did you mean batch_size? See docs/",
+        ),
+        ("[retri]\nbase_seconds = 7", {}, "scheduled_actions.toml: retri is not a setting; did you mean retry? See"),
         (
             "[retry]\nbase = 7",
             {},
-            "scheduled_actions.toml: retry.base: is no setting; did you mean retry.base_seconds?",
+            "scheduled_actions.toml: retry.base is not a setting; did you mean retry.base_seconds?",
         ),
         (
             "[email]\nbatch_sise = 7",
             {},
-            "email.batch_sise: is no setting; did you mean batch_size, which stands above the first [table]? See docs/",
+            "email.batch_sise is not a setting; did you mean batch_size (above the first [table])? See docs/",
         ),
-        ("[email]\ncap_seconds = 7", {}, "email.cap_seconds: is no setting; did you mean retry.cap_seconds? See"),
-        ("[email]\ntimeout = 7", {}, "email.timeout: is no setting; did you mean email.timeout_seconds? See"),
+        ("[email]\ncap_seconds = 7", {}, "email.cap_seconds is not a setting; did you mean retry.cap_seconds? See"),
+        ("[email]\ntimeout = 7", {}, "email.timeout is not a setting; did you mean email.timeout_seconds? See"),
         (
             "[webhooks.endpoints.crm]\npattern = ['*:*']",
             {},
-            "webhooks.endpoints.crm.pattern: is no setting; did you mean webhooks.endpoints.crm.patterns? See",
+            "webhooks.endpoints.crm.pattern is not a setting; did you mean webhooks.endpoints.crm.patterns? See",
         ),
-        ("colour = 7", {}, "scheduled_actions.toml: colour: is no setting; see docs/reference/settings.md"),
-        ("batch_size = 0", {}, "scheduled_actions.toml: batch_size: 0: should be a whole number from 1 to 1000"),
+        ("colour = 7", {}, "scheduled_actions.toml: colour is not a setting; see docs/reference/settings.md"),
+        ("batch_size = 0", {}, "scheduled_actions.toml: batch_size = 0: should be a whole number from 1 to 1000"),
         (
             "",
             {"SCHEDULED_ACTIONS_NOTIFICATIONS_TIMEZONE": "Mars"},
             "should be an IANA time zone, such as Europe/Berlin",
         ),
-        ("[queries]\na = 7", {}, "queries.a: 7: should be a table"),
+        ("[queries]\na = 7", {}, "queries.a = 7: should be a table"),
         ("[queries.a]\nsql = 'delete from x'", {}, "should be one SQL select"),
         ("[queries.a]\nsql = 'select 1; select 2'", {}, "should be one SQL select"),
-        ("[queries.a]\nsql = \"select 'a%'\"", {}, "any other percent sign twice"),
-        ("[queries.a]\nsql = 'select %s'", {}, "should write its parameters as %(name)s"),
-        ("[notifications]\nquiet_hours = '8-9'", {}, "notifications.quiet_hours: '8-9': should be two times of day"),
-        ("[notifications]\nhigh_days = 20", {}, "high_days: 20: must be from urgent_days (1) to medium_days (14)"),
-        ("[notifications]\nchannels = 7", {}, 'notifications.channels: 7: should be a table such as ops = "OPS_SLACK'),
+        ("[queries.a]\nsql = \"select 'a%'\"", {}, "other percent signs as %%"),
+        ("[queries.a]\nsql = 'select %s'", {}, "should write parameters as %(name)s"),
+        ("[notifications]\nquiet_hours = '8-9'", {}, "notifications.quiet_hours = '8-9': should be two times of day"),
+        ("[notifications]\nhigh_days = 20", {}, "high_days = 20: must be from urgent_days (1) to medium_days (14)"),
+        ("[notifications]\nchannels = 7", {}, 'notifications.channels = 7: should be a table such as ops = "OPS_SLACK'),
         ("[notifications.channels]\nops = 'a b'", {}, "should be the name of an environment variable"),
-        ("[notifications.channels]\n'a b' = 'X'", {}, "should hold names of letters, digits and _ . -, which 'a b'"),
-        ("batch_size = true", {}, "batch_size: True: should be a whole number"),
-        ("batch_size = 1.5", {}, "batch_size: 1.5: should be a whole number"),
-        ("default_timeout_seconds = inf", {}, "default_timeout_seconds: inf: should be"),
-        ("enabled = 'maybe'", {}, "enabled: 'maybe': should be true or false"),
-        ("retry = 7", {}, "scheduled_actions.toml: retry: 7: should be a table"),
-        ("batch_size =", {}, "scheduled_actions.toml: the file: is not valid TOML"),
-        ("max_run_seconds = 55", {}, "max_run_seconds: 55: must be below max_duration_seconds (55)"),
+        ("[notifications.channels]\n'a b' = 'X'", {}, "that start with a letter or digit, not 'a b'"),
+        ("batch_size = true", {}, "batch_size = True: should be a whole number"),
+        ("batch_size = 1.5", {}, "batch_size = 1.5: should be a whole number"),
+        ("default_timeout_seconds = inf", {}, "default_timeout_seconds = inf: should be"),
+        ("enabled = 'maybe'", {}, "enabled = 'maybe': should be true or false"),
+        ("retry = 7", {}, "scheduled_actions.toml: retry = 7: should be a table"),
+        ("batch_size =", {}, "scheduled_actions.toml is not valid TOML"),
+        ("max_run_seconds = 55", {}, "max_run_seconds = 55: must be below max_duration_seconds (55)"),
         (
             "[webhooks]\ndefault_endpoint = 'crm'",
             {},
-            "default_endpoint: 'crm': is not the name of an endpoint (none are declared)",
+            "default_endpoint = 'crm': is not the name of an endpoint (none are declared)",
         ),
         (
             "",
             {"SCHEDULED_ACTIONS_BATCH_SICE": "7"},
-            "environment: SCHEDULED_ACTIONS_BATCH_SICE: is no setting; did you mean SCHEDULED_ACTIONS_BATCH_SIZE? See",
+            "SCHEDULED_ACTIONS_BATCH_SICE is not a setting; did you mean SCHEDULED_ACTIONS_BATCH_SIZE? See",
         ),
         (
             "batch_size = 7",
             {"SCHEDULED_ACTIONS_BATCH_SIZE": "many"},
-            "environment variable SCHEDULED_ACTIONS_BATCH_SIZE: batch_size: 'many': should be a whole number",
+            "environment variable SCHEDULED_ACTIONS_BATCH_SIZE: batch_size = 'many': should be a whole number",
         ),
         (
             "",
             {"SCHEDULED_ACTIONS_RETRY_CAP_SECONDS": "nan"},
-            "environment variable SCHEDULED_ACTIONS_RETRY_CAP_SECONDS: retry.cap_seconds: 'nan': should be",
+            "environment variable SCHEDULED_ACTIONS_RETRY_CAP_SECONDS: retry.cap_seconds = 'nan': should be",
         ),
     ],
 )
@@ -217,7 +221,7 @@ def test_a_mistake_names_the_key_the_value_and_what_would_be_right(loaded, toml,
 def test_a_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / "scheduled_actions.toml").write_bytes(b"\xff\xfe")
 
-    with pytest.raises(ConfigInvalid, match=r"scheduled_actions\.toml: the file: cannot be read"):
+    with pytest.raises(ConfigInvalid, match=r"scheduled_actions\.toml cannot be read"):
         config.load(tmp_path, {})
 
 
@@ -226,7 +230,7 @@ def test_the_project_is_the_directory_that_the_environment_names(tmp_path):
 
 
 def test_a_project_that_is_no_directory_is_named(tmp_path):
-    with pytest.raises(ConfigInvalid, match=r"SCHEDULED_ACTIONS_PROJECT: .*not a directory"):
+    with pytest.raises(ConfigInvalid, match=r"SCHEDULED_ACTIONS_PROJECT = .*: is not a directory"):
         config.load(tmp_path / "nowhere", {})
 
 
@@ -283,18 +287,18 @@ def test_production_is_where_an_embedded_database_would_be_a_mistake(loaded, env
 def test_an_endpoint_has_its_url_and_its_keys_from_the_environment(loaded):
     keys = [bytes([n]) * 24 for n in (1, 2)]
     texts = ["whsec_" + base64.b64encode(key).decode() for key in keys]
-    endpoint = Endpoint(env_var="CRM_URL", secret_env_var="CRM_SECRET")
+    endpoint = EndpointSection(env_var="CRM_URL", secret_env_var="CRM_SECRET")
     loaded_config = loaded(CRM_URL=" https://crm.example/hook ", CRM_SECRET=f"{texts[0]} , {texts[1]}")
 
     assert loaded_config.endpoint_url(endpoint) == "https://crm.example/hook"
     assert loaded_config.endpoint_keys(endpoint) == tuple(keys)
-    assert loaded_config.endpoint_keys(Endpoint(env_var="CRM_URL")) == ()
-    assert loaded_config.endpoint_url(Endpoint(env_var="UNSET")) is None
+    assert loaded_config.endpoint_keys(EndpointSection(env_var="CRM_URL")) == ()
+    assert loaded_config.endpoint_url(EndpointSection(env_var="UNSET")) is None
 
 
 @pytest.mark.parametrize("value", ["", "whsec_", "whsec_c2hvcnQ=", "whsec_not base64 at all!", LONG])
 def test_an_endpoint_whose_secret_is_none_is_not_configured_and_the_message_keeps_it(loaded, value):
-    endpoint = Endpoint(env_var="CRM_URL", secret_env_var="CRM_SECRET")
+    endpoint = EndpointSection(env_var="CRM_URL", secret_env_var="CRM_SECRET")
 
     with pytest.raises(NotConfigured, match="CRM_SECRET is not configured: whsec_ followed by") as refused:
         loaded(CRM_SECRET=value).endpoint_keys(endpoint)
@@ -305,13 +309,13 @@ def test_an_endpoint_whose_secret_is_none_is_not_configured_and_the_message_keep
 @pytest.mark.parametrize(
     ("toml", "expected"),
     [
-        ('private_networks = ["10.0.0.1/8"]', "webhooks.private_networks: should hold networks such as 10.0.0.0/8"),
-        ("private_networks = [8]", "which 8 is not"),
+        ('private_networks = ["10.0.0.1/8"]', "webhooks.private_networks should have networks such as 10.0.0.0/8"),
+        ("private_networks = [8]", "not 8"),
         ('egress_proxy = "http://me:pw@proxy:3128"', "without a login"),
         ('egress_proxy = "socks5://proxy:1"', "should be http://host:port"),
-        ('events = { "task" = "no event" }', "webhooks.events: should be entity:verb"),
+        ('events = { "task" = "no event" }', "webhooks.events should have patterns of the form entity:verb"),
         ('endpoints = { crm = { env_var = "U", ordering = "lifo" } }', "should be none or fifo"),
-        ('endpoints = { crm = { env_var = "U", rate_limit = 0 } }', "should be a number above 0"),
+        ('endpoints = { crm = { env_var = "U", rate_limit = 0 } }', "should be a number greater than 0"),
         ('endpoints = { crm = { env_var = "U", retry = [] } }', "should be a list of 1 to 100 delays"),
         ('endpoints = { crm = { env_var = "U", retry = [5, -1] } }', "should be a number from 0"),
     ],

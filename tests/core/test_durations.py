@@ -3,8 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from scheduled_actions.core.durations import parse_duration
 from scheduled_actions.core.errors import InvalidArgument
@@ -53,13 +52,13 @@ def test_what_is_no_duration_is_refused_with_what_would_be_right(text):
 
 @pytest.mark.parametrize("text", ["P1Y", "P1M", "P1Y2M3DT4H", "P0M", "P1.5Y"])
 def test_years_and_months_are_refused_because_only_a_calendar_knows_their_length(text):
-    with pytest.raises(InvalidArgument, match=r"years and months have none. Say days or weeks .*\(PT5M\)"):
+    with pytest.raises(InvalidArgument, match=r"use days or weeks .* instead of years and months.*\(PT5M\)"):
         parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["1000000000d", "P999999999999W"])
 def test_what_no_timedelta_can_hold_is_refused(text):
-    with pytest.raises(InvalidArgument, match="is not shorter than 999,999,999 days"):
+    with pytest.raises(InvalidArgument, match="is not a duration of at most 999,999,999 days"):
         parse_duration(text)
 
 

@@ -6,30 +6,28 @@ from datetime import timedelta
 from typing import get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from scheduled_actions.core import retry
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.retry import (
     KINDS,
     LONGEST_WAIT_SECONDS,
-    Decided,
     Delays,
     Exponential,
     Jitter,
     Linear,
     RetryPolicy,
+    effective_policy,
     parse,
-    policy_of,
 )
 
 seconds = st.floats(0, LONGEST_WAIT_SECONDS)
 #: What a field of a policy may be, by its annotation.
 FIELDS = {
-    "float": seconds,
-    "tuple[float, ...]": st.lists(seconds, min_size=1, max_size=100).map(tuple),
-    "Jitter": st.sampled_from(get_args(Jitter)),
+    float: seconds,
+    tuple[float, ...]: st.lists(seconds, min_size=1, max_size=100).map(tuple),
+    Jitter: st.sampled_from(get_args(Jitter)),
 }
 draws = st.floats(0, 1, exclude_max=True)
 
@@ -51,8 +49,7 @@ policies = st.one_of(*map(made_of, KINDS.values()))
 def test_each_policy_is_among_the_kinds():
     classes = {one for _, one in inspect.getmembers(retry, inspect.isclass) if one.__module__ == retry.__name__}
 
-    # Decided holds the answer of a project's own policy; no caller gives it.
-    assert {one for one in classes if hasattr(one, "delay")} - {RetryPolicy, Decided} == set(KINDS.values())
+    assert {one for one in classes if hasattr(one, "delay")} - {RetryPolicy} == set(KINDS.values())
 
 
 WAITS = [
@@ -117,10 +114,10 @@ def test_a_list_of_seconds_is_a_policy():
         ({"kind": []}, f"one of {', '.join(KINDS)}"),
         ({"kind": "linear", 1: 2, "step": 1}, "'1' is not a field of linear"),
         ({"kind": "no-such-kind"}, f"one of {', '.join(KINDS)}"),
-        *((waiting(kind, 1, step=1), f"'step' is not a field of {kind}: ") for kind in KINDS),
+        *((waiting(kind, 1, step=1), f"'step' is not a field of {kind} (") for kind in KINDS),
         *((waiting(kind, 1, jitter="some"), "one of none, full, equal") for kind in KINDS),
         *((waiting(kind, -1), "between 0 and a year") for kind in KINDS),
-        ({"kind": "linear", "step": 1}, "'step' is not a field of linear: base_seconds, cap_seconds, jitter"),
+        ({"kind": "linear", "step": 1}, "'step' is not a field of linear (base_seconds, cap_seconds, jitter"),
         ({"kind": "linear", "base_seconds": "60"}, "between 0 and a year"),
         ({"kind": "linear", "base_seconds": True}, "between 0 and a year"),
         ({"kind": "exponential", "cap_seconds": float("inf")}, "between 0 and a year"),
@@ -155,4 +152,4 @@ def test_what_is_no_policy_is_refused_with_what_would_be_one(value, message):
     ],
 )
 def test_the_actions_own_policy_comes_before_its_handlers_and_the_projects(own, of_handler, chosen):
-    assert policy_of(own, of_handler, Exponential(60, 3600)) == chosen
+    assert effective_policy(own, of_handler, Exponential(60, 3600)) == chosen

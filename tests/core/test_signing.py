@@ -8,19 +8,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from standardwebhooks.webhooks import Webhook
 
 from scheduled_actions import webhooks
 from scheduled_actions.core.errors import (
     InvalidArgument,
     NotConfigured,
+    SignatureExpired,
     SignatureHeaderInvalid,
     SignatureHeaderMissing,
     SignatureInvalid,
     SignatureMismatch,
-    SignatureOutOfTime,
 )
 from scheduled_actions.core.signing import SIGNATURE_LIMIT, keys_of, sign, verify
 
@@ -109,13 +108,13 @@ def test_a_missing_header_is_named(name, value):
     "timestamp", ["hello", "-5", "1614265330.0", "1e9", "٣", "NaN", "inf", " 1614265330", "9" * 5000]
 )
 def test_a_timestamp_that_is_no_number_of_seconds_is_refused(timestamp):
-    with pytest.raises(SignatureHeaderInvalid, match="webhook-timestamp is not a whole number"):
+    with pytest.raises(SignatureHeaderInvalid, match="webhook-timestamp must be a whole number"):
         verify(BODY, signed_headers(timestamp=timestamp), [KEY], now=NOW)
 
 
-@pytest.mark.parametrize(("now", "words"), [(NOW + 301, "too old"), (NOW - 301, "too new")])
+@pytest.mark.parametrize(("now", "words"), [(NOW + 301, "in the past"), (NOW - 301, "in the future")])
 def test_a_timestamp_out_of_time_is_refused(now, words):
-    with pytest.raises(SignatureOutOfTime, match=words):
+    with pytest.raises(SignatureExpired, match=words):
         verify(BODY, signed_headers(), [KEY], now=now)
 
 
@@ -125,7 +124,7 @@ def test_a_timestamp_at_the_edge_of_the_tolerance_is_accepted(now):
 
 
 def test_the_tolerance_can_be_narrower():
-    with pytest.raises(SignatureOutOfTime, match="at most 10 either way"):
+    with pytest.raises(SignatureExpired, match="the tolerance is 10 seconds"):
         verify(BODY, signed_headers(), [KEY], now=NOW + 11, tolerance_seconds=10)
 
 
@@ -144,7 +143,7 @@ def test_a_dot_in_the_id_cannot_move_the_border_between_id_timestamp_and_body():
     signature = sign([KEY], message_id="msg", timestamp=NOW, body=f"{NOW}.rest".encode())
     headers = signed_headers(id=f"msg.{NOW}", signature=signature)
 
-    with pytest.raises(SignatureHeaderInvalid, match="webhook-id is not an id without a dot"):
+    with pytest.raises(SignatureHeaderInvalid, match="webhook-id must be an id without a dot"):
         verify(b"rest", headers, [KEY], now=NOW)
 
 
@@ -164,7 +163,7 @@ def test_nothing_is_signed_without_a_key(keys):
 
 @pytest.mark.parametrize("message_id", ["", "msg.1"])
 def test_no_id_with_a_dot_is_signed(message_id):
-    with pytest.raises(InvalidArgument, match="an id without a dot"):
+    with pytest.raises(InvalidArgument, match="a non-empty id without a dot"):
         sign([KEY], message_id=message_id, timestamp=NOW, body=BODY)
 
 
@@ -183,7 +182,7 @@ def test_a_consumer_in_rotation_accepts_the_old_and_the_new_secret():
 
 
 def test_a_consumer_judges_the_time_by_its_own_clock_unless_told():
-    with pytest.raises(SignatureOutOfTime):
+    with pytest.raises(SignatureExpired):
         webhooks.verify(BODY, signed_headers(), VECTORS["secret"])
 
 

@@ -1,6 +1,6 @@
--- The public calls of each release, as applications have them in their SQL. They must work on the present schema: add a call
--- for a new argument. From 0.1.0 on, never change one that is here, and add the calls of a release when it is made. A call is a
--- block; `answers` names its columns.
+-- The public calls of each release, as applications use them in their SQL. They must work with the current schema. Add a call
+-- for each new argument, and the calls of each release. From 0.1.0 on, never change an existing one. A call is a block;
+-- `answers` lists its columns.
 
 -- release: 0.1.0
 -- answers: id, deduplicated
@@ -56,11 +56,11 @@ select * from schedule_actions(new_actions => '[{"action_type": "invoice:send"}]
 select * from schedule_action('webhook:send', '{"event": "invoice:paid", "entity_type": "invoice", "entity_id": "42", "data": {}}');
 
 -- release: 0.1.0
--- answers: changed, awaited
+-- answers: changed, has_waiters
 select * from report_fact('{"type": "invoice", "id": "42"}', 'paid', 'true');
 
 -- release: 0.1.0
--- answers: changed, awaited
+-- answers: changed, has_waiters
 select * from report_fact(
   target => '{"type": "invoice", "id": "42"}', name => 'paid', value => 'true', team_id => 'acme', reported_by => 'billing');
 

@@ -61,7 +61,7 @@ def test_an_empty_batch_is_not_tried():
 @pytest.mark.parametrize(
     "error", [DatabaseUnavailable("gone"), SchemaOutdated(0, 1), psycopg.OperationalError("lost"), KeyboardInterrupt()]
 )
-def test_what_concerns_every_row_is_no_rows_fault(error):
+def test_an_outage_is_not_blamed_on_a_row(error):
     def step(batch):
         raise error
 

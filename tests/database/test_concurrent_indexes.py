@@ -8,13 +8,11 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from scheduled_actions.database import concurrent_indexes, migrate
+from scheduled_actions.database import concurrent_indexes, migrate, versions
 from scheduled_actions.database.bounded import UNLIMITED
 from scheduled_actions.database.concurrent_indexes import IndexNotBuilt
 from scheduled_actions.database.connection import Database
-from scheduled_actions.database.schema import files
-from scheduled_actions.operations.doctor import store as diagnosis
-from scheduled_actions.operations.doctor.rules import Level
+from scheduled_actions.operations.doctor.rules import Level, database as database_rules
 from tests.factories import PATIENCE, together, wait_until
 
 BUILD = "create index concurrently scheduled_actions_by_creator on scheduled_actions (created_by);"
@@ -23,12 +21,12 @@ BUILD = "create index concurrently scheduled_actions_by_creator on scheduled_act
 @pytest.fixture
 def add_migration(monkeypatch, tmp_path):
     """Return a function that adds a migration file after the existing ones."""
-    for path in files.MIGRATIONS.glob("*.sql"):
+    for path in versions.MIGRATIONS.glob("*.sql"):
         (tmp_path / path.name).symlink_to(path)
-    monkeypatch.setattr(files, "MIGRATIONS", tmp_path)
+    monkeypatch.setattr(versions, "MIGRATIONS", tmp_path)
 
     def add(text):
-        path = tmp_path / f"{files.read().latest + 1:04}_more.sql"
+        path = tmp_path / f"{versions.read_files().latest + 1:04}_more.sql"
         path.write_text(text, encoding="utf-8")
         return path.stem
 
@@ -86,10 +84,10 @@ def test_an_invalid_index_that_an_interruption_left_is_built_again(connection, a
 
 
 def test_the_doctor_names_an_index_that_was_not_finished(connection, add_migration):
-    before = diagnosis.indexes(connection).judged()
+    before = database_rules.indexes(migrate.unfinished_indexes(connection))
     add_migration(BUILD)
 
-    missing = diagnosis.indexes(connection).judged()
+    missing = database_rules.indexes(migrate.unfinished_indexes(connection))
 
     assert (before.level, missing.level) == (Level.OK, Level.WARNING)
     assert missing.detail == "missing or invalid: scheduled_actions_by_creator"
@@ -164,5 +162,5 @@ def test_only_whole_statements_leave_the_transaction_of_a_migration():
     in_transaction, (found,) = concurrent_indexes.split(text)
 
     assert in_transaction == "create table t (a int);\nselect 1;\n"
-    assert (found.name, found.is_dropped) == ("u", False)
-    assert found.building('"Our tables"') == 'create unique index concurrently u on "Our tables".t (a)\n  where a > 0'
+    assert (found.name, found.is_unique) == ("u", True)
+    assert found.definition == "t (a)\n  where a > 0"

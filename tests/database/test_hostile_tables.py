@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from scheduled_actions.database import migrate
 from scheduled_actions.operations.doctor import store as diagnosis
-from scheduled_actions.operations.doctor.rules import Level
+from scheduled_actions.operations.doctor.rules import Level, database as database_rules
 
 PASSWORD = "x"
 
@@ -120,7 +120,7 @@ def test_values_of_types_of_the_tables_owner_are_their_text(hostile, owner, role
     assert roles[0] not in ran_as(hostile)
 
 
-def test_types_of_the_owner_of_the_actions_are_told_as_json(owner, roles):
+def test_values_of_the_owners_own_types_are_converted_to_json(owner, roles):
     owner.execute("create type work.colour as enum ('red')")
     owner.execute("create type work.point3 as (x int, colours work.colour[])")
     owner.execute("create table work.things (id int primary key, at work.point3, spans int4range, notes jsonb)")
@@ -181,7 +181,7 @@ def test_triggers_of_our_tables_are_not_diverted_by_the_search_path_of_who_write
         "create function shop.scheduled_actions_now() returns timestamptz language plpgsql"
         " as $$ begin perform shop.note(); return now(); end $$"
     )
-    owner.execute("insert into scheduled_action_settings (name, value) values ('watch', '[\"listen:1\"]')")
+    owner.execute("insert into scheduled_action_settings (name, value) values ('linger_lease', '[\"listen:1\"]')")
     owner.execute("set search_path = shop, work")
 
     owner.execute("insert into work.scheduled_actions (action_type, scheduled_at) values ('a:b', now())")
@@ -224,15 +224,15 @@ def test_a_function_that_a_later_migration_replaces_gets_its_search_path_back(co
 
 
 def test_the_doctor_warns_where_others_may_create_in_our_schema(owner, roles, connection):
-    closed = diagnosis.schema(owner).judged()
+    closed = database_rules.schema(*diagnosis.sql.run_one(owner, "doctor_schema"))
     _run(connection, "grant create on schema work to {}, public", sql.Identifier(roles[1]))
 
-    opened = diagnosis.schema(owner).judged()
+    opened = database_rules.schema(*diagnosis.sql.run_one(owner, "doctor_schema"))
 
     assert closed.level is Level.OK
     assert opened.level is Level.WARNING
-    assert opened.detail == f"others may create in schema work: {roles[1]}, every role"
+    assert opened.detail == f"other roles may create objects in schema work: {roles[1]}, every role"
     assert opened.remedy == (
-        "functions that they put there can run with the rights of the actions' owner: "
+        "their functions could run with the rights of the actions' owner: "
         f"`revoke create on schema work from {roles[1]}, public`"
     )

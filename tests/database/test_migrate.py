@@ -15,12 +15,11 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import scheduled_actions
-from scheduled_actions.core.errors import SchemaHidden, SchemaOutdated, SchemaUnreleased
-from scheduled_actions.database import concurrent_indexes, functions, migrate, versions
+from scheduled_actions.core.errors import SchemaOutdated, SchemaShadowed, SchemaUnreleased
+from scheduled_actions.database import concurrent_indexes, migrate, versions
 from scheduled_actions.database.connection import Database
-from scheduled_actions.database.schema import files
-from scheduled_actions.operations.doctor import store as diagnosis
-from scheduled_actions.operations.doctor.rules import Level
+from scheduled_actions.operations.doctor import service as doctor, store as diagnosis
+from scheduled_actions.operations.doctor.rules import Level, database as database_rules
 from tests.factories import together
 
 TABLES = {
@@ -77,14 +76,14 @@ def tables(connection):
 def schema_files(monkeypatch, tmp_path):
     """Give a copy of the schema's files, which the test may change, as the one that `migrate` reads."""
     for name in ("MIGRATIONS", "FUNCTIONS"):
-        folder = shutil.copytree(getattr(files, name), tmp_path / name.lower())
-        monkeypatch.setattr(files, name, folder)
+        folder = shutil.copytree(getattr(versions, name), tmp_path / name.lower())
+        monkeypatch.setattr(versions, name, folder)
     return tmp_path
 
 
 def add_migration(schema_files, text):
     """Add a migration to the copy of the schema's files; return its name."""
-    path = schema_files / "migrations" / f"{files.read().latest + 1:04}_more.sql"
+    path = schema_files / "migrations" / f"{versions.read_files().latest + 1:04}_more.sql"
     path.write_text(text, encoding="utf-8")
     return path.stem
 
@@ -95,7 +94,7 @@ def applied(connection):
 
 
 def test_an_empty_database_is_brought_up_to_the_code(empty):
-    schema = files.read()
+    schema = versions.read_files()
     assert applied(empty) == 0
     reported = []
 
@@ -121,10 +120,10 @@ def test_what_is_up_to_date_is_left_alone(connection):
 def test_two_that_migrate_at_once_do_it_once(empty_url, empty):
     done = together(empty_url, 4, lambda own, _: migrate.migrate(own))
 
-    # Whoever comes first to a migration applies it; the others find it applied.
+    # The first process applies a migration; the others find it applied.
     names = [name for one in done for name in one]
     assert len(names) == len(set(names))
-    assert applied(empty) == files.read().latest
+    assert applied(empty) == versions.read_files().latest
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(empty):
@@ -166,7 +165,7 @@ def functions_of(connection, schema):
 
 def test_tables_behind_another_schema_of_the_search_path_are_up_to_date(behind):
     assert versions.problem(behind, lacks_table=False) is None
-    assert diagnosis.migrations(behind).judged().level is Level.OK
+    assert database_rules.migrations(diagnosis.migration_state(behind)).level is Level.OK
 
     assert migrate.migrate(behind) == []
 
@@ -192,7 +191,7 @@ def test_tables_behind_another_schema_of_the_search_path_are_brought_up_to_date(
         "function report_fact", "function scheduled_actions_dedup_window", "index scheduled_action_shades_shade",
     ]  # fmt: skip
     assert migrate.migrate(behind) == []
-    assert diagnosis.indexes(behind).judged().level is Level.OK
+    assert database_rules.indexes(migrate.unfinished_indexes(behind)).level is Level.OK
     assert functions_of(behind, "app") == set()
     assert behind.execute("select 'scheduled_action_shades'::regclass::text").fetchone() == ("scheduled_action_shades",)
     assert behind.execute("select deduplicated from schedule_action('test:run')").fetchone() == (False,)
@@ -236,12 +235,12 @@ def test_what_hides_tables_and_functions_in_the_search_path_is_named(behind, sch
     before = functions_of(behind, "app")
 
     with pytest.raises(
-        SchemaHidden,
-        match=f'finds {hiding} before what has the same name in schema "Our tables"; nothing was changed: name schema',
+        SchemaShadowed,
+        match=f'finds {hiding} before the object of the same name in schema "Our tables"; nothing was changed: put',
     ):
         migrate.migrate(behind)
 
-    assert diagnosis.migrations(behind).judged().level is Level.FAULT
+    assert database_rules.migrations(diagnosis.migration_state(behind)).level is Level.FAULT
     assert functions_of(behind, "app") == before
     behind.execute('set search_path = "Our tables", pg_temp')
     assert migrate.migrate(behind) == [name, "index scheduled_actions_by_creator"]
@@ -274,7 +273,7 @@ def test_a_database_in_another_encoding_is_refused(postgres_server, admin):
     try:
         with (
             psycopg.connect(make_conninfo(postgres_server.dsn, dbname=name), autocommit=True) as connection,
-            pytest.raises(migrate.ServerUnsuitable, match="encoding is SQL_ASCII; UTF8 is needed"),
+            pytest.raises(migrate.ServerUnsuitable, match="encoding of the database is SQL_ASCII; UTF8 is required"),
         ):
             migrate.migrate(connection)
     finally:
@@ -288,7 +287,7 @@ def test_a_database_in_another_encoding_is_refused(postgres_server, admin):
 def uuid7(request, connection):
     """Return a function that makes ids; `ours` is the one that servers before 18 get."""
     if request.param == "ours":
-        text = (files.FUNCTIONS / "scheduled_actions_uuid7.sql").read_text(encoding="utf-8")
+        text = (versions.FUNCTIONS / "scheduled_actions_uuid7.sql").read_text(encoding="utf-8")
         begin = text.index("create or replace function scheduled_actions_uuid7()", text.index("uuidv7()"))
         ours = text[begin : text.index("end if;", begin)]
         connection.execute("create schema ours")
@@ -344,7 +343,7 @@ def test_the_table_takes_no_row_that_could_not_be(connection, columns, values):
 def test_all_statements_go_by_the_one_clock_that_tests_can_move():
     package = Path(scheduled_actions.__file__).parent
 
-    for path in [*files.MIGRATIONS.glob("*.sql"), *files.FUNCTIONS.glob("*.sql"), *package.rglob("sql/*.sql")]:
+    for path in [*versions.MIGRATIONS.glob("*.sql"), *versions.FUNCTIONS.glob("*.sql"), *package.rglob("sql/*.sql")]:
         if path.stem.startswith(ABOUT_THE_SERVER):
             continue
         lines = path.read_text(encoding="utf-8").replace("scheduled_actions_now()", "").splitlines()
@@ -359,7 +358,7 @@ def test_all_statements_go_by_the_one_clock_that_tests_can_move():
 def test_every_table_and_column_says_what_it_holds(empty):
     """The comment is above the column."""
     migrate.migrate(empty)
-    text = "\n".join(one.text for one in files.read().migrations)
+    text = "\n".join(one.text for one in versions.read_files().migrations)
     columns = empty.execute(
         "select c.relname, a.attname from pg_attribute a join pg_class c on c.oid = a.attrelid"
         " where c.relnamespace = current_schema()::regnamespace and c.relkind = 'r' and a.attnum > 0"
@@ -372,7 +371,7 @@ def test_every_table_and_column_says_what_it_holds(empty):
 
 
 def test_a_file_holds_the_function_that_it_is_named_for():
-    for function in files.read().functions:
+    for function in versions.read_files().functions:
         assert function.text.startswith("-- "), function.name
         # It is applied again when it has changed: "or replace".
         defined = set(re.findall(r"^ *(create .*\bfunction) (\w+)\(", function.text, re.MULTILINE))
@@ -383,7 +382,7 @@ def test_the_bodies_of_all_functions_are_valid(connection):
     """`migrate` does not check them, so that it may apply them in any order."""
     connection.execute("set check_function_bodies = on")
 
-    for function in files.read().functions:
+    for function in versions.read_files().functions:
         connection.execute(function.text)
 
 
@@ -458,7 +457,7 @@ def test_a_migration_has_the_functions_that_it_calls(connection, schema_files):
         "-- Returns a shade.\ncreate or replace function scheduled_actions_light(id uuid) returns text\n"
         "  language sql immutable as $$ select 'light' $$;\n"
     )
-    number = files.read().latest + 1
+    number = versions.read_files().latest + 1
     (schema_files / "migrations" / f"{number:04}_shades.sql").write_text(
         "alter table scheduled_actions add column shade text;\n"
         "update scheduled_actions set shade = scheduled_actions_shade(id);\n"
@@ -487,7 +486,7 @@ def webhook_status_with_a_fallback(schema_files):
 
 def view_text():
     """Return the statement of the view that uses `webhook_status`."""
-    text = "\n".join(one.text for one in files.read().migrations)
+    text = "\n".join(one.text for one in versions.read_files().migrations)
     (statement,) = re.findall(r"^create view webhook_deliveries as\n.*?;", text, re.MULTILINE | re.DOTALL)
     return statement
 
@@ -551,7 +550,7 @@ def test_what_still_uses_an_earlier_signature_is_named(connection, webhook_statu
     add_migration(webhook_status_with_a_fallback, view_text().replace("create view", "create or replace view"))
 
     for _ in range(2):
-        with pytest.raises(functions.FunctionInUse) as caught:
+        with pytest.raises(migrate.FunctionInUse) as caught:
             migrate.migrate(connection)
         assert "view own_report depends on function webhook_status(jsonb)" in str(caught.value)
         assert "webhook_deliveries" not in str(caught.value)
@@ -569,7 +568,7 @@ def test_an_answer_that_changes_again_while_the_first_is_still_used_is_named(con
         path.write_text(text.replace("integer", answer), encoding="utf-8")
         add_migration(schema_files, view)
 
-        with pytest.raises(functions.FunctionInUse, match=r"own_report depends on function webhook_status\(jsonb\);"):
+        with pytest.raises(migrate.FunctionInUse, match=r"own_report depends on function webhook_status\(jsonb\);"):
             migrate.migrate(connection)
 
     assert overloads(connection, "webhook_status") == ["webhook_status(jsonb)", "webhook_status_outdated(jsonb)"]
@@ -580,14 +579,14 @@ def test_an_answer_that_changes_again_while_the_first_is_still_used_is_named(con
 
 
 def test_the_doctor_names_what_still_uses_an_earlier_signature(connection, webhook_status_with_a_fallback):
-    before = diagnosis.functions_in_use(connection).judged()
+    before = database_rules.functions_in_use(doctor.functions_in_use(connection))
     connection.execute("create view own_report as select webhook_status(result) from scheduled_actions")
     connection.execute("create table statuses (status integer default webhook_status('{}'))")
     add_migration(webhook_status_with_a_fallback, view_text().replace("create view", "create or replace view"))
-    with pytest.raises(functions.FunctionInUse):
+    with pytest.raises(migrate.FunctionInUse):
         migrate.migrate(connection)
 
-    in_use = diagnosis.functions_in_use(connection).judged()
+    in_use = database_rules.functions_in_use(doctor.functions_in_use(connection))
 
     assert (before.level, in_use.level) == (Level.OK, Level.WARNING)
     assert in_use.detail == (
@@ -597,7 +596,7 @@ def test_the_doctor_names_what_still_uses_an_earlier_signature(connection, webho
     connection.execute("drop view own_report")
     connection.execute("drop table statuses")
     migrate.migrate(connection)
-    assert diagnosis.functions_in_use(connection).judged() == before
+    assert database_rules.functions_in_use(doctor.functions_in_use(connection)) == before
 
 
 def test_functions_of_a_later_release_are_not_taken_for_earlier_ones(later, shade):
@@ -607,7 +606,7 @@ def test_functions_of_a_later_release_are_not_taken_for_earlier_ones(later, shad
         " execute function scheduled_actions_shade()"
     )
 
-    assert diagnosis.functions_in_use(later).judged().level is Level.OK
+    assert database_rules.functions_in_use(doctor.functions_in_use(later)).level is Level.OK
 
 
 @pytest.fixture
@@ -624,7 +623,7 @@ def shade(connection, schema_files):
 
 def test_a_function_without_a_file_is_dropped(connection, shade):
     shade.unlink()
-    assert diagnosis.migrations(connection).stale_functions == ("scheduled_actions_shade",)
+    assert diagnosis.migration_state(connection).stale_functions == ("scheduled_actions_shade",)
 
     reported = []
     done = ["function scheduled_actions_shade (dropped)"]
@@ -632,9 +631,9 @@ def test_a_function_without_a_file_is_dropped(connection, shade):
     assert (migrate.migrate(connection, report=reported.append), reported) == (done, done)
 
     assert overloads(connection, "scheduled_actions_shade") == []
-    assert diagnosis.migrations(connection).judged().level is Level.OK
+    assert database_rules.migrations(diagnosis.migration_state(connection)).level is Level.OK
     recorded = connection.execute("select name from scheduled_action_functions").fetchall()
-    assert {name for (name,) in recorded} == {one.name for one in files.read().functions}
+    assert {name for (name,) in recorded} == {one.name for one in versions.read_files().functions}
     assert migrate.migrate(connection) == []
 
 
@@ -648,7 +647,7 @@ def test_a_function_of_the_project_is_left_alone(connection):
 def test_a_function_of_the_project_with_one_of_our_names_is_refused_and_kept(empty):
     empty.execute("create function schedule_action(text) returns integer language sql as 'select 1'")
 
-    with pytest.raises(functions.FunctionTaken, match=r"schedule_action\(text\)"):
+    with pytest.raises(migrate.FunctionTaken, match=r"schedule_action\(text\)"):
         migrate.migrate(empty)
 
     assert tables(empty) == set()
@@ -662,7 +661,7 @@ def test_a_function_of_the_project_with_the_name_of_a_new_one_is_refused_and_kep
         "  language sql as 'select 2';\n"
     )
 
-    with pytest.raises(functions.FunctionTaken, match=r"scheduled_actions_shade\(\)"):
+    with pytest.raises(migrate.FunctionTaken, match=r"scheduled_actions_shade\(\)"):
         migrate.migrate(connection)
 
     assert connection.execute("select scheduled_actions_shade()").fetchone() == (1,)
@@ -676,14 +675,14 @@ def test_a_function_without_a_file_that_is_still_used_is_named_and_kept(connecti
     )
 
     with pytest.raises(
-        functions.FunctionInUse,
+        migrate.FunctionInUse,
         match=r"trigger shades on table scheduled_actions depends on function scheduled_actions_sh",
     ):
         migrate.migrate(connection)
 
     assert connection.execute("select deduplicated from schedule_action('test:run')").fetchone() == (False,)
-    assert diagnosis.migrations(connection).stale_functions == ("scheduled_actions_shade",)
-    assert diagnosis.functions_in_use(connection).users == {
+    assert diagnosis.migration_state(connection).stale_functions == ("scheduled_actions_shade",)
+    assert doctor.functions_in_use(connection) == {
         "scheduled_actions_shade()": ("trigger shades on table scheduled_actions",)
     }
 
@@ -701,7 +700,7 @@ def later(connection, shade, schema_files):
     connection.execute("alter function report_fact reset search_path")
     connection.execute(
         "insert into scheduled_action_migrations (number, name, checksum) values (%s, 'more', 'x')",
-        [files.read().latest + 1],
+        [versions.read_files().latest + 1],
     )
     return connection
 
@@ -751,7 +750,7 @@ def contents(connection):
 def test_a_database_of_a_build_that_was_never_released_is_refused_and_untouched(unreleased):
     before = contents(unreleased)
 
-    with pytest.raises(SchemaUnreleased, match="made by a build that was never released") as caught:
+    with pytest.raises(SchemaUnreleased, match="created by an unreleased build") as caught:
         migrate.migrate(unreleased)
 
     assert contents(unreleased) == before
@@ -780,7 +779,7 @@ def test_a_baseline_that_was_edited_since_is_another_build(connection, schema_fi
 def test_a_statement_that_fails_there_says_so(unreleased, empty_url):
     with (
         closing(Database(lambda: empty_url)) as database,
-        pytest.raises(SchemaUnreleased, match="never released"),
+        pytest.raises(SchemaUnreleased, match="unreleased build"),
         database.connection() as connection,
     ):
         connection.execute("select waiting from scheduled_actions")
@@ -791,16 +790,16 @@ def test_a_statement_that_fails_for_an_older_function_says_to_migrate(connection
 
     with (
         closing(Database(lambda: database_url)) as database,
-        pytest.raises(SchemaOutdated, match="other versions of the SQL functions than this code: run"),
+        pytest.raises(SchemaOutdated, match="SQL functions of the database belong to another version of the code: run"),
         database.connection() as own,
     ):
         own.execute("select report_fact('{}', 'paid', 'true')")
 
 
-@pytest.mark.parametrize("step", range(len(files.read().migrations) + 1))
+@pytest.mark.parametrize("step", range(len(versions.read_files().migrations) + 1))
 def test_a_migrate_that_is_interrupted_is_repeated(empty, monkeypatch, step):
     """At each migration, and at the functions after them."""
-    names = [one.name for one in files.read().migrations]
+    names = [one.name for one in versions.read_files().migrations]
 
     class Interrupted(Exception):
         pass
@@ -810,8 +809,8 @@ def test_a_migrate_that_is_interrupted_is_repeated(empty, monkeypatch, step):
             raise Interrupted
         record(connection, functions)
 
-    record = migrate.functions.record
-    monkeypatch.setattr(migrate.functions, "record", interrupt)
+    record = migrate.record_functions
+    monkeypatch.setattr(migrate, "record_functions", interrupt)
     with pytest.raises(Interrupted):
         migrate.migrate(empty)
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from tests.statements import statement
 _ALL = [status.value for status in Status]
 _AN_ID = UUID("0197a000-0000-7000-8000-000000000001")
 _FILTERS = {
-    "statuses": None, "action_type": None, "lock_group": None, "scheduled_from": None, "scheduled_to": None, "q": None,
+    "statuses": None, "action_type": None, "lock_group": None, "due_from": None, "due_to": None, "q": None,
     "unlocked_for_seconds": None, "team_id": None, "before": None, "examined": 500, "limit": 100,
 }  # fmt: skip
 _GIVEN = {
@@ -24,7 +24,7 @@ _GIVEN = {
     "statuses": {"statuses": ["failed"]},
     "a type": {"action_type": "rare:run"},
     "a lock group": {"lock_group": "rare"},
-    "a time": {"scheduled_from": datetime(2020, 1, 1, tzinfo=UTC), "scheduled_to": datetime(2020, 1, 2, tzinfo=UTC)},
+    "a time": {"due_from": datetime(2020, 1, 1, tzinfo=UTC), "due_to": datetime(2020, 1, 2, tzinfo=UTC)},
     "a text": {"q": "needle"},
     "what a bulk cancel takes": {"statuses": ["pending"], "unlocked_for_seconds": 120},
     "what a bulk retry takes": {"statuses": ["failed", "cancelled", "skipped"], "action_type": "rare:run"},
@@ -43,7 +43,7 @@ _READINGS = {
     "count_actions": {"": {"most": 500}},
     "count_team": {"": {"team_id": "team-1", "statuses": _ALL, "most": 500, "overdue_seconds": 300}},
     "due_actions": {"": {"most": 500, "overdue_seconds": 300}},
-    "remaining": {"": {}},
+    "count_due": {"": {}},
     "find_others": {"": _A_WALK | {"left_out": ["team-1"]}},
     "retry_action": {"": {"id": _AN_ID, "team_id": None, "by": None}},
     "run_now": {"": {"id": _AN_ID, "team_id": None, "by": None}},
@@ -139,7 +139,7 @@ def test_of_a_status_that_many_have_none_is_looked_up(filled, status, looked_up)
 
 
 def fill_deliveries(connection):
-    """Leave five thousand deliveries beside the other actions."""
+    """Insert five thousand deliveries in addition to the other actions."""
     connection.execute(
         "insert into scheduled_actions (action_type, payload, scheduled_at)"
         ' select \'webhook:send\', \'{"endpoint": "busy", "event": "a:b"}\', now() from generate_series(1, 5000)'
@@ -263,8 +263,8 @@ def test_what_waits_for_an_endpoint_is_found_without_a_look_at_what_waits_for_ot
     connection.execute("vacuum (analyze) scheduled_actions")
     parameters = {"endpoints": ["quiet", "busy", "none"], "most": 1000, "concurrency": 8}
 
-    found = connection.execute(statement("endpoint_lanes"), parameters).fetchall()
-    plan = carried_out(connection, "endpoint_lanes", parameters)
+    found = connection.execute(statement("endpoint_queues"), parameters).fetchall()
+    plan = carried_out(connection, "endpoint_queues", parameters)
 
     assert sorted((row[0], row[3], row[-1]) for row in found) == [
         ("busy", 1000, False), ("none", 0, True), ("quiet", 20, True),

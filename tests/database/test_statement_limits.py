@@ -9,7 +9,7 @@ import pytest
 
 from scheduled_actions import action
 from scheduled_actions.core.errors import SchemaOutdated
-from scheduled_actions.database.schema import files
+from scheduled_actions.database import versions
 from tests.factories import insert, projects, row
 
 
@@ -73,20 +73,23 @@ def test_a_name_that_is_unknown_does_not_mean_that_the_tables_are_missing(a_proj
         connection.execute(statement)
 
 
-def test_tables_that_are_older_than_this_code_are_told_by_their_number(a_project, monkeypatch, tmp_path):
-    number = files.read().latest
-    monkeypatch.setattr(files, "MIGRATIONS", shutil.copytree(files.MIGRATIONS, tmp_path / "migrations"))
+def test_an_older_schema_is_reported_by_its_number(a_project, monkeypatch, tmp_path):
+    number = versions.read_files().latest
+    monkeypatch.setattr(versions, "MIGRATIONS", shutil.copytree(versions.MIGRATIONS, tmp_path / "migrations"))
     (tmp_path / "migrations" / f"{number + 1:04}_more.sql").touch()
 
     with (
-        pytest.raises(SchemaOutdated, match=f"at migration {number}, this code needs {number + 1}"),
+        pytest.raises(SchemaOutdated, match=f"at migration {number}, this code requires {number + 1}"),
         a_project().database.connection() as own,
     ):
         own.execute("select nothing from scheduled_actions")
 
 
-def test_a_database_without_the_tables_is_told_as_such(a_project, connection):
+def test_a_database_without_the_tables_is_reported(a_project, connection):
     connection.execute("drop table scheduled_action_migrations")
 
-    with pytest.raises(SchemaOutdated, match="without this package's tables"), a_project().database.connection() as own:
+    with (
+        pytest.raises(SchemaOutdated, match="this database has no Scheduled Actions tables"),
+        a_project().database.connection() as own,
+    ):
         own.execute("table nothing")

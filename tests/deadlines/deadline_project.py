@@ -1,4 +1,4 @@
-"""A project with deadlines, for tests: the handlers they need, an auto-action, and what is planned and has ended."""
+"""A project with deadlines for tests: its handlers, an auto-action, and what was sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scheduled_actions.runtime import Runtime
 
-OWN = (own.send_reminder, own.send_escalation, own.mark_missed, own.make_next)
+OWN = (own.send_reminder, own.send_escalation, own.mark_missed, own.create_next)
 #: What the handlers of these tests were given, oldest first.
 SENT: list[dict[str, Any]] = []
 STARTED: list[dict[str, Any]] = []
@@ -42,7 +42,7 @@ def deadline_project(database_url: str, *handlers: Callable[..., Any], **setting
     SENT.clear()
     STARTED.clear()
     with projects(database_url) as make:
-        made = make(*OWN, *(handlers or (send, start)), notifications_gather_seconds=0, **settings)
+        made = make(*OWN, *(handlers or (send, start)), notifications_digest_seconds=0, **settings)
         before = runtime.use(made)
         try:
             yield made

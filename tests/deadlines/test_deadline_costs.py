@@ -1,4 +1,4 @@
-"""Deadlines that take many steps to plan: one request that plans several of them spends one budget."""
+"""Deadlines that take many steps to plan: one request spends one budget on all of them."""
 
 from __future__ import annotations
 

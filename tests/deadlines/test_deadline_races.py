@@ -1,4 +1,4 @@
-"""A deadline that is completed, moved or cancelled while ticks are at work: nothing that no longer holds goes out."""
+"""Deadlines that are completed, moved or cancelled during ticks: nothing invalid is sent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from scheduled_actions.actions import claims
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.actions.rules import settlement
 from scheduled_actions.core.errors import DatabaseUnavailable
-from scheduled_actions.deadlines import guard as deadline_stages
-from scheduled_actions.deadlines import store
+from scheduled_actions.deadlines import handlers as deadline_handlers, store
 from tests.deadlines.deadline_project import SENT, deadline_project, ended, planned, send
 from tests.factories import NOW, PATIENCE, a_tick, insert, is_waiting, set_clock, statuses, together, wait_until
 from tests.mail_server import Mailbox, serving
@@ -61,7 +60,7 @@ def test_two_ticks_at_the_due_instant_miss_it_once(database_url, connection):
     assert emitted == ["deadline:missed"] * 20
 
 
-def test_who_completes_a_deadline_waits_for_the_notice_that_is_just_beginning(runtime, connection, database_url):
+def test_completing_a_deadline_waits_for_a_notification_that_is_starting(runtime, connection, database_url):
     made = a_deadline(runtime)
     guard = {"deadline_id": str(made.id), "stage": "reminder:60 days before#1", "revision": 0}
 
@@ -73,14 +72,18 @@ def test_who_completes_a_deadline_waits_for_the_notice_that_is_just_beginning(ru
     done = threading.Thread(target=complete)
 
     with runtime.database.connection() as sending, sending.transaction():
-        holds_before = store.holding(sending, [guard], team_id=None)
+        holds_before = store.valid_guards(sending, [guard], team_id=None)
         done.start()
         wait_until(lambda: is_waiting(connection))
         still_open = runtime.deadlines.get(made.id).status
     done.join(PATIENCE)
 
     with connection.transaction():
-        assert (holds_before, still_open, store.holding(connection, [guard], team_id=None)) == ([True], "open", [False])
+        assert (holds_before, still_open, store.valid_guards(connection, [guard], team_id=None)) == (
+            [True],
+            "open",
+            [False],
+        )
 
 
 def a_claimed(connection):
@@ -90,13 +93,13 @@ def a_claimed(connection):
 
 
 @pytest.mark.parametrize("change", ["complete", "cancel", "move", "pause"])
-def test_what_a_tick_has_claimed_is_looked_at_once_more_before_it_begins(runtime, connection, change):
+def test_a_claimed_action_is_checked_again_before_it_starts(runtime, connection, change):
     made = a_deadline(runtime)
     set_clock(connection, DUE - 60 * DAY)
     claimed = a_claimed(connection)
 
     getattr(runtime.deadlines, change)(made.id, **({"due_at": DUE + 100 * DAY} if change == "move" else {}))
-    outcome = deadline_stages.begin(runtime.database, claimed)
+    outcome = deadline_handlers.begin(runtime.database, claimed)
 
     if change == "move":
         assert outcome == settlement.Snoozed(100 * DAY)
@@ -107,11 +110,11 @@ def test_what_a_tick_has_claimed_is_looked_at_once_more_before_it_begins(runtime
 
 
 @pytest.mark.parametrize("change", ["complete", "cancel", "move", "pause"])
-def test_a_transactional_handler_looks_again_in_its_own_transaction(runtime, connection, change):
+def test_a_transactional_handler_checks_the_deadline_in_its_own_transaction(runtime, connection, change):
     made = a_deadline(runtime)
     set_clock(connection, DUE - 60 * DAY)
 
-    guard = deadline_stages.begin(runtime.database, a_claimed(connection))
+    guard = deadline_handlers.begin(runtime.database, a_claimed(connection))
     with connection.transaction():
         held_before = guard.holds(connection)
     getattr(runtime.deadlines, change)(made.id, **({"due_at": DUE + 100 * DAY} if change == "move" else {}))
@@ -120,21 +123,21 @@ def test_a_transactional_handler_looks_again_in_its_own_transaction(runtime, con
         assert (held_before, guard.holds(connection)) == (True, False)
 
 
-def test_a_move_between_the_look_and_the_start_puts_the_reminder_off(runtime, connection):
+def test_a_move_between_the_check_and_the_start_postpones_the_reminder(runtime, connection):
     made = a_deadline(runtime)
     set_clock(connection, DUE - 60 * DAY)
     claimed = a_claimed(connection)
-    deadline_stages.begin(runtime.database, claimed)
+    deadline_handlers.begin(runtime.database, claimed)
     runtime.deadlines.move(made.id, DUE + 100 * DAY)
 
-    again = deadline_stages.begin(runtime.database, claimed)
+    again = deadline_handlers.begin(runtime.database, claimed)
     stage = runtime.deadlines.get(made.id).stage("reminder:60 days before")
 
     assert again == settlement.Snoozed(100 * DAY)
     assert (stage.state, stage.at, stage.begun) == ("planned", DUE + 40 * DAY, 0)
 
 
-def test_a_reminder_that_had_begun_is_not_told_when_its_deadline_moves_before_its_own_transaction(
+def test_a_started_reminder_is_not_sent_if_its_deadline_moves_before_its_transaction(
     database_url, connection, monkeypatch
 ):
     """It waits for the one transaction that this process may have; meanwhile the deadline is moved."""
@@ -145,7 +148,7 @@ def test_a_reminder_that_had_begun_is_not_told_when_its_deadline_moves_before_it
         busy.set()
         go_on.wait(PATIENCE)
 
-    monkeypatch.setattr(store, "PATIENCE_MS", str(PATIENCE * 1000))
+    monkeypatch.setattr(store, "LOCK_WAIT_MS", str(PATIENCE * 1000))
     set_clock(connection, NOW)
     with deadline_project(database_url, hold_up, send, concurrency=2) as runtime:
         made = a_deadline(runtime)
@@ -166,14 +169,12 @@ def test_a_reminder_that_had_begun_is_not_told_when_its_deadline_moves_before_it
         assert (SENT, planned(connection, made.id)["reminder:60 days before#1"]) == ([], DUE + 40 * DAY)
 
 
-def test_what_begins_while_its_deadline_is_being_completed_begins_nothing_and_plans_nothing(
-    runtime, connection, monkeypatch
-):
-    monkeypatch.setattr(store, "PATIENCE_MS", str(PATIENCE * 1000))
+def test_an_action_claimed_while_its_deadline_is_completed_starts_and_plans_nothing(runtime, connection, monkeypatch):
+    monkeypatch.setattr(store, "LOCK_WAIT_MS", str(PATIENCE * 1000))
     made = a_deadline(runtime, reminders=[{"offset": "60 days before", "repeat": "daily"}])
     set_clock(connection, DUE - 60 * DAY)
     claimed, outcomes = a_claimed(connection), []
-    begin = threading.Thread(target=lambda: outcomes.append(deadline_stages.begin(runtime.database, claimed)))
+    begin = threading.Thread(target=lambda: outcomes.append(deadline_handlers.begin(runtime.database, claimed)))
 
     with runtime.database.connection() as completing, completing.transaction():
         store.lock(completing, [made.id])
@@ -187,10 +188,10 @@ def test_what_begins_while_its_deadline_is_being_completed_begins_nothing_and_pl
     assert {one.state for one in runtime.deadlines.get(made.id).stages} == {"withdrawn"}
 
 
-def test_while_a_deadline_is_being_changed_a_tick_does_not_spend_an_attempt(runtime, connection, monkeypatch):
+def test_a_tick_spends_no_attempt_while_the_deadline_is_being_changed(runtime, connection, monkeypatch):
     made = a_deadline(runtime)
     set_clock(connection, DUE - 60 * DAY)
-    monkeypatch.setattr(store, "PATIENCE_MS", "50")
+    monkeypatch.setattr(store, "LOCK_WAIT_MS", "50")
 
     with runtime.database.connection() as changing, changing.transaction():
         store.lock(changing, [made.id])
@@ -201,7 +202,7 @@ def test_while_a_deadline_is_being_changed_a_tick_does_not_spend_an_attempt(runt
     assert rows == [(0,)]
 
 
-def test_a_reminder_that_fails_for_good_does_not_end_the_nagging(database_url, connection):
+def test_a_reminder_that_fails_permanently_does_not_stop_its_repetition(database_url, connection):
     @action("notification:send")
     def refuse(payload: dict):
         raise Fail("no channel")
@@ -209,8 +210,8 @@ def test_a_reminder_that_fails_for_good_does_not_end_the_nagging(database_url, c
     set_clock(connection, NOW)
     with deadline_project(database_url, refuse) as runtime:
         made = a_deadline(runtime, reminders=[{"offset": "60 days before", "repeat": "daily"}])
-        # Nobody is to be found: the reminder itself fails, attempt after attempt.
-        connection.execute("update scheduled_action_deadlines set recipients = '[\"nobody:here\"]'")
+        # No recipient can be resolved: every attempt of the reminder fails.
+        connection.execute("update scheduled_action_deadlines set recipients = '[\"unknown:recipient\"]'")
         set_clock(connection, DUE - 60 * DAY)
         runtime.processor.tick()
 
@@ -218,11 +219,11 @@ def test_a_reminder_that_fails_for_good_does_not_end_the_nagging(database_url, c
 
 
 def quiet(address):
-    """Return somebody who gets a notice of noon an hour later."""
+    """Return a person whose notification of noon is deferred by an hour."""
     return {"channels": [address], "quiet_hours": "11:00-13:00"}
 
 
-def test_after_a_reassignment_no_mail_to_a_former_recipient_begins_and_the_others_do(database_url, connection):
+def test_after_a_reassignment_only_former_recipients_get_no_mail(database_url, connection):
     mailbox = Mailbox()
     set_clock(connection, NOW)
     with serving(mailbox) as mail:
@@ -249,7 +250,7 @@ def test_after_a_reassignment_no_mail_to_a_former_recipient_begins_and_the_other
 
 
 @pytest.mark.parametrize("how", ["complete", "cancel", "pause"])
-def test_an_escalation_that_no_stage_guards_leaves_a_deadline_alone_that_is_over(runtime, connection, how):
+def test_an_escalation_without_a_guard_does_not_change_a_closed_deadline(runtime, connection, how):
     """A clone of an escalation, or one that was scheduled by hand, is bound to no deadline by its row."""
     made = a_deadline(
         runtime, escalation=[{"offset": "2 days after", "to": "cfo@example.org", "assign": "cfo@example.org"}]
@@ -266,8 +267,8 @@ def test_an_escalation_that_no_stage_guards_leaves_a_deadline_alone_that_is_over
     assert statuses(connection)[escalation] == statuses(connection)[reminder] == "skipped"
 
 
-def test_an_escalation_waits_for_who_is_completing_its_deadline_and_then_does_nothing(runtime, connection, monkeypatch):
-    monkeypatch.setattr(store, "PATIENCE_MS", str(PATIENCE * 1000))
+def test_an_escalation_waits_for_the_completion_of_its_deadline_and_is_skipped(runtime, connection, monkeypatch):
+    monkeypatch.setattr(store, "LOCK_WAIT_MS", str(PATIENCE * 1000))
     made = a_deadline(
         runtime, escalation=[{"offset": "2 days after", "to": "cfo@example.org", "assign": "cfo@example.org"}]
     )
@@ -301,7 +302,7 @@ class TimedMailbox(Mailbox):
 
 
 @pytest.mark.slow
-def test_once_a_change_has_returned_no_reminder_that_no_longer_holds_begins_to_be_sent(database_url, connection):
+def test_no_invalid_reminder_starts_after_a_change_has_returned(database_url, connection):
     """A thousand deadlines, each completed, moved, cancelled or paused while two ticks send reminders by real SMTP."""
     mailbox, returned, dice = TimedMailbox(), {}, random.Random(7)
     set_clock(connection, NOW)
@@ -339,7 +340,7 @@ def test_once_a_change_has_returned_no_reminder_that_no_longer_holds_begins_to_b
         for address, moments in mailbox.arrived.items()
     }
     assert {address: by for address, by in late.items() if by} == {}
-    # It was a race: some were told before, others never.
+    # It was a race: some were notified before, others never.
     assert AT_ONCE < len(mailbox.arrived) < AT_ONCE * ROUNDS
     assert max(map(len, mailbox.arrived.values())) == 1
     assert len(returned) == AT_ONCE * ROUNDS
@@ -429,7 +430,7 @@ def test_a_handler_whose_deadline_is_locked_before_it_is_called_is_not_charged(
 
 
 @pytest.mark.parametrize("is_transactional", [False, True])
-def test_a_locked_deadline_is_not_waited_for_in_the_time_of_the_handler(database_url, connection, is_transactional):
+def test_waiting_for_a_locked_deadline_takes_no_time_from_the_handler(database_url, connection, is_transactional):
     calls = []
 
     @action("approval:start", transactional=is_transactional, timeout_seconds=0.2)

@@ -1,4 +1,4 @@
-"""Deadlines: set, met, missed, moved, paused, acknowledged; each stage once, and only while it holds."""
+"""Deadlines that are set, completed, missed, moved, paused and acknowledged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduled_actions.core.errors import (
     UnknownDeadline,
     WrongDeadlineStatus,
 )
-from scheduled_actions.deadlines import store
+from scheduled_actions.deadlines import reading, store
 from tests.deadlines.deadline_project import SENT, STARTED, deadline_project, ended, planned
 from tests.factories import NOW, row, set_clock, together
 
@@ -41,7 +41,7 @@ def deadlines(runtime):
 
 @pytest.fixture
 def set_one(deadlines):
-    """Return a function that sets a deadline in ninety days, of which Ann is told."""
+    """Return a function that sets a deadline in ninety days, with Ann as recipient."""
 
     def make(**changes):
         given = {"target": TARGET, "due_at": DUE, "recipients": ANN, "reminders": ["60 days before", "30 days before"]}
@@ -63,7 +63,7 @@ def tick_at(runtime, connection):
 
 
 def told():
-    """Return who was told since the last time, in order."""
+    """Return who was notified since the last call, in order."""
     addresses = [one["to"] for one in SENT]
     SENT.clear()
     return addresses
@@ -72,7 +72,7 @@ def told():
 # -- setting -----------------------------------------------------------------------------------------------------------
 
 
-def test_all_that_is_planned_is_an_action_bound_to_the_deadline(set_one, connection):
+def test_every_stage_is_planned_as_an_action_of_the_deadline(set_one, connection):
     made = set_one(
         team_id="blue",
         escalation=[{"offset": "2 days after", "to": "cfo@example.org"}],
@@ -97,7 +97,7 @@ def test_all_that_is_planned_is_an_action_bound_to_the_deadline(set_one, connect
     assert (made.status, made.due_at, made.recipients) == ("open", DUE, (ANN,))
 
 
-def test_of_reminders_that_are_past_the_most_urgent_goes_out_at_once(set_one, tick_at, deadlines):
+def test_only_the_latest_past_reminder_is_sent_immediately(set_one, tick_at, deadlines):
     made = set_one(
         due_at=NOW + 10 * DAY, reminders=["60 days before", "30 days before", "14 days before", "7 days before"]
     )
@@ -110,7 +110,7 @@ def test_of_reminders_that_are_past_the_most_urgent_goes_out_at_once(set_one, ti
     assert (states["reminder:14 days before"], states["reminder:7 days before"]) == ("begun", "planned")
 
 
-def test_work_that_is_late_is_done_at_once_and_of_a_ladder_the_highest_level(set_one, tick_at):
+def test_past_auto_actions_run_immediately_and_of_past_escalations_the_highest_level(set_one, tick_at):
     set_one(
         due_at=NOW - 5 * DAY,
         reminders=[],
@@ -144,11 +144,11 @@ def test_work_that_is_late_is_done_at_once_and_of_a_ladder_the_highest_level(set
         ({"recurrence": "now and then"}, RequestError, "recurrence"),
         ({"recipients": "ann at example.org"}, InvalidArgument, r"recipients\[0\]"),
         ({"recipients": "role:boss"}, InvalidArgument, "resolver"),
-        ({"recipients": []}, InvalidArgument, "somebody"),
-        ({"recurrence": "every minute", "due_at": None}, InvalidArgument, "rarer"),
+        ({"recipients": []}, InvalidArgument, "is required, because a reminder has no `to`"),
+        ({"recurrence": "every minute", "due_at": None}, InvalidArgument, "too frequent"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_name_and_nothing_is_set(set_one, connection, changes, error, said):
+def test_an_invalid_deadline_is_refused_and_nothing_is_stored(set_one, connection, changes, error, said):
     with pytest.raises(error, match=said):
         set_one(**changes)
 
@@ -156,9 +156,7 @@ def test_what_cannot_be_is_refused_with_its_name_and_nothing_is_set(set_one, con
     assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
 
 
-def test_asking_again_by_name_changes_nothing_and_asking_for_another_brings_it_up_to_date(
-    deadlines, connection, tick_at
-):
+def test_setting_a_deadline_again_by_name_updates_it_only_if_it_differs(deadlines, connection, tick_at):
     given = {
         "target": TARGET,
         "due_at": DUE,
@@ -179,7 +177,7 @@ def test_asking_again_by_name_changes_nothing_and_asking_for_another_brings_it_u
     assert (other.id, told()) == (first.id, [ANN])
 
 
-def test_a_name_is_one_deadlines_at_a_time_also_when_two_ask_at_once(runtime, database_url, connection):
+def test_concurrent_sets_of_one_name_create_one_deadline(runtime, database_url, connection):
     given = {"target": TARGET, "due_at": DUE, "name": "renewal"}
 
     ids = together(database_url, 4, lambda own, _: runtime.deadlines.set(given, connection=own)[0].id)
@@ -191,25 +189,25 @@ def test_a_name_is_one_deadlines_at_a_time_also_when_two_ask_at_once(runtime, da
     assert fresh.id not in ids
 
 
-def test_rolled_back_with_the_callers_transaction_it_never_was(runtime, database_url, connection):
+def test_a_deadline_is_rolled_back_with_the_callers_transaction(runtime, database_url, connection):
     with psycopg.connect(database_url) as own:
         runtime.deadlines.set({"target": TARGET, "due_at": DUE}, connection=own)
         own.rollback()
 
     assert connection.execute("select count(*) from scheduled_actions").fetchone() == (0,)
-    assert runtime.deadlines.find() == []
+    assert reading.find(runtime.deadlines.database) == []
 
 
-def test_many_are_set_at_once_or_none(deadlines, connection):
+def test_many_deadlines_are_created_all_or_none(deadlines, connection):
     given = {"target": TARGET, "due_at": DUE, "recipients": ANN, "reminders": ["7 days before"]}
 
     ids = deadlines.set_many([given | {"name": f"n{n}"} for n in range(5)])
     with pytest.raises(InvalidArgument) as refused:
         deadlines.set_many([given, given | {"due_at": None}])
-    with pytest.raises(InvalidArgument, match="free"):
+    with pytest.raises(InvalidArgument, match="name is given twice, or already in use by an unresolved deadline"):
         deadlines.set_many([given, given | {"name": "n1"}])
 
-    assert [one.id for one in deadlines.find()] == ids[::-1]
+    assert [one.id for one in reading.find(deadlines.database)] == ids[::-1]
     assert connection.execute("select count(*) from scheduled_actions").fetchone() == (10,)
     assert refused.value.__notes__ == ["in deadlines[1]"]
 
@@ -217,9 +215,7 @@ def test_many_are_set_at_once_or_none(deadlines, connection):
 # -- due, and after ----------------------------------------------------------------------------------------------------
 
 
-def test_at_the_due_instant_an_open_deadline_is_missed_and_what_was_configured_for_that_happens(
-    set_one, tick_at, deadlines
-):
+def test_an_open_deadline_is_missed_at_its_due_instant_and_runs_the_stages_for_that(set_one, tick_at, deadlines):
     made = set_one(
         reminders=[],
         auto_actions=[{"offset": "when due", "action_type": "approval:start", "payload": {"n": 0}}],
@@ -240,22 +236,22 @@ def test_at_the_due_instant_an_open_deadline_is_missed_and_what_was_configured_f
 
 
 @pytest.mark.parametrize(("after", "late"), [(-DAY, 0), (timedelta(0), 0), (HOUR, 1), (DAY, 1), (DAY + HOUR, 2)])
-def test_it_is_kept_whether_it_was_completed_on_time_or_how_many_days_late(set_one, tick_at, deadlines, after, late):
+def test_a_completed_deadline_stores_how_many_days_late_it_was(set_one, tick_at, deadlines, after, late):
     made = set_one()
     tick_at(DUE + after - HOUR)
     tick_at(DUE + after)
 
-    done = deadlines.complete(made.id, by="ann", note="signed")
+    done = deadlines.complete(made.id, by="ann", reason="signed")
 
     assert (done.status, done.days_late, done.closed_at, done.closed_by) == ("completed", late, DUE + after, "ann")
     assert done.history[-1] == {
-        "what": "completed", "at": (DUE + after).isoformat(), "by": "ann", "note": "signed", "days_late": late,
+        "what": "completed", "at": (DUE + after).isoformat(), "by": "ann", "reason": "signed", "days_late": late,
     }  # fmt: skip
     assert deadlines.complete(made.id) == done
 
 
 @pytest.mark.parametrize("end", ["complete", "cancel"])
-def test_once_it_is_resolved_nothing_more_of_it_is_sent_or_begun(set_one, tick_at, deadlines, connection, end):
+def test_no_stage_of_a_resolved_deadline_starts(set_one, tick_at, deadlines, connection, end):
     made = set_one(
         escalation=[{"offset": "1 day after", "to": "boss@example.org"}],
         auto_actions=[{"offset": "1 day before", "action_type": "approval:start", "payload": {}}],
@@ -275,7 +271,7 @@ def test_once_it_is_resolved_nothing_more_of_it_is_sent_or_begun(set_one, tick_a
         deadlines.acknowledge(made.id)
 
 
-def test_what_was_claimed_before_it_was_resolved_is_looked_at_once_more(set_one, runtime, connection, monkeypatch):
+def test_a_stage_claimed_before_the_resolution_is_checked_again(set_one, runtime, connection, monkeypatch):
     """A tick has claimed the reminder; its deadline is completed before the handler would begin."""
     made = set_one()
     set_clock(connection, DUE - 60 * DAY)
@@ -288,7 +284,7 @@ def test_what_was_claimed_before_it_was_resolved_is_looked_at_once_more(set_one,
     assert ended(connection, made.id) == {"reminder:60 days before#1": "skipped"}
 
 
-def test_what_was_claimed_before_it_was_moved_waits_for_its_new_instant(set_one, runtime, connection, deadlines):
+def test_a_stage_claimed_before_a_move_waits_for_its_new_instant(set_one, runtime, connection, deadlines):
     made = set_one()
     set_clock(connection, DUE - 60 * DAY)
     deadlines.move(made.id, DUE + 3 * DAY)
@@ -301,11 +297,11 @@ def test_what_was_claimed_before_it_was_moved_waits_for_its_new_instant(set_one,
     assert planned(connection, made.id)["reminder:60 days before#1"] == DUE - 57 * DAY
 
 
-def test_a_notice_holds_until_its_deadline_is_resolved_moved_or_paused(set_one, deadlines, connection):
+def test_a_notification_is_valid_until_its_deadline_is_resolved_moved_or_paused(set_one, deadlines, connection):
     def holds(one, revision=0):
         guard = {"deadline_id": str(one.id), "stage": "reminder:60 days before#1", "revision": revision}
         with connection.transaction():
-            return store.holding(connection, [guard, {"deadline_id": uuid4(), "stage": "x"}], team_id=None)
+            return store.valid_guards(connection, [guard, {"deadline_id": uuid4(), "stage": "x"}], team_id=None)
 
     first, second, third = set_one(), set_one(), set_one()
 
@@ -320,11 +316,11 @@ def test_a_notice_holds_until_its_deadline_is_resolved_moved_or_paused(set_one, 
 # -- moving ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_move_plans_anew_what_is_to_come_and_leaves_what_was_sent(set_one, tick_at, deadlines, connection):
+def test_a_move_plans_future_stages_again_and_keeps_sent_ones(set_one, tick_at, deadlines, connection):
     made = set_one(escalation=[{"offset": "1 day after", "to": "boss@example.org"}])
     tick_at(DUE - 59 * DAY)
 
-    moved = deadlines.move(made.id, DUE + 100 * DAY, by="ann", note="the tax office agreed")
+    moved = deadlines.move(made.id, DUE + 100 * DAY, by="ann", reason="the tax office agreed")
 
     assert planned(connection, made.id) == {
         "reminder:30 days before#1": DUE + 70 * DAY,
@@ -335,7 +331,7 @@ def test_a_move_plans_anew_what_is_to_come_and_leaves_what_was_sent(set_one, tic
     assert (moved.due_at, moved.revision, moved.history[-1]["before"]) == (DUE + 100 * DAY, 1, DUE.isoformat())
 
 
-def test_moved_closer_the_most_urgent_reminder_goes_out_at_once(set_one, tick_at, deadlines):
+def test_a_move_to_an_earlier_instant_sends_the_latest_past_reminder(set_one, tick_at, deadlines):
     made = set_one(reminders=["60 days before", "30 days before", "7 days before", "1 day before"])
 
     deadlines.move(made.id, NOW + 5 * DAY)
@@ -352,16 +348,16 @@ def test_moved_closer_the_most_urgent_reminder_goes_out_at_once(set_one, tick_at
     ]
 
 
-def test_asked_to_a_move_plans_again_what_was_sent(set_one, tick_at, deadlines, connection):
+def test_a_move_with_resend_plans_sent_stages_again(set_one, tick_at, deadlines, connection):
     made = set_one()
     tick_at(DUE - 59 * DAY)
 
-    deadlines.move(made.id, DUE + 100 * DAY, again=True)
+    deadlines.move(made.id, DUE + 100 * DAY, resend=True)
 
     assert planned(connection, made.id)["reminder:60 days before#2"] == DUE + 40 * DAY
 
 
-def test_a_missed_deadline_that_is_moved_begins_anew_and_can_be_missed_again(set_one, tick_at, deadlines, connection):
+def test_a_moved_missed_deadline_is_open_and_can_be_missed_again(set_one, tick_at, deadlines, connection):
     made = set_one(escalation=[{"offset": "1 day after", "to": "boss@example.org"}])
     tick_at(DUE - 60 * DAY)
     tick_at(DUE - 30 * DAY)
@@ -380,7 +376,7 @@ def test_a_missed_deadline_that_is_moved_begins_anew_and_can_be_missed_again(set
     assert told() == [ANN, ANN, "boss@example.org"]
 
 
-def test_many_move_in_one_transaction_or_none_does(set_one, deadlines, connection):
+def test_many_deadlines_move_all_or_none(set_one, deadlines, connection):
     ids = [set_one().id for _ in range(3)]
     deadlines.complete(ids[2])
 
@@ -404,9 +400,7 @@ def test_many_move_in_one_transaction_or_none_does(set_one, deadlines, connectio
 # -- the clock ---------------------------------------------------------------------------------------------------------
 
 
-def test_while_it_is_paused_nothing_comes_and_afterwards_all_comes_later_by_the_pause(
-    set_one, tick_at, deadlines, connection
-):
+def test_a_pause_postpones_all_stages_by_its_length(set_one, tick_at, deadlines, connection):
     made = set_one()
     set_clock(connection, DUE - 61 * DAY)
 
@@ -436,7 +430,7 @@ def test_in_a_calendar_a_pause_counts_working_time(deadlines, connection):
     assert resumed.due_at == datetime(2026, 3, 13, 12, 0, tzinfo=UTC)
 
 
-def test_a_deadline_completed_while_its_clock_stood_still_was_on_time(set_one, deadlines, connection):
+def test_a_deadline_completed_while_paused_is_on_time(set_one, deadlines, connection):
     made = set_one()
     deadlines.pause(made.id)
     set_clock(connection, DUE + 30 * DAY)
@@ -444,10 +438,10 @@ def test_a_deadline_completed_while_its_clock_stood_still_was_on_time(set_one, d
     assert deadlines.complete(made.id).days_late == 0
 
 
-# -- nagging and people ------------------------------------------------------------------------------------------------
+# -- repeated reminders and people -------------------------------------------------------------------------------------
 
 
-def test_nagging_comes_daily_until_it_is_resolved(set_one, tick_at, deadlines):
+def test_a_daily_reminder_repeats_until_the_deadline_is_resolved(set_one, tick_at, deadlines):
     made = set_one(reminders=[{"offset": "7 days before at 09:00", "repeat": "daily"}])
 
     days = [DUE.replace(hour=9) + day * DAY for day in range(-8, 3)]
@@ -462,7 +456,7 @@ def test_nagging_comes_daily_until_it_is_resolved(set_one, tick_at, deadlines):
     assert told() == []
 
 
-def test_nagging_that_was_missed_comes_once(set_one, tick_at):
+def test_missed_repetitions_of_a_reminder_are_sent_once(set_one, tick_at):
     set_one(reminders=[{"offset": "7 days before", "repeat": "daily"}])
     tick_at(DUE - 7 * DAY)
     told()
@@ -474,7 +468,7 @@ def test_nagging_that_was_missed_comes_once(set_one, tick_at):
     assert (len(after_an_outage), len(told())) == (1, 1)
 
 
-def test_nagging_ends_after_so_many_times(set_one, tick_at):
+def test_a_repeated_reminder_ends_after_its_number_of_times(set_one, tick_at):
     set_one(reminders=[{"offset": "7 days before", "repeat": "daily", "times": 2}])
 
     for day in range(-7, 0):
@@ -483,12 +477,12 @@ def test_nagging_ends_after_so_many_times(set_one, tick_at):
     assert len(told()) == 2
 
 
-def test_acknowledged_it_nags_no_more_until_then_but_escalates_all_the_same(set_one, tick_at, deadlines):
+def test_an_acknowledgement_stops_repeated_reminders_but_not_the_escalation(set_one, tick_at, deadlines):
     made = set_one(
         reminders=[{"offset": "7 days before", "repeat": "daily"}, "5 days before"],
         escalation=[
             {"offset": "4 days before", "to": "boss@example.org"},
-            {"offset": "4 days before", "to": "quiet@example.org", "while": "unacknowledged"},
+            {"offset": "4 days before", "to": "quiet@example.org", "stop_when": "acknowledged"},
         ],
     )
     tick_at(DUE - 7 * DAY)
@@ -504,14 +498,14 @@ def test_acknowledged_it_nags_no_more_until_then_but_escalates_all_the_same(set_
     assert sent == [[], [ANN], ["boss@example.org"], [], [ANN]]
 
 
-def test_an_acknowledgement_ends_in_the_future(set_one, deadlines):
+def test_an_acknowledgement_must_end_in_the_future(set_one, deadlines):
     made = set_one()
 
     with pytest.raises(InvalidArgument, match="until"):
         deadlines.acknowledge(made.id, until=NOW - DAY)
 
 
-def test_what_is_to_come_goes_to_whom_it_was_reassigned(set_one, tick_at, deadlines):
+def test_future_stages_go_to_the_new_recipients(set_one, tick_at, deadlines):
     made = set_one()
     tick_at(DUE - 60 * DAY)
 
@@ -523,7 +517,7 @@ def test_what_is_to_come_goes_to_whom_it_was_reassigned(set_one, tick_at, deadli
         deadlines.reassign(made.id, [])
 
 
-def test_a_level_whose_people_are_away_goes_to_the_next(set_one, tick_at, deadlines):
+def test_a_level_whose_people_are_all_away_goes_to_the_next_level(set_one, tick_at, deadlines):
     away = {"email": "boss@example.org", "name": "Boss", "away_until": (DUE + 30 * DAY).isoformat()}
     made = set_one(
         escalation=[{"offset": "1 day after", "to": away}, {"offset": "5 days after", "to": ["cfo@example.org"]}]
@@ -537,7 +531,7 @@ def test_a_level_whose_people_are_away_goes_to_the_next(set_one, tick_at, deadli
     assert (climbed["to"], climbed["passed_over"]) == (["cfo@example.org"], ["Boss"])
 
 
-def test_what_people_are_told_says_how_long_is_left_and_when_they_hear_again(set_one, tick_at):
+def test_a_reminder_contains_the_time_left_and_the_next_reminder(set_one, tick_at):
     set_one(name="trade licence", reminders=["60 days before", {"offset": "1 day before", "message": "Ask Bob."}])
 
     tick_at(DUE - 60 * DAY)
@@ -547,12 +541,12 @@ def test_what_people_are_told_says_how_long_is_left_and_when_they_hear_again(set
     assert (first["severity"], second["severity"]) == ("low", "urgent")
     assert "trade licence" in first["subject"]
     assert "60 days" in first["text"]
-    assert "The next reminder on Monday, 1 June 2026, 12:00 (UTC)" in first["text"]
+    assert "Next reminder: Monday, 1 June 2026, 12:00 (UTC)" in first["text"]
     assert "Ask Bob." in second["text"]
     assert first["guard"]["stage"] == "reminder:60 days before#1"
 
 
-def test_a_ladder_is_climbed_so_many_times_and_the_way_up_is_recorded(set_one, tick_at, deadlines):
+def test_an_escalation_repeats_and_the_history_records_each_level(set_one, tick_at, deadlines):
     made = set_one(
         reminders=[{"offset": "5 days after", "repeat": "daily"}],
         escalation={
@@ -560,8 +554,8 @@ def test_a_ladder_is_climbed_so_many_times_and_the_way_up_is_recorded(set_one, t
                 {"offset": "1 day after", "to": "boss@example.org"},
                 {"offset": "2 days after", "to": "cfo@example.org", "assign": "deputy@example.org"},
             ],
-            "rounds": 2,
-            "every": "every 7 days",
+            "repeat": 2,
+            "interval": "every 7 days",
         },
     )
 
@@ -574,7 +568,7 @@ def test_a_ladder_is_climbed_so_many_times_and_the_way_up_is_recorded(set_one, t
         1: ["boss@example.org"],
         2: ["cfo@example.org"],
     }
-    # Whoever was named to take over is reminded from then on.
+    # The assignee receives the reminders from then on.
     assert sent[5] == ["deputy@example.org"]
     assert [day for day, who in sent.items() if "boss@example.org" in who or "cfo@example.org" in who] == [1, 2, 8, 9]
     way = [
@@ -605,19 +599,19 @@ def test_each_occurrence_of_a_series_is_a_deadline_of_its_own(deadlines, tick_at
     second_due = DUE.replace(year=2027)
     tick_at(DUE - DAY)
     deadlines.complete(first.id)
-    second, before = deadlines.find()
+    second, before = reading.find(deadlines.database)
     tick_at(second_due - 30 * DAY)
     tick_at(second_due)
     tick_at(second_due + DAY)
 
     assert (before.id, second.due_at, second.status) == (first.id, second_due, "open")
     assert second.series_id == first.id
-    assert [one.due_at.year for one in deadlines.find()] == [2028, 2027, 2026]
+    assert [one.due_at.year for one in reading.find(deadlines.database)] == [2028, 2027, 2026]
     assert deadlines.get(second.id).status == "missed"
     assert told() == [ANN, ANN]
 
 
-def test_where_reminders_reach_further_than_the_rule_several_are_open_at_once(deadlines, tick_at):
+def test_a_series_with_early_reminders_has_several_open_deadlines(deadlines, tick_at):
     made, _ = deadlines.set(
         {
             "target": TARGET,
@@ -627,13 +621,13 @@ def test_where_reminders_reach_further_than_the_rule_several_are_open_at_once(de
         }
     )
     tick_at(NOW)
-    at_once = len(deadlines.find())
+    at_once = len(reading.find(deadlines.database))
     tick_at(NOW + 10 * DAY)
-    ten_days_on = len(deadlines.find())
+    ten_days_on = len(reading.find(deadlines.database))
     tick_at(NOW + 70 * DAY)
 
     assert (at_once, ten_days_on) == (1, 1)
-    dues = [one.due_at for one in deadlines.find(series_id=made.id)]
+    dues = [one.due_at for one in reading.find(deadlines.database, series_id=made.id)]
     assert dues == [NOW + days * DAY for days in (130, 100, 70)]
 
 
@@ -645,7 +639,7 @@ def test_a_series_can_begin_with_the_first_occurrence_of_its_rule(deadlines):
     assert made.due_at == datetime(2026, 3, 31, 15, 0, tzinfo=UTC)
 
 
-def test_a_series_ends_where_it_is_cancelled(deadlines, tick_at):
+def test_cancelling_a_series_ends_it(deadlines, tick_at):
     made, _ = deadlines.set(
         {
             "target": TARGET,
@@ -660,15 +654,15 @@ def test_a_series_ends_where_it_is_cancelled(deadlines, tick_at):
     deadlines.cancel(made.id, series=True)
     tick_at(NOW + 9 * DAY)
 
-    assert {one.status for one in deadlines.find()} == {"cancelled"}
+    assert {one.status for one in reading.find(deadlines.database)} == {"cancelled"}
 
 
-def test_two_that_make_the_next_of_a_series_make_one(deadlines, database_url, connection):
+def test_concurrent_renewals_create_one_next_deadline(deadlines, database_url, connection):
     made, _ = deadlines.set({"target": TARGET, "due_at": DUE, "recurrence": "yearly"})
 
     together(database_url, 4, lambda own, _: deadlines.complete(made.id, connection=own))
 
-    assert len(deadlines.find()) == 2
+    assert len(reading.find(deadlines.database)) == 2
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -682,13 +676,13 @@ def test_deadlines_are_found_by_every_filter_and_paged(set_one, deadlines, conne
     set_clock(connection, DUE + DAY)
     deadlines.complete(ids[2])
 
-    assert [one.id for one in deadlines.find(limit=2)] == ids[:0:-1]
-    assert [one.id for one in deadlines.find(cursor=ids[1])] == ids[:1]
-    assert [one.id for one in deadlines.find(team_id="blue")] == ids[:0:-1]
-    assert [one.id for one in deadlines.find(target={"type": "licence", "id": "1"})] == [ids[1]]
-    assert [one.id for one in deadlines.find(is_overdue=True)] == ids[1::-1]
-    assert [one.id for one in deadlines.find(status="completed")] == [ids[2]]
-    assert deadlines.find(due_from=DUE + DAY) == []
+    assert [one.id for one in reading.find(deadlines.database, limit=2)] == ids[:0:-1]
+    assert [one.id for one in reading.find(deadlines.database, cursor=ids[1])] == ids[:1]
+    assert [one.id for one in reading.find(deadlines.database, team_id="blue")] == ids[:0:-1]
+    assert [one.id for one in reading.find(deadlines.database, target={"type": "licence", "id": "1"})] == [ids[1]]
+    assert [one.id for one in reading.find(deadlines.database, is_overdue=True)] == ids[1::-1]
+    assert [one.id for one in reading.find(deadlines.database, status="completed")] == [ids[2]]
+    assert reading.find(deadlines.database, due_from=DUE + DAY) == []
     assert deadlines.get("n1", team_id="blue").id == ids[1]
     for unknown in ("n1", uuid4()):
         with pytest.raises(UnknownDeadline):
@@ -697,7 +691,7 @@ def test_deadlines_are_found_by_every_filter_and_paged(set_one, deadlines, conne
         deadlines.get(ids[1], team_id="red")
 
 
-def test_the_timeline_tells_what_was_sent_and_what_will_be(set_one, tick_at, deadlines):
+def test_the_timeline_lists_past_and_future_stages(set_one, tick_at, deadlines):
     made = set_one(
         reminders=["99 days before", "95 days before", "60 days before", {"offset": "7 days before", "repeat": "daily"}]
     )
@@ -705,7 +699,7 @@ def test_the_timeline_tells_what_was_sent_and_what_will_be(set_one, tick_at, dea
     tick_at(DUE - 60 * DAY)
 
     # Actions of long ago are pruned; the deadline itself keeps what was sent.
-    steps = deadlines.timeline(deadlines.get(made.id))
+    steps = reading.timeline(deadlines.database, deadlines.get(made.id))
 
     assert [(one.stage, one.occurrence, one.state) for one in steps] == [
         ("reminder:99 days before", 1, "left_out"),

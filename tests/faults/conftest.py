@@ -72,7 +72,7 @@ _generated = shutil.ignore_patterns("__pycache__", "_registry.py")
 
 @pytest.fixture
 def ledger(postgres_server: LocalPostgres, admin: psycopg.Connection[Any]) -> Iterator[Ledger]:
-    """Give an empty ledger in a database beside the project's, on the server of all tests."""
+    """Yield an empty ledger in a database of its own, on the server of all tests."""
     name = f"ledger_{uuid4().hex}"
     admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     url = make_conninfo(postgres_server.dsn, dbname=name)

@@ -108,7 +108,7 @@ def by_group(runs: list[Run]) -> dict[str, list[Run]]:
 
 
 def overlaps(runs: list[Run]) -> list[tuple[Run, Run]]:
-    """Return the pairs of one lock group that ran side by side, as far as both ends are known."""
+    """Return the pairs of one lock group that ran at the same time, among attempts with a known end."""
     return [
         (first, second)
         for members in by_group(runs).values()

@@ -1,4 +1,4 @@
-"""Schedules under one dedup key from many threads; run as a program, it tells of each call in a line of JSON.
+"""Schedule under one dedup key from many threads; run as a program, print each call as a line of JSON.
 
 python schedule_from_threads.py THREADS CALLS FIRST_NUMBER
 """

@@ -25,7 +25,7 @@ GROUPS = 5
 
 
 def main() -> None:
-    """Let all threads schedule until the end is told."""
+    """Let all threads schedule until the end is announced."""
     threads, seed = map(int, sys.argv[1:])
     counts = [0] * threads
     is_over = threading.Event()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CRON_SECRET = "a cron secret of the proofs"
-#: How long a client that found nothing to do, or nobody, waits.
+#: How long a client waits that found no work, or no server.
 _PAUSE_SECONDS = 0.05
 
 
@@ -61,7 +61,7 @@ def ping(port: int, *, timeout: float = 60) -> Answer:
     """Return the answer of one tick.
 
     Raises:
-        OSError, http.client.HTTPException: Nobody answered.
+        OSError, http.client.HTTPException: There was no answer.
     """
     started = time.monotonic()
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)) as connection:
@@ -162,7 +162,7 @@ class Pings:
 
     ports: Sequence[int]
     clients: int = 16
-    #: By status; by the exception's name where nobody answered.
+    #: By status, or by the exception's name without an answer.
     statuses: Counter[int | str] = field(default_factory=Counter)
     answers: list[Answer] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)

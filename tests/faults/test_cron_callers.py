@@ -101,19 +101,21 @@ def test_what_is_wrong_with_a_cron_is_named_in_words_to_act_on(serve, actions, e
 
     cut_off = checks["hung_up_pings"]
     assert cut_off["status"] == "warning"
-    assert cut_off["detail"].startswith(f"{IMPATIENT} hung up within 1")
+    assert cut_off["detail"].startswith(f"{IMPATIENT} disconnected within 1")
     assert "in 2 of its last 6 pings" in cut_off["detail"]
     # The tick looks once a second whether its caller is still there, and as it ends: it sees ten seconds, to twelve.
-    advice = r"set max_run_seconds = (\d+) \(SCHEDULED_ACTIONS_MAX_RUN_SECONDS\): .* has (\d+) seconds to end"
+    advice = r"set max_run_seconds = (\d+) \(SCHEDULED_ACTIONS_MAX_RUN_SECONDS\): .* have (\d+) seconds to finish"
     assert sum(map(int, re.search(advice, cut_off["remedy"]).groups())) in {8, 9, 10}
     assert checks["doubled_pings"]["detail"].startswith("pings come twice: ")
     assert IMPATIENT in checks["doubled_pings"]["detail"]
     assert DOUBLE in checks["doubled_pings"]["detail"]
-    assert checks["ticks"]["detail"] == f"no ping for 12 minutes: the last one came by {DOUBLE}"
-    assert checks["heartbeat"]["detail"].startswith("the last heartbeat was refused: HTTP 404, says the tick of 12 min")
+    assert checks["ticks"]["detail"] == f"nothing has called /cron/process for 12 minutes (last caller: {DOUBLE})"
+    assert checks["heartbeat"]["detail"].startswith(
+        "the last heartbeat was refused: HTTP 404, according to the tick of 12 min"
+    )
     assert all(checks[name]["status"] == "warning" for name in ("doubled_pings", "ticks", "heartbeat"))
-    # Anybody may ask for readiness: it says the same without names, and warnings take nobody out of service.
+    # Readiness is public: it reports the same without names, and a warning does not make it fail.
     assert status == 200
-    assert ready["hung_up_pings"]["detail"].startswith("a caller hung up within 1")
+    assert ready["hung_up_pings"]["detail"].startswith("a caller disconnected within 1")
     assert [ready[name]["status"] for name in ("hung_up_pings", "doubled_pings", "ticks")] == ["warning"] * 3
     assert IMPATIENT not in str(ready)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import tempfile
 import time
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 TICKS = {"max_duration_seconds": 8, "max_run_seconds": 5, "default_timeout_seconds": 4}
 LEASE_SECONDS = 8 + 15
-#: By the names of `pg_ctl stop`: how the server is told.
+#: The signals of the modes of `pg_ctl stop`.
 MODES = {"immediate": signal.SIGQUIT, "fast": signal.SIGINT}
 TERMINATIONS = 20
 #: Scheduled before each stop, and before each end of all backends: it never runs out.
@@ -38,10 +37,9 @@ def own_server():
     directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-restarted-"))
     directory.chmod(0o711)
     attach(directory).close()
-    cluster.remember(replace(cluster.recall(directory), port=a_port()))
+    cluster.save(replace(cluster.load(directory), port=a_port()))
     yield directory
     remove(directory)
-    shutil.rmtree(directory)
 
 
 def test_a_restarted_database_costs_a_503_and_nothing_else(own_server, serve, ledger, record_property):
@@ -106,7 +104,7 @@ def _schedule(connection, count):
 
 def _stop(directory, dsn, number):
     """Stop the server in the mode of this signal; return when nothing answers any more."""
-    pid_file = cluster.recall(directory).data / "postmaster.pid"
+    pid_file = cluster.load(directory).data / "postmaster.pid"
     os.kill(int(pid_file.read_text().split()[0]), number)
     wait_until(lambda: not _answers(dsn), within=60, what="the server has gone")
 

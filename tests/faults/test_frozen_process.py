@@ -93,7 +93,7 @@ def _are_pending_locked(actions):
 
 
 def _is_busy(actions):
-    """Whether a statement of somebody else is under way."""
+    """Return whether another session runs a statement."""
     return actions.connection.execute(
         "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
         " and state = 'active' and backend_type = 'client backend'"

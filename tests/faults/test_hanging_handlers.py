@@ -21,7 +21,7 @@ QUICK = 24
 @pytest.mark.parametrize(
     "action_type", ["proof:hang", "proof:hang-awaiting", "proof:hang-blocking", "proof:hang-in-database"]
 )
-def test_beside_hanging_handlers_the_others_settle_and_the_tick_answers_in_time(
+def test_hanging_handlers_delay_neither_other_settlements_nor_the_answer(
     action_type, serve, actions, connection, record_property
 ):
     connection.execute(EFFECTS)

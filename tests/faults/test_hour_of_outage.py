@@ -1,4 +1,4 @@
-"""An hour of ticks, one receiver down and another hanging: the good ones notice little, and nobody loses anything."""
+"""An hour of ticks with one receiver down and another hanging: the others are hardly delayed, and no event is lost."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_one_down_for_an_hour_and_one_that_hangs_cost_the_others_little_and_lose
         wait_until(lambda: hour.minute(service, "task", 0) and actions.are_settled(), within=150, what="the rest")
 
     ratio = seconds["task"] / seconds["calm"]
-    record_property("measured", f"last good delivery, beside none in trouble: {ratio:.2f} times")
+    record_property("measured", f"last good delivery, compared with no outage: {ratio:.2f} times")
     assert receivers["hang"].left_waiting >= 2, "each process met the one that hangs"
     assert ratio <= DEARER_AT_MOST
     assert [receiver.refused for receiver in receivers.values()] == [[]] * len(receivers)
@@ -99,7 +99,7 @@ class Hour:
         self._receivers = receivers
 
     def minute(self, service, kind, count):
-        """Emit so many events and ping; return the seconds from the ping to the last good delivery."""
+        """Emit this number of events and ping; return the seconds from the ping to the last good delivery."""
         names = [f"{kind}-{len(self.emitted[kind]) + number}" for number in range(count)]
         self.emitted[kind] += names
         self._actions.schedule(*(_event(kind, name) for name in names))

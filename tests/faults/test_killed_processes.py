@@ -39,7 +39,7 @@ def test_twenty_kills_lose_nothing_and_repeat_only_what_was_running(serve, actio
     def a_victim():
         victim = _busiest(service, ledger)
         if victim is None and actions.ungrouped_pending() < LOT // 2:
-            # However slow this is beside those who work: it never runs out.
+            # However slow this is next to the workers: there is always more to do.
             given.extend(actions.schedule(*map(_work, range(LOT))))
         return victim
 
@@ -60,7 +60,7 @@ def test_twenty_kills_lose_nothing_and_repeat_only_what_was_running(serve, actio
                 # From now on what the first of them held comes back while others are killed.
                 wait_until(lambda: _crashed(actions), within=60, what="the first lease of the dead has ended")
         wait_until(lambda: not actions.ungrouped_pending(), within=120, what="the rest waits for the dead")
-    # No ping is open, so nobody who lives holds a lease.
+    # No ping is open, so no living process holds a lease.
     actions.move_clock(LEASE_SECONDS + 1)
     with Pings([service.port]):
         wait_until(actions.are_settled, within=120, what="all is settled")
@@ -156,7 +156,7 @@ def test_an_action_that_kills_its_process_fails_alone(serve, actions, ledger):
         {"action_type": "proof:kill-process", "payload": {"seconds": 0.3}, "max_attempts": 3},
         {"action_type": "proof:kill-process", "payload": {"seconds": 0.3}, "max_attempts": 1},
     )
-    beside = actions.schedule(
+    neighbours = actions.schedule(
         *({"action_type": "proof:work", "payload": {"seconds": 1.5}, "max_attempts": 1} for _ in range(2))
     )
     waiting = actions.schedule(
@@ -178,15 +178,15 @@ def test_an_action_that_kills_its_process_fails_alone(serve, actions, ledger):
     assert [actions.one(killer)["status"] for killer in killers] == ["failed", "failed"]
     assert [actions.one(killer)["attempts"] for killer in killers] == [3, 1]
     assert all("the process ended" in actions.one(killer)["error_message"] for killer in killers)
-    for neighbour in beside + waiting:
+    for neighbour in neighbours + waiting:
         row = actions.one(neighbour)
         assert (row["status"], row["attempts"]) == ("completed", 1)
     runs = ledger.runs()
     starts = Counter(run.action_id for run in runs)
     assert {neighbour: starts[neighbour] for neighbour in waiting} == dict.fromkeys(waiting, 1)
-    for neighbour in beside:
+    for neighbour in neighbours:
         told = [entry["outcome"] for entry in actions.one(neighbour)["history"]]
-        assert told == ["crashed", "completed"], "they ran beside the first death, and no other"
+        assert told == ["crashed", "completed"], "they ran next to the first killed attempt, and to no other"
         # That death may have been quicker than the first line that they write.
         assert 1 <= starts[neighbour] <= 2
     # Only the first death had company: each killer's last start had its process for itself.

@@ -176,7 +176,7 @@ def _one_at_work(service, ledger):
 
 
 def _left(actions):
-    """Return how many occurrences are late, or held by somebody dead."""
+    """Return how many occurrences are late, or held by a dead process."""
     found = actions.connection.execute(
         "select count(*) from scheduled_actions a where a.status in ('pending', 'processing')"
         " and (a.scheduled_at < scheduled_actions_now() - interval '5 seconds' or a.attempts > 0)"

@@ -39,7 +39,7 @@ def test_twelve_presses_on_a_locked_row_silence_neither_health_nor_cron(serve, a
     answers = []
 
     def press():
-        answers.append(ask(service.port, "POST", f"/api/v1/actions/{action_id}/run-now"))
+        answers.append(ask(service.port, "POST", f"/api/v1/actions/{action_id}/run"))
 
     with psycopg.connect(database_url) as holder:
         holder.execute("select from scheduled_actions for update")

@@ -30,7 +30,7 @@ ENOUGH = 60
 MINUTE = 4.0
 OVERLAP = 3.0
 MINUTES = 3
-#: Handlers of these proofs take no time; what starts so late was watched by nobody.
+#: Handlers of these proofs take no time; an action that starts this late was not watched.
 LATEST = 2.0
 
 
@@ -113,7 +113,7 @@ def test_a_worker_that_lingers_is_gone_at_once_when_it_is_asked_to_end(asked, se
 
 
 class Cron:
-    """Pings every so many seconds, whether or not the last ping has been answered."""
+    """Pings at a fixed interval, whether or not the last ping has been answered."""
 
     def __init__(self, service, *, every):
         #: In the order they came.

@@ -64,7 +64,7 @@ def _calls(environ, threads, *, processes, calls=CALLS, first=0):
 
 
 def _delivered(ledger, rows):
-    """Return by action what its handler was given; the same in each attempt, and what stands in the table."""
+    """Return the payload of each action's handler, the same in each attempt and in the table."""
     given = defaultdict(list)
     for run in ledger.runs():
         given[str(run.action_id)].append(run.payload)
@@ -88,21 +88,19 @@ def _assert_the_latest_is_delivered(calls, delivered):
             by_action[call["id"]].append(call)
     for action_id, merged in by_action.items():
         [winner] = [call for call in merged if call["number"] == delivered[action_id]["number"]]
-        # Nobody came after it: every other one had begun before it was through.
+        # No call came after it: every other one had begun before it returned.
         assert all(call["begun"] <= winner["ended"] for call in merged)
     last = max((call for call in calls if call["action_type"] == "proof:work"), key=lambda call: call["begun"])
     assert delivered[last["id"]]["number"] == last["number"]
 
 
-def test_two_transactions_that_cross_two_keys_both_commit_and_nobody_looks_for_a_deadlock(
-    actions, database_url, record_property
-):
+def test_two_transactions_that_cross_two_keys_both_commit_without_a_deadlock(actions, database_url, record_property):
     meet = threading.Barrier(2)
     took = {}
     scheduled = []
 
     def schedule(first, second):
-        # Were they to wait for each other, nobody would end that in time.
+        # If they waited for each other, nothing would end that in time.
         with psycopg.connect(database_url, options="-c deadlock_timeout=60s") as connection:
             begun = time.monotonic()
             scheduled.append(_schedule(connection, first))

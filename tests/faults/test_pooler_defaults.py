@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 
 from scheduled_actions import action
-from scheduled_actions.database.bounded import Limits
+from scheduled_actions.database.bounded import StatementLimits
 from scheduled_actions.database.connection import Database
 from tests.factories import insert_many, projects, statuses
 from tests.faults.pooler import SERVER_CONNECTIONS, pooled
@@ -34,7 +34,7 @@ def address(database_url, connection):
 def test_statements_are_limited_and_read_committed_and_leak_nothing_to_other_clients(address):
     asked = "select array[current_setting('transaction_isolation'), current_setting('lock_timeout'),"
     asked += " current_setting('statement_timeout'), current_setting('datestyle')], now()"
-    database = Database(lambda: address, limits=Limits(lock_seconds=0.7, statement_seconds=9))
+    database = Database(lambda: address, limits=StatementLimits(lock_seconds=0.7, statement_seconds=9))
     with database.connection() as one, database.connection() as other, one.transaction():
         assert not one.has_own_session
         # On the two server connections in turn, alone and in a transaction.

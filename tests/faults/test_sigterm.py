@@ -57,7 +57,7 @@ def _work(count):
     return [{"action_type": "proof:work", "payload": {**payload, "number": number}} for number in range(count)]
 
 
-def test_a_handler_that_listens_ends_at_once_and_goes_on_elsewhere(serve, actions, ledger, record_property):
+def test_a_handler_that_heeds_should_stop_ends_and_continues_elsewhere(serve, actions, ledger, record_property):
     [listening] = actions.schedule({"action_type": "proof:listen"})
     service = serve(workers=1, **TICKS)
     [worker] = service.workers()

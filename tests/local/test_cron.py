@@ -19,7 +19,7 @@ def test_the_next_ping_is_at_the_full_minute(now, seconds):
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "summary"),
     [
         ({"succeeded": 0, "failed": 0, "remaining": 0, "errors": [], "busy": True}, None),
         ({"succeeded": 2, "failed": 1, "remaining": 0, "errors": []}, "2 succeeded, 1 failed"),
@@ -34,15 +34,15 @@ def test_the_next_ping_is_at_the_full_minute(now, seconds):
         ),
     ],
 )
-def test_a_tick_is_told_in_a_line_and_one_that_did_nothing_not_at_all(body, said):
-    assert local_cron.summary(body) == said
+def test_a_tick_that_did_something_is_summarised(body, summary):
+    assert local_cron.summary(body) == summary
 
 
-def test_a_ping_that_nobody_answers_is_an_answer():
+def test_a_ping_without_a_response_returns_the_problem():
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
 
-    pong = local_cron.ping("127.0.0.1", port, SECRET, timeout_seconds=5)
+    response = local_cron.ping("127.0.0.1", port, SECRET, timeout_seconds=5)
 
-    assert pong.status is None
-    assert pong.problem == "no answer (ConnectionRefusedError)"
+    assert response.status is None
+    assert response.problem == "no answer (ConnectionRefusedError)"

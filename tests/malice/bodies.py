@@ -90,7 +90,7 @@ TAKEN: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/deadlines/preview"): _DEADLINE,
     ("PATCH", "/deadlines/{id}"): {"reminders": ["2 days before"], "recipients": ["ben@example.org"]},
     ("POST", "/deadlines/{id}/preview"): {"reminders": ["2 days before"]},
-    ("POST", "/deadlines/{id}/move"): {"due_at": "2031-01-01T00:00:00Z", "note": "later"},
+    ("POST", "/deadlines/{id}/move"): {"due_at": "2031-01-01T00:00:00Z", "reason": "later"},
     ("PUT", "/facts/{target_type}/{target_id}/{name}"): {"value": "approved"},
     ("POST", "/webhooks/endpoints"): {"url": "https://hooks.example.com/", "patterns": ["task:*"]},
     ("PATCH", "/webhooks/endpoints/{id}"): {"patterns": ["task:*"], "description": "x"},

@@ -128,8 +128,8 @@ DOCUMENTS: list[Any] = [
     {"dates": ["2026-02-30"]},
     {"dates": "2026-01-01"}, {"dates": [1]}, {"windows": [{"from": "25:00", "to": "x"}]},
     {"windows": ["22:00-06:00"] * 96},
-    {"between": ["2026-01-01", "2025-01-01"]}, {"then": "following"}, {"then": 1}, {"ranges": [["0001-01-01",
-    "9999-12-31"]]},
+    {"between": ["2026-01-01", "2025-01-01"]}, {"adjustment": "following"}, {"adjustment": 1},
+    {"ranges": [["0001-01-01", "9999-12-31"]]},
 ]  # fmt: skip
 
 CONDITIONS: list[Any] = [

@@ -69,22 +69,10 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 def parameters(name: str) -> list[str]:
-    """Return the arguments of a public function; those that it passes on are the ones of its own kind."""
-    named = [*inspect.signature(getattr(scheduled_actions, name)).parameters]
-    return [one for one in named if one not in {"options", "filters", "changes"}] + PASSED_ON.get(name, [])
-
-
-#: Arguments that are passed on by name.
-PASSED_ON = {
-    "list_actions": ["status", "action_type", "team_id", "q", "limit", "cursor"],
-    "list_deadlines": ["status", "target", "team_id", "limit", "cursor"],
-    "list_facts": ["target_type", "target_id", "name", "team_id", "limit", "cursor"],
-    "list_schedules": ["status", "action_type", "team_id", "limit", "cursor"],
-    "update_schedule": ["recurrence", "payload", "skip", "timezone", "until", "remaining", "condition", "retry"],
-    "update_deadline": ["due_at", "recipients", "reminders", "escalation", "calendar", "recurrence", "timezone"],
-    "update_action": ["payload", "scheduled_at", "priority", "condition", "retry", "metadata", "on_success"],
-    "schedule_when": ["team_id", "payload", "scheduled_at"],
-}
+    """Return the names of a public function's arguments; each is explicit."""
+    found = inspect.signature(getattr(scheduled_actions, name)).parameters.values()
+    assert all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in found), name
+    return [one.name for one in found]
 
 
 class Unprintable:

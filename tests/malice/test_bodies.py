@@ -38,7 +38,7 @@ THINGS = ("actions", "schedules", "deadlines", "webhooks/endpoints")
 def app(a_runtime):
     registry = Registry.of(
         run, welcome, gather, deadline.send_reminder, deadline.send_escalation, deadline.mark_missed,
-        deadline.make_next, notification.send, webhook.send, email.send_email,
+        deadline.create_next, notification.send, webhook.send, email.send_email,
     )  # fmt: skip
     return application(
         a_runtime(registry=registry, SCHEDULED_ACTIONS_ENCRYPTION_KEY=base64.b64encode(bytes(range(32))).decode())

@@ -282,7 +282,7 @@ def put_in_skipping(made, count: int) -> None:
         recurrence = ("daily", "every 1 hour", "every 7 minutes", "0 9 * * *")[number % 4]
         answer = api("POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": recurrence})
         assert answer.status_code == 201, answer.text
-        skip = {"function": f"skip-{NAMES.index('return/true')}", "then": ("drop", "following")[number % 2]}
+        skip = {"function": f"skip-{NAMES.index('return/true')}", "adjustment": ("drop", "following")[number % 2]}
         # Each starts at another moment: none has the answers that another one found.
         made.connection.execute(
             "update scheduled_action_schedules set skip = %s, anchor_at = anchor_at + %s * interval '1 second'"

@@ -9,8 +9,7 @@ from functools import partial
 
 import psycopg
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from scheduled_actions.operations import tokens
-from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.api.dispatch import ROUTES
 from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.belongings import MADE
 from tests.malice import stored
@@ -215,7 +215,7 @@ _HOSTILE = [
         "windows": [
             {"from": f"{n // 4:02}:{n % 4 * 15:02}", "to": f"{n // 4:02}:{n % 4 * 15 + 14:02}"} for n in range(96)
         ],
-        "then": "following",
+        "adjustment": "following",
     },
     {"ranges": [{"from": f"{1900 + n}-01-01", "to": f"{1900 + n}-12-31"} for n in range(1_000)]},
     ["ann@example.org"] * 1_000,

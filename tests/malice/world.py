@@ -17,7 +17,7 @@ from scheduled_actions.core import config
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime, use
 from scheduled_actions.testing import clock
-from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.api.dispatch import ROUTES
 from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.belongings import belongings
 from tests.factories import CRON_SECRET, NOW, insert, set_clock
@@ -37,7 +37,7 @@ OWN = (
     deadline.send_reminder,
     deadline.send_escalation,
     deadline.mark_missed,
-    deadline.make_next,
+    deadline.create_next,
     for_each.run,
     maintenance.prune,
     billing.check_renewals,

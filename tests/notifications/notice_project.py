@@ -1,4 +1,4 @@
-"""A project that tells people things, for tests: its handler, its people, its database and a real mail server."""
+"""A project that notifies people, for tests: its handler, people, database and mail server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each user's own nine o'clock: one action or one series per user."""
+"""One action or one series per user, at the same local time."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def test_with_a_recurrence_every_user_gets_a_series_through_clock_changes(projec
 
     berlin = project.schedules.get(scheduled[0].schedule_id)
     # On 29 March there is no 02:30 in Berlin: it comes by the gap later, and on the next day again on time.
-    assert list(project.schedules.upcoming(berlin, count=2)) == [
+    assert list(project.schedule_rules.upcoming(berlin, count=2)) == [
         datetime(2026, 3, 29, 1, 30, tzinfo=UTC), datetime(2026, 3, 30, 0, 30, tzinfo=UTC),
     ]  # fmt: skip
     assert {(one.user_id, one.timezone) for one in project.schedules.find()} == set(USERS.items())
     assert all(one.action_id is not None for one in scheduled)
 
 
-def test_asking_again_by_name_changes_nothing_and_another_time_moves_them(project, connection):
+def test_a_repeated_call_by_name_changes_nothing_and_another_time_moves_the_series(project, connection):
     first = schedule_local("test:greet", {}, "09:00", USERS, recurrence="weekly", name="greeting", team_id="blue")
     set_clock(connection, NOW + timedelta(hours=1))
 
@@ -80,10 +80,10 @@ def test_asking_again_by_name_changes_nothing_and_another_time_moves_them(projec
     assert names == {"greeting:ann", "greeting:kai", "greeting:ned"}
 
 
-def test_a_rule_with_the_same_time_of_day_is_taken_and_another_is_not(project):
+def test_a_rule_with_another_time_of_day_is_refused(project):
     assert schedule_local("test:greet", {}, "09:00", USERS, recurrence="0 9 * * MON")
     for rule in ("0 10 * * MON", "daily at 10:00", "FREQ=DAILY;BYHOUR=10;BYMINUTE=0", "every 2 hours"):
-        with pytest.raises(InvalidArgument, match="a rule that leaves the time of day to local_time"):
+        with pytest.raises(InvalidArgument, match="is not a rule that occurs at"):
             schedule_local("test:greet", {}, "09:00", USERS, recurrence=rule)
 
 
@@ -93,13 +93,14 @@ def test_a_rule_with_the_same_time_of_day_is_taken_and_another_is_not(project):
         ({"action_type": "test:nothing"}, UnknownActionType, "test:nothing"),
         ({"local_time": "nine"}, InvalidArgument, "local_time"),
         ({"users": {"ann": "Mars"}}, InvalidArgument, "users[0].timezone: 'Mars'"),
-        ({"name": "x"}, InvalidArgument, "only a series has a name"),
+        ({"name": "x"}, InvalidArgument, "needs a recurrence"),
         ({"recurrence": "sometimes"}, Exception, "sometimes"),
-        ({"recurrence": WithoutText()}, InvalidArgument, "is not a text"),
-        ({"prioritee": 7}, InvalidArgument, "prioritee"),
+        ({"recurrence": WithoutText()}, InvalidArgument, "is not a string"),
+        ({"misfire": "skip"}, Exception, "misfire"),
+        ({"prioritee": 7}, TypeError, "prioritee"),
     ],
 )
-def test_one_refusal_is_nobodys_action(project, connection, changes, error, told):
+def test_one_invalid_user_schedules_nothing(project, connection, changes, error, told):
     given = {"action_type": "test:greet", "payload": {}, "local_time": "09:00", "users": USERS} | changes
 
     with pytest.raises(error) as refusal:
@@ -112,7 +113,7 @@ def test_one_refusal_is_nobodys_action(project, connection, changes, error, told
         assert connection.execute(f"select count(*) from {table}").fetchone() == (0,)
 
 
-def test_it_joins_the_callers_transaction(project, connection):
+def test_local_scheduling_joins_the_callers_transaction(project, connection):
     with connection.transaction(force_rollback=True):
         schedule_local("test:greet", {}, "09:00", USERS, connection=connection)
         schedule_local("test:greet", {}, "09:00", USERS, recurrence="daily", connection=connection)

@@ -1,4 +1,4 @@
-"""The same time of day in many zones."""
+"""The same time of day in many time zones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from scheduled_actions import Person
 from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.notifications.rules.local_times import USERS_MOST, next_local, parse_clock, parse_users
+from scheduled_actions.notifications.local_scheduling import USERS_MOST, next_local, parse_clock, parse_users
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,14 @@ def test_the_next_time_of_day_is_that_of_the_zone(zone, now, clock, expected):
     assert found == datetime.fromisoformat(expected).replace(tzinfo=UTC)
 
 
-def test_a_day_that_a_zone_left_out_is_no_day():
+def test_a_day_skipped_by_a_time_zone_is_handled():
     # Samoa went from 29 to 31 December 2011.
     now = datetime(2011, 12, 30, 5, tzinfo=UTC)
 
     assert next_local(time(9), ZoneInfo("Pacific/Apia"), now) == datetime(2011, 12, 30, 19, tzinfo=UTC)
 
 
-def test_users_are_named_in_three_ways():
+def test_users_can_be_given_in_three_forms():
     by_zone = parse_users({"ann": "Europe/Berlin", "bob": None}, usual_zone="Asia/Tokyo")
     listed = parse_users(
         [{"user_id": "ann", "timezone": "Europe/Berlin"}, Person(channels="b@example.org", id="bob")],
@@ -48,7 +48,7 @@ def test_users_are_named_in_three_ways():
     )
 
     assert by_zone == listed
-    assert [user.zone.key for user in listed] == ["Europe/Berlin", "Asia/Tokyo"]
+    assert listed == {"ann": ZoneInfo("Europe/Berlin"), "bob": ZoneInfo("Asia/Tokyo")}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_users_are_named_in_three_ways():
         ({str(number): None for number in range(USERS_MOST + 1)}, "users"),
     ],
 )  # fmt: skip
-def test_users_that_cannot_be_are_named(users, name):
+def test_an_invalid_user_is_refused_with_its_position(users, name):
     with pytest.raises(InvalidArgument) as refusal:
         parse_users(users, usual_zone="UTC")
 
@@ -68,6 +68,6 @@ def test_users_that_cannot_be_are_named(users, name):
 
 
 @pytest.mark.parametrize("text", ["9", "25:00", "nine", None, 9])
-def test_a_time_of_day_is_one(text):
+def test_an_invalid_time_of_day_is_refused(text):
     with pytest.raises(InvalidArgument, match="a time of day"):
         parse_clock(text)

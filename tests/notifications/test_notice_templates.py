@@ -1,4 +1,4 @@
-"""The words of notices: ours, the project's own, and ours again where the project's are broken."""
+"""Packaged templates of notifications, templates of the project, and broken ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from scheduled_actions.notifications.channels.templates import render_digest, render_reminder
-from scheduled_actions.notifications.rules.reminder import Reminder
-from scheduled_actions.notifications.rules.severity import SEVERITIES
+from scheduled_actions.notifications.rules.reminder import SEVERITIES, Reminder
 from tests.factories import NOW
 
 
@@ -44,37 +43,37 @@ def write(tmp_path):
 
 @pytest.mark.parametrize("kind", ["reminder", "escalation", "missed"])
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_each_kind_and_severity_has_words_in_text_and_html(kind, severity):
+def test_each_kind_and_severity_has_text_and_html_templates(kind, severity):
     message = render_reminder(severity, values(kind=kind, next_reminder_at=NOW + timedelta(days=1)))
 
     assert "Licence <b>" in message.subject
     assert "Hello Ann," in message.text
     assert "Due: Saturday, 7 March 2026, 13:00 (Europe/Berlin)" in message.text
-    assert "The next reminder on Thursday, 5 March 2026, 13:00 (Europe/Berlin)" in message.text
+    assert "Next reminder: Thursday, 5 March 2026, 13:00 (Europe/Berlin)" in message.text
     assert "Licence &lt;b&gt;" in message.html
     assert "<b>" not in message.html
-    assert "The next reminder on Thursday" in message.html
+    assert "Next reminder: Thursday" in message.html
 
 
-def test_each_severity_has_its_own_words():
+def test_each_severity_has_its_own_text():
     assert len({render_reminder(severity, values()).subject for severity in SEVERITIES}) == len(SEVERITIES)
 
 
-def test_the_last_reminder_says_so():
-    assert "This is the last reminder." in render_reminder("low", values()).text
+def test_the_last_reminder_is_marked_as_the_last():
+    assert "No further reminder is planned." in render_reminder("low", values()).text
 
 
-def test_what_it_is_about_and_on_whose_desk_it_lies_is_told_where_known():
+def test_the_target_and_the_assignee_are_shown_if_known():
     message = render_reminder(
         "low", values(target={"type": "licence", "id": "7"}, assignee="Bob", message="Ask <Carl>.")
     )
 
     assert "\n\nAsk <Carl>.\n\n" in message.text
     assert "<p>Ask &lt;Carl&gt;.</p>" in message.html
-    assert "About: licence 7\nOn the desk of: Bob\n" in message.text
+    assert "About: licence 7\nAssigned to: Bob\n" in message.text
 
 
-def test_the_projects_own_words_win_and_bring_their_own_html_or_none(write):
+def test_a_template_of_the_project_replaces_the_packaged_text_and_html(write):
     project = write(reminder_txt="Subject: Mine {{ name }}\n\nAt {{ local_time }} for {{ data.color }}\n")
 
     message = render_reminder("low", values(data={"color": "red"}), project=project)
@@ -85,7 +84,7 @@ def test_the_projects_own_words_win_and_bring_their_own_html_or_none(write):
     assert render_reminder("low", values(kind="missed"), project=project).subject == "Missed: Licence <b>"
 
 
-def test_words_for_one_severity_win_over_those_for_all(write):
+def test_a_template_for_one_severity_precedes_the_general_one(write):
     project = write(
         reminder_txt="Subject: all\n\nx",
         reminder__urgent_txt="Subject: urgent\n\nx",
@@ -98,13 +97,13 @@ def test_words_for_one_severity_win_over_those_for_all(write):
     assert render_reminder("urgent", values(), project=project).html == "<p>Licence &lt;b&gt;</p>"
 
 
-def test_the_projects_words_may_stand_on_ours(write):
+def test_a_template_of_the_project_can_extend_a_packaged_one(write):
     project = write(reminder_txt='{% extends "ours/reminder-low.txt" %}{% block subject %}Mine{% endblock %}')
 
     message = render_reminder("urgent", values(), project=project)
 
     assert message.subject == "Mine"
-    assert "There is time" in message.text
+    assert "is due in 3 days." in message.text
 
 
 @pytest.mark.parametrize(
@@ -117,28 +116,28 @@ def test_the_projects_words_may_stand_on_ours(write):
         ("Subject: {{ 1 / 0 }}\n", "ZeroDivisionError"),
     ],
 )
-def test_broken_words_are_logged_and_ours_tell_instead(write, told, text, problem):
+def test_a_broken_template_is_logged_and_the_packaged_one_is_used(write, told, text, problem):
     project = write(reminder_txt=text)
 
     assert render_reminder("low", values(), project=project).subject == "Coming up: Licence <b> is due in 3 days"
     assert f"notice.template_broken template=reminder.txt problem={problem}" in told.text
 
 
-def test_broken_html_is_broken_too(write, told):
+def test_a_broken_html_template_is_also_replaced(write, told):
     project = write(reminder_txt="Subject: fine\n\nfine", reminder_html="{{ nothing }}")
 
     assert render_reminder("low", values(), project=project).subject.startswith("Coming up")
     assert "template=reminder.html problem=UndefinedError" in told.text
 
 
-def test_a_subject_is_one_line_whatever_a_name_holds():
+def test_a_rendered_subject_is_one_line():
     message = render_reminder("low", values(name="Licence\r\nBcc: eve@example.org"))
 
     assert "\n" not in message.subject
     assert "\r" not in message.subject
 
 
-def test_a_digest_tells_every_notice(write):
+def test_a_digest_contains_every_notification(write):
     notices = [
         {"subject": "One <b>", "text": "first\nline", "severity": "urgent"},
         {"subject": "Two", "text": "second", "severity": None},
@@ -146,7 +145,7 @@ def test_a_digest_tells_every_notice(write):
 
     message = render_digest(notices, {"recipient": None, "urgent": 1}, project=None)
 
-    assert message.subject == "2 notices, 1 of them urgent"
+    assert message.subject == "2 notifications, 1 of them urgent"
     assert "1. One <b>\n   first\n   line\n\n2. Two\n   second" in message.text
     assert "One &lt;b&gt;" in message.html
     project = write(digest_txt="Subject: {{ notices | length }}\n\n{{ notices[1].subject }}")

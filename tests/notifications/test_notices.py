@@ -1,4 +1,4 @@
-"""Whom notices reach and when, and how urgent they are."""
+"""People, channels, quiet hours, severities and progress through channels."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.notifications.rules.channels import parse_channel
-from scheduled_actions.notifications.rules.message import one_line
-from scheduled_actions.notifications.rules.people import Person, as_json, parse_person, present
-from scheduled_actions.notifications.rules.progress import DELAYS, Failure, Progress
-from scheduled_actions.notifications.rules.quiet_hours import QuietHours
-from scheduled_actions.notifications.rules.reminder import Reminder, in_words, local_time
-from scheduled_actions.notifications.rules.severity import Steps, most_urgent, severity
+from scheduled_actions.notifications.rules.people import (
+    Person,
+    QuietHours,
+    as_json,
+    available,
+    parse_channel,
+    parse_person,
+)
+from scheduled_actions.notifications.rules.reminder import (
+    Reminder,
+    in_words,
+    local_time,
+    most_urgent,
+    one_line,
+    severity,
+)
+from scheduled_actions.notifications.sending import DELAYS, ChannelProgress
 from tests.factories import NOW
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -25,17 +35,19 @@ BERLIN = ZoneInfo("Europe/Berlin")
     [(-1, "urgent"), (0, "urgent"), (1, "urgent"), (1.01, "high"), (7, "high"), (8, "medium"), (14, "medium"),
      (14.1, "low"), (60, "low")],
 )  # fmt: skip
-def test_the_nearer_a_deadline_the_more_urgent_it_is(days, expected):
-    assert severity(timedelta(days=days)) == expected
+def test_the_severity_grows_as_the_deadline_approaches(days, expected):
+    steps = {"urgent": timedelta(days=1), "high": timedelta(days=7), "medium": timedelta(days=14)}
+
+    assert severity(timedelta(days=days), steps) == expected
 
 
-def test_the_steps_of_urgency_can_be_chosen():
-    steps = Steps(urgent=timedelta(hours=1), high=timedelta(hours=2), medium=timedelta(hours=3))
+def test_the_thresholds_of_severities_can_be_set():
+    steps = {"urgent": timedelta(hours=1), "high": timedelta(hours=2), "medium": timedelta(hours=3)}
 
     assert [severity(timedelta(hours=hours), steps) for hours in (1, 2, 3, 4)] == ["urgent", "high", "medium", "low"]
 
 
-def test_of_several_the_most_urgent_counts():
+def test_the_most_urgent_of_several_severities_counts():
     assert most_urgent(["low", None, "high"]) == "high"
     assert most_urgent([None]) is None
 
@@ -59,7 +71,7 @@ def test_of_several_the_most_urgent_counts():
         ("22:00-06:00", "2026-10-24T23:00", "2026-10-25T06:00"),
     ],
 )
-def test_quiet_hours_end_by_the_clock_on_the_wall(hours, wall, ends):
+def test_quiet_hours_end_at_their_wall_clock_time(hours, wall, ends):
     moment = datetime.fromisoformat(wall).replace(tzinfo=BERLIN)
 
     found = QuietHours.parse(hours).ends_after(moment, BERLIN)
@@ -75,11 +87,11 @@ def test_quiet_hours_that_end_within_a_repeated_hour_never_end_in_the_past():
 
 @pytest.mark.parametrize("text", ["", "8", "08:00", "08:00-08:00", "20:00-25:00", "20:00 to 08:00"])
 def test_quiet_hours_are_two_times_of_day(text):
-    with pytest.raises(InvalidArgument, match="two times of day"):
+    with pytest.raises(InvalidArgument, match="different times of day"):
         QuietHours.parse(text)
 
 
-def test_quiet_hours_are_said_as_they_are_read():
+def test_the_text_of_quiet_hours_parses_to_the_same_hours():
     assert str(QuietHours(time(20), time(8, 30))) == "20:00-08:30"
 
 
@@ -98,7 +110,7 @@ def test_quiet_hours_are_said_as_they_are_read():
         ("ops-room", "named", "ops-room"),
     ],
 )
-def test_a_channel_is_told_by_how_it_is_written_and_shown_masked(text, kind, masked):
+def test_a_channel_is_recognised_by_its_form_and_masked(text, kind, masked):
     channel = parse_channel(text)
 
     assert (channel.kind, channel.address, channel.masked) == (kind, text, masked)
@@ -108,7 +120,7 @@ def test_a_channel_is_told_by_how_it_is_written_and_shown_masked(text, kind, mas
 @pytest.mark.parametrize(
     "text", ["", "a b", "://x", "https://", "https:///x", "x" * 3000, "ann@example.org\nBcc: x", 7]
 )
-def test_what_is_no_channel_is_refused(text):
+def test_an_invalid_channel_is_refused(text):
     with pytest.raises(InvalidArgument):
         parse_channel(text)
 
@@ -137,19 +149,25 @@ def test_a_person_is_read_from_json_and_written_back():
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, "who.channels: None is not there"),
-        ({"channels": []}, "who.channels: 0 is not 1 to 10 channels"),
-        ({"email": "ann@example.org", "chanels": "x"}, "who.field: 'chanels' is not a field of a person"),
+        ({}, "who.channels is missing"),
+        ({"channels": []}, "who.channels has 0 entries; 1 to 10 are allowed"),
+        (
+            {"email": "ann@example.org", "chanels": "x"},
+            'who.chanels is not a field of a person; did you mean "channels"?',
+        ),
         ({"email": "ann@example.org", "timezone": "Mars/Base"}, "who.timezone: 'Mars/Base' is not an IANA time zone"),
-        ({"email": "ann@example.org", "quiet_hours": "night"}, "who.quiet_hours: 'night' is not two times of day"),
+        (
+            {"email": "ann@example.org", "quiet_hours": "night"},
+            "who.quiet_hours: 'night' is not a pair of different times",
+        ),
         ({"email": "ann@example.org", "away_until": "2026-03-04"}, "who.away_until: "),
         ({"email": "ann@example.org", "away_until": "soon"}, "who.away_until: 'soon' is not an ISO 8601 time"),
-        ({"email": "ann@example.org", "deputy": {"email": 7}}, "who.deputy.channels: "),
-        ({"email": "ann@example.org", "deputy": 7}, "who.deputy: 'int' is not a person"),
-        (7, "who.channels: 'int' is not an address"),
+        ({"email": "ann@example.org", "deputy": {"email": 7}}, "who.deputy.channels has 0 entries"),
+        ({"email": "ann@example.org", "deputy": 7}, "who.deputy must be a person"),
+        (7, "who.channels is missing: a person is an address"),
     ],
 )
-def test_what_is_wrong_with_a_person_is_named(given, expected):
+def test_an_invalid_person_is_refused_with_the_field(given, expected):
     with pytest.raises(InvalidArgument) as refusal:
         parse_person(given, name="who")
 
@@ -185,7 +203,7 @@ def deputies(person):
         ([away("ann", here("carl")), here("bob")], ["carl", "bob"]),
         ([away("ann", away("carl", here("dora")))], ["dora"]),
         ([away("ann", here("bob")), here("bob")], ["bob"]),
-        # Nobody is there: the first is told all the same.
+        # Everyone is away: the first person is notified anyway.
         ([away("ann"), away("bob")], ["ann"]),
         ([away("ann", away("carl"))], ["ann"]),
         ([away("ann", away_from=NOW + timedelta(seconds=1))], ["ann"]),
@@ -193,20 +211,20 @@ def deputies(person):
         ([away("ann", here("bob"), away_until=NOW)], ["ann"]),
     ],
 )
-def test_who_is_away_is_stood_in_for(people, told):
-    assert [person.id for person in present(people, now=NOW, deputies=deputies)] == told
+def test_an_absent_person_is_replaced_by_their_deputy(people, told):
+    assert [person.id for person in available(people, now=NOW, deputies=deputies)] == told
 
 
 def test_a_circle_of_deputies_ends():
     ann = away("ann", here("bob"))
 
-    assert present([ann], now=NOW, deputies=lambda _: [ann]) == [ann]
+    assert available([ann], now=NOW, deputies=lambda _: [ann]) == [ann]
 
 
 # -- words
 
 
-def test_a_reminder_tells_everybody_their_own_time():
+def test_a_reminder_shows_the_due_instant_in_the_zone_of_each_person():
     reminder = Reminder(
         name="Licence", due_at=datetime(2027, 1, 15, 8, tzinfo=UTC), now=datetime(2027, 1, 14, tzinfo=UTC),
         next_reminder_at=datetime(2027, 1, 14, 8, tzinfo=UTC),
@@ -228,11 +246,11 @@ def test_a_reminder_tells_everybody_their_own_time():
         (timedelta(0), "less than a minute"), (timedelta(seconds=29), "less than a minute"),
     ],
 )  # fmt: skip
-def test_a_distance_is_said_in_its_largest_unit(length, words):
+def test_a_length_is_written_in_its_largest_unit(length, words):
     assert in_words(length) == words
 
 
-def test_a_subject_is_one_line_that_cannot_begin_another():
+def test_a_subject_cannot_contain_a_second_header():
     assert one_line("Hi\r\nBcc: eve@example.org =?utf-8?q?x?=") == "Hi Bcc: eve@example.org = ?utf-8?q?x?="
     assert len(one_line("x" * 500)) == 200
 
@@ -240,30 +258,32 @@ def test_a_subject_is_one_line_that_cannot_begin_another():
 # -- channels in turn
 
 
-def a_failure(*, is_final=False):
-    return Failure(kind="email", address="a…@example.org", problem="failed", at="now", is_final=is_final)
+FAILURE = {"channel": "email", "address": "a…@example.org", "problem": "failed", "at": "now"}
 
 
-def test_a_channel_that_fails_for_now_is_tried_again_and_then_the_next():
-    progress, verdicts = Progress(), []
+def test_a_channel_is_retried_after_temporary_failures_before_the_next():
+    progress, verdicts = ChannelProgress(), []
     for _ in range(3):
-        verdict, progress = progress.after(a_failure(), channels=2)
+        verdict, progress = progress.after(FAILURE, is_final=False, channels=2)
         verdicts.append((verdict, progress.channel, progress.delay))
 
     assert verdicts == [("again", 0, DELAYS[0]), ("again", 0, DELAYS[1]), ("next", 1, timedelta(0))]
     assert len(progress.tried) == 3
-    assert Progress.of(progress.as_json()) == progress
+    assert ChannelProgress.of(progress.as_json()) == progress
 
 
-def test_a_channel_that_fails_for_good_is_followed_at_once():
-    assert Progress().after(a_failure(is_final=True), channels=2)[0] == "next"
+def test_a_permanent_failure_is_followed_by_the_next_channel():
+    assert ChannelProgress().after(FAILURE, is_final=True, channels=2)[0] == "next"
 
 
-def test_the_last_channel_is_left_to_the_actions_own_retries():
-    assert Progress(channel=1).after(a_failure(), channels=2) == ("retry", Progress(1, 0, (a_failure().as_json(),)))
-    assert Progress(channel=1).after(a_failure(is_final=True), channels=2)[0] == "over"
+def test_the_last_channel_is_retried_by_the_policy_of_the_action():
+    assert ChannelProgress(channel=1).after(FAILURE, is_final=False, channels=2) == (
+        "retry",
+        ChannelProgress(1, 0, (FAILURE,)),
+    )
+    assert ChannelProgress(channel=1).after(FAILURE, is_final=True, channels=2)[0] == "over"
 
 
 @pytest.mark.parametrize("state", [None, {}, {"channel": "x"}, [1]])
-def test_a_state_that_is_none_of_ours_is_the_beginning(state):
-    assert Progress.of(state) == Progress()
+def test_an_invalid_state_is_the_initial_progress(state):
+    assert ChannelProgress.of(state) == ChannelProgress()

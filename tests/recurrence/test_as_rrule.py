@@ -3,8 +3,9 @@ from datetime import UTC, datetime
 import pytest
 
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
-from scheduled_actions.recurrence import Skips, compile_recurrence
+from scheduled_actions.recurrence.compiling import compile_recurrence
 from scheduled_actions.recurrence.rrule.conversion import as_rrule
+from scheduled_actions.recurrence.skips.model import Skips
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
@@ -35,7 +36,7 @@ def form(text, *, timezone="UTC", skip=None, until=None, remaining=None, start=S
         ("RRULE:FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1", "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1"),
     ],
 )
-def test_a_rule_that_a_calendar_knows_is_one(text, rule):
+def test_an_equivalent_rrule_is_found(text, rule):
     assert form(text).rule == rule
 
 
@@ -54,25 +55,25 @@ def test_the_start_is_on_the_rules_own_clock():
         ("every 90 minutes", "UTC"),
     ],
 )
-def test_what_no_rule_says_has_none(text, timezone):
+def test_a_recurrence_without_an_equivalent_has_no_rrule(text, timezone):
     assert form(text, timezone=timezone) is None
 
 
-def test_a_month_end_that_gives_way_to_shorter_months_has_none():
+def test_a_month_end_that_moves_in_shorter_months_has_no_rrule():
     assert form("monthly", start=datetime(2026, 1, 31, 9, tzinfo=UTC)) is None
 
 
-def test_what_is_skipped_is_excepted():
+def test_skipped_occurrences_become_exceptions():
     found = form("daily", skip={"dates": ["2026-01-07", "2026-02-01"]})
 
     assert [at.date().isoformat() for at in found.exceptions] == ["2026-01-07", "2026-02-01"]
 
 
-def test_a_rule_with_more_exceptions_than_sense_has_none():
+def test_a_rule_with_too_many_exceptions_has_no_rrule():
     assert form("daily", skip={"weekends": True}) is None
 
 
-def test_the_end_is_told():
+def test_the_end_becomes_count_or_until():
     assert form("daily", until=datetime(2026, 2, 1, 9, tzinfo=UTC)).rule == "FREQ=DAILY;UNTIL=20260201T090000Z"
     assert form("daily", remaining=3).rule == "FREQ=DAILY;COUNT=3"
 

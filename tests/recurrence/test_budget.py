@@ -8,8 +8,10 @@ import pytest
 
 from scheduled_actions.core.errors import BudgetExceeded, NeverOccurs
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
-from scheduled_actions.recurrence import Functions, Skips, compile_recurrence, outline
+from scheduled_actions.recurrence.compiling import compile_recurrence, outline
+from scheduled_actions.recurrence.custom import Functions
 from scheduled_actions.recurrence.preview import preview
+from scheduled_actions.recurrence.skips.model import Skips
 
 ANCHOR = datetime(2026, 11, 21, 14, 7, 10, tzinfo=UTC)
 #: Its instants are days apart, and 10,000 of them behind ten thousand candidates each.
@@ -41,11 +43,11 @@ def steps_of(text, *, answers=1, skips=None):
         "FREQ=MINUTELY;INTERVAL=5",
     ],
 )
-def test_a_usual_rule_takes_a_few_steps_an_answer(text):
+def test_a_common_rule_costs_few_steps_per_result(text):
     assert steps_of(text, answers=100) < 100 * 20
 
 
-def test_a_count_behind_too_many_candidates_is_refused_with_the_limit():
+def test_a_count_with_too_many_candidates_is_refused_with_the_limit():
     with pytest.raises(BudgetExceeded, match=r"the recurrence needs more than 100,000 steps to evaluate"):
         compile_recurrence(f"{SPARSE};COUNT=10000", anchor=ANCHOR)
 
@@ -61,12 +63,12 @@ def test_a_preview_that_reached_the_end_is_not_truncated():
     assert "truncated" not in preview("daily", start=ANCHOR, count=1000)
 
 
-def test_windows_that_leave_nothing_open_are_found_out_at_once():
+def test_windows_that_leave_nothing_open_are_detected_at_once():
     budget = EvaluationBudget("the recurrence")
 
-    with pytest.raises(NeverOccurs, match="is skipped"):
+    with pytest.raises(NeverOccurs, match="that is not skipped"):
         compile_recurrence(
-            "daily", anchor=ANCHOR, skips=Skips.parse({"windows": QUARTERS, "then": "following"}), budget=budget
+            "daily", anchor=ANCHOR, skips=Skips.parse({"windows": QUARTERS, "adjustment": "following"}), budget=budget
         )
 
     assert budget.steps_left > STEPS - 100
@@ -75,10 +77,10 @@ def test_windows_that_leave_nothing_open_are_found_out_at_once():
 def test_moving_out_of_windows_that_touch_takes_one_move():
     windows = [{**window, "days": WORKDAYS} for window in QUARTERS]
 
-    assert steps_of("daily", skips=Skips.parse({"windows": windows[:95], "then": "following"})) < STEPS // 10
+    assert steps_of("daily", skips=Skips.parse({"windows": windows[:95], "adjustment": "following"})) < STEPS // 10
 
 
-def test_a_day_in_a_thousand_ranges_is_searched_not_walked():
+def test_a_day_in_a_thousand_ranges_is_found_by_binary_search():
     first = date(2027, 1, 1)
     ranges = [
         {"from": f"{first + timedelta(days=3 * number)}", "to": f"{first + timedelta(days=3 * number + 1)}"}
@@ -91,13 +93,13 @@ def test_a_day_in_a_thousand_ranges_is_searched_not_walked():
     assert budget.steps_left > STEPS * 4 // 5
 
 
-def test_an_answer_that_is_known_costs_as_much_as_a_new_one():
+def test_a_cached_result_costs_as_much_as_a_new_one():
     first, again = steps_of(SPARSE), steps_of(SPARSE)
 
     assert first == again > 1000
 
 
-def test_all_that_is_asked_of_one_recurrence_spends_one_budget():
+def test_all_calls_of_a_recurrence_spend_one_budget():
     budget = EvaluationBudget("the feed", steps=2_000)
     recurrence = compile_recurrence("every 5 minutes", anchor=ANCHOR, budget=budget)
 
@@ -105,7 +107,7 @@ def test_all_that_is_asked_of_one_recurrence_spends_one_budget():
         recurrence.between(ANCHOR, ANCHOR + timedelta(days=365), limit=100_000)
 
 
-def test_a_part_of_a_budget_spends_the_whole():
+def test_a_share_of_a_budget_spends_the_total():
     whole = EvaluationBudget("the calendar", steps=100)
     part = EvaluationBudget("the calendar", steps=60, within=whole)
     part.spend(60)
@@ -117,7 +119,7 @@ def test_a_part_of_a_budget_spends_the_whole():
 
 
 @pytest.mark.parametrize("rule", ["daily", "every 7 minutes", "0 9 * * 1", "RRULE:FREQ=DAILY;COUNT=3", "custom:never"])
-def test_an_outline_says_what_the_recurrence_says_and_calls_no_function(rule):
+def test_an_outline_describes_the_recurrence_and_calls_no_function(rule):
     asked = []
 
     def called(at):
@@ -138,5 +140,5 @@ def test_an_outline_says_what_the_recurrence_says_and_calls_no_function(rule):
     assert asked == []
 
     recurrence = compile_recurrence(rule, **given)
-    assert said == (recurrence.kind, recurrence.description)
+    assert (said.kind, said.description) == (recurrence.kind, recurrence.description)
     assert asked

@@ -6,8 +6,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduled_actions.core.errors import NeverOccurs, RecurrenceInvalid
 from scheduled_actions.recurrence.business import parse_business_day
@@ -68,17 +67,17 @@ def test_the_time_of_day_is_the_anchors_unless_the_rule_names_one():
     assert at_its_own.at.astimezone(NEW_YORK) == datetime(2026, 10, 30, 17, 30, tzinfo=NEW_YORK)
 
 
-def test_a_holiday_is_no_business_day_and_the_occurrence_says_which_was_passed_over():
+def test_a_holiday_is_not_a_business_day_and_is_named_in_the_remarks():
     anchor = datetime(2027, 12, 1, tzinfo=UTC)
 
     (found,) = first(a_rule("last business day of the quarter at 09:00", anchor, **US), 1, anchor)
 
     assert found.at.astimezone(NEW_YORK).date() == date(2027, 12, 30)
-    assert found.remarks == ("Friday 2027-12-31 is a holiday (New Year's Day (observed), US): it is no business day",)
+    assert found.remarks == ("Friday 2027-12-31 is a holiday (New Year's Day (observed), US): not a business day",)
 
 
 @pytest.mark.parametrize("year", ["2026", "2027"])
-def test_the_days_that_are_none_are_the_published_federal_holidays(year):
+def test_holidays_are_the_published_federal_holidays(year):
     anchor = datetime(int(year), 1, 1, tzinfo=UTC)
     weekdays = [date(int(year), 1, 1) + timedelta(days=n) for n in range(365)]
     published = set(FEDERAL[year])
@@ -92,7 +91,7 @@ def test_the_days_that_are_none_are_the_published_federal_holidays(year):
     ]
 
 
-def test_named_dates_and_ranges_are_no_business_days():
+def test_named_dates_and_ranges_are_not_business_days():
     rule = a_rule(
         "last business day of the month", dates=["2026-11-30"], ranges=[{"from": "2026-12-24", "to": "2027-01-02"}]
     )
@@ -104,8 +103,8 @@ def test_named_dates_and_ranges_are_no_business_days():
         "2026-12-23",
         "2027-01-29",
     ]
-    assert found[0].remarks == ("Monday 2026-11-30 is skipped (a named date): it is no business day",)
-    # Six weekdays: some are told, the others counted.
+    assert found[0].remarks == ("Monday 2026-11-30 is skipped (a named date): not a business day",)
+    # Six weekdays: some are listed, the others counted.
     assert found[1].remarks[0].startswith("Thursday 2026-12-31 is skipped (2026-12-24 to 2027-01-02)")
     assert found[1].remarks[-1] == "… and 2 more like these"
 
@@ -113,7 +112,7 @@ def test_named_dates_and_ranges_are_no_business_days():
 def test_a_period_with_fewer_business_days_has_none():
     rule = a_rule("22nd business day of the month", **US)
 
-    assert rule.warnings == ("A month with fewer than 22 business days has none",)
+    assert rule.warnings == ("A month with fewer than 22 business days has no occurrence",)
     assert days(rule, 3) == ["2026-12-31", "2027-03-30", "2027-04-30"]
 
 
@@ -134,20 +133,20 @@ def test_a_calendar_without_business_days_never_occurs():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("24th business day of the month", "a month has 1 to 23 business days, no 24th"),
-        ("0th business day of the month", "a month has 1 to 23 business days, no 0th"),
-        ("67th business day of the quarter", "a quarter has 1 to 66 business days"),
-        ("last business day of the monht", '"monht" is not month, quarter or year: month?'),
-        ("last business day of the week", '"week" is not month, quarter or year'),
-        ("secnd business day of the month", '"secnd" does not say which: second?'),
-        ("some business day of the month", '"some" does not say which: first, 2nd, last, 2nd last'),
+        ("24th business day of the month", "a month has no 24th business day; use 1st to 23rd"),
+        ("0th business day of the month", "a month has no 0th business day; use 1st to 23rd"),
+        ("67th business day of the quarter", "a quarter has no 67th business day"),
+        ("last business day of the monht", '"monht" is not a period; did you mean "month"?'),
+        ("last business day of the week", '"week" is not a period; use month, quarter or year'),
+        ("secnd business day of the month", '"secnd" is not a position; did you mean "second"?'),
+        ("some business day of the month", '"some" is not a position; use first, 2nd, last or 2nd last'),
         ("last business day", 'write "last business day of the month"'),
-        ("every business day", 'for every business day, "daily" with skips of weekends and holidays'),
+        ("every business day", 'for every business day, use "daily" and skip weekends and holidays'),
         ("last business day of the month at 9", '"9" is not a time of day, such as 09:00'),
         ("last business day of the month at 25:00", '"25:00" is not a time of day'),
     ],
 )
-def test_what_names_no_business_day_is_refused_with_what_would(text, problem):
+def test_an_invalid_business_day_is_refused_with_a_suggestion(text, problem):
     with pytest.raises(RecurrenceInvalid) as caught:
         a_rule(text)
 

@@ -14,8 +14,7 @@ import pytest
 
 from scheduled_actions.core.errors import NeverOccurs, RecurrenceInvalid
 from scheduled_actions.recurrence.cron.fields import Fields, read_fields
-from scheduled_actions.recurrence.cron.rule import parse_cron
-from scheduled_actions.recurrence.cron.times import wall_times
+from scheduled_actions.recurrence.cron.rule import matching_times, parse_cron
 
 DEBIAN = json.loads((Path(__file__).parents[1] / "vectors/recurrence/debian_cron_dst.json").read_text())
 NEW_YORK = "America/New_York"
@@ -53,7 +52,7 @@ def problem(text):
 
 
 @pytest.mark.parametrize("case", DEBIAN["cases"], ids=lambda case: f"{case['rule']} after {case['after']}")
-def test_clock_changes_are_met_as_by_debian_cron(case):
+def test_clock_changes_are_handled_as_by_debian_cron(case):
     rule = a_rule(case["rule"], DEBIAN["zone"])
 
     found = occurrences(rule, case["after"], len(case["at"]))
@@ -79,7 +78,7 @@ def test_a_search_from_just_before_a_gap_finds_the_time_in_it(before):
 
 
 @pytest.mark.parametrize("minute", [0, 15, 29, 30, 31, 59])
-def test_a_search_from_the_second_showing_of_an_hour_does_not_find_a_time_of_the_first(minute):
+def test_a_search_from_the_second_occurrence_of_an_hour_does_not_find_times_of_the_first(minute):
     moment = datetime(2026, 11, 1, 1, minute, fold=1, tzinfo=ZoneInfo(NEW_YORK))
 
     assert a_rule("30 1 * * *").next_after(moment).at == datetime(2026, 11, 2, 6, 30, tzinfo=UTC)
@@ -131,7 +130,7 @@ def test_every_half_hour_is_every_thirty_real_minutes_through_both_changes():
         assert {later - earlier for earlier, later in pairwise(instants)} == {timedelta(minutes=30)}
 
 
-def test_what_follows_real_time_bears_no_remarks():
+def test_a_rule_in_real_time_has_no_remarks():
     found = occurrences(a_rule("0 * * * *"), "2026-11-01T00:30-04:00", 3)
 
     assert [each.at.hour for each in found] == [5, 6, 7]
@@ -230,17 +229,17 @@ def test_the_moment_itself_is_not_after_it_and_a_microsecond_before_is():
 
 
 @pytest.mark.parametrize("text", ["0 0 30 2 *", "* * 30 2 *", "0 0 31 4,6,9,11 *", "0 0 */31 2 1#5", "0 0 */31 * L1"])
-def test_an_expression_that_names_no_day_is_refused_within_a_tenth_of_a_second(text):
+def test_an_expression_without_any_day_is_refused_within_a_tenth_of_a_second(text):
     rule = a_rule(text)
     began = time.process_time()
 
-    with pytest.raises(NeverOccurs, match=r"names no day from 2026 to 2056 \(day of month "):
+    with pytest.raises(NeverOccurs, match=r"matches no day from 2026 to 2056 \(day of month "):
         rule.next_after(ANCHOR)
 
     assert time.process_time() - began < 0.1
 
 
-def test_the_end_of_the_calendar_is_no_traceback():
+def test_the_end_of_the_calendar_raises_no_overflow_error():
     for text, zone in (("0 0 1 1 *", NEW_YORK), ("0 * * * *", "Asia/Tokyo"), ("* * 1 1 *", NEW_YORK)):
         rule = a_rule(text, zone, anchor=datetime.max.replace(tzinfo=UTC))
         with pytest.raises(NeverOccurs):
@@ -280,43 +279,46 @@ def test_the_end_of_the_calendar_is_no_traceback():
         ("0 0 * * Monday", "field 5, day of week: Monday is not a number from 0 to 7 or a name; did you mean MON?"),
         ("0 0 * Sept *", "field 4, month: Sept is not a number from 1 to 12 or a name; did you mean SEP?"),
         ("0 0 * ~ *", "field 4, month: ~ is not a number from 1 to 12 or a name (JAN to DEC)"),
-        ("0 0 * * 5#6", "field 5, day of week: 5#6: # takes one of 1–5, 5#2 is the second Friday of a month"),
+        ("0 0 * * 5#6", "field 5, day of week: 5#6: # takes one of 1–5; 5#2 is the second Friday of a month"),
         ("0 0 * * 1-5#1", "field 5, day of week: 1-5 is not a number from 0 to 7 or a name (SUN to SAT)"),
         ("0 0 * * L", "field 5, day of week: L needs a day: L5 is the last Friday of a month"),
         ("0 0 * * 5L", "field 5, day of week: 5L: the last such day of a month is written L5"),
-        ("0 0 * * 1,2#3", "field 5, day of week: 1,2#3 mixes plain days with # or L: make it two expressions"),
-        ("0 0 * * 1,1#1", "field 5, day of week: 1,1#1 mixes plain days with # or L: make it two expressions"),
+        ("0 0 * * 1,2#3", "field 5, day of week: 1,2#3 mixes plain days with # or L: use two expressions"),
+        ("0 0 * * 1,1#1", "field 5, day of week: 1,1#1 mixes plain days with # or L: use two expressions"),
         ("0 0 L/2 * *", "field 3, day of month: L is not a number from 1 to 31"),
         (
             "0 0 15W * *",
-            "field 3, day of month: 15W: W is not taken; the nth or last working day of a month is a business-day rule",
+            ("field 3, day of month: 15W: W is not supported; "
+            "use a business-day rule for the nth or last working day of a month"),
         ),
         (
             "0 0 LW * *",
-            "field 3, day of month: LW: W is not taken; the nth or last working day of a month is a business-day rule",
+            ("field 3, day of month: LW: W is not supported; "
+            "use a business-day rule for the nth or last working day of a month"),
         ),
         (
             "0 0 * * * *",
-            "5 fields (minute, hour, day of month, month, day of week), found 6; there is none for seconds or years",
+            ("expected 5 fields (minute, hour, day of month, month, day of week), found 6; "
+            "seconds and years have no field"),
         ),
-        ("", "5 fields (minute, hour, day of month, month, day of week), found 0"),
-        ("0 0 * *", "5 fields (minute, hour, day of month, month, day of week), found 4"),
-        ("0 0 ٣ * *", "٣ is no character of a cron expression"),
-        ("0 0 * * ſun", "ſ is no character of a cron expression"),
-        ("@reboot", "@reboot names no time: nothing runs between two ticks that could be restarted"),
-        ("@dayly", "@dayly is not known; did you mean @daily?"),
+        ("", "expected 5 fields (minute, hour, day of month, month, day of week), found 0"),
+        ("0 0 * *", "expected 5 fields (minute, hour, day of month, month, day of week), found 4"),
+        ("0 0 ٣ * *", "٣ is not allowed in a cron expression: use ASCII characters"),
+        ("0 0 * * ſun", "ſ is not allowed in a cron expression: use ASCII characters"),
+        ("@reboot", "@reboot is not supported: no process keeps running between ticks"),
+        ("@dayly", 'unknown macro @dayly; did you mean "@daily"?'),
         (
             "@x",
-            "@x is not known; there are @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually",
+            "unknown macro @x; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually",
         ),
     ],
 )  # fmt: skip
-def test_what_is_no_expression_is_refused_with_the_place_and_the_remedy(text, wanted):
+def test_an_invalid_expression_is_refused_with_the_field_and_a_suggestion(text, wanted):
     assert problem(text) == wanted
 
 
 @pytest.mark.parametrize("hint", ["5-59,0-1 * * * *", "0 22-23,0-2 * * *", "0 0 28-31,1 * *", "0 0 * 11-12,1-2 5-7,1"])
-def test_what_is_to_be_written_for_a_backward_range_is_accepted(hint):
+def test_the_suggestion_for_a_backward_range_is_valid(hint):
     assert a_rule(hint).next_after(ANCHOR) is not None
 
 
@@ -355,11 +357,11 @@ def test_repetitions_cost_nothing(text):
     assert time.process_time() - began < 0.1
 
 
-def test_what_croniter_refuses_is_an_invalid_recurrence():
+def test_an_error_of_croniter_becomes_an_invalid_recurrence():
     impossible = Fields("99", "0", "*", "*", "*")
 
-    with pytest.raises(RecurrenceInvalid, match="is not a cron expression that can be read"):
-        wall_times("99 0 * * *", impossible)
+    with pytest.raises(RecurrenceInvalid, match="cannot be evaluated as a cron expression"):
+        matching_times("99 0 * * *", impossible)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +378,7 @@ def test_what_croniter_refuses_is_an_invalid_recurrence():
         ("0 0 1-l * lFri", "0 0 1-31 * L5"),
     ],
 )
-def test_what_croniter_would_take_for_something_else_is_spelt_out_for_it(text, read):
+def test_ambiguous_items_are_expanded_for_croniter(text, read):
     assert str(read_fields(text)) == read
 
 
@@ -407,7 +409,7 @@ def test_a_description_is_the_expression_in_words(text, words):
     assert a_rule(text).description == words
 
 
-UTC_NINE = "09:00 UTC, not your local time: name a time zone (--timezone) if local time is meant"
+UTC_NINE = "09:00 is in UTC, not your local time: set a time zone if you mean local time"
 SHORT_MONTHS = "February, April, June, September, November"
 LAST_DAY = "L is the last day of every month"
 
@@ -428,11 +430,11 @@ LAST_DAY = "L is the last day of every month"
         ("0 0 28 * *", NEW_YORK, []),
         ("0 0 25-31 * *", NEW_YORK, []),
         ("0 0 15 * 1", NEW_YORK, [
-            "day of month and day of week are both set: it runs on days that match either, not only both",
+            "day of month and day of week are both set: the rule occurs on days that match either, not only both",
         ]),
         ("0 0 */2 * 1", NEW_YORK, [
             "*/2 starts again on day 1 of each month, whatever the last day was",
-            "day of month and day of week are both set, one with a leading *: it runs on days that match both",
+            "day of month and day of week are both set, one with a leading *: the rule occurs on days that match both",
         ]),
         ("*/7 * * * *", NEW_YORK, [
             "*/7 starts again at minute 0 of each hour: the last step is 4 minutes long",
@@ -445,10 +447,10 @@ LAST_DAY = "L is the last day of every month"
         ("0 0 * * */2", NEW_YORK, ["*/2 starts again on Sunday of each week: the last step is 1 day long"]),
         ("*/15 */6 * */3 *", NEW_YORK, []),
         ("* 9 * * *", NEW_YORK, [
-            "field 1, minute, is *: it runs 60 times in each of these hours; for once write 0 9 * * *",
+            "field 1, minute, is *: the rule occurs 60 times in each of these hours; for once, write 0 9 * * *",
         ]),
         ("* */2 * * *", NEW_YORK, [
-            "field 1, minute, is *: it runs 60 times in each of these hours; for once write 0 */2 * * *",
+            "field 1, minute, is *: the rule occurs 60 times in each of these hours; for once, write 0 */2 * * *",
         ]),
         ("* * * * *", NEW_YORK, []),
         ("30 2 * * *", NEW_YORK, ["02:30 does not exist on 2027-03-14 in America/New_York: runs at 03:00"]),
@@ -462,11 +464,11 @@ LAST_DAY = "L is the last day of every month"
         ("*/30 2 * * *", NEW_YORK, []),
     ],
 )  # fmt: skip
-def test_people_are_warned_of_what_they_often_get_wrong(text, zone, wanted):
+def test_common_mistakes_are_warned_about(text, zone, wanted):
     assert list(a_rule(text, zone).warnings) == wanted
 
 
-def test_a_rule_knows_its_kind_and_zone_and_is_hashed_by_identity():
+def test_a_rule_has_its_kind_and_zone_and_is_hashed_by_identity():
     rule, same = a_rule("0 9 * * 1"), a_rule("0 9 * * 1")
 
     assert (rule.kind, rule.zone.key) == ("cron", NEW_YORK)
@@ -480,3 +482,18 @@ def test_croniter_and_cron_descriptor_are_imported_when_first_needed():
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0 0 * * 3-6/3,7,*/4", "At 00:00, only on Wednesday, Saturday, Sunday, and Thursday"),
+        ("0 0 * * 0,7", "At 00:00, only on Sunday"),
+        ("0 0 * * 1,1-3", "At 00:00, only on Monday, Tuesday, and Wednesday"),
+        ("0 0 * 1,*/6 *", "At 00:00, only in January and July"),
+        ("0 0 * * 5-7", "At 00:00, Friday through Sunday"),
+    ],
+)
+def test_a_description_names_each_day_and_month_once(text, expected):
+    rule = parse_cron(text, zone=ZoneInfo("UTC"), anchor=datetime(2026, 3, 1, tzinfo=UTC))
+    assert rule.description == expected

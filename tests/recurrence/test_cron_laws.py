@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from cronsim import CronSim
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from scheduled_actions.core.errors import NeverOccurs, RecurrenceInvalid
 from scheduled_actions.recurrence.cron.rule import parse_cron

@@ -7,12 +7,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from dateutil.relativedelta import relativedelta
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from scheduled_actions.core.errors import NeverOccurs, RecurrenceInvalid
-from scheduled_actions.recurrence.intervals.rule import parse_interval
-from scheduled_actions.recurrence.zones import resolve
+from scheduled_actions.recurrence.intervals import parse_interval
+from scheduled_actions.recurrence.model import resolve
 
 NEW_YORK = ZoneInfo("America/New_York")
 #: A Friday, 09:00 in New York.
@@ -93,7 +92,7 @@ def local(rule, count, after=ANCHOR):
         ("P1DT12H", "Every 1 day and 12 hours at 09:00", "2026-11-02 09:00-0500"),
     ],
 )
-def test_an_interval_is_read_and_told_in_words(text, description, second):
+def test_an_interval_is_parsed_and_described(text, description, second):
     rule = a_rule(text)
 
     assert (rule.kind, rule.zone, rule.description) == ("interval", NEW_YORK, description)
@@ -105,7 +104,7 @@ def test_days_keep_their_wall_time_when_the_clocks_change_and_hours_do_not():
     assert local(a_rule("PT24H"), 3) == ["2026-10-31 09:00-0400", "2026-11-01 08:00-0500", "2026-11-02 08:00-0500"]
 
 
-def test_a_wall_time_that_clocks_skip_comes_later_once_and_says_so():
+def test_a_wall_time_in_a_gap_moves_later_once_with_a_remark():
     anchor = datetime(2026, 3, 7, 7, 30, tzinfo=UTC)
 
     found = first(a_rule("daily", anchor=anchor), 2, after=anchor)
@@ -118,7 +117,7 @@ def test_a_wall_time_that_clocks_skip_comes_later_once_and_says_so():
     assert found[1].remarks == ()
 
 
-def test_a_wall_time_that_clocks_show_twice_occurs_the_first_time_and_says_so():
+def test_a_wall_time_that_comes_twice_occurs_the_first_time_with_a_remark():
     anchor = datetime(2026, 10, 31, 5, 30, tzinfo=UTC)
     rule = a_rule("daily", anchor=anchor)
 
@@ -138,7 +137,7 @@ def test_months_from_the_31st_use_the_last_day_of_shorter_ones_and_come_back():
 
     assert days == ["2027-11-30", "2027-12-31", "2028-01-31", "2028-02-29", "2028-03-31", "2028-04-30"]
     assert rule.description == "Every month on day 31 (or the last) at 09:00"
-    assert rule.warnings == ("Months without a day 31 have it on their last day",)
+    assert rule.warnings == ("In months without a day 31, the rule occurs on the last day",)
 
 
 def test_years_from_a_leap_day_use_the_28th_and_come_back():
@@ -152,7 +151,7 @@ def test_years_from_a_leap_day_use_the_28th_and_come_back():
         "2028-02-29",
     ]
     assert rule.description == "Every year on 29 February (or the last) at 09:00"
-    assert rule.warnings == ("Years without a 29 February have it on the 28th",)
+    assert rule.warnings == ("In years without a 29 February, the rule occurs on the 28th",)
 
 
 def test_the_anchor_is_the_first_occurrence_and_nothing_is_before_it():
@@ -166,57 +165,57 @@ def test_the_anchor_is_the_first_occurrence_and_nothing_is_before_it():
 @pytest.mark.parametrize(
     ("text", "zone", "warning"),
     [
-        ("PT24H", "America/New_York", 'clocks of America/New_York change, so does its time of day; "daily" keeps it'),
-        ("every 48 hours", "Europe/Berlin", '"every 2 days" keeps it'),
+        ("PT24H", "America/New_York", 'New_York change, so does the time of day; "daily" keeps the time of day'),
+        ("every 48 hours", "Europe/Berlin", '"every 2 days" keeps the time of day'),
         ("P5M", "UTC", "P5M counts months; minutes come after a T: PT5M"),
-        ("P1DT12H", "UTC", "Its hours are real time and add up: when the clocks change, so does its time of day"),
+        ("P1DT12H", "UTC", "Hours are real time and add up: when the clocks change, so does the time of day"),
     ],
 )  # fmt: skip
-def test_what_people_often_get_wrong_is_warned_of(text, zone, warning):
+def test_common_mistakes_are_warned_about(text, zone, warning):
     assert warning in a_rule(text, ZoneInfo(zone), ANCHOR.replace(day=5)).warnings[-1]
 
 
 @pytest.mark.parametrize(("text", "zone"), [("PT24H", "UTC"), ("PT24H", "Asia/Tokyo"), ("PT10M", "Europe/Berlin")])
-def test_where_nothing_can_go_wrong_nothing_is_warned_of(text, zone):
+def test_an_unambiguous_interval_has_no_warnings(text, zone):
     assert a_rule(text, ZoneInfo(zone)).warnings == ()
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("every 0 minutes", "the least interval is one second"),
-        ("PT0S", "the least interval is one second"),
-        ("P0D", "the least interval is one second"),
-        ("PT0.5S", "the least interval is one second"),
+        ("every 0 minutes", "the minimum interval is one second"),
+        ("PT0S", "the minimum interval is one second"),
+        ("P0D", "the minimum interval is one second"),
+        ("PT0.5S", "the minimum interval is one second"),
         ("every -5 minutes", "an interval cannot be negative"),
         ("-P1D", "an interval cannot be negative"),
         ("P-1D", "an interval cannot be negative"),
         ("PT-5M", "an interval cannot be negative"),
         ("every 1.5 hours", "only seconds may have a fraction: write 1.5 hours in smaller units"),
         ("P0.5D", "only seconds may have a fraction: write 0.5 days in smaller units"),
-        ("PT1.1234567S", "1.1234567 seconds is finer than a microsecond"),
-        ("every two hours", '"two" is not a number in digits: write "every 2 hours", for instance'),
-        ("every 10 minuts", '"minuts" is no unit of time; did you mean "every 10 minutes"?'),
-        ("every dai", '"dai" is no unit of time; did you mean "every day"?'),
-        ("every fortnight", '"fortnight" is no unit of time: it is one of seconds, minutes, hours'),
-        ("every monday", '"monday" is no unit of time: write it in cron, "0 9 * * MON"'),
-        ("every weekday", '"weekday" is no unit of time: write it in cron, "0 9 * * MON-FRI"'),
-        ("biweekly", 'means different things to people: write "every 2 weeks", for instance'),
-        ("hourly at 09:00", '"at" names the time of day of days, weeks, months and years, not of hours'),
+        ("PT1.1234567S", "1.1234567 seconds have more than 6 decimal places"),
+        ("every two hours", '"two" is not a number in digits: write, for example, "every 2 hours"'),
+        ("every 10 minuts", '"minuts" is not a unit of time; did you mean "every 10 minutes"?'),
+        ("every dai", '"dai" is not a unit of time; did you mean "every day"?'),
+        ("every fortnight", '"fortnight" is not a unit of time: use seconds, minutes, hours'),
+        ("every monday", '"monday" is not a unit of time: write a cron expression, "0 9 * * MON"'),
+        ("every weekday", '"weekday" is not a unit of time: write a cron expression, "0 9 * * MON-FRI"'),
+        ("biweekly", 'is ambiguous: write "every 2 weeks", for example'),
+        ("hourly at 09:00", '"at" needs days, weeks, months or years'),
         ("daily at 24:00", '"24:00" is not a time of day, such as 09:00'),
         ("daily at nine", '"nine" is not a time of day'),
-        ("daily at ", "is no interval"),
-        ("every", "is no interval: write"),
-        ("P", "is no interval"),
-        ("PT", "is no interval"),
-        ("P1", "is no interval"),
-        ("P1DT", "is no interval"),
-        ("P1S", "is no interval"),
-        ("P1D2W", "is no interval"),
-        ("soon", 'is no interval: write "every 30 minutes", "daily"'),
+        ("daily at ", "is not an interval"),
+        ("every", "is not an interval: write"),
+        ("P", "is not an interval"),
+        ("PT", "is not an interval"),
+        ("P1", "is not an interval"),
+        ("P1DT", "is not an interval"),
+        ("P1S", "is not an interval"),
+        ("P1D2W", "is not an interval"),
+        ("soon", 'is not an interval: write "every 30 minutes", "daily"'),
     ],
 )
-def test_what_is_no_interval_is_refused_with_what_would_be_one(text, problem):
+def test_an_invalid_interval_is_refused_with_a_suggestion(text, problem):
     with pytest.raises(RecurrenceInvalid) as caught:
         a_rule(text)
 
@@ -235,7 +234,7 @@ def test_an_interval_of_thirty_years_occurs():
 
 
 @pytest.mark.parametrize("text", ["PT10M", "daily", "monthly", "P30Y"])
-def test_where_the_calendar_ends_so_does_the_rule(text):
+def test_the_rule_ends_with_the_calendar(text):
     assert a_rule(text).next_after(datetime.max.replace(tzinfo=UTC)) is None
 
 
@@ -294,7 +293,7 @@ def test_occurrences_rise_never_repeat_and_keep_their_wall_time_unless_they_say_
 
 @given(st.text(max_size=60) | st.from_regex(r"(?i)(every |p|pt|daily at )[-0-9a-z.,: ]{0,30}", fullmatch=True))
 @settings(max_examples=300, derandomize=True, deadline=None)
-def test_no_text_gives_another_error(text):
+def test_every_text_is_valid_or_raises_that_error(text):
     try:
         assert a_rule(text).next_after(ANCHOR).at > ANCHOR
     except RecurrenceInvalid:

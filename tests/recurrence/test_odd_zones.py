@@ -9,13 +9,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduled_actions.recurrence import Skips, compile_recurrence
+from scheduled_actions.recurrence.compiling import compile_recurrence
+from scheduled_actions.recurrence.skips.model import Skips
 
 ZONES = json.loads((Path(__file__).parents[1] / "vectors/recurrence/odd_zones.json").read_text())
 
 
 @pytest.mark.parametrize("case", ZONES["cases"], ids=lambda case: f"{case['rule']} in {case['zone']}: {case['change']}")
-def test_clock_changes_of_odd_zones_are_met(case):
+def test_clock_changes_of_odd_zones_are_handled(case):
     anchor = datetime.fromisoformat(case["anchor"])
     recurrence = compile_recurrence(case["rule"], timezone=case["zone"], anchor=anchor)
 
@@ -25,7 +26,7 @@ def test_clock_changes_of_odd_zones_are_met(case):
     assert [number for number, one in enumerate(found) if one.remarks] == case["remarks"]
 
 
-def test_a_day_that_a_zone_left_out_is_told_of():
+def test_a_day_that_a_zone_left_out_has_a_remark():
     anchor = datetime(2011, 12, 28, 19, tzinfo=UTC)
     recurrence = compile_recurrence("daily", timezone="Pacific/Apia", anchor=anchor)
 
@@ -34,11 +35,11 @@ def test_a_day_that_a_zone_left_out_is_told_of():
     assert moved.remarks == ("09:00 does not exist on 2011-12-30 in Pacific/Apia: moved to 2011-12-31 09:00",)
 
 
-@pytest.mark.parametrize("then", ["preceding", "following"])
-def test_a_move_over_a_day_that_a_zone_left_out_ends(then):
+@pytest.mark.parametrize("adjustment", ["preceding", "following"])
+def test_a_move_over_a_day_that_a_zone_left_out_ends(adjustment):
     """Saturday 31 December 2011 is the day after Thursday: there is no business day at its nearer side."""
     anchor = datetime(2011, 12, 27, 19, tzinfo=UTC)
-    skips = Skips.parse({"weekends": True, "then": then})
+    skips = Skips.parse({"weekends": True, "adjustment": adjustment})
     recurrence = compile_recurrence("daily", timezone="Pacific/Apia", anchor=anchor, skips=skips)
 
     found = recurrence.between(anchor, datetime(2012, 1, 3, tzinfo=UTC), limit=10)
@@ -71,8 +72,8 @@ def test_a_last_day_that_a_zone_left_out_is_found_in_the_month_after():
     assert found.remarks == ("09:00 does not exist on 1844-12-31 in Asia/Manila: moved to 1845-01-01 09:00",)
 
 
-def test_a_window_that_ends_in_the_hour_that_comes_twice_ends_at_its_first_showing():
-    skips = Skips.parse({"windows": [{"from": "00:00", "to": "01:30"}], "then": "following"})
+def test_a_window_that_ends_in_an_hour_that_comes_twice_ends_the_first_time():
+    skips = Skips.parse({"windows": [{"from": "00:00", "to": "01:30"}], "adjustment": "following"})
     anchor = datetime(2026, 10, 31, 4, 15, tzinfo=UTC)
     recurrence = compile_recurrence("daily", timezone="America/New_York", anchor=anchor, skips=skips)
 

@@ -7,8 +7,9 @@ from itertools import pairwise
 import pytest
 
 from scheduled_actions.core.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
-from scheduled_actions.recurrence import Functions, Skips
+from scheduled_actions.recurrence.custom import Functions
 from scheduled_actions.recurrence.preview import preview
+from scheduled_actions.recurrence.skips.model import Skips
 
 NEW_YORK = "America/New_York"
 START = datetime(2026, 10, 30, 13, tzinfo=UTC)
@@ -25,7 +26,7 @@ def previewed(text="daily", count=3, start=START, timezone=NEW_YORK, skips=None,
     )
 
 
-def test_a_preview_has_this_shape():
+def test_a_preview_has_the_documented_fields():
     found = previewed()
 
     assert found == {
@@ -42,7 +43,7 @@ def test_a_preview_has_this_shape():
     assert json.loads(json.dumps(found)) == found
 
 
-def test_the_start_is_no_occurrence_itself_and_intervals_count_from_it():
+def test_the_start_is_not_an_occurrence_but_intervals_count_from_it():
     assert previewed("PT10M", 1)["occurrences"] == [
         {"at": "2026-10-30T09:10:00-04:00", "utc": "2026-10-30T13:10:00+00:00"}
     ]
@@ -56,7 +57,7 @@ def test_naive_times_are_wall_times_in_the_zone():
     assert [one["at"] for one in found["occurrences"]] == ["2026-10-31T09:00:00-04:00", "2026-11-01T09:00:00-05:00"]
 
 
-def test_remarks_stand_only_where_something_was_touched():
+def test_only_affected_occurrences_have_remarks():
     found = previewed(start=datetime(2026, 3, 7, 7, 30, tzinfo=UTC), count=2)
 
     assert found["occurrences"] == [
@@ -69,7 +70,7 @@ def test_remarks_stand_only_where_something_was_touched():
     ]
 
 
-def test_the_second_showing_of_an_hour_has_its_own_offset():
+def test_the_second_occurrence_of_an_hour_has_its_own_offset():
     start = datetime(2026, 11, 1, 5, tzinfo=UTC)
 
     assert [one["at"] for one in previewed("PT30M", 3, start)["occurrences"]] == [
@@ -80,10 +81,10 @@ def test_the_second_showing_of_an_hour_has_its_own_offset():
 def test_warnings_come_from_the_rule():
     found = previewed("monthly", start=START.replace(day=31))
 
-    assert found["warnings"] == ["Months without a day 31 have it on their last day"]
+    assert found["warnings"] == ["In months without a day 31, the rule occurs on the last day"]
 
 
-def test_what_the_skips_drop_is_told_of():
+def test_dropped_occurrences_are_listed():
     found = previewed(skips={"weekends": True, "dates": ["2026-11-03"]}, count=6)
 
     (warning,) = found["warnings"]
@@ -93,17 +94,17 @@ def test_what_the_skips_drop_is_told_of():
     )
 
 
-def test_an_end_is_told_of():
+def test_an_end_is_a_warning():
     until = datetime(2026, 11, 1, 23, tzinfo=UTC)
 
-    assert previewed(until=until)["warnings"] == ["It ends after 2 occurrences"]
+    assert previewed(until=until)["warnings"] == ["The rule ends after 2 occurrences"]
     assert previewed(until=until, count=2)["warnings"] == []
 
 
-def test_a_far_occurrence_is_told_of():
+def test_a_far_occurrence_is_a_warning():
     found = previewed("0 0 29 2 *", 1)
 
-    assert found["warnings"][-1] == "The next occurrence is more than a year away, on Tuesday 2028-02-29"
+    assert found["warnings"][-1] == "The first occurrence is more than a year after the start, on Tuesday 2028-02-29"
 
 
 def test_a_rule_whose_only_occurrence_is_its_start_has_an_empty_preview():
@@ -112,7 +113,7 @@ def test_a_rule_whose_only_occurrence_is_its_start_has_an_empty_preview():
     found = previewed("custom:once", functions=functions)
 
     assert found["occurrences"] == []
-    assert found["warnings"] == ["Nothing occurs after the start: it has ended"]
+    assert found["warnings"] == ["The rule has no occurrence after the start: it has ended"]
 
 
 @pytest.mark.parametrize("count", [0, 1001, -1, 1.5, True, "10"])
@@ -129,7 +130,7 @@ def test_a_thousand_occurrences_are_shown():
     assert all(one < another <= one + timedelta(hours=25) for one, another in pairwise(instants))
 
 
-def test_what_cannot_be_previewed_is_refused():
+def test_an_invalid_preview_is_refused():
     with pytest.raises(RecurrenceInvalid):
         previewed("dayly")
     with pytest.raises(NeverOccurs):

@@ -76,7 +76,7 @@ def answered(text, zone="America/New_York", moment=ANCHOR):
         "FREQ=SECONDLY;INTERVAL=999999937;BYSECOND=59;BYMINUTE=59;BYHOUR=23;BYDAY=SU;BYMONTH=1",
     ],
 )
-def test_what_never_occurs_is_found_out_in_bounded_steps(text, zone):
+def test_a_rule_that_never_occurs_is_detected_in_bounded_steps(text, zone):
     answer, calls = answered(text, zone)
 
     assert isinstance(answer, NeverOccurs)
@@ -111,7 +111,7 @@ def test_what_never_occurs_is_found_out_in_bounded_steps(text, zone):
         "FREQ=SECONDLY EXDATE:" + ",".join(f"202611{day:02}" for day in range(21, 31)),
     ],
 )
-def test_what_occurs_is_found_in_bounded_steps(text):
+def test_an_occurrence_is_found_in_bounded_steps(text):
     answer, calls = answered(text)
 
     assert isinstance(answer, datetime)
@@ -132,7 +132,7 @@ def test_a_count_that_takes_too_many_candidates_is_refused(text):
     assert calls < 2 * CALLS_MOST
 
 
-def test_a_search_that_takes_too_many_candidates_is_given_up():
+def test_a_search_with_too_many_candidates_stops():
     # Every seventh second, whose remainder by 7 in the week never changes, and on Mondays only at other remainders.
     minutes, seconds = range(0, 60, 7), (second for second in range(60) if second % 7 != 5)
     rule = (
@@ -161,14 +161,14 @@ def test_a_search_that_takes_too_many_candidates_is_given_up():
         "RDATE:" + "20270131," * 220,
     ],
 )
-def test_nonsense_is_refused_in_bounded_steps(text):
+def test_invalid_rules_are_refused_in_bounded_steps(text):
     answer, calls = answered(text)
 
     assert isinstance(answer, RecurrenceInvalid) or answer is not None
     assert calls < 50_000
 
 
-def test_an_answer_takes_no_longer_far_from_the_start():
+def test_a_search_far_from_the_start_takes_no_longer():
     for text in (
         "FREQ=DAILY",
         "FREQ=WEEKLY;BYDAY=MO",

@@ -54,7 +54,7 @@ def test_an_example_of_the_rfc_has_the_occurrences_it_prints(example, rule):
 
 
 @pytest.mark.parametrize(("example", "rule"), CASES)
-def test_an_example_of_the_rfc_answers_the_same_from_any_moment(example, rule):
+def test_an_example_of_the_rfc_has_the_same_occurrences_from_any_moment(example, rule):
     recurrence = parsed(example, rule)
 
     for earlier, later in pairwise(expected(example)):

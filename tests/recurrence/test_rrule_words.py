@@ -164,11 +164,11 @@ def test_a_rule_in_words(text, words):
         ),
         (
             "DTSTART;TZID=America/New_York:20280229T090000 RRULE:FREQ=YEARLY",
-            "29 February comes in leap years only: other years are left out; BYMONTHDAY=-1 is its last day",
+            "29 February exists in leap years only: other years are left out; BYMONTHDAY=-1 is always the last day",
         ),
         (
             "FREQ=YEARLY;BYYEARDAY=366",
-            "BYYEARDAY=366 comes in leap years only; BYYEARDAY=-1 is the last day of every year",
+            "BYYEARDAY=366 exists in leap years only; BYYEARDAY=-1 is the last day of every year",
         ),
         (
             "FREQ=YEARLY;BYWEEKNO=53;BYDAY=MO",
@@ -179,7 +179,7 @@ def test_a_rule_in_words(text, words):
         ("FREQ=DAILY;UNTIL=20271224", "UNTIL=20271224 is a date: all of that day in America/New_York counts"),
         (
             "FREQ=DAILY;UNTIL=20271224T120000",
-            "UNTIL=20271224T120000 has no Z: it is the local time of America/New_York, not UTC",
+            "UNTIL=20271224T120000 has no Z: it is local time in America/New_York, not UTC",
         ),
         (
             "FREQ=HOURLY;INTERVAL=24",
@@ -207,15 +207,18 @@ def test_a_rule_in_words(text, words):
         ),
         (
             "FREQ=DAILY;BYHOUR=9",
-            "BYHOUR without BYMINUTE and BYSECOND takes the start's (09:07:10); add BYMINUTE=0;BYSECOND=0 for none",
+            (
+                "BYHOUR without BYMINUTE and BYSECOND takes the rest from the start (09:07:10); "
+                "add BYMINUTE=0;BYSECOND=0 for zero"
+            ),
         ),
         (
             "FREQ=WEEKLY;BYHOUR=9;BYMINUTE=0",
-            "BYHOUR without BYSECOND takes the start's (09:07:10); add BYSECOND=0 for none",
+            "BYHOUR without BYSECOND takes the rest from the start (09:07:10); add BYSECOND=0 for zero",
         ),
     ],
 )
-def test_what_people_often_get_wrong_is_warned_of(text, warning):
+def test_common_mistakes_are_warned_about(text, warning):
     assert parsed(text).warnings == (warning,)
 
 
@@ -236,7 +239,7 @@ def test_what_people_often_get_wrong_is_warned_of(text, warning):
         "DTSTART:20270101T090000 RRULE:FREQ=DAILY;UNTIL=20280101T090000",
     ],
 )
-def test_what_is_plain_is_not_warned_of(text):
+def test_an_unambiguous_rule_has_no_warnings(text):
     assert parsed(text, ON_THE_HOUR).warnings == ()
 
 

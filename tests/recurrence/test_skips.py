@@ -6,12 +6,13 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from scheduled_actions.core.errors import BudgetExceeded, InvalidArgument, NeverOccurs, RecurrenceInvalid
-from scheduled_actions.recurrence import Functions, Skips, compile_recurrence
-from scheduled_actions.recurrence.zones import resolve
+from scheduled_actions.recurrence.compiling import compile_recurrence
+from scheduled_actions.recurrence.custom import Functions
+from scheduled_actions.recurrence.model import resolve
+from scheduled_actions.recurrence.skips.model import Skips
 
 NEW_YORK = "America/New_York"
 DAY = timedelta(days=1)
@@ -29,7 +30,7 @@ WHOLE = {
         {"from": "2026-12-24T22:00:00+00:00", "to": "2026-12-26T06:00:00+00:00"},
     ],
     "function": "quiet",
-    "then": "following",
+    "adjustment": "following",
 }
 
 
@@ -50,7 +51,7 @@ def local(recurrence, count, after=ANCHOR):
 # The object
 
 
-def test_skips_read_back_what_they_write():
+def test_skips_survive_a_round_trip_through_json():
     skips = Skips.parse(WHOLE)
 
     assert skips.as_json() == WHOLE
@@ -59,13 +60,13 @@ def test_skips_read_back_what_they_write():
     assert Skips.parse(skips) is skips
 
 
-def test_nothing_said_is_nothing_skipped():
+def test_an_empty_object_skips_nothing():
     assert Skips.parse({}) == Skips()
-    assert Skips.parse({"then": "following", "weekends": False, "dates": [], "holidays": None}).is_empty
+    assert Skips.parse({"adjustment": "following", "weekends": False, "dates": [], "holidays": None}).is_empty
     assert not Skips.parse({"weekends": True}).is_empty
 
 
-def test_pythons_own_dates_and_instants_are_taken_too():
+def test_python_dates_and_instants_are_accepted():
     own = {
         "dates": [date(2026, 12, 24)],
         "ranges": [{"from": date(2026, 12, 24), "to": date(2027, 1, 2)}],
@@ -79,7 +80,7 @@ def test_pythons_own_dates_and_instants_are_taken_too():
             {"from": "22:00", "to": "02:00"},
             {"from": "2026-12-24T14:00:00+00:00", "to": "2026-12-25T14:00:00+00:00"},
         ],
-        "then": "drop",
+        "adjustment": "drop",
     }
 
 
@@ -96,7 +97,7 @@ def test_pythons_own_dates_and_instants_are_taken_too():
         ({"market": "nyse"}, {"market": "NYSE"}),
     ],
 )
-def test_holidays_are_a_countrys_a_subdivisions_or_a_markets(given, wanted):
+def test_holidays_belong_to_a_country_a_subdivision_or_a_market(given, wanted):
     assert Skips.parse({"holidays": given}).as_json()["holidays"] == wanted
 
 
@@ -112,7 +113,7 @@ def test_holidays_are_a_countrys_a_subdivisions_or_a_markets(given, wanted):
         ("2027-10-03", "DE", "is a holiday (German Unity Day, DE)"),
     ],
 )
-def test_a_holiday_is_known_by_its_english_name(day, holidays, name, monkeypatch):
+def test_a_holiday_has_its_english_name(day, holidays, name, monkeypatch):
     monkeypatch.setenv("LANGUAGE", "de")
 
     assert Skips.parse({"holidays": holidays}).day_off(date.fromisoformat(day)) == name
@@ -123,11 +124,11 @@ def test_a_holiday_is_known_by_its_english_name(day, holidays, name, monkeypatch
     [
         ("weekends", "skip: 'weekends' is not an object with some of the keys weekends, holidays, dates"),
         (["weekends"], "skip: ['weekends'] is not an object"),
-        ({"weekend": True}, "skip: 'weekend' is not one of its keys; did you mean \"weekends\"?"),
-        ({1: True}, "skip: 1 is not one of its keys; weekends, holidays, dates"),
+        ({"weekend": True}, "skip: 'weekend' is not a key of skip; did you mean \"weekends\"?"),
+        ({1: True}, "skip: 1 is not a key of skip; use weekends, holidays, dates"),
         ({"weekends": "yes"}, "skip.weekends: 'yes' is not true or false"),
         ({"weekends": 1}, "skip.weekends: 1 is not true or false"),
-        ({"dates": "2026-12-24"}, "skip.dates: '2026-12-24' is not a list of at most 1,000"),
+        ({"dates": "2026-12-24"}, "skip.dates: '2026-12-24' is not a list of at most 1,000 items"),
         ({"dates": ["2026-12-24", "2026-02-30"]}, "skip.dates[1]: '2026-02-30' is not a day, such as 2026-12-24"),
         ({"dates": ["20261224"]}, "skip.dates[0]: '20261224' is not a day"),
         ({"dates": [ANCHOR]}, "skip.dates[0]: 2026-12-24"),
@@ -139,7 +140,7 @@ def test_a_holiday_is_known_by_its_english_name(day, holidays, name, monkeypatch
         ),
         (
             {"ranges": [{"from": "2027-01-02", "to": "2026-12-24"}]},
-            "skip.ranges[0].to: '2026-12-24' is not 2027-01-02 or later",
+            "skip.ranges[0].to is 2026-12-24, before from (2027-01-02)",
         ),
         ({"ranges": [{"from": "x", "to": "2026-12-24"}]}, "skip.ranges[0].from: 'x' is not a day"),
         (
@@ -152,19 +153,19 @@ def test_a_holiday_is_known_by_its_english_name(day, holidays, name, monkeypatch
         ),
         (
             {"windows": [{"from": "22:00", "to": "25:00"}]},
-            "skip.windows[0].to: '25:00' is not one of two times of day",
+            "skip.windows[0].to: '25:00' is not a time of day",
         ),
         (
             {"windows": [{"from": "24:00", "to": "02:00"}]},
-            "skip.windows[0].from: '24:00' is not one of two times of day",
+            "skip.windows[0].from: '24:00' is not a time of day",
         ),
         (
             {"windows": [{"from": "22:00", "to": "22:00"}]},
-            "skip.windows[0].to: '22:00' is not another time than 22:00",
+            "skip.windows[0].to equals from (22:00): for a whole day, write 00:00 to 24:00",
         ),
         (
             {"windows": [{"from": "22:00", "to": "02:00", "day": ["sat"]}]},
-            "skip.windows[0]: 'day' is not one of its keys, from, to and days; did you mean days?",
+            "skip.windows[0]: 'day' is not a key of a window; did you mean \"days\"?",
         ),
         (
             {"windows": [{"from": "22:00", "to": "02:00", "days": "sat"}]},
@@ -176,43 +177,43 @@ def test_a_holiday_is_known_by_its_english_name(day, holidays, name, monkeypatch
         ),
         (
             {"windows": [{"from": "22:00", "to": "02:00", "days": [5]}]},
-            "skip.windows[0].days[0]: 5 is not a day; mon, tue",
+            "skip.windows[0].days[0]: 5 is not a day; use mon, tue",
         ),
         (
             {"windows": [{"from": "22:00", "to": "2026-12-24T22:00:00Z"}]},
-            "skip.windows[0]: {'from': '22:00', 'to': '2026-12-24T22:00:00Z'} is not of one kind",
+            "skip.windows[0] mixes a time of day with an instant: use two times of day",
         ),
         (
             {"windows": [{"from": "2026-12-24T22:00:00", "to": "2026-12-24T23:00:00Z"}]},
-            "skip.windows[0].from: '2026-12-24T22:00:00' is not one of two times of day",
+            "skip.windows[0].from: '2026-12-24T22:00:00' is not a time of day",
         ),
         (
             {"windows": [{"from": "2026-12-24T22:00:00Z", "to": "2026-12-24T22:00:00Z"}]},
-            "skip.windows[0].to: '2026-12-24T22:00:00Z' is not after 2026-12-24T22:00:00Z",
+            "skip.windows[0].to: '2026-12-24T22:00:00Z' is not an instant after from (2026-12-24T22:00:00Z)",
         ),
         (
             {"windows": [{"from": "2026-12-24T22:00Z", "to": "2026-12-25T22:00Z", "days": ["sat"]}]},
-            "skip.windows[0].days: ['sat'] is not for a window of two instants",
+            "skip.windows[0].days is not allowed with two instants",
         ),
-        ({"function": ""}, "skip.function: '' is not the name of a registered function"),
-        ({"function": 7}, "skip.function: 7 is not the name of a registered function"),
-        ({"then": "next"}, "skip.then: 'next' is not one of drop, preceding, following"),
-        ({"holidays": "United States"}, "skip.holidays: 'United States' is not \"US\", \"US-CA\", \"NYSE\""),
-        ({"holidays": {}}, 'skip.holidays: {} is not "US"'),
-        ({"holidays": ["US"]}, "skip.holidays: ['US'] is not \"US\""),
+        ({"function": ""}, "skip.function: '' is not a function name"),
+        ({"function": 7}, "skip.function: 7 is not a function name"),
+        ({"adjustment": "next"}, "skip.adjustment: 'next' is not one of drop, preceding, following"),
+        ({"holidays": "United States"}, "skip.holidays: 'United States' is not a holiday calendar, such as \"US\""),
+        ({"holidays": {}}, 'skip.holidays: {} is not a holiday calendar, such as "US"'),
+        ({"holidays": ["US"]}, "skip.holidays: ['US'] is not a holiday calendar, such as \"US\""),
         (
             {"holidays": {"countri": "US"}},
-            "skip.holidays: 'countri' is not one of its keys; did you mean \"country\"?",
+            "skip.holidays: 'countri' is not a key of holidays; did you mean \"country\"?",
         ),
         ({"holidays": {"country": 1}}, "skip.holidays.country: 1 is not a name, such as US, CA or NYSE"),
-        ({"holidays": {"subdivision": "CA"}}, "is not a country (and perhaps a subdivision), or a market"),
+        ({"holidays": {"subdivision": "CA"}}, "is not a country (and optionally a subdivision), or a market"),
         (
             {"holidays": {"country": "US", "market": "NYSE"}},
-            "is not a country (and perhaps a subdivision), or a market",
+            "is not a country (and optionally a subdivision), or a market",
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_its_path(given, message):
+def test_invalid_skips_are_refused_with_their_path(given, message):
     with pytest.raises(InvalidArgument) as caught:
         Skips.parse(given)
 
@@ -222,15 +223,15 @@ def test_what_cannot_be_is_refused_with_its_path(given, message):
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ("ZZ", "skip.holidays: no country of that name is known; known are AF"),
-        ("UZB1", 'skip.holidays: no country of that name is known; did you mean "UZB"?'),
-        ("US-XX", "skip.holidays: no subdivision of US of that name is known; known are AK"),
-        ("US-Californa", 'skip.holidays: no subdivision of US of that name is known; did you mean "California"?'),
-        ("UA-30", "skip.holidays: no subdivision of UA of that name is known; it has none that differ"),
-        ({"market": "NYS"}, 'skip.holidays: no market of that name is known; did you mean "XNYS"?'),
+        ("ZZ", "skip.holidays: unknown country; known are AF"),
+        ("UZB1", 'skip.holidays: unknown country; did you mean "UZB"?'),
+        ("US-XX", "skip.holidays: unknown subdivision of US; known are AK"),
+        ("US-Californa", 'skip.holidays: unknown subdivision of US; did you mean "California"?'),
+        ("UA-30", "skip.holidays: unknown subdivision of UA; this country has no known subdivisions"),
+        ({"market": "NYS"}, 'skip.holidays: unknown market; did you mean "XNYS"?'),
     ],
 )  # fmt: skip
-def test_holidays_that_nobody_knows_are_refused_with_the_nearest(given, problem):
+def test_unknown_holidays_are_refused_with_a_suggestion(given, problem):
     with pytest.raises(RecurrenceInvalid) as caught:
         Skips.parse({"holidays": given})
 
@@ -241,7 +242,7 @@ def test_a_missing_library_is_named_with_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "holidays", None)
 
     with pytest.raises(
-        RecurrenceInvalid, match=r'needs the library "holidays": pip install "scheduled-actions\[holidays\]"'
+        RecurrenceInvalid, match=r'needs the library "holidays": run pip install "scheduled-actions\[holidays\]"'
     ):
         Skips.parse({"holidays": "NP"})
 
@@ -259,8 +260,8 @@ def test_what_is_dropped_is_left_out():
     )
 
 
-def test_what_follows_collapses_onto_one_occurrence_that_tells_of_all():
-    recurrence = a_recurrence(weekends=True, holidays="US", then="following")
+def test_occurrences_that_move_to_the_same_day_become_one_with_all_remarks():
+    recurrence = a_recurrence(weekends=True, holidays="US", adjustment="following")
 
     monday, tuesday = first(recurrence, 2)
 
@@ -273,8 +274,8 @@ def test_what_follows_collapses_onto_one_occurrence_that_tells_of_all():
     assert tuesday.remarks == ()
 
 
-def test_what_precedes_goes_to_the_business_day_before_and_not_to_before_the_start():
-    saturdays = a_recurrence("weekly", anchor=ANCHOR + 2 * DAY, weekends=True, then="preceding")
+def test_preceding_moves_to_the_business_day_before_but_not_before_the_start():
+    saturdays = a_recurrence("weekly", anchor=ANCHOR + 2 * DAY, weekends=True, adjustment="preceding")
 
     found = first(saturdays, 2, after=ANCHOR - DAY)
 
@@ -283,7 +284,7 @@ def test_what_precedes_goes_to_the_business_day_before_and_not_to_before_the_sta
 
 
 def test_a_moved_occurrence_goes_to_a_business_day_also_where_weekends_are_not_skipped():
-    recurrence = a_recurrence("monthly", anchor=ANCHOR + DAY, holidays="US", then="following")
+    recurrence = a_recurrence("monthly", anchor=ANCHOR + DAY, holidays="US", adjustment="following")
 
     assert local(recurrence, 1, after=ANCHOR) == ["Mon 2026-12-28 09:00"]
 
@@ -291,8 +292,8 @@ def test_a_moved_occurrence_goes_to_a_business_day_also_where_weekends_are_not_s
 def test_an_occurrence_in_a_window_moves_to_its_end_or_to_the_minute_before_it():
     window = {"from": "08:30", "to": "10:00"}
 
-    (after,) = first(a_recurrence(windows=[window], then="following"), 1)
-    (before,) = first(a_recurrence(windows=[window], then="preceding"), 1)
+    (after,) = first(a_recurrence(windows=[window], adjustment="following"), 1)
+    (before,) = first(a_recurrence(windows=[window], adjustment="preceding"), 1)
 
     assert after.at.astimezone(ZoneInfo(NEW_YORK)).time() == time(10)
     assert before.at.astimezone(ZoneInfo(NEW_YORK)).time() == time(8, 29)
@@ -301,9 +302,9 @@ def test_an_occurrence_in_a_window_moves_to_its_end_or_to_the_minute_before_it()
     )
 
 
-def test_an_occurrence_of_its_own_in_the_minute_before_a_window_tells_of_those_that_move_there():
+def test_an_occurrence_in_the_minute_before_a_window_has_the_remarks_of_those_that_move_there():
     window = {"from": "09:00", "to": "09:20"}
-    recurrence = a_recurrence("PT1M", anchor=ANCHOR - 2 * MINUTE, windows=[window], then="preceding")
+    recurrence = a_recurrence("PT1M", anchor=ANCHOR - 2 * MINUTE, windows=[window], adjustment="preceding")
 
     (found,) = first(recurrence, 1, after=ANCHOR - 2 * MINUTE)
 
@@ -331,7 +332,7 @@ def test_a_window_past_midnight_belongs_to_the_day_it_begins_on():
 
 
 def test_a_window_may_be_a_whole_day():
-    recurrence = a_recurrence(windows=[{"from": "00:00", "to": "24:00", "days": ["fri"]}], then="following")
+    recurrence = a_recurrence(windows=[{"from": "00:00", "to": "24:00", "days": ["fri"]}], adjustment="following")
 
     assert local(recurrence, 2) == ["Sat 2026-12-26 00:00", "Sat 2026-12-26 09:00"]
 
@@ -339,13 +340,13 @@ def test_a_window_may_be_a_whole_day():
 def test_windows_that_overlap_are_one():
     windows = [{"from": "08:00", "to": "09:30"}, {"from": "08:30", "to": "11:00"}, {"from": "10:30", "to": "12:00"}]
 
-    assert local(a_recurrence(windows=windows, then="following"), 1) == ["Thu 2026-12-24 12:00"]
-    assert local(a_recurrence(windows=windows, then="preceding"), 1) == ["Fri 2026-12-25 07:59"]
+    assert local(a_recurrence(windows=windows, adjustment="following"), 1) == ["Thu 2026-12-24 12:00"]
+    assert local(a_recurrence(windows=windows, adjustment="preceding"), 1) == ["Fri 2026-12-25 07:59"]
 
 
 def test_an_occurrence_that_moves_into_another_skip_moves_on():
     recurrence = a_recurrence(
-        "weekly", anchor=ANCHOR + 2 * DAY, weekends=True, then="following",
+        "weekly", anchor=ANCHOR + 2 * DAY, weekends=True, adjustment="following",
         windows=[{"from": "08:00", "to": "10:00", "days": ["mon"]}],
     )  # fmt: skip
 
@@ -358,7 +359,7 @@ def test_a_function_skips_and_gives_its_reason():
     functions = Functions(skip={"quiet": lambda at: "stock-taking" if at.day == 28 else at.weekday() > 4})
 
     dropped = a_recurrence(functions=functions, function="quiet")
-    (moved, _) = first(a_recurrence("P4D", functions=functions, function="quiet", then="following"), 2)
+    (moved, _) = first(a_recurrence("P4D", functions=functions, function="quiet", adjustment="following"), 2)
 
     assert local(dropped, 2) == ["Fri 2026-12-25 09:00", "Tue 2026-12-29 09:00"]
     assert moved.remarks == ("Monday 2026-12-28 09:00 is skipped (stock-taking): moved to Tuesday 2026-12-29 09:00",)
@@ -368,7 +369,7 @@ def test_a_function_skips_and_gives_its_reason():
 def test_a_time_that_clocks_skip_on_a_skipped_day_keeps_the_time_that_the_rule_names(text):
     """Otherwise Monday would have two occurrences: its own, and Sunday's an hour later."""
     anchor = datetime(2026, 3, 5, 7, 30, tzinfo=UTC)
-    recurrence = a_recurrence(text, anchor=anchor, weekends=True, then="following")
+    recurrence = a_recurrence(text, anchor=anchor, weekends=True, adjustment="following")
 
     assert local(recurrence, 3, after=anchor) == [
         "Fri 2026-03-06 02:30",
@@ -377,18 +378,20 @@ def test_a_time_that_clocks_skip_on_a_skipped_day_keeps_the_time_that_the_rule_n
     ]
 
 
-@pytest.mark.parametrize("then", ["drop", "following"])
-def test_what_is_left_of_a_day_when_the_clocks_go_back_over_midnight_is_not_skipped(then):
+@pytest.mark.parametrize("adjustment", ["drop", "following"])
+def test_the_rest_of_a_day_is_not_skipped_when_the_clocks_go_back_over_midnight(adjustment):
     """In Saint John's, one minute after midnight of 1 November 2009 it was 23:01 of 31 October again."""
     anchor = datetime(2009, 11, 1, 2, 10, tzinfo=UTC)
-    recurrence = a_recurrence("PT20M", anchor, "America/St_Johns", dates=["2009-11-01"], then=then)
+    recurrence = a_recurrence("PT20M", anchor, "America/St_Johns", dates=["2009-11-01"], adjustment=adjustment)
 
     assert local(recurrence, 2, after=anchor) == ["Sat 2009-10-31 23:20", "Sat 2009-10-31 23:40"]
 
 
 def test_two_occurrences_of_a_day_may_change_their_order_when_they_move():
     """Saturday 10:00 and Sunday 09:00: on Monday the later one comes first."""
-    recurrence = a_recurrence("PT23H", anchor=datetime(2026, 12, 26, 15, tzinfo=UTC), weekends=True, then="following")
+    recurrence = a_recurrence(
+        "PT23H", anchor=datetime(2026, 12, 26, 15, tzinfo=UTC), weekends=True, adjustment="following"
+    )
 
     found = first(recurrence, 3)
 
@@ -396,7 +399,7 @@ def test_two_occurrences_of_a_day_may_change_their_order_when_they_move():
 
 
 def test_an_occurrence_is_moved_at_most_a_year_and_left_out_otherwise():
-    recurrence = a_recurrence("P3M", ranges=[{"from": "2027-01-01", "to": "2029-06-30"}], then="following")
+    recurrence = a_recurrence("P3M", ranges=[{"from": "2027-01-01", "to": "2029-06-30"}], adjustment="following")
 
     (found,) = first(recurrence, 1)
 
@@ -408,7 +411,7 @@ def test_an_occurrence_is_moved_at_most_a_year_and_left_out_otherwise():
 
 def test_a_dense_rule_is_dropped_rather_than_moved_over_a_weekend():
     friday = datetime(2026, 12, 26, 4, 58, tzinfo=UTC)
-    recurrence = a_recurrence("every minute", weekends=True, then="following")
+    recurrence = a_recurrence("every minute", weekends=True, adjustment="following")
 
     found = first(recurrence, 2, after=friday)
 
@@ -425,19 +428,19 @@ def test_a_dense_rule_is_dropped_rather_than_moved_over_a_weekend():
         ("every minute", {"windows": [{"from": "00:00", "to": "13:00"}, {"from": "12:00", "to": "24:00"}]}),
     ],
 )
-@pytest.mark.parametrize("then", ["drop", "preceding", "following"])
-def test_where_everything_is_skipped_nothing_ever_occurs_and_the_search_ends(text, skips, then):
+@pytest.mark.parametrize("adjustment", ["drop", "preceding", "following"])
+def test_where_everything_is_skipped_nothing_ever_occurs_and_the_search_ends(text, skips, adjustment):
     with pytest.raises(NeverOccurs):
-        a_recurrence(text, **skips, then=then)
+        a_recurrence(text, **skips, adjustment=adjustment)
 
 
-@pytest.mark.parametrize(("then", "error"), [("drop", NeverOccurs), ("preceding", BudgetExceeded)])
-def test_a_function_that_skips_everything_is_called_a_bounded_number_of_times(then, error):
+@pytest.mark.parametrize(("adjustment", "error"), [("drop", NeverOccurs), ("preceding", BudgetExceeded)])
+def test_a_function_that_skips_everything_is_called_a_bounded_number_of_times(adjustment, error):
     calls = []
     functions = Functions(skip={"always": lambda at: calls.append(at) or True})
 
     with pytest.raises(error):
-        a_recurrence("monthly", functions=functions, function="always", then=then)
+        a_recurrence("monthly", functions=functions, function="always", adjustment=adjustment)
 
     assert len(calls) <= 5_000
 
@@ -456,7 +459,7 @@ windows = st.tuples(quarters, quarters).filter(lambda edges: edges[0] != edges[1
     )
 )  # fmt: skip
 skips = st.fixed_dictionaries(
-    {"then": st.sampled_from(["drop", "preceding", "following"])},
+    {"adjustment": st.sampled_from(["drop", "preceding", "following"])},
     optional={
         "weekends": st.just(value=True),
         "dates": st.lists(days, max_size=4),
@@ -484,7 +487,9 @@ places = st.sampled_from(
     st.lists(st.integers(-1440, 20 * 1440), min_size=5, max_size=5),
 )
 @settings(max_examples=120, derandomize=True, deadline=None)
-@example("PT23H", {"then": "following", "weekends": True}, ("UTC", "2026-05-01"), 600, [0, 1440, 2880, 4320, 5760])
+@example(
+    "PT23H", {"adjustment": "following", "weekends": True}, ("UTC", "2026-05-01"), 600, [0, 1440, 2880, 4320, 5760]
+)
 def test_a_search_gives_what_listing_and_sorting_all_landings_gives(text, given_skips, place, minute, moments):
     timezone, day = place
     shift = date.fromisoformat(day) - ANCHOR.date()
@@ -527,8 +532,8 @@ def landings(candidates, given_skips, zone):
 
 
 def landing(candidate, given_skips, zone):
-    then = given_skips["then"]
-    step = -DAY if then == "preceding" else DAY
+    adjustment = given_skips["adjustment"]
+    step = -DAY if adjustment == "preceding" else DAY
     at, wall = candidate.at, named_wall(candidate, zone)
     for _ in range(51):
         covering = spans_over(at, given_skips, zone)
@@ -546,7 +551,7 @@ def landing(candidate, given_skips, zone):
             wall = at.astimezone(zone).replace(tzinfo=None, fold=0)
         else:
             return at
-        if then == "drop":
+        if adjustment == "drop":
             return None
     return None
 

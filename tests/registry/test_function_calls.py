@@ -9,8 +9,8 @@ import time
 import pytest
 
 from scheduled_actions.core.errors import FunctionFailed, FunctionTimedOut
-from scheduled_actions.registry import function_calls
-from scheduled_actions.registry.function_calls import FunctionCalls, all_within
+from scheduled_actions.registry import project_functions
+from scheduled_actions.registry.project_functions import FunctionCalls, total_time_limit
 from tests.factories import PATIENCE, wait_until
 
 SHORT = 0.05
@@ -40,7 +40,7 @@ def test_a_call_returns_what_the_function_returns_or_raises():
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-def test_what_would_end_the_process_is_an_error_and_the_thread_goes_on(raised):
+def test_system_exit_becomes_an_error_and_the_thread_survives(raised):
     def leave():
         raise raised
 
@@ -58,7 +58,7 @@ def test_a_call_that_hangs_ends_at_its_limit_and_later_ones_at_once_until_it_ret
     calls.timeout_seconds = PATIENCE
     before = time.monotonic()
     for _ in range(100):
-        with pytest.raises(FunctionTimedOut, match="is still at work"):
+        with pytest.raises(FunctionTimedOut, match="is still running"):
             calls.call("hang", hanging)
     assert time.monotonic() - before < PATIENCE / 2
     assert len(hanging.calls) == 1
@@ -76,7 +76,7 @@ def _answers(calls, function):
         return False
 
 
-def test_who_waits_behind_another_caller_waits_no_longer_than_the_limit(hanging):
+def test_waiting_for_another_caller_counts_towards_the_limit(hanging):
     calls = FunctionCalls(PATIENCE)
     first = threading.Thread(target=calls.call, args=["hang", hanging])
     first.start()
@@ -91,7 +91,7 @@ def test_who_waits_behind_another_caller_waits_no_longer_than_the_limit(hanging)
 
 def test_all_calls_of_a_block_share_its_time(hanging):
     calls = FunctionCalls(PATIENCE)
-    with all_within(SHORT), all_within(PATIENCE), pytest.raises(FunctionTimedOut):
+    with total_time_limit(SHORT), total_time_limit(PATIENCE), pytest.raises(FunctionTimedOut):
         calls.call("hang", hanging)
 
 
@@ -101,14 +101,14 @@ def test_a_function_may_call_itself_by_name():
     assert calls.call("twice", lambda: calls.call("twice", lambda: 2)) == 2
 
 
-def test_a_function_finds_nothing_of_its_callers_context():
+def test_a_function_runs_in_an_empty_context():
     held = contextvars.ContextVar("held", default=None)
     held.set("a connection")
 
     assert FunctionCalls().call("look", held.get) is None
 
 
-def test_an_error_of_the_function_itself_is_not_taken_for_its_limit():
+def test_a_timeout_error_of_the_function_is_not_reported_as_its_limit():
     def fail():
         raise TimeoutError("mine")
 
@@ -132,7 +132,7 @@ def test_an_error_without_a_text_ends_no_thread():
 
 
 def test_an_idle_thread_ends_and_the_next_call_gets_a_new_one(monkeypatch):
-    monkeypatch.setattr(function_calls, "_IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(project_functions, "_IDLE_SECONDS", 0.02)
     calls = FunctionCalls()
 
     first = calls.call("who", threading.current_thread)

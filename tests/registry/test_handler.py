@@ -1,4 +1,4 @@
-"""What `@action`, `@next_occurrence` and `@skip_occurrence` take."""
+"""The arguments of `@action`, `@next_occurrence` and `@skip_occurrence`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from scheduled_actions import action, next_occurrence, skip_occurrence
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.registry.handler import OPTIONS_ATTRIBUTE
+from scheduled_actions.registry.options import normalize_recurrence
 from scheduled_actions.registry.project_functions import DECLARED_ATTRIBUTE
-from scheduled_actions.registry.recurrence_option import normalised
 
 #: Every key, each with a value that it takes.
 EVERY_KEY = {
@@ -43,7 +43,7 @@ def recurrence_of(recurrence):
     return getattr(action("test:run", recurrence=recurrence)(lambda payload: payload), OPTIONS_ATTRIBUTE).recurrence
 
 
-def test_a_handler_stays_the_function_it_was_and_bears_its_options():
+def test_a_handler_is_returned_unchanged_with_its_options():
     def run(payload):
         return payload
 
@@ -66,7 +66,7 @@ def test_a_handler_stays_the_function_it_was_and_bears_its_options():
         ({"dedup_window": -1}, "dedup_window"),
     ],
 )
-def test_what_no_handler_can_be_is_refused_by_name(arguments, named):
+def test_an_invalid_option_is_refused_by_name(arguments, named):
     with pytest.raises(InvalidArgument, match=named):
         action(**{"action_type": "test:run"} | arguments)
 
@@ -76,7 +76,7 @@ def test_a_recurrence_is_kept_as_it_was_declared(recurrence):
     assert recurrence_of(recurrence) == recurrence
 
 
-def test_a_recurrence_is_a_copy_and_nothing_changes_it_later():
+def test_a_recurrence_is_copied():
     given = copy.deepcopy(EVERY_KEY)
     kept = recurrence_of(given)
 
@@ -86,7 +86,7 @@ def test_a_recurrence_is_a_copy_and_nothing_changes_it_later():
     assert kept == EVERY_KEY
 
 
-def test_options_with_a_recurrence_have_a_hash_and_tell_it_when_compared():
+def test_options_with_a_recurrence_are_hashable_and_compared_by_it():
     def options(rule):
         return getattr(action("test:run", recurrence={"rule": rule})(lambda payload: payload), OPTIONS_ATTRIBUTE)
 
@@ -94,7 +94,7 @@ def test_options_with_a_recurrence_have_a_hash_and_tell_it_when_compared():
     assert options("daily") != options("hourly")
 
 
-def test_keys_that_are_none_say_nothing():
+def test_keys_with_the_value_none_are_left_out():
     assert recurrence_of({"rule": "daily", "until": None, "payload": {"x": None}}) == {
         "rule": "daily",
         "payload": {"x": None},
@@ -104,22 +104,25 @@ def test_keys_that_are_none_say_nothing():
 @pytest.mark.parametrize(
     ("recurrence", "message"),
     [
-        (5, "recurrence: 'int' is not a rule as text, or a dict with the key rule"),
-        (["daily"], "recurrence: 'list' is not a rule as text"),
-        ({}, "recurrence.rule: None is not a rule"),
-        ({"rule": None}, "recurrence.rule: None is not a rule"),
+        (5, "recurrence is of type int; it must be a rule (a string), or a dict with the key rule"),
+        (["daily"], "recurrence is of type list; it must be a rule (a string)"),
+        ({}, "recurrence.rule is missing: give a rule"),
+        ({"rule": None}, "recurrence.rule is missing: give a rule"),
         ({"rule": 5}, "recurrence.rule: 5 is not a rule"),
-        ({"rule": "daily", "timezon": "UTC"}, "recurrence: 'timezon' is not one of its keys; did you mean timezone?"),
-        ({"rule": "daily", "x": 1}, "recurrence: 'x' is not one of its keys; there are rule, name, "),
-        ({"rule": "daily", 5: 1}, "recurrence: 5 is not one of its keys"),
-        ({"rule": "daily", "scheduled_at": "2027-01-01"}, "recurrence: 'scheduled_at' is not one of its keys"),
-        ({"rule": "daily", "remaining": "3"}, "recurrence.remaining: '3' is not a whole number"),
-        ({"rule": "daily", "remaining": True}, "recurrence.remaining: True is not a whole number"),
+        (
+            {"rule": "daily", "timezon": "UTC"},
+            "recurrence has no key 'timezon'; did you mean \"timezone\"?",
+        ),
+        ({"rule": "daily", "x": 1}, "recurrence has no key 'x'; known keys: rule, name, "),
+        ({"rule": "daily", 5: 1}, "recurrence has no key 5"),
+        ({"rule": "daily", "scheduled_at": "2027-01-01"}, "recurrence has no key 'scheduled_at'"),
+        ({"rule": "daily", "remaining": "3"}, "recurrence.remaining: '3' is not an integer"),
+        ({"rule": "daily", "remaining": True}, "recurrence.remaining: True is not an integer"),
         ({"rule": "daily", "jitter_seconds": "3"}, "recurrence.jitter_seconds: '3' is not a number of seconds"),
         ({"rule": "daily", "lock_group_blocks": 1}, "recurrence.lock_group_blocks: 1 is not True or False"),
-        ({"rule": "daily", "until": 2027}, "recurrence.until: 2027 is not an instant as text"),
-        ({"rule": "daily", "until": "soon"}, "recurrence.until: 'soon' is not an instant as text"),
-        ({"rule": "daily", "payload": ["secret"]}, "recurrence.payload: 'list' is not a JSON object"),
+        ({"rule": "daily", "until": 2027}, "recurrence.until: 2027 is not an ISO 8601 string"),
+        ({"rule": "daily", "until": "soon"}, "recurrence.until: 'soon' is not an ISO 8601 string"),
+        ({"rule": "daily", "payload": ["secret"]}, "recurrence.payload is of type list, not a JSON object"),
     ],
 )
 def test_a_recurrence_of_the_wrong_shape_is_refused_by_the_key(recurrence, message):
@@ -133,16 +136,16 @@ def test_a_recurrence_of_the_wrong_shape_is_refused_by_the_key(recurrence, messa
 def test_a_declaration_becomes_arguments_of_a_schedule():
     berlin = timezone(timedelta(hours=1))
 
-    assert normalised("daily") == {"rule": "daily"} == normalised({"rule": "daily"})
-    assert normalised(EVERY_KEY) == EVERY_KEY | {"until": datetime(2027, 1, 31, 17)}  # noqa: DTZ001 - of its own zone
-    assert normalised({"rule": "daily", "until": "2027-01-31T17:00:00+01:00"}) == {
+    assert normalize_recurrence("daily") == {"rule": "daily"} == normalize_recurrence({"rule": "daily"})
+    assert normalize_recurrence(EVERY_KEY) == EVERY_KEY | {"until": datetime(2027, 1, 31, 17)}  # noqa: DTZ001 - of its own zone
+    assert normalize_recurrence({"rule": "daily", "until": "2027-01-31T17:00:00+01:00"}) == {
         "rule": "daily",
         "until": datetime(2027, 1, 31, 17, tzinfo=berlin),
     }
 
 
 @pytest.mark.parametrize(("decorator", "key"), [(next_occurrence, "next:pay-day"), (skip_occurrence, "skip:pay-day")])
-def test_a_function_stays_what_it_was_and_bears_its_name(decorator, key):
+def test_a_declared_function_is_returned_unchanged_with_its_name(decorator, key):
     def run(moment):
         return moment
 
@@ -154,6 +157,6 @@ def test_a_function_stays_what_it_was_and_bears_its_name(decorator, key):
 
 @pytest.mark.parametrize("decorator", [next_occurrence, skip_occurrence])
 @pytest.mark.parametrize("name", ["", "pay day", "next:payday", "-x", "x" * 101, len])
-def test_what_no_function_can_be_called_is_refused(decorator, name):
-    with pytest.raises(InvalidArgument, match="is not the name of a function"):
+def test_an_invalid_function_name_is_refused(decorator, name):
+    with pytest.raises(InvalidArgument, match="is not a function name"):
         decorator(name)

@@ -1,4 +1,4 @@
-"""Handlers are found by type, imported when first needed, and a broken one harms nobody else."""
+"""Handlers are found by type, imported when first needed, and a broken one affects no other."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from scheduled_actions.core.errors import (
 )
 from scheduled_actions.operations import registry_build
 from scheduled_actions.registry import Registry
+from scheduled_actions.registry.generated import RegistryContent
 from scheduled_actions.registry.handler import HandlerOptions
 from scheduled_actions.registry.loading import FAILURE_SECONDS
 
@@ -201,7 +202,7 @@ def test_a_namespace_package_below_handlers_is_importable(project):
         ("raise ValueError('x' * 9999)", "…"),
     ],
 )
-def test_a_module_that_cannot_be_imported_says_why_and_where(project, text, reason):
+def test_an_import_error_names_the_cause_file_and_line(project, text, reason):
     registry = registry_of(
         project,
         email=f"{IMPORT}{text}\n@action('a:one')\ndef one(payload): ...\n",
@@ -260,11 +261,14 @@ def test_an_interrupt_during_an_import_is_no_broken_handler(project):
         ("@action('a:one')\ndef one(): ...", "it takes 0 positional parameters"),
         ("@action('a:one')\ndef one(*payloads): ...", "it takes 0 positional parameters"),
         ("@action('a:one')\ndef one(payload, context, more): ...", "it takes 3 positional parameters"),
-        ("@action('a:one')\ndef one(payload, *, dry): ...", "nobody gives its keyword argument dry"),
+        ("@action('a:one')\ndef one(payload, *, dry): ...", "no value is passed for its keyword-only parameter dry"),
         ("@action('a:one')\ndef one(payload):\n  yield", "it is a generator"),
         ("@action('a:one')\nasync def one(payload):\n  yield", "it is a generator"),
-        ("@action('a:one', **{'transactional': True})\nasync def one(payload): ...", "transactional=True is not for"),
-        ("@action('a:one', **{'retry': [1]})\ndef one(payload): ...", "retry is no policy"),
+        (
+            "@action('a:one', **{'transactional': True})\nasync def one(payload): ...",
+            "transactional=True does not work",
+        ),
+        ("@action('a:one', **{'retry': [1]})\ndef one(payload): ...", "retry must be a policy"),
         (
             "@action('a:one')\ndef one(payload: Nowhere): ...",
             "NameError: name 'Nowhere' is not defined (imported under",
@@ -274,9 +278,9 @@ def test_an_interrupt_during_an_import_is_no_broken_handler(project):
         ("one = action('a:one')(len)", "AttributeError"),
     ],
 )
-def test_a_function_that_can_be_no_handler_says_why(project, text, reason):
+def test_an_unusable_handler_function_is_refused_with_the_reason(project, text, reason):
     (project / "handlers" / "email.py").write_text(f"{IMPORT}{text}\n")
-    registry = Registry(project, {"a:one": "handlers.email:one"})
+    registry = Registry(project, RegistryContent(handlers={"a:one": "handlers.email:one"}))
 
     with pytest.raises(HandlerBroken) as broken:
         registry.resolve("a:one")
@@ -284,7 +288,7 @@ def test_a_function_that_can_be_no_handler_says_why(project, text, reason):
     assert reason in str(broken.value)
 
 
-def test_only_the_payloads_annotation_must_be_there_at_run_time(project):
+def test_only_the_payloads_annotation_is_evaluated_at_run_time(project):
     registry = registry_of(
         project,
         email=f"{IMPORT}from typing import TYPE_CHECKING\nfrom pydantic import BaseModel\n"
@@ -315,7 +319,7 @@ def test_dataclasses_and_typed_dicts_of_a_module_are_resolved_in_it(project):
         assert handler.function(handler.payload.validate_text('{"on": "2026-03-01"}')) == 2026
 
 
-def test_the_annotation_of_a_wrapped_handler_is_looked_up_where_the_handler_stands(project):
+def test_the_annotation_of_a_wrapped_handler_is_resolved_in_its_module(project):
     (project / "handlers" / "wraps.py").write_text(
         "import functools\n"
         "def wrapping(function):\n"
@@ -360,7 +364,7 @@ def test_a_wrapped_handler_keeps_its_parameters_and_annotation():
     assert handler.payload.validate_text('{"amount": 3}') == Sum(3)
 
 
-def test_a_broken_module_is_imported_once_in_ten_seconds_for_all_its_types_and_heals(project):
+def test_a_broken_module_is_retried_every_ten_seconds_for_all_its_types(project):
     clock = Clock()
     registry = registry_of(
         project,
@@ -378,8 +382,8 @@ def test_a_broken_module_is_imported_once_in_ten_seconds_for_all_its_types_and_h
             registry.resolve("a:one")
         assert sys.imports == 1
 
-        mended = f"{IMPORT}@action('a:one')\ndef one(payload): ...\n@action('a:two')\ndef two(payload): ...\n"
-        (project / "handlers" / "email.py").write_text(mended)
+        fixed = f"{IMPORT}@action('a:one')\ndef one(payload): ...\n@action('a:two')\ndef two(payload): ...\n"
+        (project / "handlers" / "email.py").write_text(fixed)
         clock.now += 0.2
 
         assert registry.resolve("a:one").reference == "handlers.email:one"
@@ -388,10 +392,10 @@ def test_a_broken_module_is_imported_once_in_ten_seconds_for_all_its_types_and_h
         del sys.imports
 
 
-def test_an_unfit_function_is_looked_over_once_in_ten_seconds(project):
+def test_an_unusable_function_is_checked_every_ten_seconds(project):
     clock = Clock()
     (project / "handlers" / "email.py").write_text(f"{IMPORT}one = None\n")
-    registry = Registry(project, {"a:one": "handlers.email:one"}, monotonic=clock)
+    registry = Registry(project, RegistryContent(handlers={"a:one": "handlers.email:one"}), monotonic=clock)
     with pytest.raises(HandlerBroken):
         registry.resolve("a:one")
     sys.modules["handlers.email"].one = action("a:one")(lambda payload: payload)
@@ -438,7 +442,7 @@ def test_many_threads_import_a_module_once_and_get_the_same_answer(project):
         del sys.imports, sys.gate
 
 
-def test_a_slow_module_keeps_no_other_waiting(project):
+def test_a_slow_import_does_not_block_other_modules(project):
     registry = registry_of(
         project,
         slow=f"{IMPORT}import sys\nsys.begun.set()\nassert sys.go_on.wait(10)\n"
@@ -486,7 +490,7 @@ def test_a_project_whose_handlers_have_no_init_file_is_preferred_to_a_package_el
     assert registry.resolve("a:one").reference == "handlers.email:one"
 
 
-def test_another_projects_handlers_are_not_mistaken_for_this_ones(project, tmp_path_factory):
+def test_handlers_of_another_project_are_refused(project, tmp_path_factory):
     registry_of(project, email=f"{IMPORT}@action('a:one')\ndef one(payload): ...\n").resolve("a:one")
     second = tmp_path_factory.mktemp("second")
     (second / "handlers").mkdir()
@@ -507,13 +511,13 @@ def test_a_project_behind_a_symbolic_link_is_the_same_project(project, tmp_path_
     assert registry_of(link, email=f"{IMPORT}@action('a:one')\ndef one(payload): ...\n").resolve("a:one")
 
 
-def test_only_declared_functions_and_one_of_each_type_make_a_registry():
+def test_a_registry_needs_declared_functions_with_unique_types():
     @action("a:plain")
     def other(payload): ...
 
     with pytest.raises(InvalidArgument, match="wrapping is not declared with @action"):
         Registry.of(wrapping)
-    with pytest.raises(RegistryInvalid, match='"a:plain" has a handler already'):
+    with pytest.raises(RegistryInvalid, match='"a:plain" already has a handler'):
         Registry.of(plain, other)
 
 

@@ -1,4 +1,4 @@
-"""The registry is built from text: deterministic, whole or not at all, and every mistake has its place."""
+"""The registry is built from text, deterministically; every mistake is reported with its file and line."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from scheduled_actions.core.errors import RegistryInvalid
 from scheduled_actions.operations import registry_build
 from scheduled_actions.registry import generated
+from scheduled_actions.registry.generated import RegistryContent
 
 SCRIPT = Path(__file__).parents[2] / "registry_build.py"
 IMPORT = "from scheduled_actions import action\n"
@@ -76,8 +77,8 @@ def test_the_registry_is_sorted_and_holds_types_references_and_literal_options(t
     )
 
 
-def test_the_generated_file_is_python_and_says_the_same_when_read_as_text(tmp_path):
-    text = "Grüße 🎉\u2028\x00\x7f'\"\\"
+def test_the_generated_file_gives_the_same_values_imported_and_parsed(tmp_path):
+    text = "Grüße 🎉\u2028\x01\x7f'\"\\"
     write_handlers(tmp_path, email=f"{IMPORT}@action('a:one', description={text!r})\ndef one(payload): ...\n")
     built = registry_build.write(tmp_path)
 
@@ -85,10 +86,10 @@ def test_the_generated_file_is_python_and_says_the_same_when_read_as_text(tmp_pa
 
     assert run["HANDLERS"] == {"a:one": "handlers.email:one"}
     assert run["OPTIONS"] == {"a:one": {"description": text}}
-    assert generated.read(tmp_path) == (run["HANDLERS"], run["OPTIONS"], {})
+    assert generated.read(tmp_path) == RegistryContent(handlers=run["HANDLERS"], options=run["OPTIONS"])
 
 
-def test_the_same_text_gives_the_same_bytes_in_whatever_order_the_files_were_made(tmp_path):
+def test_the_generated_file_does_not_depend_on_the_order_of_files(tmp_path):
     names = ["b", "ä", "Z", "a/x", "a", "a_"]
     files = {f"{name}.py": one_handler(f"t:{number}") for number, name in enumerate(names)}
     one = write_handlers(tmp_path / "one", files)
@@ -134,13 +135,13 @@ def test_no_handler_code_runs(tmp_path):
         "\ufefffrom scheduled_actions import action\r\n@action('a:one')\r\ndef one(payload): ...",
     ],
 )
-def test_every_way_to_import_and_write_the_decorator_is_found(tmp_path, text):
+def test_every_import_style_and_spelling_of_the_decorator_is_found(tmp_path, text):
     write_handlers(tmp_path, email=text)
 
     assert registry_build.build(tmp_path).handlers == {"a:one": "handlers.email:one"}
 
 
-def test_somebody_elses_action_is_no_handler(tmp_path):
+def test_a_decorator_of_another_package_is_ignored(tmp_path):
     write_handlers(
         tmp_path,
         admin="from django.contrib.admin import action\n@action('a b')\ndef one(x): ...\n"
@@ -151,7 +152,7 @@ def test_somebody_elses_action_is_no_handler(tmp_path):
     assert registry_build.build(tmp_path).handlers == {}
 
 
-def test_packages_namespaces_and_init_files_are_searched_and_the_rest_is_not(tmp_path):
+def test_packages_and_namespaces_are_searched_and_hidden_folders_are_not(tmp_path):
     found = {
         "__init__.py": "t:top",
         "deep/down/mail.py": "t:deep",
@@ -173,15 +174,15 @@ def test_packages_namespaces_and_init_files_are_searched_and_the_rest_is_not(tmp
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("@action(TYPE)\ndef one(payload): ...", "handlers/email.py:2: the action type is no literal text"),
+        ("@action(TYPE)\ndef one(payload): ...", "handlers/email.py:2: the action type must be a string literal"),
         (
             "@action(f'a:one')\ndef one(payload): ...",
-            "handlers/email.py:2: the action type is no literal text",
+            "handlers/email.py:2: the action type must be a string literal",
         ),
-        ("@action(*types)\ndef one(payload): ...", "handlers/email.py:2: the action type is no literal text"),
+        ("@action(*types)\ndef one(payload): ...", "handlers/email.py:2: the action type must be a string literal"),
         (
             "@action(max_attempts=1)\ndef one(payload): ...",
-            "handlers/email.py:2: the action type is no literal",
+            "handlers/email.py:2: the action type must be a string literal",
         ),
         ("@action\ndef one(payload): ...", "handlers/email.py:2: the action type is missing"),
         (
@@ -195,11 +196,11 @@ def test_packages_namespaces_and_init_files_are_searched_and_the_rest_is_not(tmp
         ("x = " + "(" * 5000 + ")" * 5000, "does not parse"),
         (
             "@action('reminder:send', open_to_teams=True)\ndef one(payload): ...",
-            "handlers/email.py:2: open_to_teams: True is not False: reminder:send is an internal type",
+            "handlers/email.py:2: open_to_teams must be False: reminder:send is an internal type",
         ),
         (
             "@action('a:one', transactional=True)\nasync def one(payload): ...",
-            "handlers/email.py:2: transactional=True is not for async def",
+            "handlers/email.py:2: transactional=True does not work with async def",
         ),
         (
             "class Mail:\n  @action('a:one')\n  def one(self, payload): ...",
@@ -221,15 +222,15 @@ def test_packages_namespaces_and_init_files_are_searched_and_the_rest_is_not(tmp
         ),
         (
             "@action('a:one',\n  max_attempts=0)\ndef one(payload): ...",
-            "handlers/email.py:2: max_attempts: 0 is not between 1 and 1000",
+            "handlers/email.py:2: max_attempts: 0 is not an integer between 1 and 1000",
         ),
         (
             "@action('a:one',\n  max_attempts='3')\ndef one(payload): ...",
-            "handlers/email.py:3: max_attempts: '3' is not a whole number",
+            "handlers/email.py:3: max_attempts: '3' is not an integer",
         ),
         (
             "@action('a:one', max_attempts=True)\ndef one(payload): ...",
-            "max_attempts: True is not a whole number",
+            "max_attempts: True is not an integer",
         ),
         (
             "@action('a:one', timeout_seconds=-1)\ndef one(payload): ...",
@@ -237,7 +238,7 @@ def test_packages_namespaces_and_init_files_are_searched_and_the_rest_is_not(tmp
         ),
         (
             "@action('a:one', timeout_seconds=1e999)\ndef one(payload): ...",
-            "timeout_seconds: inf is not a number",
+            "timeout_seconds is inf; JSON has only finite numbers",
         ),
         (
             "@action('a:one', dedup_window=-1)\ndef one(payload): ...",
@@ -245,12 +246,13 @@ def test_packages_namespaces_and_init_files_are_searched_and_the_rest_is_not(tmp
         ),
         ("@action('a:one', open_to_teams='yes')\ndef one(payload): ...", "open_to_teams: 'yes' is not True or False"),
         ("@action('a:one', transactional=1)\ndef one(payload): ...", "transactional: 1 is not True or False"),
-        ("@action('a:one', description=b'x')\ndef one(payload): ...", "description: b'x' is not a text"),
-        ("@action('a:one', description='\\ud800')\ndef one(payload): ...", "is not a text"),
-        ("@action('a:one', retry=[1, 2])\ndef one(payload): ...", "retry: [1, 2] is not a policy"),
+        ("@action('a:one', description=b'x')\ndef one(payload): ...", "description: b'x' is not a string"),
+        ("@action('a:one', description='\\ud800')\ndef one(payload): ...", "description contains half a surrogate"),
+        ("@action('a:one', description='\\0')\ndef one(payload): ...", "description contains a NUL character"),
+        ("@action('a:one', retry=[1, 2])\ndef one(payload): ...", "retry: [1, 2] is not a retry policy"),
         (
             "@action('a:one', max_attemps=3)\ndef one(payload): ...",
-            "handlers/email.py:2: max_attemps is no option of @action; did you mean max_attempts?",
+            'handlers/email.py:2: @action has no option max_attemps; did you mean "max_attempts"?',
         ),
     ],
 )
@@ -260,7 +262,7 @@ def test_a_mistake_is_an_error_with_its_file_and_line_and_nothing_is_written(tmp
     assert expected in problem_of(tmp_path)
 
 
-def test_two_handlers_of_one_type_are_named_both(tmp_path):
+def test_two_handlers_of_one_type_are_both_reported(tmp_path):
     write_handlers(
         tmp_path,
         email=one_handler(),
@@ -268,7 +270,7 @@ def test_two_handlers_of_one_type_are_named_both(tmp_path):
     )
 
     assert problem_of(tmp_path) == (
-        'handlers/post.py:3: "a:one" has a handler already: handlers.email:one in handlers/email.py:2'
+        'handlers/post.py:3: "a:one" already has a handler: handlers.email:one in handlers/email.py:2'
     )
 
 
@@ -282,7 +284,7 @@ def test_all_mistakes_are_reported_at_once_in_order(tmp_path):
     lines = problem_of(tmp_path).splitlines()
 
     places = [line.split(": ")[0] for line in lines]
-    assert places == ["handlers/a.py:2", "handlers/a.py:4", "handlers/a.py:4", "handlers/b.py:1"]
+    assert places == ["handlers/a.py:2", *["handlers/a.py:4"] * 3, "handlers/b.py:1"]
 
 
 def test_a_file_that_cannot_be_imported_by_its_name_may_hold_no_handlers(tmp_path):
@@ -298,12 +300,12 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
     assert "handlers/gone.py:1: cannot be read" in problem_of(tmp_path)
 
 
-def test_a_project_without_handlers_is_told_what_to_do(tmp_path):
-    with pytest.raises(RegistryInvalid, match=r"there is no such folder in .*: run this in"):
+def test_a_project_without_handlers_is_refused_with_a_remedy(tmp_path):
+    with pytest.raises(RegistryInvalid, match=r"there is no such folder in .*: create it, or run the command in"):
         registry_build.build(tmp_path)
 
 
-def test_a_mistake_leaves_the_old_registry_as_it_was(tmp_path):
+def test_a_mistake_keeps_the_previous_registry(tmp_path):
     write_handlers(tmp_path, email=one_handler())
     path = registry_build.write(tmp_path).path
     before = path.read_bytes()
@@ -315,7 +317,7 @@ def test_a_mistake_leaves_the_old_registry_as_it_was(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_registry_that_is_up_to_date_is_not_touched_and_a_stale_one_is_replaced(tmp_path):
+def test_only_a_stale_registry_is_rewritten(tmp_path):
     write_handlers(tmp_path, email=one_handler())
     first = registry_build.write(tmp_path)
     os.utime(first.path, ns=(1, 1))
@@ -334,7 +336,7 @@ def test_a_registry_that_is_up_to_date_is_not_touched_and_a_stale_one_is_replace
     assert [path.name for path in sorted((tmp_path / "handlers").iterdir())] == ["_registry.py", "email.py"]
 
 
-def test_a_checkout_with_other_line_ends_is_still_fresh(tmp_path):
+def test_a_registry_with_other_line_endings_is_fresh(tmp_path):
     write_handlers(tmp_path, email=one_handler())
     path = registry_build.write(tmp_path).path
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
@@ -342,7 +344,7 @@ def test_a_checkout_with_other_line_ends_is_still_fresh(tmp_path):
     assert registry_build.build(tmp_path).is_fresh
 
 
-def test_a_folder_that_cannot_be_written_to_is_an_error_without_leftovers(tmp_path):
+def test_an_unwritable_folder_is_an_error_and_leaves_no_temporary_file(tmp_path):
     write_handlers(tmp_path, email=one_handler())
     (tmp_path / "handlers" / "_registry.py").mkdir()
 
@@ -357,7 +359,7 @@ def test_an_empty_project_has_an_empty_registry(tmp_path):
 
     registry_build.write(tmp_path)
 
-    assert generated.read(tmp_path) == ({}, {}, {})
+    assert generated.read(tmp_path) == RegistryContent(handlers={})
 
 
 @pytest.mark.parametrize(
@@ -374,7 +376,7 @@ def test_an_empty_project_has_an_empty_registry(tmp_path):
         "HANDLERS = {}\nOPTIONS = {'a:one': 3}",
     ],
 )
-def test_a_generated_file_that_is_none_is_refused_with_what_to_do(tmp_path, text):
+def test_an_invalid_generated_file_is_refused_with_a_remedy(tmp_path, text):
     write_handlers(tmp_path, _registry=text)
 
     with pytest.raises(RegistryInvalid, match=r"^handlers/_registry\.py: .*run `python registry_build\.py`$"):
@@ -425,7 +427,7 @@ def test_the_script_reports_a_mistake_without_a_traceback(tmp_path):
     refused, misused = run_script(cwd=tmp_path), run_script("--chekc", cwd=tmp_path)
 
     assert refused.returncode == 1
-    assert refused.stderr.startswith("handlers/email.py:2: the action type is no literal text")
+    assert refused.stderr.startswith("handlers/email.py:2: the action type must be a string literal")
     assert "Traceback" not in refused.stderr
     assert misused.returncode == 2
 

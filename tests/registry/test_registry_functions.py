@@ -13,6 +13,7 @@ from scheduled_actions import action, next_occurrence, skip_occurrence
 from scheduled_actions.core.errors import HandlerBroken, InvalidArgument, RegistryInvalid
 from scheduled_actions.operations import registry_build
 from scheduled_actions.registry import Registry, generated
+from scheduled_actions.registry.generated import RegistryContent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ def problem_of(project: Path) -> str:
     return str(refusal.value)
 
 
-def test_functions_are_written_and_read_beside_the_handlers(tmp_path):
+def test_functions_are_written_and_read_together_with_handlers(tmp_path):
     write_handlers(tmp_path, calendar=CALENDAR)
 
     built = registry_build.write(tmp_path)
@@ -85,7 +86,7 @@ def test_functions_are_imported_when_first_called(project):
     assert "handlers.other" not in sys.modules
 
 
-def test_a_function_and_a_handler_of_one_name_are_two_things(project):
+def test_a_function_and_a_handler_may_have_the_same_name(project):
     write_handlers(
         project,
         email="@action('next:payday')\ndef one(payload): return 'handled'\n"
@@ -110,15 +111,17 @@ def test_a_broken_module_breaks_its_functions_and_says_why(project):
     ("text", "reason"),
     [
         ("def other(moment): ...", "its module has no such function: run `python registry_build.py`"),
-        ("def payday(moment): ...", "it is not declared, or a decorator above that hides it"),
+        ("def payday(moment): ...", "it is not declared, or a decorator above hides the declaration"),
         ("@skip_occurrence('payday')\ndef payday(moment): ...", 'it is declared as "skip:payday": run `python'),
         ("@next_occurrence('payday')\nasync def payday(moment): ...", "calling it would run nothing: write def"),
         ("@next_occurrence('payday')\ndef payday(moment):\n  yield", "return instead of yield"),
     ],
 )
-def test_a_function_that_is_not_what_the_registry_says_is_broken(project, text, reason):
+def test_a_function_that_differs_from_the_registry_is_broken(project, text, reason):
     write_handlers(project, calendar=text)
-    functions = Registry(project, {}, {}, {"next:payday": "handlers.calendar:payday"}).functions
+    functions = Registry(
+        project, RegistryContent(handlers={}, functions={"next:payday": "handlers.calendar:payday"})
+    ).functions
 
     with pytest.raises(HandlerBroken) as broken:
         functions.next["payday"](MOMENT)
@@ -127,14 +130,14 @@ def test_a_function_that_is_not_what_the_registry_says_is_broken(project, text, 
     assert str(broken.value).startswith('the function "next:payday" (handlers.calendar:payday) cannot be loaded: ')
 
 
-def test_what_a_function_raises_is_its_own(project):
+def test_an_exception_of_a_function_reaches_the_caller(project):
     write_handlers(project, calendar="@next_occurrence('payday')\ndef payday(moment): return {}['key']\n")
 
     with pytest.raises(KeyError, match="key"):
         registry_build.load(project).functions.next["payday"](MOMENT)
 
 
-def test_functions_can_be_given_where_they_stand():
+def test_a_registry_can_be_built_from_functions():
     @next_occurrence("payday")
     def payday(moment):
         return moment + timedelta(days=1)
@@ -150,11 +153,11 @@ def test_functions_can_be_given_where_they_stand():
     assert registry.functions.skip["payday"](MOMENT) is True
 
 
-def test_two_given_functions_of_one_name_are_refused():
+def test_two_functions_of_one_name_are_refused():
     @next_occurrence("payday")
     def payday(moment): ...
 
-    with pytest.raises(RegistryInvalid, match=r'"next:payday" has a function already: .*payday'):
+    with pytest.raises(RegistryInvalid, match=r'"next:payday" already has a function: .*payday'):
         Registry.of(payday, next_occurrence("payday")(lambda moment: moment))
     with pytest.raises(InvalidArgument, match="declared with"):
         Registry.of(payday, len)
@@ -196,15 +199,18 @@ def test_every_way_to_import_the_decorator_is_found(tmp_path, text):
     ("text", "expected"),
     [
         ("@next_occurrence\ndef f(m): ...", '2: the name is missing: write @next_occurrence("payday")'),
-        ("@next_occurrence()\ndef f(m): ...", "2: the name is no literal text, and no code runs here: write @next_"),
+        (
+            "@next_occurrence()\ndef f(m): ...",
+            "2: the name must be a string literal, because no code runs here: write",
+        ),
         (
             "@skip_occurrence(NAME)\ndef f(m): ...",
-            "2: the name is no literal text, and no code runs here: write @skip_",
+            "2: the name must be a string literal, because no code runs here: write",
         ),
-        ("@next_occurrence('pay day')\ndef f(m): ...", "2: name: 'pay day' is not the name of a function"),
-        ("@next_occurrence('x', zone=1)\ndef f(m): ...", "2: zone is no argument of @next_occurrence"),
-        ("@next_occurrence('x', **more)\ndef f(m): ...", "2: ** is no argument of @next_occurrence"),
-        ("@next_occurrence('x')\nasync def f(m): ...", "2: @next_occurrence is not for async def"),
+        ("@next_occurrence('pay day')\ndef f(m): ...", "2: name: 'pay day' is not a function name"),
+        ("@next_occurrence('x', zone=1)\ndef f(m): ...", "2: @next_occurrence has no argument zone"),
+        ("@next_occurrence('x', **more)\ndef f(m): ...", "2: @next_occurrence has no argument **"),
+        ("@next_occurrence('x')\nasync def f(m): ...", "2: @next_occurrence does not work with async def"),
         (
             "class A:\n  @skip_occurrence('x')\n  def f(m): ...",
             "3: @skip_occurrence belongs on a def at the module's top",
@@ -217,7 +223,7 @@ def test_every_way_to_import_the_decorator_is_found(tmp_path, text):
         ("@action('a:one')\n@next_occurrence('x')\ndef f(m): ...", "3: a function is declared once; declare a second"),
         (
             "@next_occurrence('x')\ndef f(m): ...\n@next_occurrence('x')\ndef g(m): ...",
-            '4: @next_occurrence("x") is there already: handlers.calendar:f in handlers/calendar.py:2',
+            '4: @next_occurrence("x") already exists: handlers.calendar:f in handlers/calendar.py:2',
         ),
     ],
 )
@@ -230,4 +236,4 @@ def test_a_mistake_in_a_function_is_an_error_with_its_file_and_line(tmp_path, te
 def test_a_file_that_cannot_be_imported_by_its_name_may_hold_no_functions(tmp_path):
     write_handlers(tmp_path, **{"my-calendar": CALENDAR})
 
-    assert "handlers/my-calendar.py:1: holds handlers, but no import" in problem_of(tmp_path)
+    assert "handlers/my-calendar.py:1: contains handlers, but cannot be imported" in problem_of(tmp_path)

@@ -1,4 +1,4 @@
-"""Recurrences are declared in the text of `handlers/`, and known and checked without running it."""
+"""Recurrences declared in `handlers/` are read and validated without running code."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_recurrence_is_written_among_the_options_in_one_order(tmp_path):
     )
 
 
-def test_recurrences_are_known_without_importing_and_are_mappings(project):
+def test_recurrences_are_read_without_importing_handlers(project):
     write_handlers(
         project,
         email=f"raise SystemExit\n{recurring('''{'rule': 'hourly', 'overlap': 'queue'}''')}"
@@ -107,50 +107,53 @@ def test_another_recurrence_gives_another_digest(project):
 @pytest.mark.parametrize(
     ("recurrence", "expected"),
     [
-        ("DAILY", "handlers/email.py:2: recurrence: DAILY is no literal, and no code runs here: write it out"),
-        ("f'daily'", "handlers/email.py:2: recurrence: f'daily' is no literal"),
-        ("'dai' + 'ly'", "handlers/email.py:2: recurrence: 'dai' + 'ly' is no literal"),
-        ("dict(rule='daily')", "handlers/email.py:2: recurrence: dict(rule='daily') is no literal"),
-        ("{**DAILY}", "handlers/email.py:2: recurrence: DAILY is no literal"),
+        ("DAILY", "handlers/email.py:2: recurrence: DAILY is an expression, and no code runs here: write a literal"),
+        ("f'daily'", "handlers/email.py:2: recurrence: f'daily' is an expression"),
+        ("'dai' + 'ly'", "handlers/email.py:2: recurrence: 'dai' + 'ly' is an expression"),
+        ("dict(rule='daily')", "handlers/email.py:2: recurrence: dict(rule='daily') is an expression"),
+        ("{**DAILY}", "handlers/email.py:2: recurrence: DAILY is an expression"),
         (
             "{\n'rule': 'daily',\n'payload': {'to': [1, ANN]}}",
-            "handlers/email.py:4: recurrence: ANN is no literal",
+            "handlers/email.py:4: recurrence: ANN is an expression",
         ),
-        ("{'rule': 'daily',\nKEY: 5}", "handlers/email.py:3: recurrence: KEY is no literal"),
-        ("lambda: 'daily' if True or False or None or 12345678 else 'hourly'", "12345678 else '… is no literal"),
-        ("5", "handlers/email.py:2: recurrence: 5 is not a rule as text, or a dict with the key rule"),
-        ("['daily']", "recurrence: ['daily'] is not a rule as text"),
-        ("{'timezone': 'UTC'}", "handlers/email.py:2: recurrence.rule: None is not a rule"),
+        ("{'rule': 'daily',\nKEY: 5}", "handlers/email.py:3: recurrence: KEY is an expression"),
+        ("lambda: 'daily' if True or False or None or 12345678 else 'hourly'", "12345678 else '… is an expression"),
+        ("5", "handlers/email.py:2: recurrence: 5 is not a rule (a string), or a dict with the key rule"),
+        ("['daily']", "recurrence: ['daily'] is not a rule (a string)"),
+        ("{'timezone': 'UTC'}", "handlers/email.py:2: recurrence.rule is missing: give a rule"),
         (
             "{'rule': 'daily',\n'timezon': 'UTC'}",
-            "handlers/email.py:3: recurrence: 'timezon' is not one of its keys; did you mean timezone?",
+            "handlers/email.py:3: recurrence has no key 'timezon'; did you mean \"timezone\"?",
         ),
-        ("{'rule': 'daily',\n\n'remaining': '3'}", "handlers/email.py:4: recurrence.remaining: '3' is not a whole"),
-        ("{'rule': 'daily',\n'payload': [1]}", "handlers/email.py:3: recurrence.payload: 'list' is not a JSON object"),
+        ("{'rule': 'daily',\n\n'remaining': '3'}", "handlers/email.py:4: recurrence.remaining: '3' is not an int"),
+        ("{'rule': 'daily',\n'payload': [1]}", "handlers/email.py:3: recurrence.payload is of type list, not a JSON"),
         (
             "{'rule': 'daily',\n'payload': {'x': 1e999}}",
-            "handlers/email.py:3: recurrence.payload.x: inf is not a finite",
+            "handlers/email.py:3: recurrence.payload.x is inf; JSON has only finite",
         ),
-        ("{'rule': 'daily',\n'payload': {'x': '\\0'}}", "handlers/email.py:3: recurrence.payload.x: a text with a NUL"),
+        (
+            "{'rule': 'daily',\n'payload': {'x': '\\0'}}",
+            "handlers/email.py:3: recurrence.payload.x contains a NUL",
+        ),
         (
             "{'rule': 'daily',\n'payload': {'x': '\\ud800'}}",
-            "handlers/email.py:3: recurrence.payload.x: a text with half",
+            "handlers/email.py:3: recurrence.payload.x contains half",
         ),
-        ("{'rule': 'daily',\n'payload': {5: 1}}", "handlers/email.py:3: recurrence.payload: a key of type int"),
+        ("{'rule': 'daily',\n'payload': {5: 1}}", "handlers/email.py:3: recurrence.payload has a key of type int"),
         (
             "{'rule': 'daily',\n'payload': {'x': ...}}",
-            "handlers/email.py:3: recurrence.payload.x: a value of type ellipsis",
+            "handlers/email.py:3: recurrence.payload.x is of type ellipsis",
         ),
         ("{'rule': 'daily', 'payload': {'x': '" + "x" * 600_000 + "'}}", "recurrence is 600,0"),
         ("'\\ud800'", "handlers/email.py:2: recurrence"),
         ("{'rule': 'daily', 'remaining': 0x" + "f" * 5000 + "}", "an integer of more than 4,300 digits"),
         (
             "{'rule': 'daily', 'misfire': 0x" + "f" * 5000 + "}",
-            "recurrence.misfire: an integer of more than 4,300 digits is not a text",
+            "recurrence.misfire: an integer of more than 4,300 digits is not a string",
         ),
         (
             "None, max_attempts=0x" + "f" * 5000,
-            "max_attempts: an integer of more than 4,300 digits is not a whole number",
+            "max_attempts is an integer of more than 4,300 digits",
         ),
         (
             "{'rule': 'daily', 'remaining': 0}",
@@ -173,16 +176,16 @@ def test_another_recurrence_gives_another_digest(project):
         ),
         (
             "{'rule': 'daily',\n'until': 'soon'}",
-            "handlers/email.py:3: recurrence.until: 'soon' is not an instant as text",
+            "handlers/email.py:3: recurrence.until: 'soon' is not an ISO 8601 string",
         ),
-        ("{'rule': 'daily',\n'name': ''}", "handlers/email.py:3: recurrence.name: '' is not a text of 1 to 200"),
+        ("{'rule': 'daily',\n'name': ''}", "handlers/email.py:3: recurrence.name: '' is not a string of 1 to 200"),
         (
             "{'rule': 'daily',\n'condition': {'kind': 'magic'}}",
             "handlers/email.py:3: recurrence.condition.kind: 'magic' is not one of",
         ),
         (
             "{'rule': 'daily',\n'on_success': [{'action_typ': 'a:two'}]}",
-            "handlers/email.py:3: recurrence.on_success.0: argument: 'action_typ' is not an argument",
+            "handlers/email.py:3: recurrence.on_success.0: argument 'action_typ' is unknown",
         ),
         ("'0 25 * * *'", 'handlers/email.py:2: recurrence "0 25 * * *": '),
         ("{'timezone': 'UTC',\n'rule': '0 25 * * *'}", 'handlers/email.py:3: recurrence "0 25 * * *": '),
@@ -190,12 +193,12 @@ def test_another_recurrence_gives_another_digest(project):
         ("'every blue moon'", 'handlers/email.py:2: recurrence "every blue moon": '),
         ("'FREQ=DAILY;INTERVAL=0'", 'handlers/email.py:2: recurrence "FREQ=DAILY;INTERVAL=0": '),
         ("''", "handlers/email.py:2: recurrence"),
-        ("'x' * 3000", "'x' * 3000 is no literal"),
+        ("'x' * 3000", "'x' * 3000 is an expression"),
         (repr("x" * 3000), "handlers/email.py:2: recurrence"),
     ],
     ids=lambda given: given[:40],
 )
-def test_a_recurrence_that_means_nothing_is_an_error_with_its_file_and_line(tmp_path, recurrence, expected):
+def test_an_invalid_recurrence_is_an_error_with_its_file_and_line(tmp_path, recurrence, expected):
     write_handlers(tmp_path, email=recurring(recurrence))
 
     assert expected in problem_of(tmp_path)
@@ -214,7 +217,7 @@ def test_a_recurrence_that_means_nothing_is_an_error_with_its_file_and_line(tmp_
         "{'rule': 'daily', 'until': '2027-01-31T17:00:00+01:00', 'timezone': 'Europe/Berlin', 'remaining': 3}",
     ],
 )
-def test_every_kind_of_rule_and_one_that_has_ended_is_taken(tmp_path, recurrence):
+def test_every_kind_of_rule_is_accepted_even_if_it_has_ended(tmp_path, recurrence):
     write_handlers(tmp_path, email=recurring(recurrence))
 
     built = registry_build.write(tmp_path)
@@ -243,18 +246,21 @@ def test_rules_and_skips_may_name_the_functions_of_any_module(tmp_path):
             'email.py:2: recurrence "custom:paydya": no function is registered as "paydya"; did you mean',
         ),
         ("{'rule': 'daily',\n'skip': {'function': 'payday'}}", 'no function is registered as "payday"'),
-        ("{'rule': 'daily',\n'skip': {'weekend': True}}", "email.py:3: recurrence.skip: 'weekend' is not one of its"),
+        (
+            "{'rule': 'daily',\n'skip': {'weekend': True}}",
+            "email.py:3: recurrence.skip: 'weekend' is not a key of skip",
+        ),
         ("{'rule': 'daily',\n'skip': {'weekends': 1}}", "email.py:3: recurrence.skip.weekends: 1 is not true or false"),
         ("{'rule': 'daily',\n'skip': {'holidays': 'XX'}}", 'email.py:3: recurrence "'),
     ],
 )
-def test_a_skip_or_a_function_that_is_not_there_is_an_error_with_its_file_and_line(tmp_path, recurrence, expected):
+def test_an_unknown_skip_or_function_is_an_error_with_its_file_and_line(tmp_path, recurrence, expected):
     write_handlers(tmp_path, calendar="@next_occurrence('payday')\ndef a(moment): ...\n", email=recurring(recurrence))
 
     assert expected in problem_of(tmp_path)
 
 
-def test_two_schedules_of_one_name_are_named_both(tmp_path):
+def test_two_schedules_of_one_name_are_both_reported(tmp_path):
     write_handlers(
         tmp_path,
         email=recurring("{'rule': 'daily', 'name': 'digest'}"),
@@ -265,20 +271,20 @@ def test_two_schedules_of_one_name_are_named_both(tmp_path):
     )
 
     assert problem_of(tmp_path).splitlines() == [
-        'handlers/post.py:3: recurrence: "digest" is the name of the schedule of handlers/email.py:2 already',
-        'handlers/team.py:2: recurrence: "c:three" is the name of the schedule of handlers/again.py:2 already',
+        'handlers/post.py:3: recurrence: "digest" is already the name of the schedule declared at handlers/email.py:2',
+        'handlers/team.py:2: recurrence: "c:three" is already the name of the schedule declared at handlers/again.py:2',
     ]
 
 
-def test_two_handlers_of_one_type_are_one_mistake(tmp_path):
+def test_two_handlers_of_one_type_are_reported_once(tmp_path):
     write_handlers(tmp_path, email=recurring("'daily'"), post=recurring("'daily'"))
 
     assert problem_of(tmp_path) == (
-        'handlers/post.py:2: "a:one" has a handler already: handlers.email:one in handlers/email.py:2'
+        'handlers/post.py:2: "a:one" already has a handler: handlers.email:one in handlers/email.py:2'
     )
 
 
-def test_mistakes_in_recurrences_are_reported_beside_the_others(tmp_path):
+def test_mistakes_in_recurrences_are_reported_together_with_others(tmp_path):
     write_handlers(tmp_path, b=recurring("'0 25 * * *'", action_type="b:two"), a=recurring("5"), c="def broken(:")
 
     places = [line.split(": ")[0] for line in problem_of(tmp_path).splitlines()]
@@ -296,10 +302,10 @@ def test_mistakes_in_recurrences_are_reported_beside_the_others(tmp_path):
         "HANDLERS = {}\nFUNCTIONS = {'next:payday': 'handlers.calendar'}",
     ],
 )
-def test_a_generated_file_with_other_things_in_their_place_is_refused(tmp_path, text):
+def test_a_generated_file_with_invalid_recurrences_is_refused(tmp_path, text):
     write_handlers(tmp_path, _registry=text)
 
-    with pytest.raises(RegistryInvalid, match=r"holds no (OPTIONS|FUNCTIONS) .*run `python registry_build\.py`$"):
+    with pytest.raises(RegistryInvalid, match=r"has no valid (OPTIONS|FUNCTIONS), .*run `python registry_build\.py`$"):
         generated.read(tmp_path)
 
 

@@ -9,13 +9,15 @@ import psycopg
 import pytest
 
 from scheduled_actions import action, next_occurrence, resolve_recipients, skip_occurrence
-from scheduled_actions.actions.management import Management
-from scheduled_actions.actions.search import Bounds, Filters
+from scheduled_actions.actions.management import ActionOperations
+from scheduled_actions.actions.search import ActionFilters, SearchBounds
 from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import FunctionFailed, FunctionTimedOut
-from scheduled_actions.schedules import series
-from scheduled_actions.schedules.planning_threads import PlanningThreads
-from scheduled_actions.schedules.rule_lookup import put_off
+from scheduled_actions.schedules import operations, series
+from scheduled_actions.schedules.deferred import PlanningThreads
+from scheduled_actions.schedules.rule_lookup import apply_jitter
+from scheduled_actions.schedules.service import Schedules
+from scheduled_actions.schedules.sync import sync
 from tests.factories import NOW, PATIENCE, insert_many, projects, set_clock, statuses, wait_until
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -75,7 +77,7 @@ def a_project(database_url, connection):
 def stored(connection, schedule):
     """Return status, note and the planned instant of a schedule, the latter from NOW."""
     status, note, at = connection.execute(
-        "select s.status, s.status_note, a.occurrence_at from scheduled_action_schedules s"
+        "select s.status, s.status_reason, a.occurrence_at from scheduled_action_schedules s"
         " left join scheduled_actions a on a.id = s.next_action_id and a.status = 'pending' where s.id = %s",
         [schedule.id],
     ).fetchone()
@@ -134,7 +136,7 @@ def test_a_function_that_hangs_defers_its_series_with_the_reason_until_it_return
         assert "the next occurrence is not planned yet: the function" in note
     gate.opened.set()
     steps.before = lambda: None
-    project.processor.process.next_sweep = 0
+    project.processor.state.next_sweep = 0
     tick_at(project, connection, HOUR + SWEEP_AGAIN)
     assert [stored(connection, schedule) for schedule in series] == [("active", None, 2 * HOUR)] * 3
 
@@ -229,7 +231,7 @@ def test_an_answer_for_a_series_that_was_changed_meanwhile_is_dropped(a_project,
     ticking.start()
     assert gate.entered.wait(PATIENCE)
 
-    project.schedules.pause(schedule.id, note="enough")
+    operations.pause(project.schedules, schedule.id, reason="enough")
     gate.opened.set()
     ticking.join(PATIENCE)
 
@@ -266,7 +268,7 @@ def test_an_answer_for_a_series_that_was_changed_meanwhile_is_found_again(a_proj
         assert (found.status, found.next_action_id) == ("ended", None)
     else:
         planned = project.scheduler.get_action(found.next_action_id)
-        assert planned.scheduled_at == put_off(found, NOW + HOUR + after)
+        assert planned.scheduled_at == apply_jitter(found, NOW + HOUR + after)
 
 
 def test_what_was_interrupted_between_claim_and_planning_is_found_by_the_sweep(a_project, connection):
@@ -286,13 +288,13 @@ def test_what_was_interrupted_between_claim_and_planning_is_found_by_the_sweep(a
 
 
 CHANGES = {
-    "resume": lambda schedules, one: schedules.resume(one.id),
+    "resume": lambda schedules, one: operations.resume(schedules, one.id),
     "update": lambda schedules, one: schedules.update(one.id, timezone="Europe/Berlin"),
     "put": lambda schedules, one: schedules.schedule_recurring(
         "test:run", {}, "custom:steps", name="series", timezone="Europe/Berlin"
     ),
-    "skip_next": lambda schedules, one: schedules.skip_next(one.id),
-    "backfill": lambda schedules, one: schedules.backfill(one.id, NOW - 3 * HOUR, NOW),
+    "skip_next": lambda schedules, one: operations.skip_next(schedules, one.id),
+    "backfill": lambda schedules, one: operations.backfill(schedules, one.id, NOW - 3 * HOUR, NOW),
 }
 
 
@@ -302,7 +304,7 @@ def test_a_change_by_a_person_calls_functions_under_no_row_lock(a_project, conne
     project = a_project(steps.function)
     schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps", name="series")
     if change == "resume":
-        project.schedules.pause(schedule.id)
+        operations.pause(project.schedules, schedule.id)
     # Nothing that was called for before is called for again.
     set_clock(connection, NOW + SECOND)
     steps.before = gate
@@ -345,7 +347,7 @@ def test_cancelling_many_planned_occurrences_plans_the_next_of_each_under_no_row
     steps = Stepping()
     project = a_project(steps.function)
     series = [project.schedules.schedule_recurring("test:run", {}, "custom:steps") for _ in range(3)]
-    management = Management(project.database, lambda: project.scheduler, bounds=Bounds(bite=2))
+    management = ActionOperations(project.database, lambda: project.scheduler, bounds=SearchBounds(bite=2))
 
     def look():
         connection.execute("select from scheduled_action_schedules for update nowait")
@@ -353,7 +355,7 @@ def test_cancelling_many_planned_occurrences_plans_the_next_of_each_under_no_row
 
     steps.before = look
     changed = management.cancel_matching(
-        Filters(statuses=(Status.PENDING,)), by=None, reason=None, limit=3, cursor=None
+        ActionFilters(statuses=(Status.PENDING,)), by=None, reason=None, limit=3, cursor=None
     )
 
     assert changed.changed == 3
@@ -435,7 +437,7 @@ def test_a_series_that_is_locked_while_its_function_answers_is_left_to_the_sweep
     assert not ticking.is_alive()
     assert stored(connection, schedule) == ("active", None, None)
 
-    project.processor.process.next_sweep = 0
+    project.processor.state.next_sweep = 0
     tick_at(project, connection, HOUR + SWEEP_AGAIN)
     assert stored(connection, schedule) == ("active", None, 2 * HOUR)
 
@@ -457,21 +459,21 @@ def test_a_resolver_that_hangs_ends_at_the_limit_and_one_that_leaves_is_an_error
         resolvers["leaves"]("cfo", None)
 
 
-@pytest.mark.parametrize("change", ["resume", "update"])
+@pytest.mark.parametrize("change", [operations.resume, Schedules.update])
 def test_a_change_in_the_callers_transaction_calls_no_function_and_is_planned_by_the_sweep(
     a_project, connection, change
 ):
     steps = Stepping()
     project = a_project(steps.function)
     schedule = project.schedules.schedule_recurring("test:run", {}, "custom:steps")
-    if change == "resume":
-        project.schedules.pause(schedule.id)
+    if change is operations.resume:
+        operations.pause(project.schedules, schedule.id)
     set_clock(connection, NOW + SECOND)
     called = len(steps.moments)
-    options = {} if change == "resume" else {"timezone": "Europe/Berlin"}
+    options = {} if change is operations.resume else {"timezone": "Europe/Berlin"}
 
     with connection.transaction():
-        getattr(project.schedules, change)(schedule.id, connection=connection, **options)
+        change(project.schedules, schedule.id, connection=connection, **options)
 
     assert len(steps.moments) == called
     assert stored(connection, schedule) == ("active", None, None)
@@ -494,6 +496,6 @@ def test_a_series_that_the_code_declares_is_planned_by_its_function(database_url
             (NOW + HOUR,)
         ]
         connection.execute("truncate scheduled_action_schedules, scheduled_actions")
-        project.schedules.sync(force=True)
+        sync(project.schedules, force=True)
 
     assert connection.execute("select next_occurrence_at from scheduled_action_schedules").fetchall() == [(NOW + HOUR,)]

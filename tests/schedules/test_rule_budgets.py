@@ -42,7 +42,7 @@ def due_series(project, connection, rule):
 
 def of_schedule(connection, schedule):
     return connection.execute(
-        "select status, status_note, next_action_id is not null from scheduled_action_schedules where id = %s",
+        "select status, status_reason, next_action_id is not null from scheduled_action_schedules where id = %s",
         [schedule.id],
     ).fetchone()
 

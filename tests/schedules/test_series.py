@@ -14,6 +14,8 @@ from scheduled_actions import Context, Delays, Snooze, action
 from scheduled_actions.actions import claims
 from scheduled_actions.core.errors import RequestError
 from scheduled_actions.registry import Registry
+from scheduled_actions.schedules import operations
+from scheduled_actions.schedules.sync import sync
 from tests.factories import NOW, PATIENCE, a_tick, insert_many, projects, row, set_clock, together, wait_until
 
 SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=seconds) for seconds in (1, 60, 3600, 86400))
@@ -28,7 +30,7 @@ def a_project(database_url, connection):
 
 
 class Ran:
-    """A handler that remembers what it was called with, and answers what it is told to."""
+    """A handler that remembers what it was called with, and returns a given outcome."""
 
     def __init__(self, answer=None, **options):
         self.calls = []
@@ -135,7 +137,7 @@ def test_a_claim_waits_for_no_schedule_that_cannot_be_followed_and_that_another_
 
     assert "ValueError: no such rule" in refused[1]
     found = project.schedules.get(schedule.id)
-    assert (found.status, "ValueError: no such rule" in found.status_note) == ("paused", True)
+    assert (found.status, "ValueError: no such rule" in found.status_reason) == ("paused", True)
 
 
 @pytest.mark.parametrize(("misfire", "runs"), [("fire_once", 1), ("skip", 0), ("catch_up", 3)])
@@ -345,7 +347,7 @@ def test_cancelling_an_occurrence_whose_next_cannot_be_written_cancels_it_and_pa
     found = project.schedules.get(schedule.id)
     assert outcomes(connection, schedule) == ["cancelled"]
     assert (found.status, found.next_action_id) == ("paused", None)
-    assert "no such row here" in found.status_note
+    assert "no such row here" in found.status_reason
 
 
 def test_a_rolling_one_that_was_paused_and_resumed_while_it_ran_goes_on_from_the_end_of_that_run(a_project, connection):
@@ -357,8 +359,8 @@ def test_a_rolling_one_that_was_paused_and_resumed_while_it_ran_goes_on_from_the
     tick.start()
     assert gate.entered.acquire(timeout=PATIENCE)
 
-    project.schedules.pause(schedule.id)
-    project.schedules.resume(schedule.id)
+    operations.pause(project.schedules, schedule.id)
+    operations.resume(project.schedules, schedule.id)
     assert outcomes(connection, schedule) == ["processing"]
     gate.leave.set()
     tick.join(PATIENCE)
@@ -372,7 +374,7 @@ def test_a_rolling_one_that_was_paused_and_resumed_while_it_ran_goes_on_from_the
 
 
 @pytest.mark.parametrize("recurrence_type", ["fixed", "rolling"])
-def test_so_many_executions_are_counted_down_exactly(a_project, connection, recurrence_type):
+def test_remaining_executions_are_counted_down_exactly(a_project, connection, recurrence_type):
     ran = Ran(ValueError("no"), max_attempts=2, retry=Delays([1]))
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring(
@@ -386,7 +388,7 @@ def test_so_many_executions_are_counted_down_exactly(a_project, connection, recu
     assert (found.status, found.remaining, found.executions, found.next_action_id) == ("ended", 0, 3, None)
 
 
-def test_nothing_comes_after_the_end_of_a_rule(a_project, connection):
+def test_an_ended_rule_plans_nothing(a_project, connection):
     ran = Ran()
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily", until=NOW + 2 * DAY)
@@ -397,7 +399,7 @@ def test_nothing_comes_after_the_end_of_a_rule(a_project, connection):
     assert project.schedules.get(schedule.id).status == "ended"
 
 
-def test_after_so_many_final_failures_in_a_row_it_pauses_and_says_so(a_project, connection):
+def test_a_schedule_pauses_with_a_note_after_final_failures_in_a_row(a_project, connection):
     ran = Ran(ValueError("no"), max_attempts=1)
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily", pause_after_failures=3)
@@ -410,7 +412,7 @@ def test_after_so_many_final_failures_in_a_row_it_pauses_and_says_so(a_project, 
 
     found = project.schedules.get(schedule.id)
     assert (found.status, found.consecutive_failures) == ("paused", 3)
-    assert found.status_note == "paused after 3 final failures in a row"
+    assert found.status_reason == "paused after 3 final failures in a row"
     assert ran.instants == [day * DAY for day in range(1, 6)]
     assert outcomes(connection, schedule)[-1] == "failed"
 
@@ -460,16 +462,16 @@ def test_jitter_puts_an_occurrence_off_and_never_moves_its_instant(a_project, co
     ],
 )
 @pytest.mark.parametrize("recurrence_type", ["fixed", "rolling"])
-def test_the_sweep_mends_a_series_that_a_hand_in_the_tables_cut(a_project, connection, damage, recurrence_type):
+def test_the_sweep_repairs_a_series_broken_by_a_manual_change(a_project, connection, damage, recurrence_type):
     project = a_project(Ran().handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily", recurrence_type=recurrence_type)
     connection.execute(damage)
 
-    mended = project.series.sweep(connection, every_seconds=0)
+    repaired = project.series.sweep(connection, every_seconds=0)
 
-    assert mended == 1
+    assert repaired == 1
     assert project.series.sweep(connection, every_seconds=0) == 0
-    assert len(planned(connection, schedule)) <= 2  # A planned one that nobody pointed to is still there.
+    assert len(planned(connection, schedule)) <= 2  # A planned occurrence without a pointer to it remains.
 
 
 def test_a_tick_sweeps_by_itself_now_and_then(a_project, connection):
@@ -494,16 +496,14 @@ def test_a_rule_that_cannot_be_followed_any_more_pauses_its_schedule_and_no_othe
     found = project.schedules.get(broken.id)
     assert len(ran.calls) == 2
     assert found.status == "paused"
-    assert "gone" in found.status_note
+    assert "gone" in found.status_reason
     assert planned(connection, sound) == [2 * DAY]
 
 
 # -- side by side ------------------------------------------------------------------------------------------------------
 
 
-def test_a_schedule_that_somebody_is_changing_keeps_its_occurrence_waiting_and_nobody_deadlocks(
-    a_project, connection, database_url
-):
+def test_an_occurrence_of_a_locked_schedule_waits_without_deadlock(a_project, connection, database_url):
     ran = Ran()
     project = a_project(ran.handler)
     schedule = project.schedules.schedule_recurring("test:run", {}, "daily")
@@ -537,7 +537,7 @@ def test_two_processes_that_sync_at_once_make_one_schedule(a_project, connection
 
     runtimes = [a_project(registry=Registry.of(handle)) for _ in range(4)]
 
-    together(database_url, 4, lambda _, number: runtimes[number].schedules.sync())
+    together(database_url, 4, lambda _, number: sync(runtimes[number].schedules))
 
     (schedule,) = runtimes[0].schedules.find()
     assert (schedule.name, schedule.is_declared, planned(connection, schedule)) == ("test:run", True, [DAY])
@@ -567,7 +567,7 @@ def test_a_backfill_from_the_ends_of_the_calendar_is_refused(a_project, rule):
         start = datetime(year, 1, 1, tzinfo=timezone(timedelta(hours=offset)))
         if rule.startswith("RRULE") and year == 2:
             # It begins with the schedule.
-            assert project.schedules.backfill(schedule.id, start, NOW - HOUR) == []
+            assert operations.backfill(project.schedules, schedule.id, start, NOW - HOUR) == []
             continue
         with pytest.raises(RequestError):
-            project.schedules.backfill(schedule.id, start, NOW)
+            operations.backfill(project.schedules, schedule.id, start, NOW)

@@ -10,6 +10,7 @@ import pytest
 from scheduled_actions import action, condition
 from scheduled_actions.core.errors import InvalidArgument, UnknownActionType
 from scheduled_actions.registry import Registry
+from scheduled_actions.schedules import operations
 from tests.factories import NOW, PATIENCE, projects, row, set_clock
 
 BOOKS = {"type": "books", "id": "2026"}
@@ -104,7 +105,7 @@ def test_what_comes_due_while_an_occurrence_waits_is_left_out_and_the_fact_runs_
     tick(project, connection, 2 * DAY + MINUTE)
     tick(project, connection, 3 * DAY)
 
-    left_out = "overlap: an occurrence before it waits for its condition since 2026-03-05 12:00:00Z"
+    left_out = "overlap: an earlier occurrence has waited for its condition since 2026-03-05 12:00:00Z"
     assert occurrences(connection) == [
         (DAY, "completed", None),
         (2 * DAY, "skipped", left_out),
@@ -197,7 +198,7 @@ def test_a_pause_takes_what_is_planned_and_leaves_what_waits(project, connection
     daily(project, condition=WAITING)
     tick(project, connection, DAY)
 
-    project.schedules.pause("report")
+    operations.pause(project.schedules, "report")
     project.facts.report(BOOKS, "state", "closed")
     tick(project, connection, DAY + MINUTE)
 
@@ -208,14 +209,14 @@ def test_runs_by_hand_and_backfilled_ones_wait_too(project, connection, ran):
     daily(project, condition=WAITING)
     set_clock(connection, NOW + 3 * DAY)
 
-    by_hand = project.schedules.run_now("report").id
-    (made_up, *_) = project.schedules.backfill("report", NOW + DAY + MINUTE, NOW + 2 * DAY)
+    by_hand = operations.run_now(project.schedules, "report").id
+    (made_up, *_) = operations.backfill(project.schedules, "report", NOW + DAY + MINUTE, NOW + 2 * DAY)
     project.processor.tick()
 
     assert row(connection, by_hand)["waiting"]["checks"] == row(connection, made_up)["waiting"]["checks"] == 1
 
 
-def test_another_condition_has_the_occurrence_of_a_rolling_series_that_waits_looked_at_anew(project, connection, ran):
+def test_a_new_condition_is_evaluated_for_the_waiting_occurrence_of_a_rolling_series(project, connection, ran):
     daily(project, condition=WAITING, recurrence_type="rolling")
     tick(project, connection, DAY)
 
@@ -238,7 +239,7 @@ def test_what_follows_is_scheduled_with_the_end_of_each_occurrence(project, conn
     assert ran == [DAY, {"to": "cfo"}, "fail", {"to": "it"}]
 
 
-def test_asking_for_the_same_again_changes_nothing_and_none_takes_it_back(project, connection):
+def test_an_upsert_with_the_same_condition_changes_nothing_and_none_removes_it(project, connection):
     asked = {"condition": WAITING, "on_success": {"action_type": "report:send"}}
     first = daily(project, **asked)
 
@@ -263,7 +264,7 @@ def test_asking_for_the_same_again_changes_nothing_and_none_takes_it_back(projec
         ({"after": ["0197a000-0000-7000-8000-000000000001"]}, InvalidArgument, "after"),
     ],
 )
-def test_what_an_occurrence_could_not_have_is_refused_and_nothing_is_made(project, connection, given, error, expected):
+def test_invalid_dependencies_of_a_schedule_are_rejected(project, connection, given, error, expected):
     with pytest.raises(error) as refusal:
         daily(project, **given)
 

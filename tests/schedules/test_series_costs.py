@@ -1,4 +1,4 @@
-"""What occurrences cost a tick beside plain actions, and what that saving must not lose."""
+"""The cost of occurrences in a tick compared with plain actions, and what the optimisation must preserve."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from scheduled_actions import action
+from scheduled_actions.schedules import operations
 from scheduled_actions.ticks.attempts import attempt_runner
 from tests.factories import NOW, PATIENCE, a_claimed, insert_many, projects, row, set_clock, wait_until
 from tests.statements import statement
@@ -113,7 +114,7 @@ def test_a_schedule_that_is_changed_while_its_occurrence_runs_goes_on_as_it_says
     assert row(connection, schedule.next_action_id)["status"] == "completed"
     assert found.next_occurrence_at == NOW + then * MINUTE
     assert row(connection, found.next_action_id)["status"] == "pending"
-    # Only one that pauses after failures in a row, and is told of this end, counts them from nought again.
+    # Only a schedule that pauses after failures waits for this end, and resets its count.
     assert (found.consecutive_failures == 0) is ("recurrence" not in change)
 
 
@@ -129,7 +130,7 @@ def test_an_occurrence_put_back_beside_the_one_before_runs_in_the_same_tick_once
     tick.start()
     assert gate.entered.acquire(timeout=PATIENCE)
 
-    # Met again and again: nothing but the end of the first sets the tick to work once more.
+    # It is claimed and returned repeatedly; only the end of the first lets it run.
     wait_until(lambda: asked[statement("unclaim")] > 2)
     gate.leave.set()
     tick.join(PATIENCE)
@@ -142,10 +143,10 @@ def test_a_note_of_any_text_goes_with_a_step(a_project, connection):
     schedule = project.schedules.schedule_recurring("test:quick", {}, "daily")
     note = 'a "note", {of} \\ NULL'
 
-    project.schedules.pause(schedule.id, note=note, by="NULL")
+    operations.pause(project.schedules, schedule.id, reason=note, by="NULL")
 
     found = project.schedules.get(schedule.id)
-    assert (found.status, found.status_note, found.status_by) == ("paused", note, "NULL")
+    assert (found.status, found.status_reason, found.status_by) == ("paused", note, "NULL")
 
 
 @pytest.mark.parametrize("anchor", ["-infinity", "infinity", "10000-01-01"])
@@ -187,4 +188,4 @@ def test_a_schedule_moves_on_without_a_write_to_an_index(connection):
 def test_an_occurrence_whose_instants_can_be_read_needs_no_look_at_its_row(epochs, is_plain):
     claimed = a_claimed(**{"occurrence_epoch": 1.8e9, "previous_epoch": 1.7e9} | epochs)
 
-    assert attempt_runner.is_plain(claimed) is is_plain
+    assert attempt_runner.needs_no_context(claimed) is is_plain

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from scheduled_actions.core.errors import DeadlineUnusable
+from scheduled_actions.deadlines import reading
 from scheduled_actions.schedules import store as schedule_store
 from tests.deadlines.deadline_project import SENT, deadline_project
 from tests.factories import NOW, set_clock
@@ -28,7 +29,7 @@ def runtime(database_url, connection):
 
 @pytest.fixture
 def broken(runtime, connection):
-    """Return a function that sets a deadline of which Ann is told in a day, and breaks a column of it."""
+    """Return a function that creates a deadline with a reminder in a day, and sets a column to an invalid value."""
 
     def make(column="stages", change="jsonb_set(stages, '{0,repeat}', '7')"):
         given = {"target": {"type": "licence", "id": "42"}, "due_at": NOW + 2 * DAY, "recipients": "ann@example.org"}
@@ -42,21 +43,25 @@ def broken(runtime, connection):
 @pytest.mark.parametrize(
     ("column", "change", "problem"),
     [
-        ("stages", "jsonb_set(stages, '{0,repeat}', '7')", "stages[0].repeat: 7 is not a text"),
+        ("stages", "jsonb_set(stages, '{0,repeat}', '7')", "stages[0].repeat: 7 is not a string"),
         ("stages", "jsonb_set(stages, '{1,at}', '\"infinity\"')", "stages[1].at: 'infinity' is not an instant"),
         ("stages", "stages || '[[]]'", "stages[2]: a list is not an object"),
-        ("stages", "jsonb_set(stages, '{0,no}', '7')", "stages[0].no: is no field of a stage"),
+        (
+            "stages",
+            "jsonb_set(stages, '{0,no}', '7')",
+            "stages[0].no is an unknown field of a stage: remove or rename it",
+        ),
         ("recipients", "'[5]'", "recipients: a list is not a list of addresses and people"),
         ("calendar", "'{\"hours\": 5}'", "calendar: an object is not a working calendar"),
-        ("timezone", "'Europe/Nowhere'", "timezone: 'Europe/Nowhere' is not an IANA name"),
-        ("history", "'[{}]'", "history: an entry has no `what` and `at`"),
+        ("timezone", "'Europe/Nowhere'", "timezone: 'Europe/Nowhere' is not an IANA time zone"),
+        ("history", "'[{}]'", "history: an entry has no `what`, or an invalid `at`"),
     ],
 )
 def test_a_deadline_names_what_of_its_row_cannot_be_used(runtime, broken, column, change, problem):
     deadline_id = broken(column, change)
 
     assert runtime.deadlines.get(deadline_id).problem == problem
-    assert [one.problem for one in runtime.deadlines.find()] == [problem]
+    assert [one.problem for one in reading.find(runtime.deadlines.database)] == [problem]
 
 
 def test_a_schedule_names_what_of_its_row_cannot_be_used_and_has_the_default_in_its_place(runtime, connection):
@@ -81,7 +86,7 @@ def test_a_stage_of_a_broken_deadline_fails_with_the_reason_and_sends_nothing(ru
         [deadline_id],
     ).fetchone() == (
         "failed",
-        "the stored row of its deadline cannot be used: recipients: a list is not a list of addresses and people",
+        "the stored row of its deadline is invalid: recipients: a list is not a list of addresses and people",
     )
     assert SENT == []
 

@@ -23,7 +23,7 @@ def daily(last):
 
 @pytest.fixture
 def told(tmp_path, database_url):
-    """Play the story; answers who got a letter on which day, and how the deadline ended."""
+    """Play the story; return who got a letter on which day, and how the deadline ended."""
 
     def told(completed_at):
         with open_post_office() as (office, port):
@@ -58,9 +58,9 @@ def days(letters):
         ((2027, 1, 5), FIRST + APPROVAL + ESCALATION),
         ((2027, 1, 12, 15), FIRST + APPROVAL + ESCALATION + daily(12)),
     ],
-    ids=["before the first mail", "after it", "approved", "after the escalation", "while nagging"],
+    ids=["before the first mail", "after it", "approved", "after the escalation", "while reminders repeat"],
 )
-def test_from_the_moment_of_completion_there_is_silence(told, completed_on, expected):
+def test_no_mail_is_sent_after_completion(told, completed_on, expected):
     letters, status = told(datetime(*completed_on, tzinfo=BERLIN))
 
     assert sorted(days(letters)) == sorted(expected)
@@ -68,7 +68,7 @@ def test_from_the_moment_of_completion_there_is_silence(told, completed_on, expe
 
 
 @pytest.mark.slow
-def test_a_licence_that_nobody_renews_is_missed_and_nagging_goes_on(told):
+def test_a_licence_that_is_not_renewed_is_missed_and_reminders_continue(told):
     letters, status = told(None)
 
     assert sorted(days(letters)) == sorted(FIRST + APPROVAL + ESCALATION + daily(20))

@@ -1,4 +1,4 @@
-"""The licence that almost expired: told by real mail, day by day on a moved clock, until somebody completes it."""
+"""The licence that almost expired: with real mails, day by day on a moved clock, until it is completed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.notifications.notice_project import mails, notice_project
 
 BERLIN = ZoneInfo("Europe/Berlin")
 DUE = datetime(2027, 1, 15, 17, 0, tzinfo=BERLIN)
-OWN = (own.send_reminder, own.send_escalation, own.mark_missed, own.make_next)
+OWN = (own.send_reminder, own.send_escalation, own.mark_missed, own.create_next)
 LICENCE = {
     "target": {"type": "licence", "id": "42"},
     "due_at": DUE,
@@ -29,7 +29,7 @@ LICENCE = {
     "escalation": [{"offset": "14 days before at 09:00", "to": "cfo@example.org"}],
 }
 ANN, CFO = "ann@example.org", "cfo@example.org"
-#: What happens on which day where nobody completes it.
+#: The events of each day, if it is not completed.
 STORY = [
     ("2026-11-16", ANN),
     ("2026-12-16", "approval"),
@@ -49,9 +49,7 @@ STORY = [
         ),
     ],
 )
-def test_whoever_should_is_told_day_by_day_and_nobody_once_it_is_completed(
-    tmp_path, database_url, connection, completed_on
-):
+def test_mails_are_sent_day_by_day_until_it_is_completed(tmp_path, database_url, connection, completed_on):
     happened, today = [], [""]
 
     @action("approval:start")
@@ -60,7 +58,7 @@ def test_whoever_should_is_told_day_by_day_and_nobody_once_it_is_completed(
 
     mailbox = Mailbox()
     settings = (
-        "[notifications]\ngather_seconds = 0\ntimezone = 'Europe/Berlin'\n"
+        "[notifications]\ndigest_seconds = 0\ntimezone = 'Europe/Berlin'\n"
         "[email]\nsender = 'desk@acme.example'\nsecurity = 'none'\n"
     )
     with notice_project(tmp_path, database_url, mailbox, *OWN, start, toml=settings) as runtime:
@@ -87,4 +85,4 @@ def test_whoever_should_is_told_day_by_day_and_nobody_once_it_is_completed(
     assert happened == [(day, what) for day, what in STORY if completed_on is None or day < completed_on]
     first = mails(mailbox)[0]
     assert "trade licence" in first["Subject"]
-    assert "The next reminder on Friday, 8 January 2027, 09:00" in first.get_body(("plain",)).get_content()
+    assert "Next reminder: Friday, 8 January 2027, 09:00" in first.get_body(("plain",)).get_content()

@@ -38,7 +38,7 @@ def flask_client(monkeypatch):
     return names["app"].test_client()
 
 
-def test_the_flask_application_takes_what_is_signed_and_refuses_the_rest(flask_client, capsys):
+def test_the_flask_application_accepts_signed_requests_and_refuses_the_rest(flask_client, capsys):
     good = flask_client.post("/hook", data=BODY, headers=headers())
     bad = flask_client.post("/hook", data=BODY + b" ", headers=headers())
 
@@ -47,17 +47,17 @@ def test_the_flask_application_takes_what_is_signed_and_refuses_the_rest(flask_c
 
 
 @pytest.mark.parametrize("signature", ["junk", "v1,junk", "v1,a,b", "v1,é", ""])
-def test_junk_in_place_of_a_signature_is_refused_like_a_wrong_one(flask_client, signature):
+def test_a_malformed_signature_is_refused_like_a_wrong_one(flask_client, signature):
     answered = flask_client.post("/hook", data=BODY, headers={**headers(), "webhook-signature": signature})
 
     assert answered.status_code == 401
 
 
-def test_junk_in_place_of_a_body_is_refused_too(flask_client):
+def test_a_malformed_body_is_refused(flask_client):
     assert flask_client.post("/hook", data=b"\xff", headers=headers()).status_code == 401
 
 
-def test_the_fastapi_application_calls_the_library_as_it_takes_it():
+def test_the_fastapi_application_calls_the_library_correctly():
     """FastAPI is not installed here: what it hands over are bytes, and headers in lower case."""
     text = block("FastAPI")
 
@@ -66,7 +66,7 @@ def test_the_fastapi_application_calls_the_library_as_it_takes_it():
     assert Webhook(SECRET).verify(BODY, headers())["entity_id"] == "t1"
 
 
-def test_a_message_that_comes_twice_is_put_aside_once(connection):
+def test_a_message_that_arrives_twice_is_stored_once(connection):
     names = {}
     exec(compile(block("Each message once"), "receive-webhooks.md", "exec"), names)
     connection.execute(block("Each message once", "sql"))
@@ -82,5 +82,5 @@ def test_a_message_that_comes_twice_is_put_aside_once(connection):
 
 
 @pytest.mark.parametrize("heading", ["Flask", "FastAPI"])
-def test_what_is_shown_compiles(heading):
+def test_the_examples_compile(heading):
     compile(block(heading), heading, "exec")

@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from scheduled_actions.database.embedded import programs
+from scheduled_actions.database.embedded import cluster
 from tests.story.test_watched_table import TOML, consumers, deliver_everything, project
 
-# The fixtures of the story beside this one.
+# The fixtures of the other story.
 __all__ = ["consumers", "project"]
 
 CHANGES = r"""
@@ -37,7 +37,7 @@ delete from tasks where id = 2;
 @pytest.fixture
 def psql(database_url):
     """Give a function that runs a script with the `psql` of the embedded Postgres."""
-    program = programs.pick(programs.candidates(), None) / "psql"
+    program = cluster.pick(cluster.candidates(), None) / "psql"
 
     def run(script):
         subprocess.run(
@@ -48,7 +48,7 @@ def psql(database_url):
     return run
 
 
-def test_consumers_get_exactly_what_was_committed_in_order_where_that_was_asked(project, consumers, psql, connection):
+def test_consumers_get_exactly_the_committed_changes_in_order_if_required(project, consumers, psql, connection):
     project.processor.tick()  # From now on the database knows who wants order.
 
     psql(CHANGES)

@@ -33,7 +33,7 @@ def run(*command, cwd, **environment):
 
 
 @pytest.mark.slow
-def test_a_wheel_holds_every_file_of_the_package_and_makes_a_project_that_runs(tmp_path, database_url):
+def test_a_wheel_contains_every_file_and_creates_a_project_that_runs(tmp_path, database_url):
     source = tmp_path / "source"
     shutil.copytree(ROOT, source, ignore=_not_the_source)
     shutil.copy(ROOT / ".env.example", source)
@@ -64,4 +64,4 @@ def test_a_wheel_holds_every_file_of_the_package_and_makes_a_project_that_runs(t
     ticked = json.loads(command("process", "--json", cwd=shop))
 
     assert (ticked["processed"], ticked["succeeded"]) == (1, 1)
-    assert json.loads(command("show", scheduled["id"], "--json", cwd=shop))["status"] == "completed"
+    assert json.loads(command("actions", "show", scheduled["id"], "--json", cwd=shop))["status"] == "completed"

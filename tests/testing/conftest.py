@@ -1,4 +1,4 @@
-"""The fixtures of the plugin, on the server of this run; also where the plugin is not installed yet."""
+"""Fixture with the test kit on the server of this run; works without the installed plugin."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def a_kit(database_url: str, tmp_path: Path) -> Iterator[Callable[..., kit.Kit]]:
-    """Return a function that gives the kit of a project of these handlers, this file and this environment."""
+def create_kit(database_url: str, tmp_path: Path) -> Iterator[Callable[..., kit.Kit]]:
+    """Return a function that creates the kit of a project with these handlers, settings and environment variables."""
     from contextlib import ExitStack
 
     with ExitStack() as stack:
 
-        def make(*handlers: Callable[..., Any], toml: str = "", **environ: str) -> kit.Kit:
+        def create(*handlers: Callable[..., Any], toml: str = "", **environ: str) -> kit.Kit:
             (tmp_path / "scheduled_actions.toml").write_text(toml, encoding="utf-8")
             return stack.enter_context(kit.kit(tmp_path, database_url, handlers=handlers, environ=environ))
 
-        yield make
+        yield create

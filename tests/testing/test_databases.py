@@ -1,4 +1,4 @@
-"""Databases of the test kit, on a server whose role may create databases and nothing more."""
+"""Databases of the test kit, on a server whose role has only `createdb`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from scheduled_actions.testing.databases import Databases
 from tests.factories import wait_until
 
 
-def test_a_database_is_dropped_once_a_session_that_its_role_may_not_end_has_left(admin, postgres_server):
-    # As autovacuum's: a session of no role, or of a superuser.
+def test_a_database_is_dropped_after_a_session_of_another_role_has_ended(admin, postgres_server):
+    # A session of another role, such as autovacuum or a superuser.
     admin.execute("drop role if exists ordinary_tester")
     admin.execute("create role ordinary_tester login createdb password 'x'")
     dsn = make_conninfo(postgres_server.dsn, user="ordinary_tester", password="x")
@@ -21,17 +21,17 @@ def test_a_database_is_dropped_once_a_session_that_its_role_may_not_end_has_left
     with Databases(dsn) as databases:
         with databases.fresh() as url:
             name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
-            theirs = psycopg.connect(make_conninfo(postgres_server.dsn, dbname=name), autocommit=True)
+            session = psycopg.connect(make_conninfo(postgres_server.dsn, dbname=name), autocommit=True)
 
-            def leave():
-                with closing(theirs):
+            def end_session():
+                with closing(session):
                     wait_until(lambda: dropping(admin, name))
 
-            leaving = threading.Thread(target=leave)
-            leaving.start()
-        leaving.join()
+            ending = threading.Thread(target=end_session)
+            ending.start()
+        ending.join()
 
-    # Refused while the role owns anything.
+    # Postgres rejects this while the role owns an object.
     admin.execute("drop role ordinary_tester")
 
 

@@ -1,4 +1,4 @@
-"""What a test of somebody's application can do with its project."""
+"""The test kit: run due actions, set the clock, check scheduled actions, capture webhooks."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def chain(payload: dict, context):
 # -- run_due -----
 
 
-def test_what_is_due_runs_and_is_answered(a_kit):
-    kit = a_kit(run)
+def test_due_actions_run_and_are_returned(create_kit):
+    kit = create_kit(run)
     due = schedule_action("test:run", {"n": 1})
     schedule_action("test:run", {"n": 2}, scheduled_at=timedelta(hours=1))
 
@@ -50,8 +50,8 @@ def test_what_is_due_runs_and_is_answered(a_kit):
     assert kit.run_due() == []
 
 
-def test_a_later_instant_makes_due_what_was_scheduled_for_it(a_kit):
-    kit = a_kit(run)
+def test_a_later_instant_makes_scheduled_actions_due(create_kit):
+    kit = create_kit(run)
     kit.clock.set(NOON)
     schedule_action("test:run", {}, scheduled_at=NOON + timedelta(days=400))
 
@@ -61,15 +61,15 @@ def test_a_later_instant_makes_due_what_was_scheduled_for_it(a_kit):
     assert settled.started_at.date() == (NOON + timedelta(days=400)).date()
 
 
-def test_follow_ups_run_in_the_same_call(a_kit):
-    kit = a_kit(chain)
+def test_follow_ups_run_in_the_same_call(create_kit):
+    kit = create_kit(chain)
     schedule_action("test:chain", {"left": 3})
 
-    assert [one.payload["left"] for one in kit.run_due()] == [3, 2, 1, 0]
+    assert [settled.payload["left"] for settled in kit.run_due()] == [3, 2, 1, 0]
 
 
-def test_a_failed_attempt_is_answered_with_its_error_and_waits_for_its_retry(a_kit):
-    kit = a_kit(fail)
+def test_a_failed_attempt_is_returned_with_its_error_and_waits_for_its_retry(create_kit):
+    kit = create_kit(fail)
     schedule_action("test:fail", {})
 
     (first,) = kit.run_due()
@@ -80,8 +80,8 @@ def test_a_failed_attempt_is_answered_with_its_error_and_waits_for_its_retry(a_k
     assert (second.status, second.attempts) == ("failed", 2)
 
 
-def test_a_handler_that_never_lets_an_instant_end_is_named(a_kit):
-    kit = a_kit(again, SCHEDULED_ACTIONS_MAX_RUN_SECONDS="0.2")
+def test_a_handler_that_snoozes_forever_fails_the_test(create_kit):
+    kit = create_kit(again, SCHEDULED_ACTIONS_MAX_RUN_SECONDS="0.2")
     kit.clock.set(NOON)
     schedule_action("test:again", {})
 
@@ -89,24 +89,24 @@ def test_a_handler_that_never_lets_an_instant_end_is_named(a_kit):
         kit.run_due()
 
 
-def test_what_no_tick_could_ever_run_is_told(a_kit):
+def test_an_action_that_no_tick_can_run_fails_the_test(create_kit):
     @action("test:long", timeout_seconds=500)
     def long(payload: dict): ...
 
-    kit = a_kit(long)
+    kit = create_kit(long)
     schedule_action("test:long", {})
 
-    with pytest.raises(AssertionError, match="test:long: not started: it may take 500 s"):
+    with pytest.raises(AssertionError, match="test:long: not started: its timeout of 500 s"):
         kit.run_due()
 
 
-def test_an_instant_without_a_zone_is_refused(a_kit):
-    with pytest.raises(InvalidArgument, match="a datetime with a zone"):
-        a_kit(run).run_due(at=datetime(2026, 3, 4))  # noqa: DTZ001 - what is refused
+def test_an_instant_without_a_time_zone_is_rejected(create_kit):
+    with pytest.raises(InvalidArgument, match="a datetime with a time zone"):
+        create_kit(run).run_due(at=datetime(2026, 3, 4))  # noqa: DTZ001 - the rejected value
 
 
-def test_nothing_runs_while_the_project_is_disabled(a_kit):
-    kit = a_kit(run, toml="enabled = false")
+def test_nothing_runs_while_the_project_is_disabled(create_kit):
+    kit = create_kit(run, toml="enabled = false")
 
     with pytest.raises(AssertionError, match="`enabled` is false"):
         kit.run_due()
@@ -115,23 +115,25 @@ def test_nothing_runs_while_the_project_is_disabled(a_kit):
 # -- run_until -----
 
 
-def test_time_that_passes_runs_each_occurrence_in_its_turn(a_kit):
-    kit = a_kit(run)
+def test_run_until_runs_each_occurrence_at_its_instant(create_kit):
+    kit = create_kit(run)
     kit.clock.set(NOON)
     schedule_recurring_action("test:run", {}, "hourly", scheduled_at=NOON + timedelta(hours=1))
 
     settled = kit.run_until(NOON + timedelta(hours=3, minutes=30))
 
-    assert [one.occurrence_at for one in settled] == [NOON + timedelta(hours=n) for n in (1, 2, 3)]
+    assert [action.occurrence_at for action in settled] == [NOON + timedelta(hours=n) for n in (1, 2, 3)]
     assert kit.clock.now() == NOON + timedelta(hours=3, minutes=30)
 
 
-def test_a_jump_is_a_downtime_which_the_misfire_policy_judges(a_kit):
-    kit = a_kit(run)
+def test_the_misfire_policy_treats_a_clock_jump_as_an_outage(create_kit):
+    kit = create_kit(run)
     kit.clock.set(NOON)
     schedule_recurring_action("test:run", {}, "hourly", scheduled_at=NOON + timedelta(hours=1))
 
-    completed = [one for one in kit.run_due(at=NOON + timedelta(hours=3, minutes=30)) if one.status == "completed"]
+    completed = [
+        settled for settled in kit.run_due(at=NOON + timedelta(hours=3, minutes=30)) if settled.status == "completed"
+    ]
 
     assert len(completed) == 1
 
@@ -139,8 +141,8 @@ def test_a_jump_is_a_downtime_which_the_misfire_policy_judges(a_kit):
 # -- the clock -----
 
 
-def test_the_clock_stops_advances_and_runs_again(a_kit):
-    clock = a_kit(run).clock
+def test_the_clock_can_be_set_advanced_and_reset(create_kit):
+    clock = create_kit(run).clock
 
     clock.set(NOON)
     assert clock.advance(timedelta(days=2)) == clock.now() == NOON + timedelta(days=2)
@@ -152,8 +154,8 @@ def test_the_clock_stops_advances_and_runs_again(a_kit):
 # -- assert_scheduled -----
 
 
-def test_an_action_is_found_by_what_its_payload_contains_and_by_its_columns(a_kit):
-    kit = a_kit(run)
+def test_an_action_is_found_by_parts_of_its_payload_and_by_its_columns(create_kit):
+    kit = create_kit(run)
     order = uuid4()
     schedule_action("test:run", {"order": str(order), "lines": [{"n": 1}, {"n": 2}], "x": 1}, team_id="red")
     schedule_action("test:run", {"order": "other"})
@@ -167,8 +169,8 @@ def test_an_action_is_found_by_what_its_payload_contains_and_by_its_columns(a_ki
     kit.assert_scheduled("test:other", count=0)
 
 
-def test_an_action_is_found_by_its_instant_or_by_the_time_until_it(a_kit):
-    kit = a_kit(run)
+def test_an_action_is_found_by_its_instant_or_its_delay(create_kit):
+    kit = create_kit(run)
     kit.clock.set(NOON)
     schedule_action("test:run", {}, scheduled_at=timedelta(days=3))
 
@@ -179,11 +181,11 @@ def test_an_action_is_found_by_its_instant_or_by_the_time_until_it(a_kit):
 
 
 @pytest.mark.parametrize(
-    ("expected", "told"),
+    ("expected", "message"),
     [
         ({"payload__contains": {"to": "Ann"}}, 'its payload.to is "Bob", not "Ann"'),
         ({"payload__contains": {"cc": 1}}, "its payload has no 'cc'"),
-        ({"payload__contains": {"tags": ["c"]}}, "its payload.tags does not hold"),
+        ({"payload__contains": {"tags": ["c"]}}, "its payload.tags does not contain"),
         ({"payload__contains": {"urgent": 1}}, "its payload.urgent is true, not 1"),
         ({"scheduled_at": NOON + timedelta(hours=1)}, "its scheduled_at is 2026-03-04T12:00:00"),
         ({"team_id": "red"}, "its team_id is None, not 'red'"),
@@ -191,60 +193,69 @@ def test_an_action_is_found_by_its_instant_or_by_the_time_until_it(a_kit):
         ({"count": 0}, "expected 0 actions"),
     ],
 )  # fmt: skip
-def test_what_differs_is_told(a_kit, expected, told):
-    kit = a_kit(run)
+def test_the_error_names_each_difference(create_kit, expected, message):
+    kit = create_kit(run)
     kit.clock.set(NOON)
     schedule_action("test:run", {"to": "Bob", "tags": ["a", "b"], "urgent": True})
 
-    with pytest.raises(AssertionError, match=told):
+    with pytest.raises(AssertionError, match=message):
         kit.assert_scheduled("test:run", **expected)
 
 
-def test_the_nearest_is_told_first_and_what_there_was_instead(a_kit):
-    kit = a_kit(run, fail)
+def test_the_error_lists_the_most_similar_actions_first(create_kit):
+    kit = create_kit(run, fail)
     schedule_action("test:fail", {"to": "Ann"})
     schedule_action("test:run", {"to": "Bob"})
 
     with pytest.raises(AssertionError) as failure:
         kit.assert_scheduled("test:run", payload__contains={"to": "Ann"})
 
-    expected, _, first, _, second, why = str(failure.value).splitlines()
+    expected, _, first, _, second, reason = str(failure.value).splitlines()
     assert expected == 'expected at least one action of "test:run", payload containing {"to": "Ann"}; there are 0.'
     assert '"test:run" pending' in first
     assert '"test:fail" pending' in second
-    assert 'its type is "test:fail"' in why
+    assert 'its type is "test:fail"' in reason
 
 
-def test_where_there_is_nothing_it_says_so(a_kit):
-    with pytest.raises(AssertionError, match="Nothing was scheduled at all"):
-        a_kit(run).assert_scheduled("test:run")
+def test_the_error_says_that_nothing_was_scheduled(create_kit):
+    with pytest.raises(AssertionError, match="Nothing was scheduled"):
+        create_kit(run).assert_scheduled("test:run")
 
 
-def test_a_field_that_no_action_has_is_refused_with_the_nearest(a_kit):
-    with pytest.raises(InvalidArgument, match="did you mean team_id"):
-        a_kit(run).assert_scheduled("test:run", team="red")
+def test_an_unknown_field_is_rejected_with_a_suggestion(create_kit):
+    with pytest.raises(InvalidArgument, match='did you mean "team_id"'):
+        create_kit(run).assert_scheduled("test:run", team="red")
 
 
 # -- captured webhooks -----
 
 
-def test_a_delivery_is_captured_and_its_signature_verified(a_kit):
-    kit = a_kit(webhook.send, toml=CRM, CRM_URL="https://the.real.one.example/", CRM_SECRET="whsec_none")
+def test_a_delivery_is_captured_and_its_signature_verified(create_kit):
+    kit = create_kit(webhook.send, toml=CRM, CRM_URL="https://the.real.one.example/", CRM_SECRET="whsec_none")
     emit_event("task:created", entity_id="t1", data={"name": "Write"}, team_id="red")
 
     kit.run_due()
 
-    (one,) = kit.webhooks
-    assert (one.event, one.endpoint, one.status, one.is_verified) == ("task:created", "crm", 200, True)
-    assert (one.payload["entity_id"], one.payload["team_id"], one.payload["data"]) == ("t1", "red", {"name": "Write"})
-    assert one.url == "https://crm.webhooks.test/"
-    assert {"webhook-id", "webhook-timestamp", "webhook-signature"} <= one.headers.keys()
-    assert kit.webhooks.of("task:created", endpoint="crm") == [one]
+    (delivery,) = kit.webhooks
+    assert (delivery.event, delivery.endpoint, delivery.status, delivery.is_verified) == (
+        "task:created",
+        "crm",
+        200,
+        True,
+    )
+    assert (delivery.payload["entity_id"], delivery.payload["team_id"], delivery.payload["data"]) == (
+        "t1",
+        "red",
+        {"name": "Write"},
+    )
+    assert delivery.url == "https://crm.webhooks.test/"
+    assert {"webhook-id", "webhook-timestamp", "webhook-signature"} <= delivery.headers.keys()
+    assert kit.webhooks.of("task:created", endpoint="crm") == [delivery]
     assert kit.webhooks.of("task:deleted") == []
 
 
-def test_answers_are_those_of_a_receiver(a_kit):
-    kit = a_kit(webhook.send, toml=CRM)
+def test_prepared_responses_are_processed_like_those_of_a_receiver(create_kit):
+    kit = create_kit(webhook.send, toml=CRM)
     kit.webhooks.answer(503, times=1, headers={"Retry-After": "3600"}, body="busy")
     kit.webhooks.answer(None, times=1)
     kit.clock.set(NOON)
@@ -255,50 +266,50 @@ def test_answers_are_those_of_a_receiver(a_kit):
     kit.run_due(at=timedelta(minutes=1))
     kit.run_due(at=timedelta(hours=1))
 
-    assert [one.status for one in kit.webhooks] == [503, 0, 200]
+    assert [delivery.status for delivery in kit.webhooks] == [503, 0, 200]
     kit.webhooks.clear()
     assert len(kit.webhooks) == 0
 
 
-def test_endpoints_can_be_added_and_those_of_the_database_are_captured_too(a_kit):
-    kit = a_kit(webhook.send)
+def test_deliveries_to_added_endpoints_and_endpoints_in_the_database_are_captured(create_kit):
+    kit = create_kit(webhook.send)
     kit.webhooks.add_endpoint("billing", patterns=["invoice:*"])
-    made, _ = kit.runtime.endpoints.create(url="https://tenant.example/hook", patterns=["task:*"])
+    stored, _ = kit.runtime.endpoints.create(url="https://tenant.example/hook", patterns=["task:*"])
     emit_event("invoice:paid", entity_id="i1", data={})
     emit_event("task:created", entity_id="t1", data={})
 
     kit.run_due()
 
-    captured = {one.event: one for one in kit.webhooks}
+    captured = {delivery.event: delivery for delivery in kit.webhooks}
     assert captured["invoice:paid"].endpoint == "billing"
-    assert captured["task:created"].endpoint == made.id
-    assert all(one.is_verified for one in kit.webhooks)
+    assert captured["task:created"].endpoint == stored.id
+    assert all(delivery.is_verified for delivery in kit.webhooks)
 
 
-def test_a_post_that_is_not_signed_for_its_endpoint_is_refused_as_a_receiver_would(a_kit):
-    kit = a_kit(webhook.send, toml=CRM)
+def test_a_delivery_with_an_invalid_signature_is_rejected(create_kit):
+    kit = create_kit(webhook.send, toml=CRM)
     emit_event("task:created", entity_id="t1", data={})
     kit.run_due()
-    (true,) = kit.webhooks
+    (delivery,) = kit.webhooks
 
-    answer = kit.webhooks.take(true.url, true.body + b" ", true.headers)
+    response = kit.webhooks.capture(delivery.url, delivery.body + b" ", delivery.headers)
 
-    assert answer.status == 401
+    assert response.status == 401
     assert not kit.webhooks[1].is_verified
 
 
-# -- what is left behind -----
+# -- threads -----
 
 
-def test_a_tests_threads_end_with_it(tmp_path, database_url):
+def test_the_threads_of_a_kit_end_with_it(tmp_path, database_url):
     from scheduled_actions.testing.kit import kit
     from tests.factories import wait_until
 
     before = set(threading.enumerate())
-    with kit(tmp_path, database_url, handlers=[run], environ={}) as made:
+    with kit(tmp_path, database_url, handlers=[run], environ={}) as created:
         for _ in range(5):
             schedule_action("test:run", {})
-        made.run_due()
+        created.run_due()
         own = set(threading.enumerate()) - before
         assert own
 

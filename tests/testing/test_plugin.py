@@ -1,4 +1,4 @@
-"""The plugin in a pytest of its own: the example of the documentation, and what those pay who do not use it."""
+"""The pytest plugin in a separate pytest process: the example in the docs, overridden fixtures, and its imports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "how-to" / "test-your-application.md"
 
 @pytest.fixture
 def run_pytest(tmp_path, postgres_server):
-    """Return a function that runs pytest on the files in the directory, and returns what it printed."""
+    """Return a function that runs pytest in the directory and returns the completed process."""
 
     def run(*arguments, url=None, **environ):
         values = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "DATABASE"))}
@@ -33,8 +33,8 @@ def run_pytest(tmp_path, postgres_server):
     return run
 
 
-def example(directory):
-    """Write the files of the page's example, and what a new project has for webhooks."""
+def write_example(directory):
+    """Write the files of the example in the docs and the webhook handler; return the names of the example files."""
     text = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"```(?:python|toml)\n# (\S+)\n(.*?)```", text, re.DOTALL)
     for name, content in blocks:
@@ -45,13 +45,11 @@ def example(directory):
     return [name for name, _ in blocks]
 
 
-def test_the_example_of_the_documentation_passes_as_shown_and_leaves_nothing_behind(
-    tmp_path, run_pytest, admin, postgres_server
-):
-    # A role of its own: other processes of this run make and drop databases meanwhile.
+def test_the_example_in_the_docs_passes_unchanged_and_leaves_no_database(tmp_path, run_pytest, admin, postgres_server):
+    # A separate role, because other processes of this run create and drop databases.
     admin.execute("drop role if exists kit_of_the_example")
     admin.execute("create role kit_of_the_example login createdb password 'example'")
-    written = example(tmp_path)
+    written = write_example(tmp_path)
 
     ran = run_pytest(
         "-W", "error", url=make_conninfo(postgres_server.dsn, user="kit_of_the_example", password="example")
@@ -61,12 +59,12 @@ def test_the_example_of_the_documentation_passes_as_shown_and_leaves_nothing_beh
     assert "4 passed" in ran.stdout
     assert written == ["scheduled_actions.toml", "handlers/orders.py", "shop.py", "tests/test_shop.py"]
     assert not (tmp_path / "handlers" / "_registry.py").exists()
-    # Refused while anything is left that belongs to it.
+    # Postgres rejects this while the role owns an object.
     admin.execute("drop role kit_of_the_example")
 
 
 @pytest.mark.slow
-def test_a_pytest_that_uses_no_fixture_of_ours_imports_nothing_of_the_package(tmp_path, run_pytest):
+def test_without_our_fixtures_the_plugin_does_not_import_the_package(tmp_path, run_pytest):
     (tmp_path / "test_theirs.py").write_text(
         "import sys\n\ndef test_it():\n"
         "    loaded = [n for n in sys.modules if n.split('.')[0] in {'scheduled_actions', 'psycopg', 'pydantic'}]\n"
@@ -115,13 +113,13 @@ def test_overridden(scheduled_actions_kit, scheduled_actions_database_url, run_d
     with psycopg.connect(scheduled_actions_database_url) as connection:
         assert connection.execute("select count(*) from orders").fetchone() == (0,)
 
-def test_the_next_test_finds_nothing_of_it(scheduled_actions_kit):
+def test_the_next_test_has_an_empty_database(scheduled_actions_kit):
     assert scheduled_actions_kit.actions() == []
 """
 
 
 @pytest.mark.slow
-def test_handlers_settings_tables_and_fixtures_can_be_ones_own(tmp_path, run_pytest):
+def test_handlers_settings_tables_and_fixtures_can_be_overridden(tmp_path, run_pytest):
     (tmp_path / "test_own.py").write_text(OVERRIDES, encoding="utf-8")
 
     ran = run_pytest()
@@ -130,12 +128,12 @@ def test_handlers_settings_tables_and_fixtures_can_be_ones_own(tmp_path, run_pyt
     assert "2 passed" in ran.stdout
 
 
-def test_a_role_that_may_not_create_databases_is_told_so(admin, postgres_server):
+def test_a_role_without_createdb_is_rejected(admin, postgres_server):
     from scheduled_actions.core.errors import NotConfigured
 
-    admin.execute("drop role if exists nobody_creates")
-    admin.execute("create role nobody_creates login password 'nobody'")
-    dsn = make_conninfo(postgres_server.dsn, user="nobody_creates", password="nobody")
+    admin.execute("drop role if exists without_createdb")
+    admin.execute("create role without_createdb login password 'secret'")
+    dsn = make_conninfo(postgres_server.dsn, user="without_createdb", password="secret")
 
     with (
         pytest.raises(NotConfigured, match=r"may not create databases.*createdb"),
@@ -147,14 +145,14 @@ def test_a_role_that_may_not_create_databases_is_told_so(admin, postgres_server)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
-def test_without_a_server_of_ones_own_an_embedded_one_lives_as_long_as_the_run(tmp_path, run_pytest, workers):
-    from scheduled_actions.testing.servers import roomy_place
+def test_without_a_configured_server_an_embedded_one_runs_until_the_end(tmp_path, run_pytest, workers):
+    from scheduled_actions.testing.databases import server_directory
 
-    example(tmp_path)
-    before = set(roomy_place().glob("scheduled-actions-test-run-*"))
+    write_example(tmp_path)
+    before = set(server_directory().glob("scheduled-actions-test-run-*"))
 
     ran = run_pytest(*workers, url="")
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "4 passed" in ran.stdout
-    assert set(roomy_place().glob("scheduled-actions-test-run-*")) <= before
+    assert set(server_directory().glob("scheduled-actions-test-run-*")) <= before

@@ -8,7 +8,6 @@ import pytest
 
 from scheduled_actions.actions import claims, settling
 from scheduled_actions.core.action import Status
-from scheduled_actions.ticks import maintenance_store as upkeep
 from scheduled_actions.ticks import store as tick_store
 from tests.factories import a_tick, an_outcome, insert, row
 
@@ -40,7 +39,7 @@ def test_a_late_announcement_does_not_overwrite_a_newer_one(connection, tick):
     assert not late.announced
 
 
-def test_a_repeated_announcement_stands(connection, tick):
+def test_a_repeated_announcement_changes_nothing(connection, tick):
     first = uuid4()
 
     settled = [settling.settle(connection, tick, [], running=[first], announcement=1) for _ in range(2)]
@@ -69,7 +68,7 @@ def test_an_announcement_that_arrives_after_the_ticks_end_does_not_open_it_again
     assert running(connection, tick) == ([], True)
 
 
-def test_a_late_end_does_not_close_a_tick_that_goes_on(connection, tick):
+def test_a_late_end_does_not_close_a_tick_that_continues(connection, tick):
     started = uuid4()
     settling.settle(connection, tick, [], running=[started], announcement=2)
 
@@ -91,6 +90,6 @@ def test_a_start_is_charged_by_the_tick_whose_lease_the_action_is_under(connecti
         " update scheduled_actions set lease_expires_at = lease_expires_at - interval '2 minutes'"
     )
 
-    (expired,) = upkeep.expired(connection, limit=10)
+    (expired,) = tick_store.expired_leases(connection, limit=10)
 
     assert not expired.was_started

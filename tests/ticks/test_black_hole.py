@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from scheduled_actions import ScheduledActions, action
 from scheduled_actions.core.errors import DatabaseUnavailable
-from scheduled_actions.database.bounded import Limits
+from scheduled_actions.database.bounded import StatementLimits
 from scheduled_actions.database.connection import Database
 from tests.factories import CRON_SECRET, insert, projects, statuses
 
@@ -77,7 +77,7 @@ def url(database_url, network):
 
 
 def test_a_statement_without_an_answer_ends_soon_after_its_limit(url, network):
-    limits = Limits(statement_seconds=0.2)
+    limits = StatementLimits(statement_seconds=0.2)
     with closing(Database(lambda: url, limits=limits)) as database:
         with database.connection() as lost:
             pass

@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 
 from scheduled_actions.actions import settling
-from scheduled_actions.ticks.claiming.scanner import Walk
-from scheduled_actions.ticks.rules.plan import Budget
+from scheduled_actions.ticks.claiming.scanner import ClaimScanner
+from scheduled_actions.ticks.rules.plan import TickBudget
 from tests.factories import a_tick, an_outcome, insert_many, projects
 
 
-def test_a_walk_that_passed_by_a_held_group_goes_on_when_the_group_is_free_again(database_url, connection):
+def test_a_scan_that_passed_a_held_group_claims_it_when_it_is_free(database_url, connection):
     first, second = insert_many(connection, 2, lock_group="g")
     now = time.monotonic()
-    budget = Budget.of(started=now, duration_seconds=50, run_seconds=20, linger_seconds=0, timeout_seconds=30)
+    budget = TickBudget(started=now, run_until=now + 20, answer_by=now + 50)
     tick = a_tick(connection)
     with projects(database_url) as a_project:
-        walk = Walk(a_project().processor.process, budget)
+        walk = ClaimScanner(a_project().processor.state, budget)
 
         def claimed_until_done():
             # Within the second of one walk: no other begins by itself.
@@ -29,10 +29,10 @@ def test_a_walk_that_passed_by_a_held_group_goes_on_when_the_group_is_free_again
 
         (holder,) = claimed_until_done()
         assert claimed_until_done() == []
-        walk.look_again()
+        walk.scan_again()
         assert [walk.step(connection, tick, wanted=10, excluded=(), now=now).kept for _ in range(2)] == [[], []]
         settling.settle(connection, tick, [an_outcome(holder)], running=None)
-        walk.look_again()
+        walk.scan_again()
 
         (next_one,) = claimed_until_done()
 

@@ -111,7 +111,7 @@ def test_a_policy_that_hangs_is_given_up_and_asked_no_more_until_it_returns(a_pr
     wait, error = tried(project, connection)
     released.set()
     assert wait == timedelta(seconds=BASE_SECONDS)
-    assert "is still at work" in error
+    assert "is still running" in error
     assert calls == [1]
 
 

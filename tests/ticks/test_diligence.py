@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from scheduled_actions.deadlines import reading
 from tests.deadlines.deadline_project import OWN
 from tests.factories import NOW, database_now, set_clock
 from tests.mail_server import Mailbox
@@ -57,7 +58,7 @@ def test_what_was_sent_is_told_long_after_the_actions_that_sent_it_are_gone(runt
     set_clock(connection, NOW + 400 * DAY)
     runtime.maintenance.prune(limit=999)
 
-    (notice,) = runtime.deadlines.notices(runtime.deadlines.get(made.id))
+    (notice,) = reading.notices(runtime.deadlines.database, runtime.deadlines.get(made.id))
 
     (mail,) = mails(mailbox)
     assert connection.execute("select count(*) from scheduled_actions where completed_at is not null").fetchone() == (
@@ -74,7 +75,7 @@ def test_what_a_channel_did_not_take_is_told_beside_what_the_next_one_took(runti
         made = set_one(runtime, recipients=[{"name": "Ann", "channels": ["ann@example.org", f"http://{place}/secret"]}])
         tick(runtime, connection)
 
-    taken, refused = runtime.deadlines.notices(made)
+    taken, refused = reading.notices(runtime.deadlines.database, made)
     assert (refused.channel, refused.message_id, "no such user" in refused.problem) == ("email", None, True)
     assert (taken.channel, taken.problem, len(posts)) == ("webhook", None, 1)
     assert "secret" not in taken.address
@@ -84,7 +85,7 @@ def test_a_digest_counts_for_each_deadline_that_it_tells_of(runtime, connection,
     made = [set_one(runtime, number) for number in (1, 2)]
     tick(runtime, connection)
 
-    (first,), (second,) = [runtime.deadlines.notices(one) for one in made]
+    (first,), (second,) = [reading.notices(runtime.deadlines.database, one) for one in made]
 
     (mail,) = mails(mailbox)
     assert first.message_id == second.message_id == mail["Message-ID"]
@@ -98,7 +99,7 @@ def test_a_line_that_cannot_be_written_keeps_no_mail_back_and_sends_none_twice(r
     tick(runtime, connection)
 
     assert len(mails(mailbox)) == 1
-    assert "notice.unproven error=UndefinedTable" in caplog.text
+    assert "notice.receipt_not_stored error=UndefinedTable" in caplog.text
 
 
 @pytest.mark.parametrize("end", ["complete", "cancel"])
@@ -109,11 +110,11 @@ def test_deadlines_that_ended_go_after_ten_years_with_what_proves_them(runtime, 
 
     set_clock(connection, NOW + 3650 * DAY)
     runtime.maintenance.prune(limit=999)
-    kept = len(runtime.deadlines.find())
+    kept = len(reading.find(runtime.deadlines.database))
     set_clock(connection, NOW + 3651 * DAY)
     runtime.maintenance.prune(limit=999)
 
-    assert (kept, runtime.deadlines.find()) == (1, [])
+    assert (kept, reading.find(runtime.deadlines.database)) == (1, [])
     assert connection.execute("select count(*) from scheduled_action_deadline_notices").fetchone() == (0,)
 
 
@@ -126,7 +127,7 @@ def test_a_deadline_that_is_not_resolved_is_never_pruned(runtime, connection):
         runtime.maintenance.prune(limit=999)
 
     assert runtime.deadlines.get(made.id).status == "missed"
-    assert len(runtime.deadlines.notices(made)) >= 1
+    assert len(reading.notices(runtime.deadlines.database, made)) >= 1
 
 
 def test_a_bite_is_found_by_an_index_however_many_are_kept(connection):

@@ -8,10 +8,9 @@ import psycopg
 import pytest
 
 from scheduled_actions.actions import claims
-from scheduled_actions.actions import claims_of_others as others
 from tests.factories import a_tick, database_now, holds, insert, insert_many, row, together
 
-CLAIMS = [others.claim_free_of_others, others.claim_grouped_of_others]
+CLAIMS = [claims.claim_free_of_others, claims.claim_grouped_of_others]
 
 
 def claim(connection, claim_of_others, *, wanted=10, after=claims.START, left_out=("a",), **options):
@@ -23,7 +22,7 @@ def claim(connection, claim_of_others, *, wanted=10, after=claims.START, left_ou
 
 def fill(connection, claim_of_others, count, **columns):
     """Insert due actions, each in a lock group of its own where it is those that are claimed."""
-    if claim_of_others is others.claim_free_of_others:
+    if claim_of_others is claims.claim_free_of_others:
         return insert_many(connection, count, **columns)
     at = database_now(connection) - timedelta(minutes=1)
     name = columns.get("team_id") or "none"
@@ -35,7 +34,7 @@ def ids(claimed):
 
 
 @pytest.mark.parametrize("claim_of_others", CLAIMS)
-def test_what_a_team_left_out_has_due_stays_where_it_is(connection, claim_of_others):
+def test_due_actions_of_a_team_left_out_stay_pending(connection, claim_of_others):
     crowd = fill(connection, claim_of_others, 30, team_id="a")
     small = fill(connection, claim_of_others, 3, team_id="b") + fill(connection, claim_of_others, 2)
 
@@ -48,7 +47,7 @@ def test_what_a_team_left_out_has_due_stays_where_it_is(connection, claim_of_oth
 
 
 @pytest.mark.parametrize("claim_of_others", CLAIMS)
-def test_those_without_a_team_can_be_left_out(connection, claim_of_others):
+def test_actions_without_a_team_can_be_left_out(connection, claim_of_others):
     fill(connection, claim_of_others, 30)
     small = fill(connection, claim_of_others, 3, team_id="b")
 
@@ -58,7 +57,7 @@ def test_those_without_a_team_can_be_left_out(connection, claim_of_others):
 
 
 @pytest.mark.parametrize("claim_of_others", CLAIMS)
-def test_a_look_over_a_crowd_goes_on_window_by_window_and_meets_everybody_once(connection, claim_of_others):
+def test_a_scan_proceeds_window_by_window_and_finds_each_action_once(connection, claim_of_others):
     expected = []
     for _ in range(4):
         fill(connection, claim_of_others, 13, team_id="a") if claim_of_others is CLAIMS[0] else None
@@ -76,7 +75,7 @@ def test_a_look_over_a_crowd_goes_on_window_by_window_and_meets_everybody_once(c
 
 
 @pytest.mark.parametrize("claim_of_others", CLAIMS)
-def test_eight_claimers_beside_the_usual_walk_share_no_action(database_url, connection, claim_of_others):
+def test_eight_fair_share_and_ordinary_claimers_share_no_action(database_url, connection, claim_of_others):
     usual = claims.claim_free if claim_of_others is CLAIMS[0] else claims.claim_grouped
     small = fill(connection, claim_of_others, 40, team_id="b")
     crowd = fill(connection, claim_of_others, 40, team_id="a")
@@ -100,7 +99,7 @@ def test_eight_claimers_beside_the_usual_walk_share_no_action(database_url, conn
     assert all(set(share) <= set(small) for share in shares[::2])
 
 
-def test_an_action_that_somebody_is_changing_is_left_to_them(database_url, connection):
+def test_an_action_locked_by_another_session_is_not_claimed(database_url, connection):
     insert_many(connection, 5, team_id="a")
     changing, other = insert_many(connection, 2, team_id="b")
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from scheduled_actions.ticks.rules.fairness import Allowance, by_turns, crowd_of
+from scheduled_actions.ticks.rules.plan import ScanBudget, dominant_teams, round_robin
 
 
 @pytest.mark.parametrize(
@@ -21,18 +20,18 @@ from scheduled_actions.ticks.rules.fairness import Allowance, by_turns, crowd_of
     ],
 )
 def test_a_team_fills_a_batch_with_more_than_a_tenth_of_it(teams, crowd):
-    assert crowd_of(teams, wanted=100) == crowd
+    assert dominant_teams(teams, wanted=100) == crowd
 
 
-def test_teams_take_turns_and_those_of_none_are_a_team():
+def test_teams_alternate_and_actions_without_a_team_are_one():
     teams = ["a", "a", "a", "b", None, "b", "a"]
 
-    assert [teams[n] for n in by_turns(teams)] == ["a", "b", None, "a", "b", "a", "a"]
+    assert [teams[n] for n in round_robin(teams)] == ["a", "b", None, "a", "b", "a", "a"]
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None])))
-def test_turns_leave_nobody_out_and_each_team_in_its_order(teams):
-    turns = by_turns(teams)
+def test_round_robin_keeps_every_action_and_the_order_of_each_team(teams):
+    turns = round_robin(teams)
 
     assert sorted(turns) == list(range(len(teams)))
     for team in set(teams):
@@ -40,8 +39,8 @@ def test_turns_leave_nobody_out_and_each_team_in_its_order(teams):
         assert own == sorted(own)
 
 
-def test_the_first_look_may_begin_at_once_and_the_next_when_it_was_a_twentieth():
-    allowance = Allowance(started=100.0, run_until=120.0)
+def test_the_next_scan_waits_until_scans_took_a_twentieth_of_the_time():
+    allowance = ScanBudget(started=100.0, run_until=120.0)
     assert allowance.may_begin(100.0)
 
     allowance.spend(0.05, claimed=0, wanted=10)
@@ -50,8 +49,8 @@ def test_the_first_look_may_begin_at_once_and_the_next_when_it_was_a_twentieth()
     assert allowance.may_begin(101.0)
 
 
-def test_looks_of_one_tick_take_a_twentieth_of_its_time_and_no_more():
-    allowance = Allowance(started=100.0, run_until=120.0)
+def test_scans_take_at_most_a_twentieth_of_a_tick():
+    allowance = ScanBudget(started=100.0, run_until=120.0)
 
     allowance.spend(0.99, claimed=0, wanted=10)
     assert allowance.has_more()
@@ -60,8 +59,8 @@ def test_looks_of_one_tick_take_a_twentieth_of_its_time_and_no_more():
     assert not allowance.has_more()
 
 
-def test_what_a_look_claims_had_to_be_claimed_anyhow():
-    allowance = Allowance(started=100.0, run_until=120.0)
+def test_claimed_actions_reduce_the_cost_of_a_scan():
+    allowance = ScanBudget(started=100.0, run_until=120.0)
 
     allowance.spend(0.4, claimed=10, wanted=10)
     assert allowance.spent == 0

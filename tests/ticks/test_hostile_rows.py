@@ -64,7 +64,7 @@ def good_ones(connection):
 
 
 def ticks_while_good_ones_run(project, connection, count=3, after=timedelta(0)):
-    """Run ticks, an hour apart, each with good actions beside what is there; all of those complete."""
+    """Run ticks, an hour apart, each with additional good actions, which all complete."""
     for number in range(count):
         move_clock(connection, after + number * HOUR)
         good = good_ones(connection)
@@ -74,7 +74,7 @@ def ticks_while_good_ones_run(project, connection, count=3, after=timedelta(0)):
             "select count(*) from scheduled_actions where id = any (%s) and status = 'completed'", [good]
         ).fetchone()
         assert done == (GOOD,), (number, report.errors)
-        project.processor.process.next_sweep = float("-inf")
+        project.processor.state.next_sweep = float("-inf")
         connection.execute("update scheduled_action_settings set updated_at = '-infinity' where name = 'last_sweep'")
 
 
@@ -172,7 +172,7 @@ def test_whatever_the_columns_of_schedules_hold_the_other_series_go_on(project, 
         "scheduled_action_metrics", "scheduled_action_facts", "scheduled_action_deadlines", "webhook_endpoint_states",
     ],
 )  # fmt: skip
-def test_whatever_the_tables_beside_the_actions_hold_the_actions_run(project, connection, table):
+def test_actions_run_whatever_the_other_tables_contain(project, connection, table):
     without_checks(connection, table)
     project.processor.tick()
     condition = {"wait": {"kind": "document_state", "target": {"type": "order", "id": "1"}, "state": "approved"}}

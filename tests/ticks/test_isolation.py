@@ -1,4 +1,4 @@
-"""Endpoints that hang hold nobody else up: in one process, with real receivers."""
+"""Endpoints that hang delay no other endpoint: in one process, with real receivers."""
 
 from __future__ import annotations
 

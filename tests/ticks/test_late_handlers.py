@@ -29,7 +29,7 @@ def test_the_lock_group_of_a_late_handler_is_free_once_it_has_returned_whenever_
         ticking = threading.Thread(target=project.processor.tick)
         ticking.start()
         assert entered.wait(PATIENCE)
-        runner = project.processor.process.runner
+        runner = project.processor.state.threads
         with psycopg.connect(database_url) as other:
             # While the row is locked, its timeout cannot be written; meanwhile the handler returns.
             other.execute("select from scheduled_actions for update")

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from scheduled_actions import Delays, action
-from scheduled_actions.actions.management import Management
-from scheduled_actions.actions.search import Bounds
+from scheduled_actions.actions.management import ActionOperations
+from scheduled_actions.actions.search import SearchBounds
 from tests.factories import database_now, insert, move_clock, projects
 from tests.statements import statement
 
@@ -20,11 +20,11 @@ def a_project(database_url):
 
 
 def lateness(project, **options):
-    return Management(project.database, lambda: project.scheduler, **options)
+    return ActionOperations(project.database, lambda: project.scheduler, **options)
 
 
 def ended(connection, *late, ago=60, status="completed", **columns):
-    """Put actions in the table that started so many seconds late, and ended a while ago."""
+    """Insert actions that started this number of seconds late, and ended a while ago."""
     now = database_now(connection)
     for seconds in late:
         started = now - timedelta(seconds=ago)
@@ -32,11 +32,11 @@ def ended(connection, *late, ago=60, status="completed", **columns):
         insert(connection, status=status, **times | columns)
 
 
-def test_lateness_is_told_by_type_as_median_95th_percentile_and_latest(a_project, connection):
+def test_lateness_is_reported_by_type_as_median_p95_and_maximum(a_project, connection):
     ended(connection, *range(101))
     ended(connection, 3, status="failed", action_type="test:other")
 
-    other, run = sorted(lateness(a_project()).lateness(), key=lambda one: one.number)
+    other, run = sorted(lateness(a_project()).lateness(), key=lambda one: one.sample_count)
 
     assert run == ("test:run", 101, 50.0, 95.0, 100.0)
     assert other == ("test:other", 1, 3.0, 3.0, 3.0)
@@ -80,19 +80,19 @@ def test_no_more_than_the_latest_of_each_end_are_measured(a_project, connection)
         ended(connection, ago, ago=ago)
         ended(connection, ago, ago=ago, status="failed")
 
-    (found,) = lateness(a_project(), bounds=Bounds(measured=2)).lateness()
+    (found,) = lateness(a_project(), bounds=SearchBounds(measured=2)).lateness()
 
-    assert (found.number, found.max_seconds) == (4, 2.0)
+    assert (found.sample_count, found.max_seconds) == (4, 2.0)
 
 
-def test_a_team_is_told_of_its_own_alone(a_project, connection):
+def test_a_team_sees_only_its_own_lateness(a_project, connection):
     ended(connection, 9)
     ended(connection, 4, team_id="blue")
     ended(connection, 4, team_id="blue", ago=3700)
 
     (blue,) = lateness(a_project()).lateness(team_id="blue")
 
-    assert (blue.number, blue.max_seconds) == (1, 4.0)
+    assert (blue.sample_count, blue.max_seconds) == (1, 4.0)
     assert lateness(a_project()).lateness(team_id="red") == []
 
 

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from scheduled_actions import Context, action
+from scheduled_actions.ticks.attempts.attempt import InFlightAttempts
 from tests.factories import PATIENCE, insert, is_waiting, projects, row, statuses, wait_for_locks, wait_until
 
 SECOND = timedelta(seconds=1)
@@ -59,7 +60,7 @@ class InBackground:
 
 def keeps_watch(connection):
     """Return which tick keeps the watch."""
-    found = connection.execute("select value from scheduled_action_settings where name = 'watch'").fetchone()
+    found = connection.execute("select value from scheduled_action_settings where name = 'linger_lease'").fetchone()
     return None if found is None else found[0]
 
 
@@ -93,7 +94,7 @@ def test_an_action_in_a_lock_group_and_one_of_another_priority_run_at_their_inst
     assert project.processor.tick().succeeded == 2
 
 
-def test_new_work_is_heard_of_within_a_second_or_so_and_at_once_when_somebody_asks(lingering, connection):
+def test_new_work_is_found_within_a_second_and_at_once_after_a_notification(lingering, connection):
     project = lingering(20)
     tick = InBackground(project)
     wait_until(lambda: keeps_watch(connection))
@@ -111,7 +112,7 @@ def test_new_work_is_heard_of_within_a_second_or_so_and_at_once_when_somebody_as
     assert tick.answered().succeeded == 2
 
 
-def test_beside_a_handler_that_takes_long_others_start_at_their_instant(lingering, connection):
+def test_actions_start_at_their_instant_while_a_slow_handler_runs(lingering, connection):
     entered, leave = threading.Event(), threading.Event()
 
     @action("test:long", timeout_seconds=30)
@@ -172,7 +173,7 @@ def test_a_ping_that_meets_a_working_tick_keeps_the_watch_after_it(lingering, co
     older = InBackground(project)
     assert entered.wait(PATIENCE)
     newer = InBackground(project)
-    wait_until(lambda: project.processor.process.turn.is_relieved)
+    wait_until(lambda: project.processor.state.single_flight.is_relieved)
 
     leave.set()
     assert older.answered().succeeded == 1
@@ -183,7 +184,7 @@ def test_a_ping_that_meets_a_working_tick_keeps_the_watch_after_it(lingering, co
     assert newer.answered().succeeded == 1
 
 
-def test_of_several_pings_that_wait_the_latest_gets_the_watch(lingering, connection):
+def test_of_several_pings_that_wait_the_latest_takes_over(lingering, connection):
     entered, leave = threading.Event(), threading.Event()
 
     @action("test:long", timeout_seconds=30)
@@ -196,7 +197,7 @@ def test_of_several_pings_that_wait_the_latest_gets_the_watch(lingering, connect
     InBackground(project)
     assert entered.wait(PATIENCE)
     second = InBackground(project)
-    wait_until(lambda: project.processor.process.turn.is_relieved)
+    wait_until(lambda: project.processor.state.single_flight.is_relieved)
 
     third = InBackground(project)
 
@@ -269,3 +270,22 @@ def test_a_ping_left_to_a_tick_at_its_end_is_not_forgotten(a_project, connection
 def test_settings_that_leave_the_last_action_no_time_are_refused(a_project):
     with pytest.raises(Exception, match=r"max_duration_seconds.*must be 95 or more"):
         a_project(run, linger_seconds=65)
+
+
+def test_a_tick_whose_linger_time_has_passed_sleeps_while_a_slow_handler_runs(lingering, connection, monkeypatch):
+    waits = []
+    collect = InFlightAttempts.collect
+    monkeypatch.setattr(InFlightAttempts, "collect", lambda *given: waits.append(given) or collect(*given))
+
+    @action("test:long", timeout_seconds=30)
+    def long(payload: dict):
+        time.sleep(4)
+
+    project = lingering(2, run, long)
+    insert(connection, action_type="test:long")
+    # It is seen while the tick lingers and becomes due later: an instant in the past must not end each wait at once.
+    connection.execute("select schedule_action('test:run', '{}', statement_timestamp() + interval '2.6 s')")
+
+    project.processor.tick()
+
+    assert len(waits) < 100

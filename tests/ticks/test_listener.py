@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from scheduled_actions import action
-from scheduled_actions.ticks.listener import Listener
+from scheduled_actions.ticks.wake import Listener
 from tests.factories import projects, row, wait_until
 
 SECOND = timedelta(seconds=1)
@@ -58,7 +58,7 @@ def lateness(project, connection, action_id):
     return found.started_at - found.scheduled_at
 
 
-def test_it_hears_of_new_work_at_once_and_runs_what_comes_due_at_its_instant(listening, connection):
+def test_a_listener_runs_new_work_at_once_and_due_work_at_its_instant(listening, connection):
     project, _, told = listening()
     wait_until(lambda: told == ["listening"])
 
@@ -74,14 +74,14 @@ def test_of_two_one_works_and_the_other_takes_over_when_it_ends(listening, conne
     first, listener, _ = listening()
     lateness(first, connection, scheduled(connection))
     second, _, told = listening()
-    wait_until(lambda: "another listener keeps the watch: standing by" in told)
+    wait_until(lambda: "standing by: another listener is active" in told)
 
     listener.stop()
     first.processor.stop()
     lateness(second, connection, scheduled(connection))
 
 
-def test_a_ping_beside_a_listener_answers_at_once(listening, connection, database_url):
+def test_a_ping_during_a_listener_answers_at_once(listening, connection, database_url):
     _, _, told = listening()
     wait_until(lambda: told)
     with projects(database_url) as make:
@@ -103,7 +103,7 @@ def test_a_database_that_goes_away_is_waited_for(listening, connection):
     lateness(project, connection, scheduled(connection))
 
 
-def test_inserts_tell_nobody_where_nobody_listens(connection):
+def test_inserts_notify_only_with_an_active_listener(connection):
     connection.execute("listen scheduled_actions")
 
     scheduled(connection)

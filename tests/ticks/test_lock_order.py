@@ -14,16 +14,18 @@ from psycopg import sql
 from scheduled_actions import action
 from scheduled_actions.actions import claims, evaluation, management, settling, waits
 from scheduled_actions.actions.model import NewAction
-from scheduled_actions.actions.search import Filters
+from scheduled_actions.actions.search import ActionFilters
 from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import ScheduledActionsError
 from scheduled_actions.database.bounded import UNLIMITED
+from scheduled_actions.schedules import operations
+from scheduled_actions.schedules.sync import sync
 from tests.factories import NOW, PATIENCE, a_tick, an_outcome, is_waiting, projects, set_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scheduled_actions.actions.claims import Position
+    from scheduled_actions.actions.claims import ScanPosition
     from scheduled_actions.core.action import Claimed
     from scheduled_actions.runtime import Runtime
 
@@ -61,7 +63,7 @@ class Series:
 
     def __init__(self, project: Runtime, connection: psycopg.Connection) -> None:
         self.project, self.connection = project, connection
-        self.management = management.Management(project.database, lambda: project.scheduler)
+        self.management = management.ActionOperations(project.database, lambda: project.scheduler)
         self.schedules = [
             project.schedules.schedule_recurring(
                 "test:run", {}, "every 1 hour", name=f"series-{n}",
@@ -71,7 +73,7 @@ class Series:
         ]  # fmt: skip
         set_clock(connection, NOW + HOUR)
         self.planned = [project.schedules.get(one).next_action_id for one in self.schedules]
-        self.by_hand = [project.schedules.run_now(one).id for one in self.schedules]
+        self.by_hand = [operations.run_now(project.schedules, one).id for one in self.schedules]
         first, second = zip(self.schedules, self.planned, self.by_hand, strict=True)
         self.ids = {"first": list(first), "second": list(second)}
         self.change("update scheduled_actions set lock_group = 'by-hand-' || id where id = any (%s)", self.by_hand)
@@ -101,7 +103,7 @@ class Series:
         due = "update scheduled_actions set scheduled_at = scheduled_actions_now() where id = any (%s)"
         self.change(due, action_ids)
 
-    def claim(self, connection: psycopg.Connection) -> tuple[list[Claimed], Position]:
+    def claim(self, connection: psycopg.Connection) -> tuple[list[Claimed], ScanPosition]:
         """Claim the actions that are due, all in lock groups; in a transaction."""
         return claims.claim_grouped(connection, self.tick, wanted=9, after=claims.START, excluded=())
 
@@ -114,7 +116,7 @@ class Series:
         return self.count(select) == self.count(f"{select} for update skip locked")
 
     @property
-    def outcomes(self) -> list[settling.Outcome]:
+    def outcomes(self) -> list[settling.SettlementRow]:
         """Those of the claimed actions, in another order than that of their ids."""
         latest_first = sorted(self.claimed, key=lambda one: one.id, reverse=True)
         return [an_outcome(one, schedule_id=one.schedule_id) for one in latest_first]
@@ -161,7 +163,7 @@ def settle_in_the_transaction_of_a_handler(series):
 @path("marks", "schedules", "actions", "holds")
 def settle_waiting(series):
     unmet = [
-        waits.Unmet(
+        waits.WaitSettlement(
             action_id=one.id,
             token=one.token,
             schedule_id=one.schedule_id,
@@ -201,14 +203,16 @@ def cancel_running(series):
 @path("schedules", "actions", "holds")
 def bulk_cancel(series):
     return lambda _: series.management.cancel_matching(
-        Filters(statuses=(Status.PENDING,)), by=None, reason=None, limit=9, cursor=None
+        ActionFilters(statuses=(Status.PENDING,)), by=None, reason=None, limit=9, cursor=None
     )
 
 
 @path("actions")
 def bulk_retry(series):
     series.change("update scheduled_actions set status = 'failed' where id = any (%s)", series.planned)
-    return lambda _: series.management.retry_matching(Filters(statuses=(Status.FAILED,)), by=None, limit=9, cursor=None)
+    return lambda _: series.management.retry_matching(
+        ActionFilters(statuses=(Status.FAILED,)), by=None, limit=9, cursor=None
+    )
 
 
 @path("actions")
@@ -218,12 +222,12 @@ def change_condition(series):
 
 @path("schedules", "actions")
 def skip(series):
-    return lambda own: series.project.schedules.skip_next(series.schedules[0], connection=own)
+    return lambda own: operations.skip_next(series.project.schedules, series.schedules[0], connection=own)
 
 
 @path("schedules", "actions")
 def pause(series):
-    return lambda own: series.project.schedules.pause(series.schedules[0], connection=own)
+    return lambda own: operations.pause(series.project.schedules, series.schedules[0], connection=own)
 
 
 @path("schedules", "actions")
@@ -233,13 +237,13 @@ def change(series):
 
 @path("schedules", "actions")
 def delete(series):
-    return lambda own: series.project.schedules.delete(series.schedules[0], connection=own)
+    return lambda own: operations.delete(series.project.schedules, series.schedules[0], connection=own)
 
 
 @path("schedules", "actions")
 def drop_what_the_code_declares_no_more(series):
     series.change("update scheduled_action_schedules set is_declared = true")
-    return lambda own: series.project.schedules.sync(own, force=True)
+    return lambda own: sync(series.project.schedules, own, force=True)
 
 
 @path("schedules", "actions")
@@ -256,7 +260,7 @@ def schedule_for_users(series):
 @path()
 def claim(series):
     series.make_due(series.planned)
-    batches = claims.Batches((series.project.series,))
+    batches = claims.BatchClaimer((series.project.series,))
     return lambda own: batches.claim(own, lambda: series.claim(own))
 
 
@@ -275,7 +279,7 @@ def claim_with_schedules_that_cannot_be_followed(series):
 @path("marks")
 def evaluate(series):
     series.change("update scheduled_action_waits set is_woken = true")
-    return lambda own: evaluation.judge(series.claimed, lambda step: step(own))
+    return lambda own: evaluation.evaluate(series.claimed, lambda step: step(own))
 
 
 @path("marks", "actions")
@@ -294,9 +298,9 @@ def sweep(series):
 @pytest.fixture
 def series(database_url, connection, monkeypatch) -> Iterator[Series]:
     """Give the rows. No limit ends a wait for a lock: nothing depends on how long one takes."""
-    monkeypatch.setattr(settling, "PATIENCE_MS", "0")
-    monkeypatch.setattr(waits, "PATIENCE_MS", "0")
-    monkeypatch.setattr(management, "_HARDLY_WAITING", UNLIMITED)
+    monkeypatch.setattr(settling, "LOCK_WAIT_MS", "0")
+    monkeypatch.setattr(waits, "LOCK_WAIT_MS", "0")
+    monkeypatch.setattr(management, "_SHORT_LOCK_WAIT", UNLIMITED)
     set_clock(connection, NOW)
     # A circle is found at once.
     name = connection.execute("select current_database()").fetchone()[0]

@@ -65,11 +65,11 @@ def minutes_later(connection, minutes=2):
 # -- rescue ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lease_that_lives_is_nobody_elses(project, connection):
+def test_an_action_with_a_valid_lease_is_not_rescued(project, connection):
     a_dead_process(connection, 0, count=insert(connection) and 1)
     move_clock(connection, timedelta(seconds=69))
 
-    assert project.maintenance.rescue(connection).count == 0
+    assert len(project.maintenance.rescue(connection)) == 0
     assert set(statuses(connection).values()) == {"processing"}
 
 
@@ -80,14 +80,14 @@ def test_a_rescue_charges_exactly_those_announced_and_returns_the_rest_uncharged
 
     rescued = project.maintenance.rescue(connection)
 
-    assert (rescued.count, rescued.failed) == (5, [])
+    assert [one.status for one in rescued] == ["pending"] * 5
     rows = [row(connection, one) for one in made]
     assert [found["attempts"] for found in rows] == [0, 1, 0, 1, 0]
     assert {found["status"] for found in rows} == {"pending"}
     assert [len(found["history"]) for found in rows] == [0, 1, 0, 1, 0]
     (entry,) = rows[1]["history"]
     assert (entry["outcome"], entry["attempt"], entry["tick"]) == ("crashed", 1, str(tick.id))
-    assert "the process ended while the handler ran" in entry["error"]
+    assert "the process ended while the handler was running" in entry["error"]
     assert rows[1]["error_message"] == entry["error"]
     assert rows[0]["error_message"] is None
 
@@ -102,7 +102,7 @@ def test_what_was_rescued_is_due_at_once(project, connection):
     assert (report.rescued, report.succeeded) == (1, 1)
 
 
-def test_an_announcement_that_was_taken_back_charges_nobody(project, connection):
+def test_a_withdrawn_announcement_charges_no_action(project, connection):
     (action_id,) = insert_many(connection, 1)
     _, tick = a_dead_process(connection, 0)
     settling.settle(connection, tick, [], running=[])
@@ -148,19 +148,19 @@ def test_an_action_on_its_last_attempt_is_not_failed_for_a_crash_that_a_neighbou
 
     rescued = project.maintenance.rescue(connection)
 
-    assert (rescued.count, rescued.failed) == (2, [])
+    assert [one.status for one in rescued] == ["pending"] * 2
     found = connection.execute("select status, attempts, history -> -1 ->> 'outcome' from scheduled_actions").fetchall()
     assert found == [("pending", 0, "crashed")] * 2
 
 
-def test_what_crashed_beside_others_runs_with_nothing_beside_it(a_project, connection):
-    """Its handler finds nobody else announced, and nobody else starts while it runs."""
-    beside = {}
+def test_an_action_that_crashed_with_others_runs_alone_next(a_project, connection):
+    """Its handler finds no other action announced, and none starts while it runs."""
+    announced = {}
 
     @action("test:run")
     def handle(payload, context):
         running = connection.execute("select running from scheduled_action_ticks where finished_at is null").fetchone()
-        beside[payload["name"]] = len(running[0]) - 1
+        announced[payload["name"]] = len(running[0]) - 1
 
     for name in ("culprit", "victim"):
         insert(connection, payload={"name": name}, max_attempts=1)
@@ -172,15 +172,15 @@ def test_what_crashed_beside_others_runs_with_nothing_beside_it(a_project, conne
     report = a_project(handle, concurrency=4).processor.tick()
 
     assert report.succeeded == 6
-    assert (beside["culprit"], beside["victim"]) == (0, 0)
+    assert (announced["culprit"], announced["victim"]) == (0, 0)
 
 
-def test_a_rescue_is_done_once_by_whoever_comes_first(project, connection, database_url):
+def test_an_action_is_rescued_by_one_process_only(project, connection, database_url):
     made = insert_many(connection, 60)
     a_dead_process(connection, *range(30))
     minutes_later(connection)
 
-    counts = together(database_url, 8, lambda own, _: project.maintenance.rescue(own).count)
+    counts = together(database_url, 8, lambda own, _: len(project.maintenance.rescue(own)))
 
     assert sum(counts) == 60
     assert sum(row(connection, one)["attempts"] for one in made) == 30
@@ -193,7 +193,7 @@ def test_a_rescue_takes_a_bite_at_a_time(project, connection):
         " from generate_series(1, 501)"
     )
 
-    assert [project.maintenance.rescue(connection).count for _ in range(3)] == [500, 1, 0]
+    assert [len(project.maintenance.rescue(connection)) for _ in range(3)] == [500, 1, 0]
 
 
 def test_a_rescued_members_group_is_free_and_a_blocking_ones_is_kept(project, connection):
@@ -207,7 +207,7 @@ def test_a_rescued_members_group_is_free_and_a_blocking_ones_is_kept(project, co
     assert holds(connection) == {"kept": blocking}
 
 
-def test_a_schedule_that_somebody_is_changing_keeps_no_rescue_from_its_tick(project, connection, database_url):
+def test_a_locked_schedule_does_not_block_a_rescue(project, connection, database_url):
     schedule = project.schedules.schedule_recurring("test:run", {}, "every 5 minutes", recurrence_type="rolling")
     move_clock(connection, timedelta(minutes=5))
     a_dead_process(connection)
@@ -231,7 +231,7 @@ def test_a_late_outcome_of_what_was_rescued_is_refused(project, connection):
     assert row(connection, action_id) == before
 
 
-def test_a_rescued_action_that_somebody_had_cancelled_ends(project, connection):
+def test_a_rescued_action_with_a_cancel_request_is_cancelled(project, connection):
     (action_id,) = insert_many(connection, 1)
     a_dead_process(connection, 0)
     project.scheduler.cancel_action(action_id)
@@ -251,7 +251,7 @@ def test_a_row_that_cannot_be_read_is_rescued_like_any_other(project, connection
     a_dead_process(connection, 0, 1, 2)
     minutes_later(connection)
 
-    assert project.maintenance.rescue(connection).count == 3
+    assert len(project.maintenance.rescue(connection)) == 3
     assert statuses(connection) == dict.fromkeys(made, "pending")
 
 
@@ -357,7 +357,7 @@ def test_a_tick_prunes_what_is_old(project, connection):
     assert statuses(connection) == {}
 
 
-def test_pruning_waits_for_nobody(project, connection, database_url):
+def test_pruning_waits_for_no_lock(project, connection, database_url):
     locked, _ = an_old(connection, "completed", 8), an_old(connection, "completed", 9)
     connection.execute("set lock_timeout = '1s'")
 
@@ -381,7 +381,7 @@ def test_old_ticks_are_pruned_with_the_actions(project, connection):
     assert connection.execute("select count(*) from scheduled_action_ticks").fetchone() == (1,)
 
 
-def test_event_types_that_nobody_has_seen_for_long_are_forgotten(project, connection):
+def test_event_types_unused_for_long_are_deleted(project, connection):
     project.processor.tick()
     connection.execute(
         "insert into webhook_event_types (team_id, event, last_seen_at)"

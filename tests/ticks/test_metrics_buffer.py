@@ -6,15 +6,17 @@ import math
 
 import pytest
 
-from scheduled_actions.ticks.report import Tally, cumulated
+from scheduled_actions.ticks.report import MetricsBuffer, cumulated
 
 
 def rows(tally):
-    return {(metric, subject, part): value for metric, subject, part, value in zip(*tally.rows(), strict=True)}
+    return {
+        (metric, subject, part): value for metric, subject, part, value in zip(*tally.columns().values(), strict=True)
+    }
 
 
 def test_settlements_are_counted_by_type_and_outcome():
-    tally = Tally({"a:b"}, {})
+    tally = MetricsBuffer({"a:b"}, {})
 
     for outcome in ("completed", "completed", "failed"):
         tally.settled("a:b", outcome, payload_text="{}")
@@ -22,8 +24,8 @@ def test_settlements_are_counted_by_type_and_outcome():
     assert rows(tally) == {("settled", "a:b", "completed"): 2, ("settled", "a:b", "failed"): 1}
 
 
-def test_types_that_no_handler_has_are_one():
-    tally = Tally({"a:b"}, {})
+def test_types_without_a_handler_are_counted_together():
+    tally = MetricsBuffer({"a:b"}, {})
 
     tally.settled("made:up", "no_action", payload_text="{}")
     tally.settled("made:up-too", "no_action", payload_text="{}")
@@ -43,7 +45,7 @@ def test_types_that_no_handler_has_are_one():
     ],
 )
 def test_a_delivery_is_counted_by_its_endpoint_and_an_event_is_none(payload, endpoint):
-    tally = Tally({"webhook:send"}, {"crm": None})
+    tally = MetricsBuffer({"webhook:send"}, {"crm": None})
 
     tally.settled("webhook:send", "completed", payload_text=payload)
 
@@ -55,7 +57,7 @@ def test_a_delivery_is_counted_by_its_endpoint_and_an_event_is_none(payload, end
     ("seconds", "part"), [(0.0, "0.01"), (0.01, "0.01"), (0.011, "0.05"), (1, "1"), (300, "300"), (301, "+Inf")]
 )
 def test_a_duration_is_counted_in_the_first_bucket_that_holds_it(seconds, part):
-    tally = Tally({"a:b"}, {})
+    tally = MetricsBuffer({"a:b"}, {})
 
     tally.ran("a:b", seconds=seconds, lateness_seconds=0.5)
 
@@ -67,21 +69,21 @@ def test_a_duration_is_counted_in_the_first_bucket_that_holds_it(seconds, part):
 
 @pytest.mark.parametrize(("lateness", "counted"), [(-0.2, 0.0), (math.inf, None), (math.nan, None)])
 def test_lateness_is_never_negative_and_never_endless(lateness, counted):
-    tally = Tally({"a:b"}, {})
+    tally = MetricsBuffer({"a:b"}, {})
 
     tally.ran("a:b", seconds=1, lateness_seconds=lateness)
 
     assert rows(tally).get(("lateness_seconds", "a:b", "sum")) == counted
 
 
-def test_buckets_are_cumulated_as_prometheus_has_them():
+def test_buckets_are_cumulative_as_in_prometheus():
     buckets = dict(cumulated("tick_seconds", {"0.1": 2, "5": 1, "+Inf": 1, "sum": 99}))
 
     assert buckets == {"0.1": 2, "0.5": 2, "1": 2, "5": 3, "15": 3, "30": 3, "60": 3, "+Inf": 4}
 
 
-def test_what_is_written_is_forgotten():
-    tally = Tally({"a:b"}, {})
+def test_a_cleared_buffer_is_empty():
+    tally = MetricsBuffer({"a:b"}, {})
     tally.ticked(0.2)
 
     tally.clear()

@@ -131,7 +131,7 @@ def test_an_occurrence_whose_next_cannot_be_planned_fails_and_its_series_alone_i
     assert report.success
     found = dict(connection.execute("select id, status from scheduled_action_schedules").fetchall())
     assert found == {bad: "paused", good: "active"}
-    note = connection.execute("select status_note from scheduled_action_schedules where id = %s", [bad]).fetchone()
+    note = connection.execute("select status_reason from scheduled_action_schedules where id = %s", [bad]).fetchone()
     assert "no such row here" in note[0]
     ended = connection.execute("select status from scheduled_actions where schedule_id = %s order by id", [bad])
     assert ended.fetchall() == [("failed",)]
@@ -210,7 +210,7 @@ def test_outcomes_are_written_while_their_schedules_are_locked(database_url, con
         assert set(statuses(connection).values()) == {"completed"}
 
 
-def test_a_rescue_goes_on_while_the_schedules_of_what_it_ended_are_locked(database_url, connection):
+def test_a_rescue_continues_while_the_schedules_of_its_actions_are_locked(database_url, connection):
     with psycopg.connect(database_url) as other, projects(database_url) as a_project:
 
         @action("test:run", timeout_seconds=2, max_attempts=1)
@@ -263,11 +263,11 @@ def test_a_series_that_is_paused_because_its_step_was_refused_has_nothing_planne
         paused = project.schedules.get(schedule.id)
     assert report.failed == 1
     assert paused.status == "paused"
-    assert "no such count here" in paused.status_note
+    assert "no such count here" in paused.status_reason
     assert list(statuses(connection).values()) == ["failed"]
 
 
-def test_a_series_goes_on_though_its_occurrence_could_only_be_marked_as_failed(database_url, connection):
+def test_a_series_continues_after_an_occurrence_that_could_only_be_marked_as_failed(database_url, connection):
     @action("test:run", max_attempts=1)
     def run(payload: dict) -> None:
         raise ValueError("no")

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from scheduled_actions.ticks.attempts.runner import UNSTARTED, Job, Runner, State, run_coroutine
+from scheduled_actions.ticks.attempts.handler_threads import HandlerThreads, Job, JobState, run_coroutine
 
 #: No wait of these tests comes near it.
 PATIENCE = 10
@@ -29,25 +29,25 @@ def wait_until(is_so):
 
 @pytest.fixture
 def released():
-    """Give an event that lets hanging handlers go; none is left behind."""
+    """Yield an event that releases hanging handlers, and set it at the end."""
     event = threading.Event()
     yield event
     event.set()
 
 
-def test_each_outcome_comes_with_its_job():
-    runner, results = Runner(4), queue.SimpleQueue()
+def test_each_job_comes_with_its_result():
+    runner, results = HandlerThreads(4), queue.SimpleQueue()
     jobs = [a_job(lambda _, n=n: n) for n in range(20)]
 
     runner.submit(jobs, results)
 
-    outcomes = dict(results.get(timeout=PATIENCE) for _ in jobs)
-    assert [outcomes[job] for job in jobs] == list(range(20))
-    assert all(job.state is State.ENDED and job.started <= job.ended for job in jobs)
+    assert {results.get(timeout=PATIENCE) for _ in jobs} == set(jobs)
+    assert [job.result for job in jobs] == list(range(20))
+    assert all(job.state is JobState.ENDED and job.started <= job.ended for job in jobs)
 
 
 def test_as_many_run_at_once_as_there_are_threads_and_no_more():
-    runner, results, lock = Runner(3), queue.SimpleQueue(), threading.Lock()
+    runner, results, lock = HandlerThreads(3), queue.SimpleQueue(), threading.Lock()
     together, now, most = threading.Barrier(3), 0, 0
 
     def work(_):
@@ -65,28 +65,30 @@ def test_as_many_run_at_once_as_there_are_threads_and_no_more():
     assert most == 3
 
 
-def test_a_job_whose_time_to_start_has_passed_is_given_back_unstarted():
-    runner, results = Runner(1, monotonic=lambda: 20.0), queue.SimpleQueue()
+def test_a_job_past_its_start_limit_is_returned_unstarted():
+    runner, results = HandlerThreads(1, monotonic=lambda: 20.0), queue.SimpleQueue()
     job = a_job(start_until=20.0)
 
     runner.submit([job], results)
 
-    assert results.get(timeout=PATIENCE) == (job, UNSTARTED)
+    assert results.get(timeout=PATIENCE) is job
+    assert job.result is None
     assert job.started is None
 
 
-def test_a_job_that_was_told_to_stop_while_it_queued_is_given_back_unstarted():
-    runner, results = Runner(1), queue.SimpleQueue()
+def test_a_queued_job_that_was_asked_to_stop_is_returned_unstarted():
+    runner, results = HandlerThreads(1), queue.SimpleQueue()
     job = a_job()
-    job.stop()
+    job.is_stopped = True
 
     runner.submit([job], results)
 
-    assert results.get(timeout=PATIENCE) == (job, UNSTARTED)
+    assert results.get(timeout=PATIENCE) is job
+    assert job.result is None
 
 
 def test_a_running_job_can_be_given_up_and_its_late_outcome_goes_elsewhere(released):
-    runner, results, late = Runner(2), queue.SimpleQueue(), queue.SimpleQueue()
+    runner, results, late = HandlerThreads(2), queue.SimpleQueue(), queue.SimpleQueue()
     started = threading.Event()
 
     def work(job):
@@ -102,22 +104,22 @@ def test_a_running_job_can_be_given_up_and_its_late_outcome_goes_elsewhere(relea
 
     assert (runner.stuck, runner.capacity) == (1, 1)
     released.set()
-    assert late.get(timeout=PATIENCE) is True, "the handler was told to stop"
+    assert late.get(timeout=PATIENCE) is True, "the handler was asked to stop"
     wait_until(lambda: runner.capacity == 2)
     assert results.empty()
 
 
-def test_a_hanging_handler_keeps_nobody_elses_work(released):
-    runner, results = Runner(2), queue.SimpleQueue()
+def test_a_hanging_handler_blocks_no_other_job(released):
+    runner, results = HandlerThreads(2), queue.SimpleQueue()
 
     runner.submit([a_job(lambda _: released.wait(PATIENCE))], results)
     runner.submit([a_job() for _ in range(20)], results)
 
-    assert [results.get(timeout=PATIENCE)[1] for _ in range(20)] == ["done"] * 20
+    assert [results.get(timeout=PATIENCE).result for _ in range(20)] == ["done"] * 20
 
 
 def test_a_queued_job_can_be_given_up_and_never_starts(released):
-    runner, results, has_run = Runner(1), queue.SimpleQueue(), []
+    runner, results, has_run = HandlerThreads(1), queue.SimpleQueue(), []
     runner.submit([a_job(lambda _: released.wait(PATIENCE))], results)
     waiting = a_job(has_run.append)
     last = a_job()
@@ -127,12 +129,12 @@ def test_a_queued_job_can_be_given_up_and_never_starts(released):
 
     assert runner.stuck == 0, "no thread hangs in it"
     released.set()
-    assert [results.get(timeout=PATIENCE)[1], results.get(timeout=PATIENCE)[0]] == [True, last]
+    assert [results.get(timeout=PATIENCE).result, results.get(timeout=PATIENCE)] == [True, last]
     assert has_run == []
 
 
 def test_a_job_that_has_ended_cannot_be_given_up():
-    runner, results = Runner(1), queue.SimpleQueue()
+    runner, results = HandlerThreads(1), queue.SimpleQueue()
     job = a_job()
     runner.submit([job], results)
     results.get(timeout=PATIENCE)
@@ -144,19 +146,19 @@ def test_a_job_that_has_ended_cannot_be_given_up():
 
 def test_a_job_is_ended_or_given_up_but_never_both():
     """Race the two ends of many jobs: exactly one side wins each."""
-    runner, results, late = Runner(4), queue.SimpleQueue(), queue.SimpleQueue()
+    runner, results, late = HandlerThreads(4), queue.SimpleQueue(), queue.SimpleQueue()
     jobs = [a_job(on_late=lambda _, outcome: late.put(outcome)) for _ in range(400)]
 
     runner.submit(jobs, results)
     given_up = sum(1 for job in jobs if runner.abandon(job))
 
-    wait_until(lambda: runner.stuck == 0 and all(job.state in {State.ENDED, State.ABANDONED} for job in jobs))
+    wait_until(lambda: runner.stuck == 0 and all(job.state in {JobState.ENDED, JobState.ABANDONED} for job in jobs))
     wait_until(lambda: results.qsize() == len(jobs) - given_up)
     assert late.qsize() <= given_up
 
 
 def test_what_one_handler_sets_in_its_context_the_next_one_does_not_find():
-    runner, results = Runner(1), queue.SimpleQueue()
+    runner, results = HandlerThreads(1), queue.SimpleQueue()
     variable = contextvars.ContextVar("variable", default="nothing")
 
     def work(_):
@@ -166,11 +168,11 @@ def test_what_one_handler_sets_in_its_context_the_next_one_does_not_find():
 
     runner.submit([a_job(work), a_job(work)], results)
 
-    assert [results.get(timeout=PATIENCE)[1] for _ in range(2)] == ["nothing", "nothing"]
+    assert [results.get(timeout=PATIENCE).result for _ in range(2)] == ["nothing", "nothing"]
 
 
 def test_what_one_coroutine_sets_in_its_context_the_next_one_does_not_find():
-    runner, results = Runner(1), queue.SimpleQueue()
+    runner, results = HandlerThreads(1), queue.SimpleQueue()
     variable = contextvars.ContextVar("variable", default="nothing")
 
     async def handler():
@@ -183,11 +185,11 @@ def test_what_one_coroutine_sets_in_its_context_the_next_one_does_not_find():
 
     runner.submit([a_job(work), a_job(work)], results)
 
-    assert [results.get(timeout=PATIENCE)[1] for _ in range(2)] == ["nothing", "nothing"]
+    assert [results.get(timeout=PATIENCE).result for _ in range(2)] == ["nothing", "nothing"]
 
 
 def test_coroutines_of_one_thread_share_its_loop():
-    runner, results = Runner(1), queue.SimpleQueue()
+    runner, results = HandlerThreads(1), queue.SimpleQueue()
 
     async def handler():
         await asyncio.sleep(0)
@@ -198,13 +200,13 @@ def test_coroutines_of_one_thread_share_its_loop():
 
     runner.submit([a_job(work), a_job(work)], results)
 
-    loops = [results.get(timeout=PATIENCE)[1] for _ in range(2)]
+    loops = [results.get(timeout=PATIENCE).result for _ in range(2)]
     assert loops[0] is loops[1]
 
 
 @pytest.mark.parametrize("is_given_up_early", [True, False])
 def test_a_coroutine_that_is_given_up_is_cancelled(is_given_up_early):
-    runner, results, late = Runner(1), queue.SimpleQueue(), queue.SimpleQueue()
+    runner, results, late = HandlerThreads(1), queue.SimpleQueue(), queue.SimpleQueue()
     started, may_go = threading.Event(), threading.Event()
 
     async def handler():
@@ -232,7 +234,7 @@ def test_a_coroutine_that_is_given_up_is_cancelled(is_given_up_early):
 
 
 def test_a_thread_works_on_after_a_coroutine_that_was_cancelled():
-    runner, results, late = Runner(1), queue.SimpleQueue(), queue.SimpleQueue()
+    runner, results, late = HandlerThreads(1), queue.SimpleQueue(), queue.SimpleQueue()
     started = threading.Event()
 
     async def hang():
@@ -256,17 +258,17 @@ def test_a_thread_works_on_after_a_coroutine_that_was_cancelled():
 
     runner.submit([a_job(lambda job: run_coroutine(job, finish()))], results)
 
-    assert results.get(timeout=PATIENCE)[1] == "done"
+    assert results.get(timeout=PATIENCE).result == "done"
     assert late.get(timeout=PATIENCE) == "cancelled"
 
 
 def test_what_is_submitted_after_a_close_is_done_though_a_thread_of_before_still_hangs(released):
-    runner, results = Runner(1), queue.SimpleQueue()
+    runner, results = HandlerThreads(1), queue.SimpleQueue()
     hanging = a_job(lambda _: released.wait(PATIENCE))
     runner.submit([hanging], results)
-    wait_until(lambda: hanging.state is State.RUNNING)
+    wait_until(lambda: hanging.state is JobState.RUNNING)
     runner.close()
 
     runner.submit([a_job(lambda _: "done")], results)
 
-    assert results.get(timeout=PATIENCE)[1] == "done"
+    assert results.get(timeout=PATIENCE).result == "done"

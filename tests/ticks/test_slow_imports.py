@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from scheduled_actions.registry import Registry, loading
+from scheduled_actions.registry.generated import RegistryContent
 from tests.factories import NOW, PATIENCE, insert, projects, row, set_clock, statuses, wait_until
 
 SLOW = """
@@ -52,7 +53,7 @@ def project(database_url, connection, tmp_path):
     (tmp_path / f"{slow}.py").write_text(SLOW)
     (tmp_path / f"{quick}.py").write_text(QUICK)
     handlers = {"slow:run": f"{slow}:run", "quick:run": f"{quick}:run"}
-    registry = Registry(tmp_path, handlers, {"slow:run": {"timeout_seconds": 0.5}})
+    registry = Registry(tmp_path, RegistryContent(handlers=handlers, options={"slow:run": {"timeout_seconds": 0.5}}))
     with projects(database_url) as make:
         yield make(registry=registry)
 
@@ -106,10 +107,10 @@ def test_an_import_that_outlives_its_limit_fails_what_needs_it_and_nothing_else(
     found = [row(connection, one) for one in slow]
     assert [(one["status"], one["attempts"]) for one in found] == [("pending", 1)] * 5
     assert all("import" in one["error_message"] for one in found)
-    assert project.processor.process.runner.stuck == 1
+    assert project.processor.state.threads.stuck == 1
 
     gate.opened.set()
-    wait_until(lambda: project.processor.process.runner.stuck == 0)
+    wait_until(lambda: project.processor.state.threads.stuck == 0)
     # What was given up while it was imported was never called.
     assert gate.calls == []
     connection.execute("update scheduled_actions set scheduled_at = scheduled_actions_now() where status = 'pending'")
@@ -122,7 +123,8 @@ def test_a_tick_that_ends_during_an_import_charges_nothing(database_url, connect
     (tmp_path / f"{name}.py").write_text(SLOW)
     with projects(database_url) as make:
         project = make(
-            registry=Registry(tmp_path, {"slow:run": f"{name}:run"}), max_run_seconds=0.5, max_duration_seconds=3,
+            registry=Registry(tmp_path, RegistryContent(handlers={"slow:run": f"{name}:run"})),
+            max_run_seconds=0.5, max_duration_seconds=3,
             default_timeout_seconds=1.2,
         )  # fmt: skip
         action_id = insert(connection, action_type="slow:run", scheduled_at=NOW)
@@ -133,7 +135,7 @@ def test_a_tick_that_ends_during_an_import_charges_nothing(database_url, connect
     assert (found["status"], found["attempts"], gate.calls) == ("pending", 0, [])
 
 
-def test_a_process_whose_module_is_slow_does_not_hold_those_up_who_only_schedule(project, gate, monkeypatch):
+def test_a_slow_import_does_not_delay_callers_that_only_schedule(project, gate, monkeypatch):
     monkeypatch.setattr(loading, "IMPORT_SECONDS", 0.3)
     importing = threading.Thread(target=project.registry.resolve, args=["slow:run"])
     importing.start()
@@ -141,7 +143,7 @@ def test_a_process_whose_module_is_slow_does_not_hold_those_up_who_only_schedule
 
     before = time.monotonic()
     for _ in range(20):
-        with pytest.raises(Exception, match="still being imported"):
+        with pytest.raises(Exception, match="has been running for"):
             project.registry.resolve("slow:run")
     assert time.monotonic() - before < PATIENCE / 4
     gate.opened.set()

@@ -1,4 +1,4 @@
-"""At most so many handlers of one team at once in a process; what waits spends nothing and blocks nobody."""
+"""The limit of handlers per team in a process; waiting actions spend no attempt and block no other team."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_team_has_no_more_handlers_at_once_than_its_limit_and_the_others_go_on
     assert all(found[0] == [] for found in connection.execute("select history from scheduled_actions"))
 
 
-def test_two_teams_at_their_limits_keep_nobody_else_waiting_and_end_all_the_same(a_project, connection):
+def test_two_teams_at_their_limits_delay_no_other_team_and_complete(a_project, connection):
     crowd = Crowd()
     fill(connection, "a", 60, minutes=90)
     fill(connection, "b", 60)
@@ -155,7 +155,7 @@ def test_some_teams_have_limits_of_their_own(tmp_path):
 
 
 @pytest.mark.parametrize("table", ["3", '{"a" = 0}', '{"a" = "many"}'])
-def test_a_limit_that_is_none_is_refused_by_name(tmp_path, table):
+def test_an_invalid_team_limit_is_refused_by_name(tmp_path, table):
     (tmp_path / "scheduled_actions.toml").write_text(f"[teams]\nconcurrency_of = {table}\n")
 
     with pytest.raises(ConfigInvalid, match=r"teams\.concurrency_of"):

@@ -52,7 +52,7 @@ def a_project(database_url):
 
 @pytest.fixture
 def released():
-    """Give an event that lets hanging handlers go; none is left behind."""
+    """Yield an event that releases hanging handlers, and set it at the end."""
     event = threading.Event()
     yield event
     event.set()
@@ -83,7 +83,7 @@ def run(payload):
 
 
 @contextmanager
-def beside(work, *arguments, **options):
+def on_a_thread(work, *arguments, **options):
     """Do the work in a thread of its own; give what will be its result."""
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(work, *arguments, **options)
@@ -110,7 +110,7 @@ def test_an_attempt_that_takes_longer_than_its_timeout_has_failed_and_the_others
     assert {statuses(connection)[one] for one in good} == {"completed"}
 
 
-def test_a_handler_that_is_over_its_time_is_told_to_stop(a_project, connection):
+def test_a_handler_that_exceeds_its_timeout_is_asked_to_stop(a_project, connection):
     told, left = threading.Event(), []
 
     @action("test:run", timeout_seconds=0.2)
@@ -146,7 +146,7 @@ def test_an_async_handler_that_is_over_its_time_is_cancelled(a_project):
 
     assert cancelled.wait(PATIENCE)
     assert report.retried == 1
-    wait_until(lambda: project.processor.process.runner.capacity == 2)
+    wait_until(lambda: project.processor.state.threads.capacity == 2)
 
 
 def test_a_late_outcome_is_refused_and_said_to_be_stale(a_project, connection, released, caplog):
@@ -162,7 +162,7 @@ def test_a_late_outcome_is_refused_and_said_to_be_stale(a_project, connection, r
     before = row(connection, action_id)
 
     released.set()
-    wait_until(lambda: project.processor.process.runner.stuck == 0)
+    wait_until(lambda: project.processor.state.threads.stuck == 0)
     wait_until(lambda: "action.stale" in caplog.text)
 
     assert row(connection, action_id) == before
@@ -183,7 +183,7 @@ def test_a_late_transactional_handler_leaves_nothing_behind(a_project, connectio
     report = project.processor.tick()
 
     assert (report.retried, row(connection, action_id)["status"]) == (1, "pending")
-    wait_until(lambda: project.processor.process.runner.stuck == 0)
+    wait_until(lambda: project.processor.state.threads.stuck == 0)
     assert connection.execute("select count(*) from effects").fetchone() == (0,)
 
 
@@ -201,7 +201,7 @@ def test_a_handler_that_waited_for_a_transaction_until_it_was_given_up_never_sta
 
     project.processor.tick()
     released.set()
-    wait_until(lambda: project.processor.process.runner.stuck == 0)
+    wait_until(lambda: project.processor.state.threads.stuck == 0)
 
     assert len(started) == 1, "the other waited, for one transaction at a time"
 
@@ -216,11 +216,14 @@ def test_threads_that_never_return_are_counted_and_once_they_have_eaten_all_the_
     first = project.processor.tick()
     second = project.processor.tick()
 
-    assert project.processor.is_exhausted
+    assert project.processor.state.is_exhausted
     assert first.failed == 2
     assert statuses(connection) == dict.fromkeys(hanging, "failed") | {waiting: "pending"}
     assert [error["error"] for error in second.errors] == [
-        "all 2 handler threads hold handlers that never returned; this process claims nothing until it is restarted"
+        (
+            "all 2 handler threads are occupied by handlers that exceeded their timeout and did not return; "
+            "this process claims nothing until one returns or the process is restarted"
+        )
     ]
     assert (second.remaining, second.more) == (1, True)
     assert row(connection, waiting)["attempts"] == 0
@@ -230,10 +233,10 @@ def test_a_process_works_again_once_its_threads_have_returned(a_project, connect
     project = a_project(a_hanging(released, max_attempts=1), run, concurrency=1)
     schedule(project, "test:hang")
     project.processor.tick()
-    assert project.processor.is_exhausted
+    assert project.processor.state.is_exhausted
 
     released.set()
-    wait_until(lambda: not project.processor.is_exhausted)
+    wait_until(lambda: not project.processor.state.is_exhausted)
     waiting = schedule(project)
     report = project.processor.tick()
 
@@ -273,7 +276,7 @@ def test_an_action_that_could_never_fit_is_reported_and_not_started(a_project, c
     assert {row(connection, one)["attempts"] for one in too_long} == {0}
     (error,) = report.errors
     assert error["action_type"] == "test:long"
-    assert "not started: it may take 60 s (its timeout), and a tick has 55 s" in error["error"]
+    assert "not started: its timeout of 60 s does not fit into a tick of 55 s" in error["error"]
     assert (report.remaining, report.processed) == (3, 1)
 
 
@@ -337,7 +340,7 @@ def test_by_its_end_a_tick_has_given_up_what_still_runs_and_has_answered(a_proje
         a_hanging(released, timeout_seconds=30), concurrency=2, max_run_seconds=1.5, max_duration_seconds=3.5
     )
     for _ in range(20):
-        project.processor.process.pace.record("test:hang", 0.01)
+        project.processor.state.duration_stats.record("test:hang", 0.01)
     action_id = schedule(project, "test:hang")
 
     report = project.processor.tick()
@@ -355,7 +358,7 @@ def test_a_host_with_a_shorter_limit_has_the_last_word(a_project, connection):
     report = project.processor.tick(host_seconds=20)
 
     assert statuses(connection) == {action_id: "pending"}
-    assert "and a tick has 20 s" in report.errors[0]["error"]
+    assert "does not fit into a tick of 20 s" in report.errors[0]["error"]
 
 
 def test_a_host_whose_time_is_up_has_nothing_started(a_project, connection):
@@ -403,7 +406,7 @@ def test_a_tick_whose_leases_have_ended_starts_nothing_more(a_project, connectio
     report = project.processor.tick()
 
     assert len(order) == 1
-    assert report.succeeded == 1, "nobody had taken its claim"
+    assert report.succeeded == 1, "no other tick had claimed it"
     assert sorted(statuses(connection).values()) == ["completed", "pending", "pending"]
 
 
@@ -423,7 +426,7 @@ def test_a_process_that_is_stopping_finishes_what_runs_releases_the_rest_and_sta
     for _ in range(3):
         insert(connection)
 
-    with beside(project.processor.tick) as ticking:
+    with on_a_thread(project.processor.tick) as ticking:
         assert is_running.wait(PATIENCE)
         project.processor.stop()
         report = ticking.result(PATIENCE)
@@ -436,7 +439,7 @@ def test_a_process_that_is_stopping_finishes_what_runs_releases_the_rest_and_sta
     assert (later.busy, later.remaining, later.processed) == (True, 2, 0)
 
 
-def test_a_tick_beside_another_of_the_same_process_answers_that_it_is_busy(a_project, connection, released):
+def test_a_second_tick_of_the_same_process_answers_busy(a_project, connection, released):
     is_running = threading.Event()
 
     @action("test:run")
@@ -447,7 +450,7 @@ def test_a_tick_beside_another_of_the_same_process_answers_that_it_is_busy(a_pro
     project = a_project(handle)
     schedule(project)
 
-    with beside(project.processor.tick) as ticking:
+    with on_a_thread(project.processor.tick) as ticking:
         assert is_running.wait(PATIENCE)
         waiting = schedule(project, priority=5, scheduled_at=None)
         second = project.processor.tick()
@@ -553,7 +556,7 @@ def test_two_processes_share_the_work_and_never_the_rows(a_project, connection):
 
 
 @pytest.mark.parametrize(("ends_by", "status"), [("raising", "cancelled"), ("returning", "completed")])
-def test_a_running_action_that_is_cancelled_is_told_and_never_retried(a_project, connection, ends_by, status):
+def test_a_running_action_that_is_cancelled_is_asked_to_stop_and_never_retried(a_project, connection, ends_by, status):
     is_running = threading.Event()
 
     @action("test:run")
@@ -566,7 +569,7 @@ def test_a_running_action_that_is_cancelled_is_told_and_never_retried(a_project,
     project = a_project(handle)
     action_id = schedule(project)
 
-    with beside(project.processor.tick) as ticking:
+    with on_a_thread(project.processor.tick) as ticking:
         assert is_running.wait(PATIENCE)
         asked = project.scheduler.cancel_action(action_id, by="zoe", reason="no need")
         report = ticking.result(PATIENCE)
@@ -584,7 +587,7 @@ def test_a_running_action_that_is_cancelled_is_told_and_never_retried(a_project,
 # -- a database that goes away -----------------------------------------------------------------------------------------
 
 
-def test_a_tick_goes_on_when_its_connections_end_under_it(a_project, connection):
+def test_a_tick_continues_when_its_connections_are_closed(a_project, connection):
     @action("test:run")
     def handle(payload):
         connection.execute(
@@ -602,7 +605,7 @@ def test_a_tick_goes_on_when_its_connections_end_under_it(a_project, connection)
 
 
 def test_a_settlement_whose_connection_ends_in_the_middle_of_it_is_sent_again(a_project, connection, database_url):
-    """Somebody holds the row, so that the settlement waits and can be ended."""
+    """Another session locks the row, so that the settlement waits and can be cancelled."""
     holder = psycopg.connect(database_url)
 
     @action("test:run")
@@ -612,7 +615,7 @@ def test_a_settlement_whose_connection_ends_in_the_middle_of_it_is_sent_again(a_
     project = a_project(handle)
     action_id = schedule(project)
 
-    with holder, beside(project.processor.tick) as ticking:
+    with holder, on_a_thread(project.processor.tick) as ticking:
         wait_until(lambda: is_waiting(connection))
         connection.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock'"
@@ -626,7 +629,7 @@ def test_a_settlement_whose_connection_ends_in_the_middle_of_it_is_sent_again(a_
     assert report.succeeded == 1
 
 
-def test_an_outcome_that_somebody_keeps_from_being_written_keeps_no_other_waiting(a_project, connection, database_url):
+def test_an_outcome_with_a_locked_row_delays_no_other(a_project, connection, database_url):
     holder = psycopg.connect(database_url)
 
     @action("test:held")
@@ -637,7 +640,7 @@ def test_an_outcome_that_somebody_keeps_from_being_written_keeps_no_other_waitin
     held = schedule(project, "test:held", priority=-1)
     others = [schedule(project) for _ in range(2)]
 
-    with holder, beside(project.processor.tick) as ticking:
+    with holder, on_a_thread(project.processor.tick) as ticking:
         wait_until(lambda: {statuses(connection)[one] for one in others} == {"completed"})
         assert statuses(connection)[held] == "processing"
         wait_until(lambda: held in running(connection))
@@ -685,7 +688,7 @@ def test_a_start_after_another_ping_was_left_to_the_tick_as_it_ended_is_charged_
     def handle(payload, context: Context):
         starts.append((context.id, context.attempt))
         if len(starts) == 1:
-            asked.processor.process.turn.ask()
+            asked.processor.state.single_flight.notify()
         if len(starts) == 2:
             move_clock(connection, timedelta(hours=1))
             rescuing.processor.tick()
@@ -737,7 +740,7 @@ def test_a_release_that_could_not_be_written_is_charged_nothing(a_project, conne
     assert (found["status"], found["attempts"], found["history"]) == ("completed", 1, [])
 
 
-def test_a_payload_that_ends_the_thread_which_reads_it_is_a_failure_and_the_thread_goes_on(a_project, connection):
+def test_a_payload_whose_validation_exits_fails_and_its_thread_continues(a_project, connection):
     @action("test:run", max_attempts=1)
     def handle(payload: LeavesAtOne):
         return payload.number
@@ -749,7 +752,7 @@ def test_a_payload_that_ends_the_thread_which_reads_it_is_a_failure_and_the_thre
 
     assert statuses(connection) == {ids[0]: "failed", ids[1]: "completed"}
     assert "SystemExit: gone" in row(connection, ids[0])["error_message"]
-    assert project.processor.process.runner.stuck == 0
+    assert project.processor.state.threads.stuck == 0
 
 
 def test_what_the_database_refuses_of_one_outcome_harms_no_other(a_project, connection):
@@ -771,7 +774,7 @@ def test_what_the_database_refuses_of_one_outcome_harms_no_other(a_project, conn
 
 
 def test_a_database_that_does_not_answer_ends_the_tick_in_time(a_project, connection, database_url):
-    """Somebody's migration holds the table, without an end."""
+    """A migration locks the table for ever."""
     project = a_project(run, max_run_seconds=0.5, max_duration_seconds=2.2, default_timeout_seconds=0.1)
     action_id = schedule(project)
 

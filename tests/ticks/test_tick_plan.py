@@ -1,12 +1,19 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from scheduled_actions.ticks.rules.plan import LARGEST, Budget, Candidate, Pace, claim_size, expected_seconds, next_wave
+from scheduled_actions.ticks.rules.plan import (
+    MAX_BATCH,
+    Candidate,
+    DurationStats,
+    TickBudget,
+    claim_size,
+    expected_seconds,
+    next_wave,
+)
 
-BUDGET = Budget(started=0.0, run_until=20.0, answer_by=54.0)
+BUDGET = TickBudget(started=0.0, run_until=20.0, answer_by=54.0)
 
 
 def a_candidate(**changes):
@@ -15,12 +22,12 @@ def a_candidate(**changes):
 
 
 def a_pace(**durations):
-    """Return a pace that has measured each type for twenty attempts."""
-    pace = Pace()
+    """Return a stats that has measured each type for twenty attempts."""
+    stats = DurationStats()
     for action_type, seconds in durations.items():
         for _ in range(20):
-            pace.record(action_type, seconds)
-    return pace
+            stats.record(action_type, seconds)
+    return stats
 
 
 def a_wave(candidates, **changes):
@@ -30,7 +37,7 @@ def a_wave(candidates, **changes):
         "one_runs_alone": False,
         "now": 0.0,
         "budget": BUDGET,
-        "pace": Pace(),
+        "stats": DurationStats(),
     }
     return next_wave(candidates, **values | changes)
 
@@ -40,7 +47,7 @@ def test_as_many_start_as_threads_are_free_in_the_order_of_the_claim():
 
 
 @pytest.mark.parametrize("changes", [{"free": 0}, {"now": 20.0}, {"one_runs_alone": True, "in_flight": 1}])
-def test_nothing_starts_without_a_thread_after_the_run_or_beside_one_that_runs_alone(changes):
+def test_nothing_starts_without_a_thread_after_the_limit_or_next_to_an_action_that_runs_alone(changes):
     assert a_wave([a_candidate()], **changes) == []
 
 
@@ -58,17 +65,17 @@ def test_one_that_would_end_too_late_lets_the_next_go_first():
 def test_a_measured_type_is_expected_to_take_its_p95_rather_than_its_timeout():
     candidate = a_candidate(action_type="slow", timeout_seconds=50.0)
 
-    assert a_wave([candidate], now=10.0, pace=a_pace(slow=2.0)) == [0]
+    assert a_wave([candidate], now=10.0, stats=a_pace(slow=2.0)) == [0]
     assert expected_seconds(candidate, a_pace(slow=2.0)) == 2.0
     assert expected_seconds(candidate, a_pace(other=2.0)) == 50.0
     assert expected_seconds(candidate, a_pace(slow=70.0)) == 50.0
 
 
 @pytest.mark.parametrize(
-    ("seconds", "announced"), [(0.005, 2), (0.0049, 102), (0.002, 250), (0.0009, LARGEST), (0.00001, LARGEST)]
+    ("seconds", "announced"), [(0.005, 2), (0.0049, 102), (0.002, 250), (0.0009, MAX_BATCH), (0.00001, MAX_BATCH)]
 )
 def test_of_fast_ones_so_many_are_announced_as_one_thread_does_in_half_a_second(seconds, announced):
-    wave = a_wave([a_candidate(action_type="fast") for _ in range(700)], free=2, pace=a_pace(fast=seconds))
+    wave = a_wave([a_candidate(action_type="fast") for _ in range(700)], free=2, stats=a_pace(fast=seconds))
 
     assert wave == list(range(announced))
 
@@ -76,7 +83,7 @@ def test_of_fast_ones_so_many_are_announced_as_one_thread_does_in_half_a_second(
 def test_fast_ones_in_flight_count_towards_the_wave():
     candidates = [a_candidate(action_type="fast") for _ in range(300)]
 
-    wave = a_wave(candidates, free=2, in_flight=240, pace=a_pace(fast=0.002))
+    wave = a_wave(candidates, free=2, in_flight=240, stats=a_pace(fast=0.002))
 
     assert wave == list(range(10))
 
@@ -84,33 +91,33 @@ def test_fast_ones_in_flight_count_towards_the_wave():
 def test_however_many_fast_ones_are_announced_a_thread_that_is_free_gets_a_slow_one():
     candidates = [a_candidate(action_type="fast") for _ in range(700)] + [a_candidate(action_type="slow")]
 
-    wave = a_wave(candidates, free=2, pace=a_pace(fast=0.0001, slow=1.0))
+    wave = a_wave(candidates, free=2, stats=a_pace(fast=0.0001, slow=1.0))
 
-    assert wave == [*range(LARGEST), 700]
+    assert wave == [*range(MAX_BATCH), 700]
 
 
 def test_a_last_attempt_never_queues_behind_others_however_fast_its_type():
     candidates = [a_candidate(action_type="fast", is_last_attempt=True) for _ in range(300)]
 
-    assert a_wave(candidates, free=2, pace=a_pace(fast=0.002)) == [0, 1]
+    assert a_wave(candidates, free=2, stats=a_pace(fast=0.002)) == [0, 1]
 
 
 def test_a_type_is_fast_only_once_it_was_measured_to_be():
-    pace = Pace()
+    stats = DurationStats()
     for _ in range(4):
-        pace.record("fast", 0.0001)
-    assert pace.wave("fast") is None
+        stats.record("fast", 0.0001)
+    assert stats.wave("fast") is None
 
-    pace.record("fast", 0.0001)
+    stats.record("fast", 0.0001)
 
-    assert pace.wave("fast") == LARGEST
+    assert stats.wave("fast") == MAX_BATCH
 
 
-def test_what_ended_its_process_starts_with_nothing_beside_it():
-    beside, alone = a_candidate(), a_candidate(runs_alone=True)
+def test_an_action_that_ended_its_process_starts_alone():
+    ordinary, alone = a_candidate(), a_candidate(runs_alone=True)
 
-    assert a_wave([beside, alone, beside]) == [1]
-    assert a_wave([beside, alone, beside], in_flight=1) == [0, 2]
+    assert a_wave([ordinary, alone, ordinary]) == [1]
+    assert a_wave([ordinary, alone, ordinary], in_flight=1) == [0, 2]
     assert a_wave([alone, alone]) == [0]
 
 
@@ -137,16 +144,16 @@ def test_one_that_would_have_to_run_alone_but_no_longer_fits_keeps_no_other_back
     st.floats(0, 60),
 )
 def test_no_wave_is_larger_later_or_more_crowded_than_it_may_be(candidates, free, in_flight, now):
-    pace = a_pace(fast=0.001, slow=3.0)
+    stats = a_pace(fast=0.001, slow=3.0)
 
-    wave = a_wave(candidates, free=free, in_flight=in_flight, now=now, pace=pace)
+    wave = a_wave(candidates, free=free, in_flight=in_flight, now=now, stats=stats)
 
     started = [candidates[position] for position in wave]
     assert wave == sorted(set(wave))
     assert not wave or (free > 0 and now < BUDGET.run_until)
-    assert all(now + expected_seconds(one, pace) <= BUDGET.answer_by for one in started)
+    assert all(now + expected_seconds(one, stats) <= BUDGET.answer_by for one in started)
     assert sum(1 for one in started if one.action_type != "fast" or one.is_last_attempt) <= free
-    assert len(wave) <= max(free, LARGEST - in_flight) + free
+    assert len(wave) <= max(free, MAX_BATCH - in_flight) + free
     if any(one.runs_alone for one in started):
         assert len(wave) == 1
         assert in_flight == 0
@@ -167,19 +174,19 @@ def test_no_wave_is_larger_later_or_more_crowded_than_it_may_be(candidates, free
     ],
 )
 def test_a_claim_takes_what_the_threads_do_in_about_a_second(mean, size):
-    pace = Pace() if mean is None else a_pace(any=mean)
+    stats = DurationStats() if mean is None else a_pace(any=mean)
 
-    assert claim_size(batch_size=100, concurrency=8, pace=pace) == size
+    assert claim_size(batch_size=100, concurrency=8, stats=stats) == size
 
 
 def test_a_claim_never_takes_more_than_a_batch_of_what_takes_its_time():
-    assert claim_size(batch_size=5, concurrency=8, pace=Pace()) == 5
-    assert claim_size(batch_size=5, concurrency=8, pace=a_pace(any=60.0)) == 5
+    assert claim_size(batch_size=5, concurrency=8, stats=DurationStats()) == 5
+    assert claim_size(batch_size=5, concurrency=8, stats=a_pace(any=60.0)) == 5
 
 
 def test_a_claim_of_what_takes_next_to_no_time_is_five_batches_or_as_large_a_batch_as_is_set():
-    assert claim_size(batch_size=7, concurrency=8, pace=a_pace(any=0.0001)) == 35
-    assert claim_size(batch_size=1000, concurrency=8, pace=a_pace(any=0.0001)) == 1000
+    assert claim_size(batch_size=7, concurrency=8, stats=a_pace(any=0.0001)) == 35
+    assert claim_size(batch_size=1000, concurrency=8, stats=a_pace(any=0.0001)) == 1000
 
 
 @pytest.mark.parametrize(("seconds", "fits"), [(53.0, True), (53.1, False), (300.0, False)])
@@ -188,21 +195,21 @@ def test_what_could_never_end_within_a_tick_is_known_beforehand(seconds, fits):
 
 
 def test_the_p95_is_of_the_last_durations_only():
-    pace = a_pace(test=10.0)
+    stats = a_pace(test=10.0)
     for _ in range(64):
-        pace.record("test", 1.0)
+        stats.record("test", 1.0)
 
-    assert pace.p95("test") == 1.0
+    assert stats.p95("test") == 1.0
 
 
 @settings(max_examples=50)
 @given(st.lists(st.floats(0.0, 100.0), min_size=20, max_size=64))
 def test_no_more_than_one_in_twenty_takes_longer_than_the_p95(durations):
-    pace = Pace()
+    stats = DurationStats()
     for seconds in durations:
-        pace.record("test", seconds)
+        stats.record("test", seconds)
 
-    p95 = pace.p95("test")
+    p95 = stats.p95("test")
 
     assert p95 in durations
     assert sum(1 for seconds in durations if seconds > p95) <= len(durations) * 0.05

@@ -18,6 +18,7 @@ from scheduled_actions import Cancel, Context, Delays, Fail, RetryAfter, Skip, S
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.core.errors import InvalidArgument, RequestError
 from scheduled_actions.registry import Registry
+from scheduled_actions.registry.generated import RegistryContent
 from tests.factories import PATIENCE, insert, move_clock, projects, row, statuses
 
 SECOND = timedelta(seconds=1)
@@ -100,7 +101,7 @@ def test_an_async_handler_is_awaited(a_project):
     assert project.scheduler.get_action(action_id).result == {"n": 7, "attempt": 1}
 
 
-def test_a_failure_is_retried_as_the_policy_says_and_told(a_project, connection):
+def test_a_failure_is_retried_by_its_policy_and_reported(a_project, connection):
     project = a_project(a_handler(ValueError("no")), retry_base_seconds=90)
     action_id = schedule(project)
 
@@ -225,7 +226,7 @@ def test_a_snooze_spends_no_attempt_and_brings_its_state_back(a_project, connect
     assert counts(report) == {"processed": 1, "succeeded": 1}
 
 
-def test_what_is_put_off_for_a_moment_goes_on_in_the_same_tick(a_project, connection):
+def test_a_briefly_snoozed_action_continues_in_the_same_tick(a_project, connection):
     calls = []
 
     @action("test:run")
@@ -341,10 +342,10 @@ def test_whatever_a_handler_does_its_own_attempt_ends_and_the_others_are_settled
     assert found["error_message"]
     assert len(found["error_message"]) <= 4096
     assert {statuses(connection)[one] for one in good} == {"completed"}
-    assert project.processor.process.runner.capacity == 2, "no thread was lost"
+    assert project.processor.state.threads.capacity == 2, "no thread was lost"
 
 
-# -- rows that nobody can read -----------------------------------------------------------------------------------------
+# -- rows that cannot be read ------------------------------------------------------------------------------------------
 
 UNREADABLE = [
     pytest.param({"scheduled_at": "-infinity"}, id="before all time"),
@@ -384,7 +385,7 @@ def test_one_row_that_cannot_be_read_is_one_failure(a_project, connection, colum
 
 
 @pytest.mark.parametrize("retry", ["soon", {"kind": "no-such-kind"}, {"kind": ["linear"]}, [], [-1], [10**400]])
-def test_a_retry_policy_that_is_none_counts_as_none(a_project, connection, retry):
+def test_an_invalid_stored_retry_policy_is_ignored(a_project, connection, retry):
     project = a_project(a_handler(ValueError("no")), retry_base_seconds=30)
     action_id = insert(connection, retry=retry)
 
@@ -393,7 +394,7 @@ def test_a_retry_policy_that_is_none_counts_as_none(a_project, connection, retry
     assert delay(connection, action_id) == 30 * SECOND
 
 
-def test_a_payload_that_the_handler_no_longer_takes_is_a_final_failure_that_tells_no_value(a_project, connection):
+def test_a_payload_that_the_handler_refuses_fails_finally_without_its_values(a_project, connection):
     @action("test:run")
     def handle(payload: list[int]): ...
 
@@ -410,7 +411,7 @@ def test_a_payload_that_the_handler_no_longer_takes_is_a_final_failure_that_tell
 # -- handlers that are not there ---------------------------------------------------------------------------------------
 
 
-def test_a_type_without_a_handler_costs_no_attempt_and_is_told(a_project, connection):
+def test_a_type_without_a_handler_costs_no_attempt_and_is_reported(a_project, connection):
     project = a_project(a_handler(action_type="test:other"))
     action_id = insert(connection, attempts=1)
 
@@ -418,7 +419,7 @@ def test_a_type_without_a_handler_costs_no_attempt_and_is_told(a_project, connec
 
     found = row(connection, action_id)
     assert (found["status"], found["attempts"], found["completed_at"]) == ("no_action", 1, None)
-    assert found["error_message"] == 'no handler of "test:run" is in this build'
+    assert found["error_message"] == 'this build has no handler for "test:run"'
     assert counts(report) == {}
     assert [error["error"] for error in report.errors] == [found["error_message"]]
 
@@ -436,7 +437,7 @@ def test_it_is_pending_again_on_the_first_tick_of_a_build_that_has_one(a_project
 
 @pytest.mark.parametrize("reference", ["tests.factories:nothing_there", "tests.no_such_module:handle"])
 def test_a_handler_that_cannot_be_loaded_is_a_failure_that_can_heal(a_project, connection, reference):
-    project = a_project(registry=Registry(Path(), {"test:run": reference}))
+    project = a_project(registry=Registry(Path(), RegistryContent(handlers={"test:run": reference})))
     action_id = insert(connection)
 
     report = project.processor.tick()
@@ -610,7 +611,7 @@ def test_the_writes_of_a_transactional_handler_that_fails_never_were(a_project, 
     assert (row(connection, action_id)["status"], row(connection, action_id)["attempts"]) == (status, 1)
 
 
-def test_the_writes_of_a_transactional_handler_whose_claim_was_lost_never_were(a_project, connection, effects):
+def test_a_transactional_handler_whose_claim_was_lost_is_rolled_back(a_project, connection, effects):
     @action("test:run", transactional=True)
     def handle(payload, context: Context):
         context.connection.execute("insert into effects values (%s)", [context.id])
@@ -729,7 +730,7 @@ def test_at_most_half_of_the_threads_hold_a_connection_for_their_handler(a_proje
 # -- one tick ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_tick_goes_on_until_nothing_is_due(a_project, connection):
+def test_a_tick_continues_until_nothing_is_due(a_project, connection):
     project = a_project(a_handler())
     made = [insert(connection, priority=n % 3, lock_group=f"g{n % 5}" if n % 2 else None) for n in range(120)]
 
@@ -809,14 +810,14 @@ def test_as_many_handlers_run_at_once_as_the_setting_says(a_project, connection)
     assert counts(project.processor.tick()) == {"processed": 6, "succeeded": 6}
 
 
-def test_a_tick_leaves_a_row_that_tells_of_it(a_project, connection):
+def test_a_tick_writes_a_row(a_project, connection):
     project = a_project(a_handler())
     schedule(project)
 
     report = project.processor.tick(caller="cron")
 
     found = connection.execute(
-        "select id::text, caller, outcome, running, counts - 'tally', finished_at >= started_at, budget"
+        "select id::text, caller, outcome, running, counts - 'metrics_buffer', finished_at >= started_at, budget"
         " from scheduled_action_ticks"
     ).fetchall()
     budget = {"max_run_seconds": 20, "max_duration_seconds": 55}
@@ -869,7 +870,7 @@ def test_a_tick_that_finds_nothing_leaves_a_row_of_the_same_kind(a_project, conn
         pytest.param({"priority": 7, "lock_group": "g"}, id="with a lock group behind others"),
     ],
 )
-def test_what_is_due_is_found_wherever_it_stands(a_project, connection, columns):
+def test_due_actions_of_every_kind_are_found(a_project, connection, columns):
     project = a_project(a_handler())
     project.processor.tick()
     for lock_group in (None, "other"):

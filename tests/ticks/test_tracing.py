@@ -81,7 +81,7 @@ def test_a_tick_and_its_handlers_have_spans_with_what_came_of_them(a_project, co
     assert inside.parent.span_id == dispatch.context.span_id
 
 
-def test_the_trace_of_who_schedules_goes_on_in_the_handler_which_links_to_its_tick(a_project, spans):
+def test_the_trace_of_the_caller_continues_in_the_handler_which_links_to_its_tick(a_project, spans):
     project = a_project(run)
     with trace.get_tracer("theirs").start_as_current_span("request"):
         project.scheduler.schedule_action(NewAction(action_type="test:run", payload={}, metadata={"mine": 1}))
@@ -97,7 +97,7 @@ def test_the_trace_of_who_schedules_goes_on_in_the_handler_which_links_to_its_ti
     assert done.metadata["traceparent"].split("-")[1] == f"{request.context.trace_id:032x}"
 
 
-def test_a_follow_up_goes_on_with_the_trace_of_its_handler(a_project, connection, spans):
+def test_a_follow_up_continues_the_trace_of_its_handler(a_project, connection, spans):
     insert(connection, payload={"follows": True}, metadata={"traceparent": ELSEWHERE})
     project = a_project(run)
 
@@ -128,7 +128,7 @@ def test_a_caller_in_another_language_gives_its_trace_in_the_metadata(a_project,
         None,
     ],
 )
-def test_what_is_no_traceparent_is_left_alone(a_project, connection, spans, given):
+def test_an_invalid_traceparent_is_ignored(a_project, connection, spans, given):
     insert(connection, metadata={"traceparent": given})
 
     report = a_project(run).processor.tick()
@@ -176,7 +176,7 @@ def test_a_delivery_has_a_span_in_the_trace_of_its_event(tmp_path, database_url,
     assert delivery.status.status_code is StatusCode.ERROR
 
 
-def test_without_a_provider_nothing_is_traced_and_nothing_kept(a_project):
+def test_without_a_provider_there_are_no_spans_and_no_metadata(a_project):
     project = a_project(run)
 
     made = project.scheduler.schedule_action(NewAction(action_type="test:run", payload={}))

@@ -307,7 +307,7 @@ def test_what_a_handler_does_to_its_connection_ends_with_it(a_project, connectio
 
 
 @pytest.mark.parametrize("ending", ["rollback", "commit", "rollback; begin", "commit and chain"])
-def test_a_handler_that_ends_its_transaction_in_sql_has_failed_and_is_told_so(a_project, connection, ending):
+def test_a_handler_that_ends_its_transaction_in_sql_fails_with_an_explanation(a_project, connection, ending):
     def work(context):
         write(context)
         context.connection.execute(ending)

@@ -92,7 +92,7 @@ def test_an_action_that_is_due_now_pings_once_it_is_committed_signed_and_without
 
 
 @pytest.mark.parametrize("arguments", [{"scheduled_at": MINUTE}])
-def test_what_is_due_later_pings_nobody(a_project, receiver, arguments):
+def test_an_action_due_later_sends_no_ping(a_project, receiver, arguments):
     project = a_project(run, url=receiver.url)
 
     schedule(project, **arguments)
@@ -127,16 +127,16 @@ def test_in_a_callers_own_transaction_it_waits_for_the_commit(a_project, receive
     wait_until(lambda: receiver.headers)
 
 
-def test_of_many_actions_in_callers_transactions_no_more_are_remembered_than_are_looked_for(a_project, receiver):
+def test_at_most_a_thousand_uncommitted_actions_are_remembered(a_project, receiver):
     wake = a_project(run, url=receiver.url).wake
 
     for _ in range(3000):
-        wake.uncommitted([uuid4()])
+        wake.notify_after_commit([uuid4()])
 
-    assert wake.looked_for == 1000
+    assert len(wake.uncommitted) == 1000
 
 
-def test_what_is_rolled_back_pings_nobody(a_project, receiver, database_url):
+def test_a_rolled_back_action_sends_no_ping(a_project, receiver, database_url):
     project = a_project(run, url=receiver.url)
     with psycopg.connect(database_url) as own:
         schedule(project, connection=own)
@@ -147,11 +147,11 @@ def test_what_is_rolled_back_pings_nobody(a_project, receiver, database_url):
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://127.0.0.1:1"])
-def test_a_receiver_that_is_not_there_fails_nobody(a_project, url):
+def test_an_unreachable_receiver_fails_no_caller(a_project, url):
     assert schedule(a_project(run, url=url)).id
 
 
-def test_a_receiver_that_hangs_delays_nobody(a_project, receiver):
+def test_a_hanging_receiver_delays_no_caller(a_project, receiver):
     project = a_project(run, url=receiver.url)
     receiver.answer.clear()
     began = time.monotonic()
@@ -162,7 +162,7 @@ def test_a_receiver_that_hangs_delays_nobody(a_project, receiver):
     assert time.monotonic() - began < 2
 
 
-def test_without_an_address_or_a_secret_nobody_is_pinged(a_project, receiver):
+def test_without_an_address_or_a_secret_there_is_no_ping(a_project, receiver):
     schedule(a_project(run))
     schedule(a_project(run, url=receiver.url, secret=""))
     time.sleep(0.3)

@@ -13,7 +13,7 @@ def watchdog() -> Watchdog:
     return Watchdog(time.monotonic)
 
 
-def test_what_lasts_too_long_is_ended_once(watchdog):
+def test_a_block_that_exceeds_its_limit_triggers_the_guard_once(watchdog):
     acted = threading.Semaphore(0)
 
     with watchdog.guards(time.monotonic() + 0.01, acted.release):
@@ -22,7 +22,7 @@ def test_what_lasts_too_long_is_ended_once(watchdog):
         assert not acted.acquire(timeout=0.05)
 
 
-def test_what_ended_in_time_is_left_alone(watchdog):
+def test_a_block_that_ends_in_time_triggers_nothing(watchdog):
     acted = threading.Event()
 
     with watchdog.guards(time.monotonic() + 0.05, acted.set):
@@ -31,7 +31,7 @@ def test_what_ended_in_time_is_left_alone(watchdog):
     assert not acted.wait(0.2)
 
 
-def test_an_earlier_end_is_kept_beside_a_later_one(watchdog):
+def test_an_earlier_limit_is_kept_next_to_a_later_one(watchdog):
     early, late = threading.Event(), threading.Event()
 
     with watchdog.guards(time.monotonic() + 60, late.set), watchdog.guards(time.monotonic() + 0.01, early.set):
@@ -51,7 +51,7 @@ def test_one_thread_serves_one_tick_after_the_other(watchdog):
     assert threading.active_count() == before + 1
 
 
-def test_a_forked_process_has_a_watchdog_of_its_own_whoever_had_the_lock(watchdog):
+def test_a_forked_process_has_its_own_watchdog_even_if_the_lock_was_held(watchdog):
     with watchdog.guards(time.monotonic() + 60, threading.Event().set):
         pass
     is_held, may_go = threading.Event(), threading.Event()

@@ -39,7 +39,7 @@ def run(payload: dict):
 
 @action("test:welcome", max_attempts=7, open_to_teams=True)
 def welcome(payload: Welcome):
-    """Greet somebody."""
+    """Greet someone."""
 
 
 @action("test:gather", open_to_teams=True)

@@ -1,4 +1,4 @@
-"""`/cron/process`: who may ping, what answers, and that nothing else ever processes."""
+"""`/cron/process`: secrets, signatures, methods and answers."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_other_methods_are_refused(client, connection, method):
     assert statuses(connection) == {action_id: "pending"}
 
 
-def test_a_tick_in_which_actions_failed_answers_200_and_says_which(client, connection):
+def test_a_tick_with_failed_actions_answers_200_and_lists_them(client, connection):
     action_id = insert(connection, action_type="test:fail", max_attempts=1)
 
     response = client.post("/cron/process", headers=OPEN)
@@ -107,7 +107,7 @@ def test_a_tick_in_which_actions_failed_answers_200_and_says_which(client, conne
 
 
 @pytest.mark.parametrize("text", ["x", '"\\', "😀", "\x01"])
-def test_the_answer_stays_below_eight_kilobytes_whatever_the_errors_say(client, connection, text):
+def test_the_answer_stays_below_eight_kilobytes_with_long_errors(client, connection, text):
     for _ in range(30):
         insert(connection, action_type="test:fail", payload={"text": text, "times": 1000})
 
@@ -118,7 +118,7 @@ def test_the_answer_stays_below_eight_kilobytes_whatever_the_errors_say(client, 
     assert len(response.data) < 8192
 
 
-def test_an_error_that_is_no_text_can_be_answered(database_url, connection):
+def test_an_error_with_invalid_characters_is_answered_as_json(database_url, connection):
     @action("test:run")
     def half(payload):
         raise ValueError("half a pair: \ud800")
@@ -145,7 +145,7 @@ def test_a_disabled_project_says_so(a_client, connection):
     assert statuses(connection) == {action_id: "pending"}
 
 
-def test_the_tick_remembers_who_pinged(client, connection):
+def test_the_tick_stores_the_caller_of_the_ping(client, connection):
     client.post("/cron/process", headers=OPEN | {"User-Agent": "cron-job/7" + "x" * 500})
 
     (caller,) = connection.execute("select caller from scheduled_action_ticks").fetchone()
@@ -153,7 +153,7 @@ def test_the_tick_remembers_who_pinged(client, connection):
     assert len(caller) == 200
 
 
-def test_the_routes_hang_where_the_application_likes(a_client, connection):
+def test_the_routes_work_below_a_url_prefix(a_client, connection):
     client = a_client(url_prefix="/scheduled")
 
     assert client.get("/scheduled/cron/process", headers=OPEN).status_code == 200
@@ -175,7 +175,7 @@ def test_the_routes_hang_where_the_application_likes(a_client, connection):
         {"x-cron-secret": CRON_SECRET, "Authorization": "Basic d3Jvbmc6d3Jvbmc="},
     ],
 )
-def test_the_secret_opens_in_either_place(client, headers):
+def test_the_secret_is_accepted_in_either_header(client, headers):
     assert client.post("/cron/process", headers=headers).status_code == 200
 
 
@@ -195,7 +195,7 @@ def test_the_secret_opens_in_either_place(client, headers):
         {"Cookie": f"x-cron-secret={CRON_SECRET}"},
     ],
 )
-def test_without_the_secret_nothing_is_processed_and_a_problem_document_says_what_to_send(client, connection, headers):
+def test_a_ping_without_the_secret_is_refused_with_a_problem_document(client, connection, headers):
     action_id = insert(connection)
 
     response = client.post("/cron/process", headers=headers)
@@ -211,15 +211,15 @@ def test_without_the_secret_nothing_is_processed_and_a_problem_document_says_wha
     assert connection.execute("select count(*) from scheduled_action_ticks").fetchone() == (0,)
 
 
-def test_a_secret_in_the_address_opens_nothing(client):
-    """It would stand in every log on the way."""
+def test_a_secret_in_the_query_is_refused(client):
+    """The URL ends in every log on the way."""
     assert client.post(f"/cron/process?secret={CRON_SECRET}&x-cron-secret={CRON_SECRET}").status_code == 401
 
 
 @pytest.mark.parametrize(
     "shown", ["old-secret-of-tests", "new-secret-of-tests", "old-secret-of-tests,new-secret-of-tests"]
 )
-def test_during_rotation_the_old_the_new_and_both_together_open(a_client, shown):
+def test_during_rotation_the_previous_and_the_new_secret_are_accepted(a_client, shown):
     client = a_client(secret="old-secret-of-tests,new-secret-of-tests")
 
     assert client.post("/cron/process", headers={"x-cron-secret": shown}).status_code == 200
@@ -270,7 +270,7 @@ def signed(body=b"", *, secret=CRON_SECRET, age=0, message_id="msg_1", **changes
 
 @pytest.mark.parametrize("body", [b"", b'{"n": 1}', b"\xff\x00"])
 @pytest.mark.parametrize("age", [0, 240, -240])
-def test_a_request_that_is_signed_with_the_secret_needs_to_show_none(client, connection, body, age):
+def test_a_signed_request_needs_no_secret_header(client, connection, body, age):
     action_id = insert(connection)
 
     response = client.post("/cron/process", data=body, headers=signed(body, age=age))
@@ -279,11 +279,11 @@ def test_a_request_that_is_signed_with_the_secret_needs_to_show_none(client, con
     assert statuses(connection) == {action_id: "completed"}
 
 
-def test_a_signed_get_without_a_body_opens(client):
+def test_a_signed_get_without_a_body_is_accepted(client):
     assert client.get("/cron/process", headers=signed()).status_code == 200
 
 
-def test_during_rotation_either_half_signs(a_client):
+def test_during_rotation_either_secret_signs(a_client):
     client = a_client(secret="old-secret-of-tests,new-secret-of-tests")
 
     for secret in ("old-secret-of-tests", "new-secret-of-tests"):
@@ -327,7 +327,7 @@ def test_a_signed_body_over_the_limit_is_not_read(client):
 # -- a database that is not there --------------------------------------------------------------------------------------
 
 
-def test_a_dead_database_is_503_with_a_time_to_come_back_and_200_once_it_returns(client, admin, database_url):
+def test_an_unavailable_database_is_503_with_retry_after_until_it_returns(client, admin, database_url):
     name = conninfo_to_dict(database_url)["dbname"]
     assert client.post("/cron/process", headers=OPEN).status_code == 200
     admin.execute(f'alter database "{name}" allow_connections false')
@@ -344,14 +344,14 @@ def test_a_dead_database_is_503_with_a_time_to_come_back_and_200_once_it_returns
     assert client.post("/cron/process", headers=OPEN).status_code == 200
 
 
-def test_a_wrong_secret_asks_nothing_of_the_database(client, admin, database_url):
+def test_a_wrong_secret_is_refused_without_a_query(client, admin, database_url):
     name = conninfo_to_dict(database_url)["dbname"]
     admin.execute(f'alter database "{name}" allow_connections false')
 
     assert client.post("/cron/process", headers={"x-cron-secret": "wrong"}).status_code == 401
 
 
-def test_missing_tables_are_503_with_what_to_do(client, connection):
+def test_missing_tables_are_503_with_a_remedy(client, connection):
     connection.execute("drop table scheduled_action_ticks")
 
     response = client.post("/cron/process", headers=OPEN)
@@ -360,7 +360,7 @@ def test_missing_tables_are_503_with_what_to_do(client, connection):
     assert "scheduled-actions migrate" in response.json["detail"]
 
 
-def test_what_the_database_refuses_is_503_and_tells_no_statement(client, connection):
+def test_a_refusal_of_the_database_is_503_and_shows_no_statement(client, connection):
     connection.execute("alter table scheduled_action_ticks add check (caller <> 'refused')")
 
     response = client.post("/cron/process", headers=OPEN | {"User-Agent": "refused"})

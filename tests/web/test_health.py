@@ -11,7 +11,7 @@ from flask import Flask
 
 from scheduled_actions import ScheduledActions, action
 from scheduled_actions.core import config
-from scheduled_actions.operations.doctor import gather as diagnosis
+from scheduled_actions.operations.doctor import service as diagnosis
 from scheduled_actions.registry import Registry
 from scheduled_actions.runtime import Runtime
 from tests.factories import CRON_SECRET, insert, projects
@@ -54,9 +54,9 @@ def checks(response):
     return {check["name"]: check for check in response.json["checks"]}
 
 
-def test_a_project_that_has_all_it_needs_is_ready(a_project):
+def test_a_complete_project_is_ready(a_project):
     runtime = a_project(check_health)
-    runtime.processor.tick(caller="somebody's cron")
+    runtime.processor.tick(caller="someone's cron")
 
     response = ask(runtime, "/readyz")
 
@@ -66,19 +66,19 @@ def test_a_project_that_has_all_it_needs_is_ready(a_project):
         "settings", "cron_secret", "registry", "threads", "database", "migrations", "ticks", "doubled_pings",
         "hung_up_pings", "lost_ticks", "refused_pings",
     ]  # fmt: skip
-    assert "somebody" not in response.text
+    assert "someone" not in response.text
     assert {check["status"] for check in response.json["checks"]} == {"ok"}
     assert response.headers["Cache-Control"] == "no-store"
 
 
-def test_a_cron_that_does_not_come_is_a_warning_and_the_project_ready_all_the_same(a_project):
+def test_a_missing_cron_is_a_warning_and_the_project_is_ready(a_project):
     response = ask(a_project(check_health), "/readyz")
 
     assert (response.status_code, response.json["status"]) == (200, "ready")
     assert checks(response)["ticks"]["status"] == "warning"
 
 
-def test_without_a_cron_secret_it_is_not_ready_and_says_what_to_set(somewhere, database_url):
+def test_without_a_cron_secret_it_is_not_ready_and_names_the_setting(somewhere, database_url):
     runtime = somewhere(registry=Registry.of(check_health), DATABASE_URL=database_url, CRON_SECRET="short")
 
     response = ask(runtime, "/readyz")
@@ -88,7 +88,7 @@ def test_without_a_cron_secret_it_is_not_ready_and_says_what_to_set(somewhere, d
     assert checks(response)["cron_secret"]["remedy"] == "set CRON_SECRET to 16 random characters or more"
 
 
-def test_without_a_database_it_is_not_ready_and_tells_no_address(somewhere):
+def test_without_a_database_it_is_not_ready_and_shows_no_address(somewhere):
     runtime = somewhere(
         registry=Registry.of(check_health),
         DATABASE_URL="postgresql://me:hunter2@127.0.0.1:1/x",
@@ -113,7 +113,7 @@ def test_without_its_tables_it_is_not_ready(a_project, connection):
     assert checks(response)["migrations"]["remedy"] == "run `scheduled-actions migrate`"
 
 
-def test_tables_that_this_role_may_not_read_are_a_fault_and_no_error(somewhere, connection, database_url):
+def test_tables_without_read_permission_are_a_fault(somewhere, connection, database_url):
     role = f"stranger_{connection.info.dbname[-12:]}"
     connection.execute(f"create role {role} login password 'stranger'")
     url = psycopg.conninfo.make_conninfo(database_url, user=role, password="stranger")
@@ -124,18 +124,18 @@ def test_tables_that_this_role_may_not_read_are_a_fault_and_no_error(somewhere, 
     runtime.close()
     connection.execute(f"drop role {role}")
     assert response.status_code == 503
-    assert checks(response)["database"]["detail"] == "the database refused a question: InsufficientPrivilege (42501)"
+    assert checks(response)["database"]["detail"] == "the database refused a query: InsufficientPrivilege (42501)"
 
 
-def test_tables_that_another_session_holds_are_told_in_time(a_project, database_url):
+def test_locked_tables_are_reported_within_the_time_limit(a_project, database_url):
     runtime = a_project(check_health)
     with psycopg.connect(database_url) as other:
         other.execute("lock table scheduled_action_migrations")
 
-        found = [fact.judged() for fact in diagnosis.readiness(runtime, patience_seconds=0.2)]
+        found = diagnosis.readiness(runtime, patience_seconds=0.2)
 
     assert [check.detail for check in found if check.name == "database"] == [
-        "a question got no answer in 0.2 seconds: another session may hold the tables"
+        "the queries took longer than 0.2 seconds: another session may have locked the tables"
     ]
     assert ask(runtime, "/readyz").status_code == 200
 

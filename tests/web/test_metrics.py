@@ -1,4 +1,4 @@
-"""`/metrics`, as Prometheus reads it."""
+"""`/metrics` in the formats of Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from scheduled_actions import Fail, Snooze, action
 from scheduled_actions.registry import Registry
 from scheduled_actions.ticks import store as tick_store
-from scheduled_actions.ticks.report import Tally
+from scheduled_actions.ticks.report import MetricsBuffer
 from tests.factories import a_tick, insert, insert_many, move_clock, together
 from tests.web.conftest import ADMIN_TOKEN, application
 
@@ -67,10 +67,10 @@ def samples(response, parse=prometheus_text):
     }
 
 
-def test_settlements_are_told_by_type_and_outcome(project, connection, scrape):
+def test_settlements_are_counted_by_type_and_outcome(project, connection, scrape):
     for does in ("nothing", "nothing", "fail", "raise", "snooze"):
         insert(connection, payload={"does": does})
-    insert(connection, action_type="nobody:home")
+    insert(connection, action_type="missing:handler")
 
     project.processor.tick()
 
@@ -109,7 +109,7 @@ def test_counters_survive_pruning_and_other_processes(project, a_runtime, connec
     assert not any(key[0] == "actions" for key in told)
 
 
-def test_deliveries_are_told_by_endpoint_and_outcome(project, connection, scrape):
+def test_deliveries_are_counted_by_endpoint_and_outcome(project, connection, scrape):
     event = {"event": "task:created", "endpoint": "0197a000-0000-7000-8000-000000000001"}
     insert(connection, action_type="webhook:send", payload=event)
     insert(connection, action_type="webhook:send", payload=event | {"does": "fail"})
@@ -123,9 +123,9 @@ def test_deliveries_are_told_by_endpoint_and_outcome(project, connection, scrape
     assert told["settled_total", "completed", "webhook:send"] == 2
 
 
-def test_what_stands_in_the_table_is_told_without_any_tick(connection, scrape):
+def test_counts_of_the_table_need_no_tick(connection, scrape):
     insert_many(connection, 3)
-    insert(connection, action_type="nobody:home")
+    insert(connection, action_type="missing:handler")
     insert(connection, status="failed", completed_at="2026-01-01T00:00:00Z")
 
     told = samples(scrape())
@@ -158,7 +158,7 @@ def test_idle_ticks_are_among_the_recent_ones(project, connection, scrape):
 # -- the form -----
 
 
-def test_the_form_is_the_one_that_is_asked_for(project, connection, scrape):
+def test_the_format_follows_the_accept_header(project, connection, scrape):
     insert(connection, payload={"does": "fail"})
     project.processor.tick()
 
@@ -188,7 +188,7 @@ def test_any_token_without_a_team_may_scrape(a_caller, scrape):
 
 
 @pytest.mark.parametrize("token", [None, "wrong"])
-def test_nobody_else_may(scrape, token):
+def test_other_tokens_may_not_scrape(scrape, token):
     refused = scrape(token)
 
     assert refused.status_code == 401
@@ -200,10 +200,10 @@ def test_a_teams_token_is_refused_metrics_of_all_teams(a_caller, scrape):
     refused = scrape(a_caller("admin", "red").token)
 
     assert refused.status_code == 403
-    assert "metrics are of all teams" in refused.json["detail"]
+    assert "metrics cover all teams" in refused.json["detail"]
 
 
-def test_without_a_database_prometheus_is_told_to_come_again(a_runtime):
+def test_without_a_database_the_answer_is_503_with_retry_after(a_runtime):
     runtime = a_runtime(DATABASE_URL="postgresql://127.0.0.1:1/none", registry=Registry.of(run))
 
     refused = application(runtime).test_client().get("/metrics", headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
@@ -212,7 +212,7 @@ def test_without_a_database_prometheus_is_told_to_come_again(a_runtime):
     assert refused.headers["Retry-After"]
 
 
-def test_without_the_extra_it_says_what_to_install_and_ticks_count_nothing(database_url, tmp_path):
+def test_without_the_extra_it_names_the_package_and_ticks_count_nothing(database_url, tmp_path):
     """In a process of its own, where the library cannot be found."""
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "_registry.py").write_text("HANDLERS = {}\nOPTIONS = {}\nFUNCTIONS = {}\n")
@@ -224,7 +224,7 @@ def test_without_the_extra_it_says_what_to_install_and_ticks_count_nothing(datab
         "from scheduled_actions.wsgi import app\n"
         "from scheduled_actions import runtime\n"
         "r = app.test_client().get('/metrics', headers={'Authorization': 'Bearer an-admin-token-of-tests'})\n"
-        "print(r.status_code, r.json['code'], r.json['detail'], runtime.current().processor.process.tally)\n"
+        "print(r.status_code, r.json['code'], r.json['detail'], runtime.current().processor.state.metrics)\n"
     )
 
     told = subprocess.run(
@@ -245,7 +245,7 @@ def test_without_the_extra_it_says_what_to_install_and_ticks_count_nothing(datab
 
 
 def tallied(count):
-    tally = Tally({"a:b", "c:d"}, {})
+    tally = MetricsBuffer({"a:b", "c:d"}, {})
     for _ in range(count):
         tally.settled("a:b", "completed", payload_text="{}")
         tally.settled("c:d", "failed", payload_text="{}")
@@ -256,35 +256,35 @@ def values(connection):
     return dict(connection.execute("select subject, value from scheduled_action_metrics where metric = 'settled'"))
 
 
-def test_a_finish_that_is_repeated_after_a_lost_connection_counts_once(connection):
+def test_a_repeated_finish_after_a_lost_connection_counts_once(connection):
     tick = a_tick(connection)
 
     tally = tallied(3)
 
     for _ in range(2):
-        tick_store.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 3}, tally=tally)
+        tick_store.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 3}, metrics=tally)
     tally.clear()
     tally.settled("a:b", "completed", payload_text="{}")
-    tick_store.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 4}, tally=tally)
+    tick_store.finish_tick(connection, tick, outcome="finished", counts={"succeeded": 4}, metrics=tally)
 
     assert values(connection) == {"a:b": 4, "c:d": 3}
     assert connection.execute("select outcome, counts from scheduled_action_ticks").fetchone() == (
         "finished",
-        {"succeeded": 4, "tally": 2},
+        {"succeeded": 4, "metrics_buffer": 2},
     )
 
 
 def test_ticks_that_end_together_lose_no_count(database_url, connection):
     def work(own, number):
         for _ in range(10):
-            tick_store.finish_tick(own, a_tick(own), outcome="finished", counts={"succeeded": 1}, tally=tallied(1))
+            tick_store.finish_tick(own, a_tick(own), outcome="finished", counts={"succeeded": 1}, metrics=tallied(1))
 
     together(database_url, 6, work)
 
     assert values(connection) == {"a:b": 60, "c:d": 60}
 
 
-def test_what_a_scrape_reads_is_bounded_by_indexes(project, connection, scrape):
+def test_a_scrape_reads_within_indexes(project, connection, scrape):
     connection.execute(
         "insert into scheduled_action_ticks (id, started_at, finished_at, lease_expires_at, outcome)"
         " select gen_random_uuid(), statement_timestamp() - n * interval '1 minute', statement_timestamp(),"

@@ -1,4 +1,4 @@
-"""The routing tables of the API and of the dashboard: nothing that is declared is forgotten."""
+"""The routing tables of the API and of the dashboard are complete and unambiguous."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pkgutil
 import pytest
 
 from scheduled_actions.web import api, dashboard
-from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.api.dispatch import ROUTES
 from scheduled_actions.web.dashboard.site_map import PAGES
 
 
 @pytest.mark.parametrize(("package", "name", "table"), [(api, "ROUTES", ROUTES), (dashboard, "PAGES", PAGES)])
-def test_what_a_module_declares_is_in_the_table(package, name, table):
+def test_every_declared_route_is_in_the_table(package, name, table):
     modules = [one.name for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     declared = {module: getattr(importlib.import_module(module), name, ()) for module in modules}
 
@@ -30,5 +30,5 @@ def test_no_address_is_declared_twice(table):
     assert sorted(addresses) == sorted(set(addresses))
 
 
-def test_a_route_with_a_name_in_its_path_says_what_it_refuses():
+def test_a_route_with_a_name_in_its_path_documents_its_404():
     assert [f"{one.method} {one.path}" for one in ROUTES if "{" in one.path and not one.refuses] == []

@@ -43,7 +43,7 @@ def deliveries(connection):
     ).fetchall()
 
 
-def test_an_event_whose_filter_costs_too_much_is_a_failed_delivery_with_the_reason(project, wire, connection):
+def test_a_filter_over_its_step_limit_fails_the_delivery_with_the_reason(project, wire, connection):
     made, _ = project.endpoints.create(url=URL, filter=COSTLY)
 
     event = emit(project, ENDLESS)
@@ -56,7 +56,7 @@ def test_an_event_whose_filter_costs_too_much_is_a_failed_delivery_with_the_reas
     assert bodies(wire) == []
 
 
-def test_a_failed_delivery_is_made_once_the_filter_is_simpler(project, wire, connection):
+def test_a_failed_delivery_is_sent_after_its_filter_is_simplified(project, wire, connection):
     made, _ = project.endpoints.create(url=URL, filter=COSTLY)
     emit(project, ENDLESS)
     project.processor.tick()
@@ -70,7 +70,7 @@ def test_a_failed_delivery_is_made_once_the_filter_is_simpler(project, wire, con
     assert len(bodies(wire)) == 1
 
 
-def test_a_simpler_filter_that_does_not_want_the_event_skips_its_delivery(project, wire, connection):
+def test_a_simplified_filter_that_rejects_the_event_skips_its_delivery(project, wire, connection):
     made, _ = project.endpoints.create(url=URL, filter=COSTLY)
     emit(project, ENDLESS)
     project.processor.tick()
@@ -81,12 +81,12 @@ def test_a_simpler_filter_that_does_not_want_the_event_skips_its_delivery(projec
     project.processor.tick()
 
     assert [(status, reason) for _, status, reason in deliveries(connection)] == [
-        ("skipped", f'the filter of endpoint "{made.id}" does not want it')
+        ("skipped", f'the filter of endpoint "{made.id}" rejects the event')
     ]
     assert bodies(wire) == []
 
 
-def test_looking_for_missed_events_spends_one_budget_and_goes_on_where_it_ended(project, connection, monkeypatch):
+def test_a_batch_of_missed_events_spends_one_budget_and_the_next_batch_continues(project, connection, monkeypatch):
     for _ in range(20):
         emit(project, LONG)
     project.processor.tick()
@@ -103,7 +103,7 @@ def test_looking_for_missed_events_spends_one_budget_and_goes_on_where_it_ended(
     assert sum(steps) > STEPS
 
 
-def test_a_missed_event_whose_filter_costs_too_much_is_refused_by_name(project, connection):
+def test_a_missed_event_whose_filter_exceeds_the_budget_is_named_in_the_error(project, connection):
     event = emit(project, ENDLESS)
     project.processor.tick()
     made, _ = project.endpoints.create(url=URL, filter=COSTLY)

@@ -15,11 +15,10 @@ from scheduled_actions.core import config
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.core.retry import Delays
 from scheduled_actions.web.api.webhooks import models
-from scheduled_actions.webhooks.endpoints import checks, views
-from scheduled_actions.webhooks.endpoints.model import Endpoint
-from scheduled_actions.webhooks.endpoints.registry import EndpointBook, Target
-from scheduled_actions.webhooks.endpoints.store import Lane
-from scheduled_actions.webhooks.endpoints.views import Shown
+from scheduled_actions.webhooks.endpoints import checks
+from scheduled_actions.webhooks.endpoints.directory import DeliveryTarget, EndpointDirectory
+from scheduled_actions.webhooks.endpoints.model import Endpoint, EndpointDetails, EndpointQueue, declared_endpoint
+from scheduled_actions.webhooks.endpoints.service import details_of
 from tests.webhooks.test_endpoints import emit
 from tests.webhooks.webhook_project import URL, webhook_project
 from tests.webhooks.wire import a_wire
@@ -74,15 +73,15 @@ def may_be_null(setting):
 
 def shown_by(endpoint, setting):
     """Return a setting as the API shows it."""
-    document = models.Endpoint.model_validate(endpoint).model_dump()
+    document = models.EndpointDocument.model_validate(endpoint).model_dump()
     return document["header_names" if setting == "headers" else setting]
 
 
-def delivered_by(book, name, setting):
+def delivered_by(directory, name, setting):
     """Return a setting as the deliveries to an endpoint have it."""
-    endpoint = book.any(name)
-    has_it = [one for one in (endpoint, book.target(endpoint)) if hasattr(one, setting)]
-    assert has_it, f"no delivery sees {setting!r}: neither Endpoint nor Target has it"
+    endpoint = directory.lookup(name)
+    has_it = [one for one in (endpoint, directory.target(endpoint)) if hasattr(one, setting)]
+    assert has_it, f"no delivery sees {setting!r}: neither Endpoint nor DeliveryTarget has it"
     return getattr(has_it[0], setting)
 
 
@@ -93,8 +92,8 @@ def project(tmp_path_factory, shared_database_url):
         yield project
 
 
-@pytest.mark.parametrize("setting", sorted(checks.SETTINGS))
-def test_each_setting_is_kept_as_it_is_given_until_it_is_changed(project, setting):
+@pytest.mark.parametrize("setting", sorted(set(checks.CHECKS)))
+def test_each_setting_is_stored_until_it_is_changed(project, setting):
     given, shown, _ = sample_of(setting)
     other = {"url": URL} if setting == "description" else {"description": "another"}
     usual, _ = project.endpoints.create(url=URL)
@@ -107,36 +106,36 @@ def test_each_setting_is_kept_as_it_is_given_until_it_is_changed(project, settin
     assert [shown_by(one, setting) for one in (made, changed, kept)] == [shown] * 3
 
 
-@pytest.mark.parametrize("setting", sorted(filter(may_be_null, checks.SETTINGS)))
-def test_a_setting_that_may_be_null_is_null_again(project, setting):
+@pytest.mark.parametrize("setting", sorted(filter(may_be_null, set(checks.CHECKS))))
+def test_a_nullable_setting_can_be_reset_to_null(project, setting):
     given, _, _ = sample_of(setting)
     made, _ = project.endpoints.create(**{"url": URL, setting: given})
 
     assert shown_by(project.endpoints.update(made.id, **{setting: None}), setting) is None
-    assert delivered_by(project.endpoint_book, made.id, setting) is None
+    assert delivered_by(project.endpoint_directory, made.id, setting) is None
 
 
-@pytest.mark.parametrize("setting", sorted(checks.SETTINGS - FOR_PEOPLE))
-def test_deliveries_see_each_setting_of_an_endpoint_of_the_database(project, setting):
+@pytest.mark.parametrize("setting", sorted(set(checks.CHECKS) - FOR_PEOPLE))
+def test_deliveries_use_each_setting_of_a_database_endpoint(project, setting):
     given, _, delivered = sample_of(setting)
     made, _ = project.endpoints.create(**{"url": URL, setting: given})
 
-    assert delivered_by(project.endpoint_book, made.id, setting) == delivered
+    assert delivered_by(project.endpoint_directory, made.id, setting) == delivered
 
 
-@pytest.mark.parametrize("setting", sorted(checks.SETTINGS - NOT_IN_THE_FILE))
-def test_people_and_deliveries_see_each_setting_of_an_endpoint_of_the_file(tmp_path, setting):
+@pytest.mark.parametrize("setting", sorted(set(checks.CHECKS) - NOT_IN_THE_FILE))
+def test_the_api_shows_and_deliveries_use_each_setting_of_a_file_endpoint(tmp_path, project, setting):
     given, shown, delivered = sample_of(setting)
     toml = f'[webhooks.endpoints.crm]\nenv_var = "CRM_URL"\n{setting} = {json.dumps(given)}'
     (tmp_path / "scheduled_actions.toml").write_text(toml, encoding="utf-8")
     made = config.load(tmp_path, {"CRM_URL": URL})
-    nothing = Lane(0, 1, 0, None, 0, None, None, is_complete=True)
+    nothing = EndpointQueue(0, 1, 0, None, 0, None, None, is_complete=True)
 
-    endpoint = views.of_file("crm", made.settings.webhooks.endpoints["crm"], None, nothing, url=URL)
+    endpoint = details_of(declared_endpoint("crm", made.settings.webhooks.endpoints["crm"]), nothing, url=URL)
 
     assert shown_by(endpoint, setting) == shown
     if setting not in FOR_PEOPLE:
-        assert delivered_by(EndpointBook(made, None), "crm", setting) == delivered
+        assert delivered_by(EndpointDirectory(made, project.database), "crm", setting) == delivered
 
 
 def test_a_delivery_reads_each_setting(tmp_path, database_url, monkeypatch):
@@ -147,7 +146,7 @@ def test_a_delivery_reads_each_setting(tmp_path, database_url, monkeypatch):
         return object.__getattribute__(self, name)
 
     monkeypatch.setattr(Endpoint, "__getattribute__", reading)
-    monkeypatch.setattr(Target, "__getattribute__", reading)
+    monkeypatch.setattr(DeliveryTarget, "__getattribute__", reading)
     with a_wire(monkeypatch, tmp_path) as wire, webhook_project(tmp_path, database_url) as project:
         wire.post(URL)
         project.endpoints.create(url=URL)
@@ -155,24 +154,24 @@ def test_a_delivery_reads_each_setting(tmp_path, database_url, monkeypatch):
         project.processor.tick()
 
     assert len(wire.calls) == 1
-    assert checks.SETTINGS - FOR_PEOPLE - OF_THE_DATABASE - read == set(), "nothing follows from them"
+    assert set(checks.CHECKS) - FOR_PEOPLE - OF_THE_DATABASE - read == set(), "nothing follows from them"
 
 
-def test_the_api_takes_and_shows_each_setting():
-    assert models.EndpointChanges.model_fields.keys() == checks.SETTINGS
-    assert models.NewEndpoint.model_fields.keys() == checks.SETTINGS | {"team_id", "secret"}
-    assert models.Endpoint.model_fields.keys() == {field.name for field in fields(Shown)}
-    assert {field.name for field in fields(Shown)} >= checks.SETTINGS - SECRET
+def test_the_api_accepts_and_returns_each_setting():
+    assert models.UpdateEndpointRequest.model_fields.keys() == set(checks.CHECKS)
+    assert models.CreateEndpointRequest.model_fields.keys() == set(checks.CHECKS) | {"team_id", "secret"}
+    assert models.EndpointDocument.model_fields.keys() == {field.name for field in fields(EndpointDetails)}
+    assert {field.name for field in fields(EndpointDetails)} >= set(checks.CHECKS) - SECRET
 
 
-def test_the_command_line_takes_each_setting():
+def test_the_command_line_accepts_each_setting():
     update = endpoints.get_command(click.Context(endpoints), "update")
 
-    assert {option.name for option in update.params} >= checks.SETTINGS - {"enabled"}
+    assert {option.name for option in update.params} >= set(checks.CHECKS) - {"enabled"}
 
 
-def test_the_docs_of_the_api_name_each_setting():
+def test_the_api_reference_names_each_setting():
     page = (DOCS / "reference/http.md").read_text(encoding="utf-8")
     [row] = [line for line in page.splitlines() if line.startswith("| `POST /api/v1/webhooks/endpoints` |")]
 
-    assert {name for name in checks.SETTINGS if f"`{name}`" not in row} == set()
+    assert {name for name in set(checks.CHECKS) if f"`{name}`" not in row} == set()

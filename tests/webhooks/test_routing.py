@@ -3,10 +3,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from scheduled_actions.core.config import Endpoint
+from scheduled_actions.core.config import EndpointSection
 from scheduled_actions.core.errors import InvalidArgument
 from scheduled_actions.webhooks.rules.routing import NAME_LIMIT, STAR_LIMIT, matches, matching, route, split_event
 
@@ -18,7 +17,7 @@ patterns = st.builds("{}:{}".format, pattern_sides, pattern_sides)
 
 
 def an_endpoint(*wanted, enabled=True):
-    return Endpoint(env_var="SOME_URL", patterns=wanted, enabled=enabled)
+    return EndpointSection(env_var="SOME_URL", patterns=wanted, enabled=enabled)
 
 
 @pytest.mark.parametrize(
@@ -56,18 +55,18 @@ def an_endpoint(*wanted, enabled=True):
         ("rüstung:geprüft", "rüst*:*prüft", True),
     ],
 )
-def test_a_pattern_wants_the_events_that_fit_both_of_its_sides(event, pattern, wanted):
+def test_a_pattern_matches_events_that_fit_both_of_its_sides(event, pattern, wanted):
     assert matches(event, pattern) is wanted
 
 
 @given(events)
-def test_every_event_is_wanted_by_itself_and_by_the_catch_all(event):
+def test_every_event_matches_itself_and_the_catch_all_pattern(event):
     assert matches(event, event)
     assert matches(event, "*:*")
 
 
 @given(events, st.data())
-def test_a_star_in_place_of_any_piece_of_a_side_still_matches(event, data):
+def test_replacing_any_part_of_a_side_with_a_star_still_matches(event, data):
     side_pair = list(split_event(event))
     which = data.draw(st.sampled_from([0, 1]))
     start = data.draw(st.integers(0, len(side_pair[which])))
@@ -99,7 +98,7 @@ def test_the_matcher_agrees_with_the_table_of_all_prefixes(event, pattern):
     assert matches(event, pattern) is wanted
 
 
-def test_a_hostile_pattern_takes_no_longer_than_any_other():
+def test_matching_an_adversarial_pattern_takes_linear_time():
     pattern = "x:" + "*a" * STAR_LIMIT + "b"
     event = "x:" + "a" * (NAME_LIMIT - 2)
     started = time.perf_counter()
@@ -115,8 +114,8 @@ def test_a_hostile_pattern_takes_no_longer_than_any_other():
     ["", "*", "task", "task:", ":created", "x:" + "a" * NAME_LIMIT, "x:" + "*" * (STAR_LIMIT + 1)],
     ids=["empty", "a star alone", "no colon", "no verb", "no entity", "too long", "too many stars"],
 )
-def test_what_is_no_pattern_is_refused_by_name(pattern):
-    with pytest.raises(InvalidArgument, match=r"webhook pattern: .* is not a pattern like task:created"):
+def test_an_invalid_pattern_is_rejected_by_name(pattern):
+    with pytest.raises(InvalidArgument, match=r"webhook pattern: .* is not a pattern such as task:created"):
         matches("task:created", pattern)
 
 
@@ -125,8 +124,8 @@ def test_what_is_no_pattern_is_refused_by_name(pattern):
     ["", "task", "task:", ":created", "x:" + "a" * NAME_LIMIT, "task:cre\nated", "task:\0"],
     ids=["empty", "no colon", "no verb", "no entity", "too long", "two lines", "nul"],
 )
-def test_what_is_no_event_is_refused_by_name(event):
-    with pytest.raises(InvalidArgument, match=r"event: .* is not an event like task:created"):
+def test_an_invalid_event_is_rejected_by_name(event):
+    with pytest.raises(InvalidArgument, match=r"event: .* is not an event such as task:created"):
         matches(event, "*:*")
 
 
@@ -161,7 +160,7 @@ def test_routing_all_names_every_enabled_endpoint_that_matches_in_declared_order
         ("task:*", "ta*:created"),
     ],
 )
-def test_the_more_specific_pattern_wins_wherever_it_stands(better, worse):
+def test_the_more_specific_pattern_wins_in_any_order(better, worse):
     first = {"better": an_endpoint(better), "worse": an_endpoint(worse)}
     last = {"worse": an_endpoint(worse), "better": an_endpoint(better)}
 
@@ -183,7 +182,7 @@ def test_among_equals_the_first_declared_wins():
 
 
 @given(events, st.lists(st.tuples(st.lists(patterns, min_size=1, max_size=3), st.booleans()), max_size=5))
-def test_most_specific_names_one_of_those_that_all_names(event, wanted):
+def test_most_specific_routing_selects_one_endpoint_of_all_routing(event, wanted):
     endpoints = {str(n): an_endpoint(*some, enabled=enabled) for n, (some, enabled) in enumerate(wanted)}
 
     everyone = route(event, endpoints=endpoints, routing="all")
@@ -194,14 +193,14 @@ def test_most_specific_names_one_of_those_that_all_names(event, wanted):
 
 
 @pytest.mark.parametrize("routing", ["all", "most_specific"])
-def test_the_default_endpoint_gets_what_nobody_else_wants(routing):
+def test_the_default_endpoint_receives_unmatched_events(routing):
     endpoints = {"crm": an_endpoint("invoice:*"), "rest": an_endpoint("nothing:else")}
 
     assert route("task:x", endpoints=endpoints, routing=routing, default_endpoint="rest") == ("rest",)
     assert route("invoice:x", endpoints=endpoints, routing=routing, default_endpoint="rest") == ("crm",)
 
 
-def test_a_disabled_default_endpoint_gets_nothing():
+def test_a_disabled_default_endpoint_receives_nothing():
     endpoints = {"rest": an_endpoint("nothing:else", enabled=False)}
 
     assert route("task:x", endpoints=endpoints, default_endpoint="rest") == ()

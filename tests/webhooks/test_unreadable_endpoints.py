@@ -66,7 +66,7 @@ def test_an_unreadable_endpoint_stops_no_delivery_to_another(project, wire, conn
     connection.execute(
         sql.SQL("update webhook_endpoints set {} = %s where id = %s").format(sql.Identifier(column)), [value, broken.id]
     )
-    project.endpoint_book.forget()
+    project.endpoint_directory.forget()
 
     emit_event("task:created", entity_id="t1", data={"n": 1})
     project.processor.tick()
@@ -74,7 +74,7 @@ def test_an_unreadable_endpoint_stops_no_delivery_to_another(project, wire, conn
     assert len(bodies(wire, OTHER)) == 1
 
 
-def test_what_comes_for_an_unreadable_endpoint_is_kept_with_the_reason(project, wire, connection):
+def test_events_for_an_unreadable_endpoint_are_kept_with_the_reason(project, wire, connection):
     broken, _ = project.endpoints.create(url=BROKEN, patterns=["task:*"])
     connection.execute("update webhook_endpoints set filter = '7' where id = %s", [broken.id])
 

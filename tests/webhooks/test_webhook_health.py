@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from scheduled_actions.webhooks.rules.health import Health, after_failure, disabled_by
+from scheduled_actions.webhooks.rules.health import Health, after_failure, auto_disable_at
 from tests.factories import NOW
 
 
 def verdicts(*hours):
-    """Return what follows from failures so many hours after the first."""
+    """Return what follows from failures at these hours after the first."""
     health, found = Health(), []
     for hour in hours:
         health, verdict = after_failure(health, NOW + timedelta(hours=hour))
@@ -37,10 +37,10 @@ def test_five_days_after_the_clock_has_started_a_failure_disables(hours, expecte
 
 def test_two_failures_twelve_hours_apart_start_the_clock():
     health, _ = after_failure(Health(), NOW)
-    assert disabled_by(health) is None
+    assert auto_disable_at(health.clock_started_at) is None
 
     health, _ = after_failure(health, NOW + timedelta(hours=14))
 
     assert health.failing_since == NOW
     assert health.clock_started_at == NOW + timedelta(hours=14)
-    assert disabled_by(health) == NOW + timedelta(hours=14, days=5)
+    assert auto_disable_at(health.clock_started_at) == NOW + timedelta(hours=14, days=5)

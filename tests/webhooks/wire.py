@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-#: What every name resolves to: public, and nobody's in tests.
+#: The public address that every name resolves to; not used by a real host in tests.
 ADDRESS = "93.184.215.14"
 #: Each of `.example`; a certificate may not stand for all names of a top-level domain.
 NAMES = ("receiver", "crm", "blue", "red", "all", "exact", "rest", "ops", "other")
@@ -61,7 +61,7 @@ class Wire:
     def take(self, call: Call) -> tuple[int | None, dict[str, str], str]:
         """Return what a request is answered with."""
         self.calls.append(call)
-        answers = self.answers.get(call.url, [(404, {}, "nobody is here")])
+        answers = self.answers.get(call.url, [(404, {}, "not found")])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         return (answer(call), {}, "") if callable(answer) else answer
 

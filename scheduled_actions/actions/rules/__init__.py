@@ -1,1 +1,1 @@
-"""What is decided about an action without looking anywhere: the row of a new one, and what an outcome means."""
+"""Pure rules of actions: outcomes of attempts and their settlement."""

@@ -1,4 +1,5 @@
--- A waiting action is cancelled, a running one is asked to stop; no row when it has ended, or is locked and nothing forces it.
+-- A pending action is cancelled, and a running one is requested to stop. No row if the action has ended, is running and
+-- `also_running` is false, or is due within `edit_lock_seconds` (null: no lock).
 with cancelled as (
   update scheduled_actions a
   set
@@ -7,7 +8,7 @@ with cancelled as (
     completed_at = case when a.status = 'processing' then a.completed_at else scheduled_actions_now() end,
     error_message = coalesce(%(reason)s::text, a.error_message),
     dedup_open = false,
-    history = scheduled_actions_history_with(a.history, jsonb_strip_nulls(jsonb_build_object(
+    history = scheduled_actions_append_history(a.history, jsonb_strip_nulls(jsonb_build_object(
       'outcome', case when a.status = 'processing' then 'cancel_requested' else 'cancelled' end,
       'at', scheduled_actions_now(), 'by', %(by)s::text, 'reason', %(reason)s::text))),
     updated_at = scheduled_actions_now()

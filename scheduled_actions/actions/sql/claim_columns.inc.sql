@@ -1,4 +1,4 @@
--- The columns of a claimed action `a`; readers rely on their order.
+-- Columns of a claimed action `a`; readers rely on their order.
 a.id, a.action_type, a.priority, date_part('epoch', a.scheduled_at), a.scheduled_at::text, a.attempts,
 a.max_attempts, a.lock_group, a.lock_group_blocks, a.history -> -1 ->> 'outcome', a.payload::text, a.state::text,
 a.retry::text, a.metadata::text, nullif(a.history, '[]')::text, a.team_id, a.error_message, a.target_type, a.target_id,

@@ -1,6 +1,7 @@
--- At most `wanted` due actions without a lock group are this tick's: the most urgent priority first, then the oldest.
--- The scan starts after the last action that this tick saw, and skips what somebody else is claiming. Not `with_series`, it
--- claims nothing at all where an occurrence of a series is among them: that takes a transaction.
+-- At most `wanted` due actions without a lock group are claimed by this tick, by priority and then by age. The scan
+-- starts after the tick's last position and skips actions locked by other transactions.
+-- Unless `with_series` is true, nothing is claimed if an occurrence of a series is among them, because that requires a
+-- transaction.
 with recursive priorities (priority) as (
   select coalesce(%(after_priority)s::smallint, (
     select a.priority

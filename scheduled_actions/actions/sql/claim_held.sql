@@ -1,5 +1,7 @@
--- The oldest due member of each group taken, and each member that kept its hold, are this tick's, at most `wanted`.
--- A group whose oldest member somebody else is just changing waits: its second is never started before its first.
+-- At most `wanted` actions are claimed by this tick: the oldest due action of each lock group taken, and each action
+-- that kept its hold.
+-- A group whose oldest action is locked by another transaction is skipped, so that its second action never starts
+-- first.
 with oldest as materialized (
   select m.id
   from unnest(%(team_ids)s::text[], %(lock_groups)s::text[]) g (team_id, lock_group)

@@ -1,5 +1,5 @@
--- The key is this transaction's, which is to keep its answer; no row when an answer of the last day is kept under it.
--- Somebody else's open transaction with the same key is waited for.
+-- The key belongs to this transaction, which will store the response. No row if a response of the last day is stored
+-- under the key. Waits for another open transaction with the same key.
 insert into scheduled_action_idempotency_keys as k (scope, key, digest)
 values (%(scope)s, %(key)s, %(digest)s)
 on conflict (scope, key) do update

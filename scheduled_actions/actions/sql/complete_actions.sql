@@ -1,8 +1,9 @@
--- Every action here whose claim still stands has completed at its first attempt, outside any lock group, with nothing to keep
--- but its times (microseconds after `begun_at`): what `settle.sql` writes of such an outcome, in less than two thirds of its
--- time. An occurrence whose schedule waits for its end is left to that, and stays announced until then. What starts next is
--- announced as there, and a locked row waited for no longer (in a tick that is open: what opens one again is its first
--- announcement, and no completion comes with that). `ids` is null where all were written.
+-- The actions whose claim is still valid are completed. All are at their first attempt, without a lock group and
+-- without data except their times (microseconds after `begun_at`); for such outcomes this takes less than two thirds of
+-- the time of `settle.sql`.
+-- An occurrence whose schedule waits for its end is left to `settle.sql` and stays announced until then.
+-- The next starts are announced and row locks are awaited as in `settle.sql`. The tick is open: a closed one is
+-- reopened by its first announcement, which never comes with a completion. `ids` is null if all actions were written.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 ),

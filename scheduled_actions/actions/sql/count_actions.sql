@@ -1,5 +1,5 @@
--- How many actions of each type stand in each status, of each status counted to `most`. Each part walks an index of its
--- own; the order keeps the planner to it.
+-- Returns the number of actions by type and status, at most `most` per status. Each part reads its own index; the
+-- `order by` makes the planner use it.
 select c.status, c.action_type, count(*)
 from (
   (

@@ -1,4 +1,4 @@
--- How many actions stand in each status.
+-- Returns the number of actions by status.
 select a.status, count(*)
 from scheduled_actions a
 group by a.status

@@ -1,5 +1,6 @@
--- How many actions of a team, of each type, stand in each status, of each status the newest `most`; and
--- of the pending ones how many are due, how many have been for longer, and since how many seconds the oldest is.
+-- Returns the number of a team's actions by type and status, counting the newest `most` per status. For pending actions
+-- it also returns how many are due, how many have been due for longer than the given time, and for how many seconds the
+-- oldest has been due.
 select
   a.status, a.action_type, count(*),
   count(*) filter (where a.status = 'pending' and a.scheduled_at <= scheduled_actions_now()),

@@ -1,4 +1,4 @@
--- Of the groups taken in this transaction, those in which nothing could be claimed are free again.
+-- Lock groups taken in this transaction in which nothing could be claimed are free again.
 delete from scheduled_action_holds h
 using unnest(%(team_ids)s::text[], %(lock_groups)s::text[]) g (team_id, lock_group)
 where h.team_id = g.team_id

@@ -1,27 +1,8 @@
--- How many actions are due, how many have been for longer (each counted to `most`), and since how many seconds the oldest
--- is. Walks the claims' own indexes priority by priority, so that a million rows of later instants cost nothing.
-with recursive free (priority) as (
-  select min(a.priority) from scheduled_actions a where a.status = 'pending' and a.lock_group is null
-  union all
-  select (
-    select min(a.priority)
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is null and a.priority > f.priority
-  )
-  from free f
-  where f.priority is not null
-),
-grouped (priority) as (
-  select min(a.priority) from scheduled_actions a where a.status = 'pending' and a.lock_group is not null
-  union all
-  select (
-    select min(a.priority)
-    from scheduled_actions a
-    where a.status = 'pending' and a.lock_group is not null and a.priority > g.priority
-  )
-  from grouped g
-  where g.priority is not null
-),
+-- Returns how many actions are due, how many have been due for longer than the given time (each at most `most`), and
+-- for how many seconds the oldest has been due. Reads the claim indexes priority by priority, so that actions scheduled
+-- for later cost nothing.
+with recursive
+-- include: actions/waiting_priorities,
 oldest as (
   select min(o.scheduled_at) as scheduled_at
   from (

@@ -1,4 +1,5 @@
--- A handler that had timed out has returned: its group is free, unless its action keeps the others out until its retry.
+-- The lock group of a timed-out handler that has now returned is free, unless its action blocks the group until its
+-- retry.
 with kept as (
   update scheduled_action_holds h
   set busy_until = null

@@ -1,4 +1,4 @@
--- These actions wait for nothing any more.
+-- These actions no longer wait for any topic.
 with gone as materialized (
   select w.topic, w.action_id
   from scheduled_action_waits w

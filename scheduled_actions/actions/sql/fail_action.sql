@@ -1,4 +1,5 @@
--- The action is failed with the reason, and its lock group free, while its claim stands; nothing is computed of what its row holds.
+-- The action is failed with the reason and its lock group is free, if its claim is still valid. No other column of its
+-- row is read, because the row may be unreadable.
 with failed as (
   update scheduled_actions a
   set

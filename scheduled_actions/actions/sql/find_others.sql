@@ -1,7 +1,7 @@
--- Due actions without a lock group of other teams than those left out ('' stands for those without a team), at most `wanted`
--- of the next `window` after a position: locked for the rest of the transaction, so that they can be claimed by their ids.
--- Where the next scan goes on comes along, and whether there may be anything left for it. Rows left out are read and dropped
--- one by one: to gather them first takes five times as long.
+-- Locks at most `wanted` due actions without a lock group, from the next `window` after a position, of teams that are
+-- not excluded ('' is the team of actions without one). They can then be claimed by id in this transaction.
+-- Also returns the position for the next scan, and whether more may follow. Excluded rows are read and dropped one by
+-- one, because collecting the others first takes five times as long.
 with recursive priorities (priority) as (
   select coalesce(%(after_priority)s::smallint, (
     select a.priority
@@ -55,7 +55,7 @@ locked as (
     and a.scheduled_at <= scheduled_actions_now()
   for update of a skip locked
 ),
--- The last of the window; there is none where the due range ends before.
+-- The last row of the window; none if there are fewer due actions.
 last_seen as materialized (
   select c.priority, c.scheduled_at, c.id
   from priorities p

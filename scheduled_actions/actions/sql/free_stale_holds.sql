@@ -1,5 +1,6 @@
--- A hold goes when the lease that a late handler was given has ended; unless its action is a blocking member that waits.
--- So goes one whose action neither runs nor waits (rows deleted by hand leave such).
+-- Holds of late handlers whose lease has ended are deleted, except those of a pending action that blocks its group.
+-- Holds of actions that are neither running nor pending are also deleted; deleting action rows manually leaves such
+-- holds.
 with stale as (
   select h.team_id, h.lock_group
   from scheduled_action_holds h

@@ -1,4 +1,4 @@
--- One whole action; of another team's there is nothing to see.
+-- Returns an action. Another team's action returns no row.
 select
   -- include: actions/action_columns
 from scheduled_actions a

@@ -1,4 +1,4 @@
--- These actions, the newest first.
+-- Returns these actions, newest first.
 select
   -- include: actions/action_columns
 from scheduled_actions a

@@ -1,6 +1,7 @@
--- The lock groups met on the next `window` due grouped actions are this transaction's, where nobody else holds them:
--- a new hold, or the one that a blocking member kept while it waited (`kept`); at most `most` new ones, and none of a team left
--- out ('' stands for actions without a team). The last row seen comes along, for the next scan, and whether there may be more.
+-- The lock groups of the next `window` due grouped actions belong to this transaction if no other transaction holds
+-- them: by a new hold, or by one that a blocking action kept while it was pending (`kept`). At most `most` holds are
+-- new, and none belong to an excluded team ('' is the team of actions without one).
+-- Also returns the last row read, as the position of the next scan, and whether more may follow.
 with recursive priorities (priority) as (
   select coalesce(%(after_priority)s::smallint, (
     select a.priority
@@ -45,7 +46,7 @@ groups as materialized (
   from seen s
   where s.action_type <> all (%(excluded)s::text[])
     and s.team_id <> all (%(left_out)s::text[])
-    -- An insert beside a hold that somebody is just letting go would wait for their transaction to end.
+    -- An insert would wait for another transaction that is deleting the hold.
     and not exists (
       select from scheduled_action_holds h where h.team_id = s.team_id and h.lock_group = s.lock_group
     )

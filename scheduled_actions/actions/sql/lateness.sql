@@ -1,5 +1,5 @@
--- How late actions of each type started (of a team): of those that have ended within `seconds`, the latest `most` completed
--- ones and as many that failed. `scheduled_at` is when the last attempt came due; it stays where it is once that has ended.
+-- Returns the lateness of actions (of a team) by type, for those that ended within `seconds`: the latest `most`
+-- completed and as many failed ones. `scheduled_at` is when the last attempt became due; it does not change afterwards.
 with ended as (
   select e.action_type, e.started_at, e.scheduled_at
   from unnest(array['completed', 'failed']) s (status)

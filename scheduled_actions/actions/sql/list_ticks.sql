@@ -1,6 +1,6 @@
--- The latest ticks before the cursor; of each also when the one before it started.
+-- Returns the latest ticks before the cursor, each with the time since the previous tick started.
 select
-  t.id, t.started_at, t.finished_at, t.lease_expires_at, t.caller, t.outcome, t.counts - 'tally', t.budget,
+  t.id, t.started_at, t.finished_at, t.lease_expires_at, t.caller, t.outcome, t.counts - 'metrics_buffer', t.budget,
   cardinality(t.running),
   extract(epoch from t.finished_at - t.started_at)::double precision,
   extract(epoch from t.started_at - (

@@ -1,4 +1,4 @@
--- Until this transaction ends nobody else changes the action; one whole action, or no row.
+-- The action is locked until the transaction ends. Returns it, or no row.
 select
   -- include: actions/action_columns
 from scheduled_actions a

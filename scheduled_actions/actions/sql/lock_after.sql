@@ -1,3 +1,3 @@
--- No other transaction changes what an action comes after until this one ends: two such changes at once could make actions wait
--- for one another.
+-- Changes of `after` dependencies are serialised until the transaction ends, because two concurrent changes could
+-- create a cycle.
 select pg_advisory_xact_lock(hashtextextended('scheduled_actions.after', 0))

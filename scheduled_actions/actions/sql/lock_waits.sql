@@ -1,5 +1,5 @@
--- What these actions wait for is locked for the rest of the transaction, in one order: nothing is woken, and no row that comes
--- later in the order of locks is locked yet. A locked row is waited for no longer than `patience_ms`.
+-- The topics of these actions are locked until the transaction ends, in a fixed order, so that nothing wakes them and
+-- no lock is taken out of order. Waits at most `patience_ms` for a locked row.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 )

@@ -1,5 +1,7 @@
--- What conditions need to be known: the facts, where other actions and deadlines stand, and how far each wait has come. As JSON texts.
--- Where a name stands for all facts that begin so, only whether each of them holds is known: the first of those that are not taken back.
+-- Returns the input of conditions as JSON texts: facts, statuses of other actions and deadlines, and the progress of
+-- each wait.
+-- For a name that stands for all facts with a prefix, it returns only whether each of them holds: the first one that is
+-- not withdrawn.
 select
   extract(epoch from scheduled_actions_now())::float8,
   (
@@ -38,7 +40,7 @@ select
     ) f
   ),
   (
-    select jsonb_agg(jsonb_build_array(a.id, coalesce(a.team_id, ''), a.status, a.awaited))::text
+    select jsonb_agg(jsonb_build_array(a.id, coalesce(a.team_id, ''), a.status, a.has_waiters))::text
     from scheduled_actions a
     where a.id = any (%(awaited)s::uuid[])
   ),

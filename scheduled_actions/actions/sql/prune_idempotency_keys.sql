@@ -1,4 +1,4 @@
--- At most `limit` keys of more than a day ago are gone.
+-- At most `limit` idempotency keys older than a day are deleted.
 delete from scheduled_action_idempotency_keys k
 where (k.scope, k.key) in (
   select old.scope, old.key

@@ -1,4 +1,4 @@
--- Rows that may become actions again are forgotten, at most `limit`.
+-- At most `limit` expired row keys are deleted.
 delete from scheduled_action_for_each f
 where f.ctid = any (array(
   select g.ctid

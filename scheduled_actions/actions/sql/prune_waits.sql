@@ -1,4 +1,5 @@
--- Of the waits that were checked longest ago, at most `limit`, and each once an hour, those whose action has ended are gone.
+-- Of the waits that were checked longest ago, those whose action has ended are deleted. At most `limit` waits are
+-- checked, and each wait at most once an hour.
 with due as materialized (
   select w.topic, w.action_id
   from scheduled_action_waits w
@@ -7,7 +8,7 @@ with due as materialized (
   limit %(limit)s
   for update skip locked
 ),
--- A look by the key for each: a join might read all actions.
+-- A lookup by key for each wait; a join might read all actions.
 checked as materialized (
   select
     d.topic, d.action_id,

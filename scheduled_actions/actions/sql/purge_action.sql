@@ -1,4 +1,4 @@
--- The finished action is gone; no row when it has not ended.
+-- The finished action is deleted. No row if it has not ended.
 delete from scheduled_actions a
 where a.id = %(id)s
   and a.status in ('completed', 'failed', 'cancelled', 'skipped')

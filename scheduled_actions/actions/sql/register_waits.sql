@@ -1,4 +1,4 @@
--- These actions wait for these topics, and none of them is woken yet: what changes from now on wakes them.
+-- These actions wait for these topics and are not woken yet; any later change wakes them.
 with woken as materialized (
   select w.topic, w.action_id
   from scheduled_action_waits w

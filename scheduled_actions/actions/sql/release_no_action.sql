@@ -1,4 +1,5 @@
--- Actions that had waited for a build with their handler are pending again; of these `ids`, or of any where it is null.
+-- `no_action` actions whose type has a handler in this build are pending again: those in `ids` (null: all), at most
+-- 10,000.
 update scheduled_actions a
 set status = 'pending', error_message = null, updated_at = scheduled_actions_now()
 where a.id = any (array(

@@ -1,4 +1,4 @@
--- A failed, cancelled or skipped action is pending again, its attempts back to zero; no row when it is none of these.
+-- A failed, cancelled or skipped action is pending again with zero attempts. No row if it has another status.
 update scheduled_actions a
 set
   status = 'pending',
@@ -9,7 +9,7 @@ set
   error_message = null,
   state = null,
   waiting = null,
-  history = scheduled_actions_history_with(a.history, jsonb_build_object(
+  history = scheduled_actions_append_history(a.history, jsonb_build_object(
     'outcome', 'retried', 'at', scheduled_actions_now(), 'by', %(by)s::text)),
   updated_at = scheduled_actions_now()
 where a.id = %(id)s

@@ -1,10 +1,10 @@
--- The pending action is due, if it was not; no row when it is not pending.
+-- The pending action is due. No row if it is not pending.
 update scheduled_actions a
 set
   scheduled_at = least(a.scheduled_at, scheduled_actions_now()),
   history = case
     when a.scheduled_at <= scheduled_actions_now() then a.history
-    else scheduled_actions_history_with(a.history, jsonb_build_object(
+    else scheduled_actions_append_history(a.history, jsonb_build_object(
       'outcome', 'updated', 'at', scheduled_actions_now(), 'by', %(by)s::text,
       'changes', jsonb_build_array('scheduled_at')))
   end,

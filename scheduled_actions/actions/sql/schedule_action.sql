@@ -1,4 +1,4 @@
--- One action is in the table, or merged into one that waits: the SQL function is the one implementation.
+-- The action is stored, or merged into a pending one. The SQL function is the only implementation.
 select s.id, s.deduplicated
 from schedule_action(
   %(action_type)s, %(payload)s::jsonb,

@@ -1,4 +1,4 @@
--- Ids of what one action scheduled (of that team), the newest first, those below the cursor.
+-- Returns the ids of actions (of the team) that an action scheduled, newest first, before the cursor.
 select a.id
 from scheduled_actions a
 where a.scheduled_by = %(id)s

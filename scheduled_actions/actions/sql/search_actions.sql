@@ -1,6 +1,6 @@
--- How many candidates there are, the last of them, and the ids of the newest that match. Candidates are the newest
--- actions of a team before the cursor; without a team all actions of the statuses, of each counted to `examined`, and
--- looked at only where they are fewer.
+-- Returns the number of candidates, the last of them, and the ids of the newest matches. With a team, the candidates
+-- are its newest actions before the cursor. Without one, they are all actions with the statuses, at most `examined` per
+-- status; if their number reaches `examined`, no matches are returned.
 with candidates as materialized (
   (
     select t.id
@@ -19,7 +19,7 @@ with candidates as materialized (
     limit %(examined)s
   )
   union all
-  -- Each walks an index of its own; the order keeps the planner to it.
+  -- Each reads its own index; the `order by` makes the planner use it.
   (
     select f.id
     from scheduled_actions f
@@ -75,7 +75,7 @@ select
   array(
     select a.id
     from candidates c
-    -- Each is looked up by its id, however many the planner takes them for.
+    -- Looked up by id, whatever number of rows the planner estimates.
     cross join lateral (
       select l.*
       from scheduled_actions l

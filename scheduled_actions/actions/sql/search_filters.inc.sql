@@ -1,8 +1,8 @@
--- The filters of a search over actions `a`, except for team and status.
+-- Filters of a search over actions `a`, except team and status.
 and (%(action_type)s::text is null or a.action_type = %(action_type)s)
 and (%(lock_group)s::text is null or a.lock_group = %(lock_group)s)
-and (%(scheduled_from)s::timestamptz is null or a.scheduled_at >= %(scheduled_from)s)
-and (%(scheduled_to)s::timestamptz is null or a.scheduled_at < %(scheduled_to)s)
+and (%(due_from)s::timestamptz is null or a.scheduled_at >= %(due_from)s)
+and (%(due_to)s::timestamptz is null or a.scheduled_at < %(due_to)s)
 and (
   %(unlocked_for_seconds)s::int is null
   or a.status <> 'pending'

@@ -1,10 +1,11 @@
--- Every outcome whose claim still stands is written, its hold freed, its follow-ups scheduled; and what starts next is
--- announced. `refused` counts follow-ups that could not be scheduled. An outcome that lost its claim changes nothing and has no row in the answer.
--- An announcement that arrives after a later one, from a backend whose connection was lost, changes nothing.
--- `announced` is false when the tick's leases have ended (then nothing may start), or when nothing was to be announced.
--- A tick that had ended, and goes on because a ping was left to it meanwhile, is open again: a rescue charges the starts of
--- open ones alone.
--- A row that another transaction keeps locked is not waited for longer than `patience_ms`.
+-- Outcomes whose claim is still valid are stored, their holds freed and their follow-ups scheduled, and the next starts
+-- are announced. `refused` counts follow-ups that could not be scheduled. An outcome that lost its claim changes
+-- nothing and returns no row.
+-- An announcement that arrives after a later one, from a lost connection, changes nothing. `announced` is false if the
+-- tick's leases have ended (nothing may start then) or if there was nothing to announce.
+-- A tick that had ended and continues because of a ping is open again, because rescue charges only the starts of open
+-- ticks.
+-- Waits at most `patience_ms` for a row that another transaction has locked.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 ),
@@ -32,7 +33,7 @@ settled as (
     error_message = case when o.status = 'completed' then null else coalesce(o.error, a.error_message) end,
     result = coalesce(o.result, a.result),
     state = coalesce(o.state, a.state),
-    history = scheduled_actions_history_with(a.history, o.entry),
+    history = scheduled_actions_append_history(a.history, o.entry),
     claim_token = null,
     lease_expires_at = null,
     updated_at = scheduled_actions_now()
@@ -70,11 +71,11 @@ select
   array(select s.id from settled s) as ids,
   array(select s.status from settled s) as statuses,
   (
-    select coalesce(sum(scheduled_actions_follow(s.follow_ups, s.id)), 0)
+    select coalesce(sum(scheduled_actions_schedule_follow_ups(s.follow_ups, s.id)), 0)
     from settled s
     where s.follow_ups is not null and s.is_as_answered
   ) + (
-    select coalesce(sum(scheduled_actions_follow(scheduled_actions_following(s.follow_its_end, s.id, s.team_id), s.id)), 0)
+    select coalesce(sum(scheduled_actions_schedule_follow_ups(scheduled_actions_follow_up_elements(s.follow_its_end, s.id, s.team_id), s.id)), 0)
     from settled s
     where s.follow_its_end is not null
   ) as refused,

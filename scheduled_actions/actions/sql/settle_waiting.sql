@@ -1,6 +1,6 @@
--- Every action here whose claim still stands is pending again, uncharged, until its next check: at its interval, when time alone
--- may change something, or now, where it was woken since it was registered. Marks are locked before actions, as whoever wakes
--- does it, so that no mark comes between the look at it and the settlement.
+-- The actions whose claim is still valid are pending again, uncharged, until their next check: at the end of their
+-- interval, earlier if time alone may change the result before, or now if they were woken since they registered.
+-- Marks are locked before actions, as when waking, so that no mark is set between reading it and settling.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 ),
@@ -41,7 +41,7 @@ settled as (
         select case when k.id is not null then scheduled_actions_now()
           else greatest(
             least(
-              -- On the grid of its own time, so that a tick a minute meets each check of a minute.
+              -- Aligned to its own schedule, so that a tick every minute finds each one-minute check due.
               case when isfinite(a.scheduled_at) then a.scheduled_at + make_interval(secs => o.seconds * (
                 1 + floor(extract(epoch from scheduled_actions_now() - a.scheduled_at) / o.seconds)))
                 else scheduled_actions_now() + make_interval(secs => o.seconds) end,
@@ -50,7 +50,7 @@ settled as (
         end as next_at
       ) n
     ),
-    history = scheduled_actions_history_with(a.history, jsonb_build_object(
+    history = scheduled_actions_append_history(a.history, jsonb_build_object(
       'outcome', 'waited', 'started_at', scheduled_actions_now(), 'ended_at', scheduled_actions_now(),
       'error', o.reason, 'tick', %(tick_id)s::uuid)),
     claim_token = null,

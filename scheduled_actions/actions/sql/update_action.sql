@@ -1,6 +1,8 @@
--- The pending action with what was given changed; no row when it is not pending, or is locked and nothing forces it.
--- One that waits for a condition which is another one now, or gone, is due: the tick that takes it registers what it waits for
--- and looks after that, so that no change in between is missed.
+-- The pending action has the given changes. No row if it is not pending, or is due within `edit_lock_seconds` (null: no
+-- lock).
+-- If the action was waiting for the next check of its condition, and that condition is changed or removed, the action
+-- is due, unless another time is given. The next tick registers its topics before it evaluates the condition, so that
+-- no change is missed.
 update scheduled_actions a
 set
   payload = coalesce(%(payload)s::jsonb, a.payload),
@@ -20,7 +22,7 @@ set
   max_attempts = coalesce(%(max_attempts)s, a.max_attempts),
   retry = coalesce(%(retry)s::jsonb, a.retry),
   metadata = coalesce(%(metadata)s::jsonb, a.metadata),
-  history = scheduled_actions_history_with(a.history, jsonb_build_object(
+  history = scheduled_actions_append_history(a.history, jsonb_build_object(
     'outcome', 'updated', 'at', scheduled_actions_now(), 'by', %(by)s::text, 'changes', %(changes)s::jsonb)),
   updated_at = scheduled_actions_now()
 where a.id = %(id)s

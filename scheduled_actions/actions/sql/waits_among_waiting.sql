@@ -1,5 +1,5 @@
--- Which waiting actions come after which other waiting actions, at most `most` pairs: for one action, over however many others;
--- for null, those of all actions that were checked once.
+-- Returns which waiting actions come after which others, at most `most` pairs: for one action through all its
+-- dependencies, or, if null, for all actions that were checked before.
 with recursive pair as not materialized (
   select w.id as action_id, a.id as topic
   from scheduled_actions w
@@ -9,7 +9,7 @@ with recursive pair as not materialized (
     on a.id = case when e.id ~* '^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$' then e.id::uuid end
   where w.status in ('pending', 'processing', 'no_action')
     and a.status in ('pending', 'processing', 'no_action')
-    -- Nothing waits for an action of another team.
+    -- No action waits for an action of another team.
     and a.team_id is not distinct from w.team_id
 ),
 met (action_id, topic) as (

@@ -1,5 +1,5 @@
--- What keeps an action's new condition and follow-ups from being what they should be; and whether it would wait for itself:
--- one of those it is to come after waits, over however many others, for this one. Those that have ended wait for nothing.
+-- Returns what is wrong with an action's new condition and follow-ups, and whether it would wait for itself: whether
+-- one of its dependencies waits for it, directly or through others. Ended actions wait for nothing.
 with recursive ahead (id) as (
   select g.id from unnest(%(after)s::uuid[]) g (id)
   union
@@ -12,6 +12,6 @@ with recursive ahead (id) as (
     and e.id ~* '^[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}$'
 )
 select
-  scheduled_actions_extras_problem(
+  scheduled_actions_dependencies_problem(
     %(condition)s::jsonb, to_jsonb(%(after)s::uuid[]), %(on_success)s::jsonb, %(on_failure)s::jsonb, %(team_id)s),
   exists (select from ahead h where h.id = %(id)s)

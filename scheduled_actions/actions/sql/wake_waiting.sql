@@ -1,2 +1,3 @@
--- Those who wait for what has changed are due now, or marked; answers how many changes were taken away.
+-- Actions that wait for changed topics are marked as woken, and due if they are pending. Returns the number of changes
+-- processed.
 select scheduled_actions_wake_waiting(%(most)s)

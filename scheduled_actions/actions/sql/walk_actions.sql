@@ -1,6 +1,6 @@
--- Ids of the newest actions before the cursor that match, out of the next `examined` ones, and, where that is fewer than
--- `limit`, the last of those ones: null when the table ends before. The primary key is walked backwards and left as soon
--- as there are enough.
+-- Returns the ids of the newest matching actions before the cursor among the next `examined` ones; if they are fewer
+-- than `limit`, also the last action read, or null at the end of the table. Reads the primary key backwards and stops
+-- as soon as there are enough matches.
 with found as materialized (
   select array(
     select a.id

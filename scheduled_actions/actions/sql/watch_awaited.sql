@@ -1,12 +1,13 @@
--- The ends of these actions wake those who wait for them. One that is being claimed or settled at this moment is left out.
+-- The end of these actions wakes the actions that wait for them. Actions that are being claimed or settled are left
+-- out.
 with found as materialized (
   select a.id
   from scheduled_actions a
-  where a.id = any (%(ids)s::uuid[]) and not a.awaited
+  where a.id = any (%(ids)s::uuid[]) and not a.has_waiters
   order by a.id
   for update skip locked
 )
 update scheduled_actions a
-set awaited = true
+set has_waiters = true
 from found f
 where a.id = f.id

@@ -1,1 +1,1 @@
-"""The order of calendar entries, and iCalendar text."""
+"""The order of calendar entries, and the text of iCalendar files."""

@@ -1,66 +1,82 @@
-"""What a calendar shows: entries of several sources in one order, and the place where a page ended."""
-
-from __future__ import annotations
+"""Order the entries of a calendar, and mark the place where a page ends."""
 
 import heapq
 import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from scheduled_actions.core.errors import InvalidArgument
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-#: `action`: any that waits; `reminder` and `escalation`: those of a deadline; `deadline`: a due instant itself;
-#: `forecast`: an occurrence of a schedule that is not planned yet.
+#: `reminder`, `escalation`: a pending action that sends one for a deadline; `action`: any other pending action;
+#: `deadline`: the due instant of a deadline; `forecast`: an occurrence of a schedule that is not planned yet.
 EntryKind: TypeAlias = Literal["deadline", "action", "reminder", "escalation", "forecast"]
-#: Where entries come from; at one instant in this order.
+#: Like `EntryKind`; `ended`: actions that ended.
+DayItemKind: TypeAlias = EntryKind | Literal["ended"]
+#: The sources of entries, in their order at one instant.
 Source: TypeAlias = Literal["deadlines", "actions", "schedules"]
 SOURCES: tuple[Source, ...] = ("deadlines", "actions", "schedules")
 _OF_KIND: Mapping[str, Source] = {"deadline": "deadlines", "forecast": "schedules"}
 
-#: The longest time that one calendar spans.
+#: The longest range of one calendar.
 LONGEST = timedelta(days=366)
 _FIRST_ID, _LAST_ID = UUID(int=0), UUID(int=2**128 - 1)
 _CURSOR = re.compile(r"([0-9T:.\-]{19,26})~([0-2])~([0-9a-f]{32})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One thing at one instant."""
+class _Item:
+    """The fields that entries and items of days have in common."""
 
-    kind: EntryKind
-    #: Aware, in UTC.
+    #: The instant of the entry, or of the first one of the item; aware, in UTC.
     at: datetime
-    #: Of the action, of the deadline, or of the schedule: unique together with the instant and the kind.
-    id: UUID
-    #: For people: the deadline's name, the schedule's name, or the action type.
+    #: The name of the deadline or schedule; without a name, the action type or the target of the deadline.
     title: str
     #: None for a deadline.
-    action_type: str | None
-    #: Of the action or the deadline (`open`, `missed`, `paused`); None for a forecast.
-    status: str | None
+    action_type: str | None = None
+    #: The status of the actions or the deadline (`open`, `missed`, `paused`); None for a forecast.
+    status: str | None = None
+    #: The action, or one of several; None for a deadline or forecast.
+    action_id: UUID | None = None
+    deadline_id: UUID | None = None
+    schedule_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayItem(_Item):
+    """Entries of one day that are shown as one, with their number."""
+
+    kind: DayItemKind
+    count: int = 1
+    #: Whether there may be more than `count`.
+    is_truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(_Item):
+    """An entry of a calendar."""
+
+    kind: EntryKind
+    #: The id of the action, deadline or schedule; unique together with the instant and the kind.
+    id: UUID
     team_id: str | None
-    user_id: str | None
+    user_id: str | None = None
     target_type: str | None
     target_id: str | None
-    action_id: UUID | None
-    deadline_id: UUID | None
-    schedule_id: UUID | None
-    #: When the row was changed last; aware. None for a forecast.
+    #: When the row last changed; aware. None for a forecast.
     changed_at: datetime | None = None
 
     @property
     def is_forecast(self) -> bool:
-        """Whether it is no row yet, but what a rule names as things are now."""
+        """Whether the entry is computed from a rule and has no row yet."""
         return self.kind == "forecast"
 
     @property
-    def place(self) -> Place:
-        """Where it stands in the order."""
+    def place(self) -> "Place":
+        """The place of the entry in the order of the calendar."""
         return Place(self.at, SOURCES.index(_OF_KIND.get(self.kind, "actions")), self.id)
 
 
@@ -73,38 +89,36 @@ class Place:
     id: UUID
 
     def __str__(self) -> str:
-        """Return it as a cursor."""
+        """Return the place as a cursor."""
         return f"{self.at.astimezone(UTC).replace(tzinfo=None).isoformat()}~{self.source}~{self.id.hex}"
 
     @classmethod
-    def parse(cls, cursor: str) -> Place:
-        """Return the place that a cursor says.
+    def parse(cls, cursor: str) -> "Place":
+        """Return the place of a cursor.
 
         Raises:
-            InvalidArgument: It is none.
+            InvalidArgument: The string is not a cursor of the calendar.
         """
-        match = _CURSOR.fullmatch(cursor)
-        try:
-            if match is not None:
-                at = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
-                return cls(at, int(match[2]), UUID(match[3]))
-        except ValueError:
-            pass
-        raise InvalidArgument("cursor", cursor, "the next_cursor of the page before")
+        # A cursor in this format is invalid if no such instant exists.
+        with suppress(ValueError):
+            if (match := _CURSOR.fullmatch(cursor)) is not None:
+                return cls(datetime.fromisoformat(match[1]).replace(tzinfo=UTC), int(match[2]), UUID(match[3]))
+        raise InvalidArgument("cursor", cursor, "the next_cursor of the previous page")
 
-    def after(self, source: Source) -> tuple[datetime, UUID]:
-        """Return the instant and the id after which a source goes on."""
+    def parameters(self, source: Source) -> dict[str, Any]:
+        """Return the instant and the id after which a source continues, as parameters of its statement."""
         rank = SOURCES.index(source)
-        return self.at, self.id if rank == self.source else _FIRST_ID if rank > self.source else _LAST_ID
+        after_id = self.id if rank == self.source else _FIRST_ID if rank > self.source else _LAST_ID
+        return {"after_at": self.at, "after_id": after_id}
 
 
 def begin(start: datetime) -> Place:
-    """Return the place before everything at `start`."""
+    """Return the place before all entries at `start`."""
     return Place(start, -1, _FIRST_ID)
 
 
-def merged(sources: Iterable[Iterable[Entry]], *, limit: int) -> tuple[list[Entry], bool]:
-    """Return the first entries of ordered sources in one order, and whether there are more."""
+def merge(sources: Iterable[Iterable[Entry]], *, limit: int) -> tuple[list[Entry], bool]:
+    """Merge ordered sources; return the first `limit` entries, and whether there are more."""
     in_order = heapq.merge(*sources, key=lambda entry: entry.place)
     found = [entry for _, entry in zip(range(limit + 1), in_order, strict=False)]
     return found[:limit], len(found) > limit

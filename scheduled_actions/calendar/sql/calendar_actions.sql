@@ -1,6 +1,7 @@
--- The actions that wait between two instants, in the order of their instants; at most `limit`, those after a place.
--- Each priority of the two claiming indexes is walked from there on, so that what lies before costs nothing.
--- The due instant of a deadline is the deadline's own entry: what marks it missed, and what makes the next, is none.
+-- Returns the pending actions between two instants in order, at most `limit`, after a position. Reads the two claim
+-- indexes per priority from there, so that earlier actions cost nothing.
+-- Actions that mark a deadline missed or create the next one are left out: the due instant of a deadline is an entry of
+-- its own.
 with waiting as (
   select w.*
   from scheduled_actions_waiting_priorities() p

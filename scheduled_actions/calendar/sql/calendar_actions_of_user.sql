@@ -1,5 +1,5 @@
--- The actions that wait between two instants for one user: those that name the user, and those of the unresolved deadlines that
--- do, as a recipient or as the `id` of one. In the order of their instants; at most `limit`, those after a place.
+-- Returns the pending actions of a user between two instants in order, at most `limit`, after a position: those with
+-- this user id, and those of unresolved deadlines that have the user as a recipient or as the `id` of a recipient.
 with named as materialized (
   select d.id, d.name, d.target_type, d.target_id
   from scheduled_action_deadlines d

@@ -1,5 +1,6 @@
--- What ended in each of several days, by status and type: of each day and status the first `most`. Each is a walk of its own
--- along the index of what has ended, so that a crowded day costs no more than that, and a day that has not begun nothing.
+-- Returns the number of actions that ended on each of several days by status and type, counting the first `most` per
+-- day and status. Each count reads the index of ended actions separately, so that a day with many actions costs no more
+-- and a future day costs nothing.
 select
   d.day, s.status, a.action_type, null::uuid, null::uuid, a.action_type,
   count(*) filter (where a.is_wanted),

@@ -1,8 +1,9 @@
--- What waits for, or ended in, each of several days of one team: of the newest `most` in each status.
+-- Returns the number of a team's pending and ended actions on each of several days, counting the newest `most` per
+-- status.
 with days as (
   select %(starts)s::timestamptz[] as starts, (%(ends)s::timestamptz[])[cardinality(%(ends)s::timestamptz[])] as ends_at
 ),
-told as (
+named as (
   select
     case when a.at < days.ends_at then width_bucket(a.at, days.starts) end as day, a.*, coalesce(d.name, n.name, a.action_type) as title,
     a.action_type not in ('deadline:miss', 'deadline:renew')
@@ -31,5 +32,5 @@ select
   min(t.at) filter (where t.is_wanted),
   (array_agg(t.id) filter (where t.is_wanted))[1],
   count(*)
-from told t
+from named t
 group by t.day, t.status, t.action_type, t.schedule_id, t.deadline_id, t.title

@@ -1,5 +1,6 @@
--- What waits for each of several days, by type, schedule and deadline: of each day and priority the first `most`, with a lock
--- group and without. What marks a deadline missed, and what makes the next of a series, is no entry of its own.
+-- Returns the number of pending actions on each of several days by type, schedule and deadline, counting the first
+-- `most` per day and priority, with and without a lock group. Actions that mark a deadline missed or create the next
+-- one are left out.
 with days as (
   select *
   from unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) with ordinality d (starts_at, ends_at, day)
@@ -39,7 +40,7 @@ waiting as (
   ) w
   where p.is_grouped
 ),
-told as (
+named as (
   select
     w.*, coalesce(d.name, s.name, w.action_type) as title,
     w.action_type not in ('deadline:miss', 'deadline:renew')
@@ -56,5 +57,5 @@ select
   min(t.scheduled_at) filter (where t.is_wanted),
   (array_agg(t.id) filter (where t.is_wanted))[1],
   count(*)
-from told t
+from named t
 group by t.day, t.action_type, t.schedule_id, t.deadline_id, t.title

@@ -1,4 +1,4 @@
--- The due instants of unresolved deadlines between two instants, in their order; at most `limit`, those after a place.
+-- Returns the unresolved deadlines due between two instants in order, at most `limit`, after a position.
 select
   d.due_at, d.id, coalesce(d.name, d.target_type || ' ' || d.target_id),
   case when d.paused_at is null then d.status else 'paused' end, d.team_id, d.target_type, d.target_id,

@@ -1,5 +1,5 @@
--- The due instants between two instants of the unresolved deadlines that name a user, as a recipient or as the `id` of one, in
--- their order; at most `limit`, those after a place.
+-- Returns the unresolved deadlines due between two instants that have a user as a recipient or as the `id` of a
+-- recipient, in order, at most `limit`, after a position.
 with named as materialized (
   select d.due_at, d.id, d.name, d.target_type, d.target_id, d.paused_at, d.status, d.team_id,
     d.updated_at

@@ -1,4 +1,5 @@
--- The live schedules whose planned occurrence lies before an instant: those that more occurrences may follow in time.
+-- Returns the active fixed schedules whose planned occurrence is before an instant, so that more occurrences may
+-- follow in the range.
 select
   -- include: schedules/schedule_columns
 from scheduled_action_schedules s

@@ -1,5 +1,5 @@
--- The feed of that digest, unless it or the token that made it was revoked or has ended. That it is read is noted, at most
--- once an hour.
+-- Returns the feed with this digest, unless the feed was revoked, or the token that created the feed was revoked or has
+-- expired. The last use of the feed is recorded at most once an hour.
 with found as (
   select f.*
   from scheduled_action_feeds f

@@ -1,4 +1,4 @@
--- The newest feeds before the cursor.
+-- Returns the newest feeds before the cursor.
 select
   -- include: calendar/feed_columns
 from scheduled_action_feeds f

@@ -1,4 +1,4 @@
--- The address answers nothing any more; one revoked before stays as it was.
+-- The feed is revoked; a feed revoked earlier is unchanged.
 update scheduled_action_feeds f
 set revoked_at = coalesce(f.revoked_at, scheduled_actions_now())
 where f.id = %(id)s

@@ -1,18 +1,16 @@
-"""`webhooks`: the endpoints, what was delivered to them, and a receiver to try things with."""
-
-from __future__ import annotations
-
-import click
+"""`webhooks`: manage endpoints and deliveries, and receive webhooks on this machine."""
 
 from scheduled_actions.cli.group import LazyGroup
 
-_COMMANDS = {
-    "endpoints": ("scheduled_actions.cli.webhooks.endpoints:endpoints", "List, make and change endpoints."),
-    "deliveries": ("scheduled_actions.cli.webhooks.deliveries:deliveries", "See deliveries, and send them again."),
-    "listen": ("scheduled_actions.cli.webhooks.listen:listen", "Receive, verify and print webhooks on this machine."),
-}
-
-
-@click.group(cls=LazyGroup, later=_COMMANDS)
-def webhooks() -> None:
-    """See to webhooks: who gets which events, what became of each delivery, and a receiver to try things with."""
+webhooks = LazyGroup(
+    "webhooks",
+    help="Manage webhook endpoints and deliveries, or receive webhooks on this machine.",
+    lazy_commands={
+        "endpoints": ("scheduled_actions.cli.webhooks.endpoints:endpoints", "Create, change and test endpoints."),
+        "deliveries": ("scheduled_actions.cli.webhooks.deliveries:deliveries", "List deliveries, and resend them."),
+        "listen": (
+            "scheduled_actions.cli.webhooks.listen:listen",
+            "Receive, verify and print webhooks on this machine.",
+        ),
+    },
+)

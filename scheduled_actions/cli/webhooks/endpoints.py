@@ -1,39 +1,49 @@
-"""`webhooks endpoints`: who gets which events."""
-
-from __future__ import annotations
+"""`webhooks endpoints`: create, change and test endpoints."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import timedelta
+from typing import Any
 
 import click
 
-from scheduled_actions.cli.output import counted, local, one_line, pretty_json, print_fields, print_json, print_table
-from scheduled_actions.cli.parameters import WholeNumber, as_json_option, duration, json_document
+from scheduled_actions.cli.output import (
+    answer,
+    field_text,
+    local,
+    one_line,
+    print_page,
+    print_record,
+)
+from scheduled_actions.cli.parameters import (
+    document_option,
+    duration_option,
+    json_option,
+    page_options,
+    team_option,
+    with_options,
+)
 from scheduled_actions.cli.project import Project, caller, pass_project
-from scheduled_actions.webhooks.rules.health import PUT_OFF_BECAUSE
+from scheduled_actions.core.messages import counted
+from scheduled_actions.webhooks.endpoints.model import Endpoint, EndpointDetails, EndpointQueue
+from scheduled_actions.webhooks.rules.health import DEFERRAL_REASONS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import timedelta
-
-    from scheduled_actions.runtime import Runtime
-    from scheduled_actions.webhooks.endpoints.store import Lane
-    from scheduled_actions.webhooks.endpoints.views import Shown
-
-Command = TypeVar("Command", bound="Callable[..., Any]")
-
-_NONE_YET = "no endpoints yet: `scheduled-actions webhooks endpoints create --url https://…` makes one"
-_team = click.option("--team", "team_id", metavar="TEAM", help="Of this team only.")
+#: The argument that `--reset` changes and its value, by option.
+_RESET_VALUES: dict[str, tuple[str, Any]] = {
+    "filter": ("filter", None),
+    "rate-limit": ("rate_limit", None),
+    "header": ("headers", {}),
+    "retry": ("retry", None),
+}
 
 
 def _headers(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str] | None:
-    """Return the headers of texts such as `X-Tenant: blue`; None where there are none."""
+    """Parse headers such as `X-Tenant: blue`; None without any."""
     headers: dict[str, str] = {}
     for one in given:
         name, colon, value = one.partition(":")
         if not colon:
-            message = "write it as NAME: VALUE"  # without what was given: it may be a secret
-            raise click.BadParameter(message)
+            # Without the value: it may be a secret.
+            raise click.BadParameter("a header has no colon: write NAME:VALUE")
         headers[name.strip()] = value.strip()
     return headers or None
 
@@ -42,245 +52,227 @@ def _delays(_context: click.Context, _parameter: click.Parameter, given: str | N
     try:
         return None if given is None else [float(one) for one in given.split(",")]
     except ValueError:
-        message = f"{given!r} is not a list of seconds, such as 5,300,3600"
-        raise click.BadParameter(message) from None
+        raise click.BadParameter(f"{given!r} is not a list of seconds, such as 5,300,3600") from None
 
 
-def _settings(command: Command) -> Command:
-    """Give a command the options that say what an endpoint is like."""
-    options = (
-        click.option("--pattern", "patterns", multiple=True, metavar="PATTERN", help="Such as task:*; repeat it."),
-        click.option("--filter", type=json_document, metavar="JSON", help='Such as {"data.record.state": "done"}.'),
-        click.option("--description", metavar="TEXT", help="For people."),
-        click.option("--rate-limit", type=float, metavar="N", help="Deliveries a second, at most."),
-        click.option(
-            "--header", "headers", multiple=True, callback=_headers, metavar="NAME:VALUE", help="Sent along; repeat it."
-        ),
-        click.option("--ordering", type=click.Choice(["none", "fifo"]), help="fifo: in order, for each entity."),
-        click.option("--retry", callback=_delays, metavar="SECONDS", help="Delays between attempts: 5,300,3600."),
-    )  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
+_endpoint_argument = with_options(click.argument("endpoint", metavar="ID"), team_option)
+_secret_option = click.option("--secret", metavar="whsec_…", help="Use this secret. [default: a generated one]")
+_definition_options = with_options(
+    click.option(
+        "--pattern", "patterns", multiple=True, metavar="PATTERN", help="Event types, such as task:*; repeatable."
+    ),
+    document_option("--filter", help='Only events that match: {"data.record.state": "done"}.'),
+    click.option("--description", metavar="TEXT", help="A note for people."),
+    click.option("--rate-limit", type=float, metavar="N", help="Maximum deliveries per second."),
+    click.option(
+        "--header",
+        "headers",
+        multiple=True,
+        callback=_headers,
+        metavar="NAME:VALUE",
+        help="Header added to each delivery; repeatable.",
+    ),
+    click.option(
+        "--ordering", type=click.Choice(["none", "fifo"]), help="fifo delivers the events of each entity in order."
+    ),
+    click.option(
+        "--retry", callback=_delays, metavar="SECONDS", help="Delays between attempts in seconds: 5,300,3600."
+    ),
+)
 
 
 @click.group()
 def endpoints() -> None:
-    """List, make and change endpoints; those of scheduled_actions.toml are listed, and changed in the file."""
+    """Create, change and test endpoints. Endpoints in scheduled_actions.toml are listed here, and changed there."""
 
 
 @endpoints.command("list")
-@_team
-@click.option("--cursor", metavar="ID", help="Go on after this one: next_cursor of the page before.")
-@click.option("--limit", type=WholeNumber(1, 100), default=100, show_default=True, help="At most so many.")
-@as_json_option
+@team_option
+@page_options
+@json_option
 @pass_project
-def list_(project: Project, *, team_id: str | None, cursor: str | None, limit: int, as_json: bool) -> None:
-    """List endpoints: those of the file, then those of the database, the oldest first."""
-    endpoints = project.open_without_handlers().endpoints
-    found, next_cursor = endpoints.page(team_id=team_id, cursor=cursor, limit=limit)
-    if as_json:
-        print_json({"endpoints": [asdict(one) for one in found], "next_cursor": next_cursor})
-        return
-    if not found:
-        click.echo(_NONE_YET)
-        return
-    print_table(
-        ("ID", "TEAM", "WHERE", "PATTERNS", "NOTE"),
-        [
-            (
-                one.id,
-                one.team_id or "",
-                one.place or "(unset)",
-                ",".join(one.patterns),
-                one_line(_note(one), longest=60),
-            )
-            for one in found
-        ],
+def list_(project: Project, /, **page: Any) -> None:  # noqa: ANN401 - of Endpoints.page
+    """List endpoints: those in scheduled_actions.toml, then those in the database, the oldest first."""
+    found, next_cursor = project.open_without_handlers().endpoints.page(**page)
+    print_page(
+        {"endpoints": [asdict(one) for one in found], "next_cursor": next_cursor},
+        found,
+        {
+            "ID": lambda one: one.id,
+            "TEAM": lambda one: one.team_id or "",
+            "HOST": lambda one: one.place or "(unset)",
+            "PATTERNS": lambda one: ",".join(one.patterns),
+            "NOTE": lambda one: one_line(_note(one), longest=60),
+        },
+        empty="no endpoints yet: `scheduled-actions webhooks endpoints create --url https://…` creates one",
     )
-    if next_cursor:
-        click.echo(f"\nthere may be more: --cursor {next_cursor}")
 
 
 @endpoints.command()
-@click.argument("endpoint", metavar="ID")
-@_team
-@as_json_option
+@_endpoint_argument
+@json_option
 @pass_project
-def show(project: Project, endpoint: str, *, team_id: str | None, as_json: bool) -> None:
-    """Show the endpoint ID, or the one of that name in the file: all but its secrets."""
-    _tell(project.open_without_handlers().endpoints.get(endpoint, team_id=team_id), as_json=as_json)
+def show(project: Project, endpoint: str, *, team_id: str | None) -> None:
+    """Show the endpoint ID, or the one with that name in scheduled_actions.toml, without its secrets."""
+    _print(project.open_without_handlers().endpoints.get(endpoint, team_id=team_id))
 
 
-@endpoints.command(short_help="Make an endpoint; print its secret, this once.")
-@click.option("--url", required=True, metavar="URL", help="https, on the public internet.")
-@click.option("--team", "team_id", metavar="TEAM", help="Gets this team's events alone. [default: those of every team]")
-@_settings
-@click.option("--secret", metavar="whsec_…", help="Brought from elsewhere. [default: a new one]")
-@click.option("--disabled", is_flag=True, help="What comes for it is kept until it is enabled.")
-@as_json_option
+@endpoints.command(short_help="Create an endpoint and print its secret.")
+@click.option("--url", required=True, metavar="URL", help="A public https address.")
+@click.option("--team", "team_id", metavar="TEAM", help="Only events of this team. [default: all teams]")
+@_definition_options
+@_secret_option
+@click.option("--disabled", is_flag=True, help="Skip deliveries until the endpoint is enabled.")
+@json_option
 @pass_project
-def create(project: Project, /, *, url: str, disabled: bool, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - under their own names
-    """Make an endpoint; print its secret, which is shown this once and stored encrypted.
+def create(project: Project, /, *, disabled: bool, **options: Any) -> None:  # noqa: ANN401 - of Endpoints.create
+    """Create an endpoint and print its secret. The secret is stored encrypted, and not shown again.
 
-    Needs SCHEDULED_ACTIONS_ENCRYPTION_KEY: 32 random bytes in base64.
+    Requires SCHEDULED_ACTIONS_ENCRYPTION_KEY: 32 random bytes in base64.
     """
-    made, secret = project.open_without_handlers().endpoints.create(
-        url=url, enabled=not disabled, created_by=caller(), **_said(given)
+    created, secret = project.open_without_handlers().endpoints.create(
+        enabled=not disabled, created_by=caller(), **_given(options)
     )
-    _tell(made, as_json=as_json, secret=secret)
+    _print(created, secret=secret)
 
 
-@endpoints.command(short_help="Change what is given of an endpoint.")
-@click.argument("endpoint", metavar="ID")
-@_team
-@click.option("--url", metavar="URL", help="https, on the public internet.")
-@_settings
-@click.option("--enable/--disable", "enabled", default=None, help="Enabling also forgives what disabled it.")
-@click.option("--no-filter", is_flag=True, help="Want everything that the patterns want.")
-@click.option("--no-rate-limit", is_flag=True, help="Take deliveries as fast as they come.")
-@click.option("--no-headers", is_flag=True, help="Send no headers along.")
-@click.option("--no-retry", is_flag=True, help="Back to the usual delays.")
-@as_json_option
-@pass_project
-def update(project: Project, /, endpoint: str, *, team_id: str | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - under their own names
-    """Change what is given of the endpoint ID; the rest stays.
-
-    An endpoint of the file that was disabled for its failures is enabled with --enable alone.
-    """
-    removed = {"no_filter": "filter", "no_rate_limit": "rate_limit", "no_headers": "headers", "no_retry": "retry"}
-    gone = [name for flag, name in removed.items() if given.pop(flag)]
-    changes = _said(given) | {name: {} if name == "headers" else None for name in gone}
-    if not changes:
-        message = "nothing to change: give an option"
-        raise click.UsageError(message)
-    changed = project.open_without_handlers().endpoints.update(endpoint, team_id=team_id, **changes)
-    _tell(changed, as_json=as_json)
-
-
-@endpoints.command(short_help="Remove an endpoint.")
-@click.argument("endpoint", metavar="ID")
-@_team
-@as_json_option
-@pass_project
-def delete(project: Project, endpoint: str, *, team_id: str | None, as_json: bool) -> None:
-    """Remove the endpoint ID. Deliveries that wait for it are skipped when they are due."""
-    project.open_without_handlers().endpoints.delete(endpoint, team_id=team_id)
-    if as_json:
-        print_json({"deleted": endpoint})
-    else:
-        click.echo(f"{endpoint} deleted")
-
-
-@endpoints.command(short_help="Give an endpoint a new secret; print it, this once.")
-@click.argument("endpoint", metavar="ID")
-@_team
-@click.option("--secret", metavar="whsec_…", help="Brought from elsewhere. [default: a new one]")
+@endpoints.command(short_help="Change an endpoint.")
+@_endpoint_argument
+@click.option("--url", metavar="URL", help="A public https address.")
+@_definition_options
 @click.option(
-    "--beside",
-    type=duration,
+    "--enable/--disable", "enabled", default=None, help="Enable or disable deliveries; --enable also clears failures."
+)
+@click.option("--reset", type=click.Choice(list(_RESET_VALUES)), multiple=True, help="Remove this option; repeatable.")
+@json_option
+@pass_project
+def update(
+    project: Project,
+    /,
+    endpoint: str,
+    *,
+    team_id: str | None,
+    reset: tuple[str, ...],
+    **options: Any,  # noqa: ANN401 - of Endpoints.update
+) -> None:
+    """Change the endpoint ID; omitted options keep their values.
+
+    For an endpoint in scheduled_actions.toml, only --enable applies; this clears the failures that disabled the
+    endpoint.
+    """
+    changes = _given(options) | dict(_RESET_VALUES[name] for name in reset)
+    if not changes:
+        raise click.UsageError(
+            "nothing to change: give --url, --pattern, --enable or another option; --help lists them"
+        )
+    _print(project.open_without_handlers().endpoints.update(endpoint, team_id=team_id, **changes))
+
+
+@endpoints.command(short_help="Delete an endpoint.")
+@_endpoint_argument
+@json_option
+@pass_project
+def delete(project: Project, endpoint: str, *, team_id: str | None) -> None:
+    """Delete the endpoint ID. Its pending deliveries are skipped when they are due."""
+    project.open_without_handlers().endpoints.delete(endpoint, team_id=team_id)
+    answer({"deleted": endpoint}, f"{endpoint} deleted")
+
+
+@endpoints.command(short_help="Rotate the secret of an endpoint, and print the new one.")
+@_endpoint_argument
+@_secret_option
+@duration_option(
+    "--grace",
+    "grace_period",
     default="1d",
     show_default=True,
-    metavar="DURATION",
-    help="The old one signs, too, for so long.",
+    help="How long the previous secret stays valid; 0s revokes it immediately.",
 )
-@as_json_option
+@json_option
 @pass_project
 def rotate(
-    project: Project, endpoint: str, *, team_id: str | None, secret: str | None, beside: timedelta, as_json: bool
+    project: Project, endpoint: str, *, team_id: str | None, secret: str | None, grace_period: timedelta
 ) -> None:
-    """Give the endpoint ID a new secret; for a day both sign, so that the receiver can change over.
+    """Rotate the secret of the endpoint ID, and print the new one. The secret is not shown again.
 
-    With --beside 0s the old one signs no longer: for a secret that was stolen.
+    Until --grace is over, deliveries are signed with both secrets, so that the receiver can switch. If the
+    previous secret was stolen, revoke it immediately with --grace 0s.
     """
     shown, new = project.open_without_handlers().endpoints.rotate(
-        endpoint, team_id=team_id, secret=secret, beside=beside
+        endpoint, team_id=team_id, secret=secret, grace_period=grace_period
     )
-    _tell(shown, as_json=as_json, secret=new)
+    _print(shown, secret=new)
 
 
-@endpoints.command(short_help="Encrypt every secret with the first key.")
-@as_json_option
+@endpoints.command(short_help="Encrypt every secret with the current key.")
+@json_option
 @pass_project
-def reseal(project: Project, *, as_json: bool) -> None:
-    """Encrypt every stored secret with the first key of SCHEDULED_ACTIONS_ENCRYPTION_KEY; then the others can go."""
+def reseal(project: Project) -> None:
+    """Encrypt every stored secret with the first key of SCHEDULED_ACTIONS_ENCRYPTION_KEY.
+
+    The other keys can be removed afterwards.
+    """
     count = project.open_without_handlers().endpoints.reseal()
-    if as_json:
-        print_json({"resealed": count})
-    else:
-        click.echo(f"{counted(count, 'endpoint')} encrypted with the first key")
+    answer({"resealed": count}, f"{counted(count, 'endpoint')} encrypted with the first key")
 
 
-@endpoints.command(short_help="Deliver a test event to an endpoint.")
-@click.argument("endpoint", metavar="ID")
-@_team
-@as_json_option
+@endpoints.command(short_help="Send a test event to an endpoint.")
+@_endpoint_argument
+@json_option
 @pass_project
-def test(project: Project, endpoint: str, *, team_id: str | None, as_json: bool) -> None:
-    """Deliver webhook:test to the endpoint ID at the next tick, whatever its patterns."""
+def test(project: Project, endpoint: str, *, team_id: str | None) -> None:
+    """Send webhook:test to the endpoint ID with the next tick, regardless of its patterns."""
     runtime = project.open_without_handlers()
     scheduled = runtime.endpoints.test(endpoint, team_id=team_id, by=caller())
-    if as_json:
-        print_json({"id": scheduled.id})
-    else:
-        click.echo(f"the next tick delivers it: `scheduled-actions webhooks deliveries show {scheduled.id}`")
-    warn_if_disabled(runtime, endpoint)
-
-
-def warn_if_disabled(runtime: Runtime, endpoint: str) -> None:
-    """Say on standard error that an endpoint gets nothing, and how it will again."""
-    found = runtime.endpoint_book.any(endpoint)
-    if found is not None and not (found.enabled and found.disabled_reason is None):
-        how = f"`scheduled-actions webhooks endpoints update {endpoint} --enable`"
-        if found.disabled_reason is None and not found.is_tenants:
-            how = "`enabled` in scheduled_actions.toml"
-        click.echo(f"{endpoint} is disabled: what comes for it is skipped, until {how} ends that", err=True)
-
-
-def _said(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that were given."""
-    said = {name: value for name, value in given.items() if value is not None}
-    patterns = list(said.pop("patterns"))
-    return said | ({"patterns": patterns} if patterns else {})
-
-
-def _note(shown: Shown) -> str:
-    notes = ["" if shown.enabled else f"disabled{f': {shown.disabled_reason}' if shown.disabled_reason else ''}"]
-    if shown.failing_since is not None and shown.enabled:
-        notes.append(f"failing since {local(shown.failing_since)}")
-    notes.append(one_line(shown.description))
-    return "; ".join(note for note in notes if note)
-
-
-def _tell(shown: Shown, *, as_json: bool, secret: str | None = None) -> None:
-    if as_json:
-        print_json(asdict(shown) | ({} if secret is None else {"secret": secret}))
-        return
-    values = {name: _text(name, value) for name, value in asdict(shown).items() if name != "lane"}
-    print_fields(
-        values
-        | _lane(shown.lane)
-        | ({} if secret is None else {"secret": f"{secret}\nkeep it now: it is not shown again"})
+    answer(
+        {"id": scheduled.id},
+        f"the next tick sends the event: `scheduled-actions webhooks deliveries show {scheduled.id}` shows the result",
     )
+    warn_if_disabled(endpoint, runtime.endpoint_directory.lookup(endpoint))
 
 
-def _lane(lane: Lane) -> dict[str, str]:
-    """Return what is on its way to an endpoint, in words."""
-    more = "" if lane.is_complete else " or more"
-    following = f", the next {local(lane.next_attempt_at)}" if lane.next_attempt_at else ""
-    why = PUT_OFF_BECAUSE.get(lane.put_off_reason or "", "for its sake")
-    return {
-        "in_flight": f"{lane.in_flight} (in each process {lane.in_flight_limit} at most)",
-        "waiting": f"{lane.waiting:,}{more}{following}",
-        "put_off": f"{lane.put_off:,} until {local(lane.put_off_until)}: {why}" if lane.put_off else "0",
+def warn_if_disabled(endpoint: str, found: Endpoint | None) -> None:
+    """Warn on standard error that deliveries to a disabled endpoint are skipped."""
+    if found is not None and not (found.enabled and found.disabled_reason is None):
+        remedy = f"run `scheduled-actions webhooks endpoints update {endpoint} --enable`"
+        if found.disabled_reason is None and found.source == "file":
+            remedy = "set `enabled` in scheduled_actions.toml"
+        click.echo(f"{endpoint} is disabled, and its deliveries are skipped: {remedy}", err=True)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, by name."""
+    options["patterns"] = list(options["patterns"]) or None
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _note(shown: EndpointDetails) -> str:
+    state = f"failing since {local(shown.failing_since)}" if shown.failing_since is not None else ""
+    if not shown.enabled:
+        state = f"disabled: {shown.disabled_reason}" if shown.disabled_reason else "disabled"
+    return "; ".join(filter(None, (state, one_line(shown.description))))
+
+
+def _print(shown: EndpointDetails, *, secret: str | None = None) -> None:
+    values = {"id": shown.id, "source": shown.source} | asdict(shown)
+    fields = {
+        name: ", ".join(value) if isinstance(value, list) else field_text(name, value)
+        for name, value in values.items()
+        if name != "queue"
     }
+    fields |= {"enabled": str(shown.enabled), **_queue_fields(shown.queue)}
+    if secret is not None:
+        values["secret"] = secret
+        fields["secret"] = f"{secret}\nstore the secret now: it is not shown again"
+    print_record(values, fields)
 
 
-def _text(name: str, value: Any) -> str:  # noqa: ANN401 - any field
-    if name.endswith(("_at", "_until", "_since", "disabled_by")):
-        return local(value)
-    if value is None or value == []:
-        return ""
-    if isinstance(value, list):
-        return ", ".join(value)
-    return pretty_json(value) if isinstance(value, dict) else str(value)
+def _queue_fields(queue: EndpointQueue) -> dict[str, str]:
+    """Return the numbers of running, waiting and deferred deliveries of an endpoint, as text."""
+    following = f", the next {local(queue.next_attempt_at)}" if queue.next_attempt_at else ""
+    reason = DEFERRAL_REASONS.get(queue.deferred_reason or "", "reason unknown")
+    return {
+        "in_flight": f"{queue.in_flight} (at most {queue.in_flight_limit} in each process)",
+        "waiting": f"{queue.waiting:,}{'' if queue.is_complete else ' or more'}{following}",
+        "deferred": f"{queue.deferred:,} until {local(queue.deferred_until)}: {reason}" if queue.deferred else "0",
+    }

@@ -1,1 +1,1 @@
-"""Conditions: data that says when an action may run, read with clear errors and judged without touching the world."""
+"""Pure rules of conditions: parsing, comparison and evaluation."""

@@ -1,88 +1,38 @@
-"""The kinds of conditions that are judged by what the tables say: facts, other actions, deadlines and time."""
+"""Kinds of conditions: facts, other actions, deadlines, time, external checks, and combinations of conditions."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
-from scheduled_actions.conditions.rules.model import MET, PREFIX_MARK, FactKey, Truth, Verdict
-from scheduled_actions.conditions.rules.pointer import MISSING, found_at
-from scheduled_actions.core.errors.families import short
+from scheduled_actions.conditions.model import (
+    MET,
+    PREFIX_MARK,
+    Condition,
+    Evaluation,
+    EvaluationInput,
+    ExternalCheck,
+    FactKey,
+    Needs,
+    Truth,
+)
+from scheduled_actions.core.errors.families import short, short_text
+from scheduled_actions.core.json_comparison import MISSING, OPERATORS, resolve_pointer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from uuid import UUID
-
-    from scheduled_actions.conditions.rules.model import Fact, Known, Needs, Outside
-
-#: Facts that are looked at for one name that stands for all that begin so.
+#: Facts read for one name prefix.
 PREFIXED_MOST = 200
-#: Bytes of a list or an object, characters of a text, and facts that are gone through in one step.
+#: Prefix of approval facts: `approval:ann` with the value true, "approved" or {"approved": true}.
+APPROVAL = "approval"
+#: Prefix of the facts `user_action:signed` and `user_action:signed:ann`.
+USER_ACTION = "user_action"
+#: Bytes of a list or an object, characters of a string, and facts that cost one step of the budget.
 _BYTES_A_STEP = 64
 _CHARACTERS_A_STEP = 1024
 _FACTS_A_STEP = 12
-
-
-@dataclass(frozen=True, slots=True)
-class _Inside:
-    """Where in the whole it stands, for what is said of it."""
-
-    where: str
-
-    def outsides(self) -> tuple[Outside, ...]:
-        """Return nothing: the tables know it all."""
-        return ()
-
-    def unmet(self, why: str, changes_at: datetime | None = None) -> Verdict:
-        """Return that it is not met, and why."""
-        return Verdict(Truth.UNMET, f"{self.where}: {why}", changes_at)
-
-
-def compares(operator: str, value: Any, wanted: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Whether a value stands to the wanted one as the operator says. What cannot be compared does not."""
-    return _OPERATORS[operator](value, wanted)
-
-
-def _same(value: Any, wanted: Any) -> bool:  # noqa: ANN401 - any JSON
-    # In JSON true is not 1, as it is in Python.
-    return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)
-
-
-def _ordered(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def compare(value: Any, wanted: Any) -> bool:  # noqa: ANN401 - any JSON
-        return _is_comparable(value, wanted) and holds(value, wanted)
-
-    return compare
-
-
-def _is_comparable(value: Any, wanted: Any) -> bool:  # noqa: ANN401 - any JSON
-    if isinstance(value, bool) or isinstance(wanted, bool):
-        return False
-    return all(isinstance(one, int | float) for one in (value, wanted)) or all(
-        isinstance(one, str) for one in (value, wanted)
-    )
-
-
-def _contains(value: Any, wanted: Any) -> bool:  # noqa: ANN401 - any JSON
-    if isinstance(value, str):
-        return isinstance(wanted, str) and wanted in value
-    return isinstance(value, list) and any(_same(one, wanted) for one in value)
-
-
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "eq": _same,
-    "ne": lambda value, wanted: not _same(value, wanted),
-    "lt": _ordered(lambda value, wanted: value < wanted),
-    "lte": _ordered(lambda value, wanted: value <= wanted),
-    "gt": _ordered(lambda value, wanted: value > wanted),
-    "gte": _ordered(lambda value, wanted: value >= wanted),
-    "in": lambda value, wanted: any(_same(value, one) for one in wanted),
-    "not_in": lambda value, wanted: not any(_same(value, one) for one in wanted),
-    "contains": _contains,
-    "exists": lambda _, wanted: wanted is True,
-}
-OPERATORS = tuple(_OPERATORS)
+#: Characters of a condition shown in a reason.
+_SHOWN_MOST = 200
 _WORDS = {
     "eq": "", "ne": "anything but ", "lt": "below ", "lte": "at most ", "gt": "above ", "gte": "at least ",
     "in": "one of ", "not_in": "none of ", "contains": "something with ",
@@ -90,8 +40,11 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class FieldValue(_Inside):
-    """Holds while a fact's value, or what a pointer finds in it, compares as it should; not while it is unknown."""
+class FieldValue(Condition):
+    """Holds while a fact's value, or the part at a pointer, passes a comparison.
+
+    An unknown value passes only the operator `exists` with the value false.
+    """
 
     key: FactKey
     pointer: str
@@ -99,208 +52,263 @@ class FieldValue(_Inside):
     wanted: Any
 
     def add_needs(self, needs: Needs) -> None:
-        """Add its fact."""
+        """Add the fact to `needs`."""
         needs.facts.add(self.key)
 
-    def judge(self, known: Known) -> Verdict:
-        """Compare."""
-        fact = known.facts.get(self.key)
-        value = MISSING if fact is None else found_at(self.pointer, fact.value)
+    def evaluate(self, given: EvaluationInput) -> Evaluation:
+        """Compare the value of the fact with the wanted one."""
+        fact = given.facts.get(self.key)
+        value = MISSING if fact is None else resolve_pointer(self.pointer, fact.value)
         name = f"{self.key.name}{self.pointer} of {self.key.target_type} {self.key.target_id}"
-        if self.operator == "exists":
-            is_there = value is not MISSING
-            return MET if is_there is self.wanted else self.unmet(f"{name} is {'known' if is_there else 'not known'}")
-        if fact is None or value is MISSING:
-            return self.unmet(f"{name} is not known")
-        if isinstance(value, dict | list):
-            known.budget.spend(fact.size // _BYTES_A_STEP)
-        elif isinstance(value, str):
-            known.budget.spend(len(value) // _CHARACTERS_A_STEP)
-        if compares(self.operator, value, self.wanted):
+        if self.operator != "exists":
+            if fact is None or value is MISSING:
+                return self.unmet(f"{name} is not known")
+            if isinstance(value, dict | list):
+                given.budget.spend(fact.size // _BYTES_A_STEP)
+            elif isinstance(value, str):
+                given.budget.spend(len(value) // _CHARACTERS_A_STEP)
+        if OPERATORS[self.operator](value, self.wanted):
             return MET
+        if self.operator == "exists":
+            return self.unmet(f"{name} is {'not known' if self.wanted else 'known'}")
         return self.unmet(f"{name} is {short(value)}, not {_WORDS[self.operator]}{short(self.wanted)}")
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalComplete(_Inside):
-    """Holds while enough people have approved: of those named, or any."""
+class ApprovalComplete(Condition):
+    """Holds while enough of the named people, or of any people, have approved."""
 
-    target_type: str
-    target_id: str
+    target: tuple[str, str]
     required: int
-    #: None: whoever does.
+    #: None: anyone may approve.
     approvers: tuple[str, ...] | None
 
     def add_needs(self, needs: Needs) -> None:
-        """Add the approvals."""
-        names = ("*",) if self.approvers is None else self.approvers
-        needs.facts.update(FactKey(self.target_type, self.target_id, f"{APPROVAL}:{name}") for name in names)
-
-    def judge(self, known: Known) -> Verdict:
-        """Count."""
-        known.budget.spend(len(known.facts) // _FACTS_A_STEP)
-        given = sorted(
-            key.name.removeprefix(f"{APPROVAL}:")
-            for key, fact in known.facts.items()
-            if key[:2] == (self.target_type, self.target_id)
-            and key.name.startswith(f"{APPROVAL}:")
-            and _is_approval(fact.value)
+        """Add the facts that record the approvals to `needs`."""
+        needs.facts.update(
+            FactKey(*self.target, f"{APPROVAL}:{name}")
+            for name in (("*",) if self.approvers is None else self.approvers)
         )
-        counted = given if self.approvers is None else [name for name in self.approvers if name in given]
-        if len(counted) >= self.required:
+
+    def evaluate(self, given: EvaluationInput) -> Evaluation:
+        """Count the approvals and compare their number with the required one."""
+        given.budget.spend(len(given.facts) // _FACTS_A_STEP)
+        approved = {
+            key.name.removeprefix(f"{APPROVAL}:")
+            for key, fact in given.facts.items()
+            if key[:2] == self.target and key.name.startswith(f"{APPROVAL}:") and _is_approval(fact.value)
+        }
+        count = len(approved if self.approvers is None else approved.intersection(self.approvers))
+        if count >= self.required:
             return MET
-        why = f"{len(counted)} of {self.required} approvals of {self.target_type} {self.target_id}"
+        why = f"{count} of {self.required} approvals of {' '.join(self.target)}"
         if self.approvers is not None:
-            missing = [name for name in self.approvers if name not in given]
-            why += f"; not yet by {', '.join(missing[:10])}"
-        elif FactKey(self.target_type, self.target_id, f"{APPROVAL}{PREFIX_MARK}") in known.cut:
-            counted_most = f'more than {PREFIXED_MOST} facts begin with "{APPROVAL}:", and no more are looked at'
-            return Verdict(Truth.BROKEN, f"{self.where}: {why}: {counted_most}")
+            missing = [name for name in self.approvers if name not in approved]
+            return self.unmet(f"{why}; not yet by {', '.join(missing[:10])}")
+        if FactKey(*self.target, f"{APPROVAL}{PREFIX_MARK}") in given.truncated:
+            return Evaluation(
+                Truth.BROKEN,
+                f'{self.where}: {why}: more than {PREFIXED_MOST} facts begin with "{APPROVAL}:", and only that many '
+                "are read",
+            )
         return self.unmet(why)
 
 
-#: Names of the facts: `approval:ann` with true, "approved", or {"approved": true}.
-APPROVAL = "approval"
-
-
 def _is_approval(value: Any) -> bool:  # noqa: ANN401 - any JSON
-    if isinstance(value, dict):
-        value = value.get("approved")
-    return value is True or value == "approved"
+    given = value.get("approved") if isinstance(value, dict) else value
+    return given is True or given == "approved"
 
 
 @dataclass(frozen=True, slots=True)
-class UserAction(_Inside):
-    """Holds once a user has done something: this one, or anybody."""
+class UserAction(Condition):
+    """Holds once a user, or any user, has performed an action, such as signing."""
 
-    target_type: str
-    target_id: str
+    target: tuple[str, str]
     action: str
-    #: None: whoever.
+    #: None: any user.
     user: str | None
 
-    def _names(self) -> tuple[str, ...]:
-        name = f"{USER_ACTION}:{self.action}"
-        return (name, f"{name}{PREFIX_MARK}") if self.user is None else (f"{name}:{self.user}",)
-
     def add_needs(self, needs: Needs) -> None:
-        """Add what was done."""
-        needs.facts.update(FactKey(self.target_type, self.target_id, name) for name in self._names())
+        """Add the facts that record the user action to `needs`."""
+        names = (self._name, f"{self._name}{PREFIX_MARK}") if self.user is None else (self._name,)
+        needs.facts.update(FactKey(*self.target, name) for name in names)
 
-    def judge(self, known: Known) -> Verdict:
-        """Look for one; false, or null, takes it back."""
-        known.budget.spend(len(known.facts) // _FACTS_A_STEP)
-        for key, fact in known.facts.items():
-            if key[:2] == (self.target_type, self.target_id) and self._is_meant(key.name) and _is_so(fact):
-                return MET
-        who = "nobody" if self.user is None else f"not yet {self.user}:"
-        return self.unmet(f"{who} {self.action} {self.target_type} {self.target_id}")
+    def evaluate(self, given: EvaluationInput) -> Evaluation:
+        """Search for a fact that records the user action; the values false and null withdraw it."""
+        given.budget.spend(len(given.facts) // _FACTS_A_STEP)
+        if any(
+            key[:2] == self.target
+            and (key.name == self._name or (self.user is None and key.name.startswith(f"{self._name}:")))
+            and fact.value is not False
+            and fact.value is not None
+            for key, fact in given.facts.items()
+        ):
+            return MET
+        who = "no user has" if self.user is None else f"{self.user} has not"
+        return self.unmet(f"{who} {self.action} {' '.join(self.target)}")
 
-    def _is_meant(self, name: str) -> bool:
-        exact = f"{USER_ACTION}:{self.action}" if self.user is None else f"{USER_ACTION}:{self.action}:{self.user}"
-        return name == exact or (self.user is None and name.startswith(f"{exact}:"))
-
-
-#: Names of the facts: `user_action:signed`, or `user_action:signed:ann`.
-USER_ACTION = "user_action"
-
-
-def _is_so(fact: Fact) -> bool:
-    return fact.value is not False and fact.value is not None
+    @property
+    def _name(self) -> str:
+        """The name of the fact; if any user may act, names with a user as suffix count as well."""
+        return f"{USER_ACTION}:{self.action}" if self.user is None else f"{USER_ACTION}:{self.action}:{self.user}"
 
 
 @dataclass(frozen=True, slots=True)
-class TimeElapsed(_Inside):
-    """Holds once so much time has passed since the action was created, an instant, or the change of a fact."""
+class TimeElapsed(Condition):
+    """Holds once a duration has passed since the action's creation, an instant, or the change of a fact."""
 
     seconds: float
     #: None: the action's creation.
     since: datetime | FactKey | None
 
     def add_needs(self, needs: Needs) -> None:
-        """Add the fact, where it counts from one."""
+        """Add the fact whose change starts the time to `needs`."""
         if isinstance(self.since, FactKey):
             needs.facts.add(self.since)
 
-    def judge(self, known: Known) -> Verdict:
-        """Look at the clock."""
-        since: datetime | None
-        if isinstance(self.since, FactKey):
-            fact = known.facts.get(self.since)
-            since = None if fact is None else fact.changed_at
-        else:
-            since = self.since or known.created_at
-        if since is None:
-            return self.unmet("what the time is counted from is not known")
+    def evaluate(self, given: EvaluationInput) -> Evaluation:
+        """Compare the end of the time with the current time."""
+        since = self.since or given.created_at
+        if isinstance(since, FactKey):
+            fact = given.facts.get(since)
+            if fact is None:
+                return self.unmet(f"{since.name} of {since.target_type} {since.target_id} is not known")
+            since = fact.changed_at
         try:
             at = since + timedelta(seconds=self.seconds)
         except OverflowError:
-            return self.unmet("the time ends beyond the year 9999")
-        return MET if known.now >= at else self.unmet(f"not before {at.isoformat(timespec='seconds')}", at)
+            return self.unmet("the time ends after the year 9999")
+        return MET if given.now >= at else self.unmet(f"not before {at.isoformat(timespec='seconds')}", at)
 
 
 @dataclass(frozen=True, slots=True)
-class ActionStatus(_Inside):
-    """Holds while another action of the same team stands in one of these statuses."""
+class ActionStatus(Condition):
+    """Holds while another action of the same team has one of these statuses."""
 
     action_id: UUID
     statuses: tuple[str, ...]
 
     def add_needs(self, needs: Needs) -> None:
-        """Add the action."""
+        """Add the action to `needs`."""
         needs.actions.add(self.action_id)
 
-    def judge(self, known: Known) -> Verdict:
-        """Look at it."""
-        state = known.actions.get(self.action_id)
+    def evaluate(self, given: EvaluationInput) -> Evaluation:
+        """Compare the status of the action."""
+        state = given.actions.get(self.action_id)
         if state is None:
-            return Verdict(Truth.BROKEN, f"{self.where}: no action has the id {self.action_id}")
+            return Evaluation(Truth.BROKEN, f"{self.where}: no action has the id {self.action_id}")
         if state.status in self.statuses:
             return MET
-        # One that was just being claimed or settled could not be marked as waited for: it is looked at again soon.
-        again_at = None if state.is_watched else known.now + timedelta(seconds=1)
+        # A row locked by a claim or a settlement could not be marked as awaited: check it again soon.
+        again_at = None if state.is_watched else given.now + timedelta(seconds=1)
         return self.unmet(f"action {self.action_id} is {state.status}, not {' or '.join(self.statuses)}", again_at)
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlineOpen(_Inside):
-    """Holds while a deadline of the same team is open; also once it is missed, where that counts."""
+class DeadlineOpen(Condition):
+    """Holds while a deadline of the same team is open or, with `or_missed`, missed."""
 
     deadline_id: UUID
     or_missed: bool
 
     def add_needs(self, needs: Needs) -> None:
-        """Add the deadline."""
+        """Add the deadline to `needs`."""
         needs.deadlines.add(self.deadline_id)
 
-    def judge(self, known: Known) -> Verdict:
-        """Look at it."""
-        state = known.deadlines.get(self.deadline_id)
-        if state is None:
-            return Verdict(Truth.BROKEN, f"{self.where}: no deadline has the id {self.deadline_id}")
-        is_open = state.status == "open" or (self.or_missed and state.status == "missed")
-        return MET if is_open else self.unmet(f"deadline {self.deadline_id} is {state.status}")
+    def evaluate(self, given: EvaluationInput) -> Evaluation:
+        """Compare the status of the deadline."""
+        status = given.deadlines.get(self.deadline_id)
+        if status is None:
+            return Evaluation(Truth.BROKEN, f"{self.where}: no deadline has the id {self.deadline_id}")
+        is_open = status == "open" or (self.or_missed and status == "missed")
+        return MET if is_open else self.unmet(f"deadline {self.deadline_id} is {status}")
 
 
 @dataclass(frozen=True, slots=True)
-class AskOutside:
-    """Holds while the world says so: a named query, an HTTP answer, or a function of the project."""
+class ExternalCondition(Condition):
+    """Holds while an external check succeeds: a named query, an HTTP request or a project function."""
 
-    where: str
-    outside: Outside
+    check: ExternalCheck
 
     def add_needs(self, needs: Needs) -> None:
-        """Add nothing: the tables do not know it."""
+        """Add the check to `needs`."""
+        needs.checks.append(self.check)
 
-    def outsides(self) -> tuple[Outside, ...]:
-        """Return what to ask."""
-        return (self.outside,)
+    def evaluate(self, given: EvaluationInput) -> Evaluation:
+        """Convert the result of the check to an evaluation; open before the check has run."""
+        result = None if given.results is None else given.results.get(self.check)
+        if result is None:
+            return Evaluation(Truth.OPEN, f"{self.where}: not checked yet")
+        truth = Truth.BROKEN if result.is_broken else Truth.UNMET
+        return MET if result.is_met else Evaluation(truth, f"{self.where}: {result.found}")
 
-    def judge(self, known: Known) -> Verdict:
-        """Go by the answer; open until there is one."""
-        answer = None if known.answers is None else known.answers.get(self.outside)
-        if answer is None:
-            return Verdict(Truth.OPEN, f"{self.where}: not asked yet")
-        if answer.is_met:
-            return MET
-        return Verdict(Truth.BROKEN if answer.is_broken else Truth.UNMET, f"{self.where}: {answer.found}")
+
+@dataclass(frozen=True, slots=True)
+class Combination(Condition):
+    """A condition made of other conditions."""
+
+    parts: tuple[Condition, ...]
+
+    def add_needs(self, needs: Needs) -> None:
+        """Add the needs of all parts to `needs`."""
+        for part in self.parts:
+            part.add_needs(needs)
+
+    def evaluate_parts(self, given: EvaluationInput) -> tuple[list[Evaluation], datetime | None]:
+        """Return the evaluation of each part, and when time alone may change one of them.
+
+        Raises:
+            BudgetExceeded: Evaluation takes more steps than `given.budget` has left.
+        """
+        given.budget.spend(len(self.parts))
+        evaluations = [part.evaluate(given) for part in self.parts]
+        return evaluations, min((one.changes_at for one in evaluations if one.changes_at is not None), default=None)
+
+
+class AllOf(Combination):
+    """Holds while every part holds."""
+
+    def evaluate(self, given: EvaluationInput) -> Evaluation:
+        """Return the evaluation of the deciding part: unmet takes precedence over open, and open over broken."""
+        evaluations, changes_at = self.evaluate_parts(given)
+        return replace(_first(evaluations, Truth.UNMET, Truth.OPEN, Truth.BROKEN) or MET, changes_at=changes_at)
+
+
+class AnyOf(Combination):
+    """Holds while at least one part holds."""
+
+    def evaluate(self, given: EvaluationInput) -> Evaluation:
+        """Return the evaluation of the deciding part: met takes precedence over open, and open over broken."""
+        evaluations, changes_at = self.evaluate_parts(given)
+        deciding = _first(evaluations, Truth.MET, Truth.OPEN, Truth.BROKEN)
+        if deciding is not None:
+            return MET if deciding.truth is Truth.MET else replace(deciding, changes_at=changes_at)
+        reasons = [one.reason for one in evaluations]
+        return Evaluation(
+            Truth.UNMET,
+            reasons[0] if len(reasons) == 1 else f"none of {len(reasons)} holds: {'; '.join(reasons)}",
+            changes_at,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Combination):
+    """Holds while its part does not hold; broken if its part cannot be evaluated."""
+
+    #: The part as JSON, for the reason.
+    source: object
+
+    def evaluate(self, given: EvaluationInput) -> Evaluation:
+        """Negate the evaluation of the part."""
+        (evaluation,) = self.evaluate_parts(given)[0]
+        if evaluation.truth is Truth.UNMET:
+            return Evaluation(Truth.MET, changes_at=evaluation.changes_at)
+        if evaluation.truth is not Truth.MET:
+            return evaluation
+        source = short_text(json.dumps(self.source, ensure_ascii=False), _SHOWN_MOST)
+        return self.unmet(f"this condition holds but must not: {source}", evaluation.changes_at)
+
+
+def _first(evaluations: Sequence[Evaluation], *truths: Truth) -> Evaluation | None:
+    """Return the first evaluation of the first of these truths that occurs."""
+    return next((one for truth in truths for one in evaluations if one.truth is truth), None)

@@ -1,365 +1,373 @@
-"""From the JSON of a condition to the condition: each refusal names the place, the value and what would be right."""
-
-from __future__ import annotations
+"""Parse the JSON of a condition; each error contains the path, the value and the accepted values."""
 
 import json
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from scheduled_actions.conditions.rules.composition import All, Not
-from scheduled_actions.conditions.rules.composition import Any as AnyOf
+from scheduled_actions.conditions.model import Condition, ExternalCheck, FactKey
 from scheduled_actions.conditions.rules.kinds import (
-    OPERATORS,
     ActionStatus,
+    AllOf,
+    AnyOf,
     ApprovalComplete,
-    AskOutside,
     DeadlineOpen,
+    ExternalCondition,
     FieldValue,
+    Not,
     TimeElapsed,
     UserAction,
 )
-from scheduled_actions.conditions.rules.model import FactKey, Outside
-from scheduled_actions.conditions.rules.pointer import is_pointer
 from scheduled_actions.core.action import FINISHED
 from scheduled_actions.core.durations import parse_duration
 from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.core.json_text import Unquoted
+from scheduled_actions.core.errors.families import short
+from scheduled_actions.core.json_comparison import OPERATORS, is_pointer
+from scheduled_actions.core.stored_values import parse_uuid
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import timedelta
-
-    from scheduled_actions.conditions.rules.model import Condition
-
-#: Compositions inside one another.
+#: Maximum nesting depth of combinations.
 MAX_DEPTH = 10
-#: Kinds and compositions together.
+#: Maximum number of conditions and combinations in total.
 MAX_PARTS = 100
-#: Of one list of values or names.
+#: Maximum number of values or names in one list.
 MAX_VALUES = 100
-_LONGEST_TEXT = 255
-_LONGEST_SECONDS = 100 * 366 * 86400.0
-_COMPOSITIONS = ("all", "any", "not")
-
-
-def read_condition(given: Any, *, name: str = "condition") -> Condition:  # noqa: ANN401 - it is what is judged
-    """Return the condition that JSON describes.
-
-    Args:
-        given: `{"all": […]}`, `{"any": […]}`, `{"not": {…}}` or `{"kind": …, …}`.
-        name: What it is called in errors.
-
-    Raises:
-        InvalidArgument: It is none, or larger or deeper than is taken; names the place.
-    """
-    return _Reader().read(given, name, MAX_DEPTH)
-
-
-class _Reader:
-    def __init__(self) -> None:
-        self._parts = 0
-
-    def read(self, given: Any, where: str, room: int) -> Condition:  # noqa: ANN401 - it is what is judged
-        self._parts += 1
-        if self._parts > MAX_PARTS:
-            raise InvalidArgument(where, Unquoted("the whole"), f"of at most {MAX_PARTS} parts")
-        if not room:
-            raise InvalidArgument(where, Unquoted("this"), f"at most {MAX_DEPTH} levels deep")
-        if not isinstance(given, dict):
-            raise InvalidArgument(where, Unquoted(_json_type(given)), _EXPECTED)
-        composition = next((one for one in _COMPOSITIONS if one in given), None)
-        if composition is None:
-            return _read_kind(_Fields(given, where))
-        if len(given) > 1:
-            other = min(set(given) - {composition}, key=str)
-            raise InvalidArgument(f"{where}.{other}", Unquoted("this"), f'there beside "{composition}"')
-        inside, path = given[composition], f"{where}.{composition}"
-        if composition == "not":
-            return Not(where, self.read(inside, path, room - 1), inside)
-        if not isinstance(inside, list) or not inside:
-            raise InvalidArgument(path, Unquoted(_json_type(inside)), "a list of conditions, not empty")
-        parts = tuple(self.read(one, f"{path}.{number}", room - 1) for number, one in enumerate(inside))
-        return All(parts) if composition == "all" else AnyOf(parts)
-
-
+#: `reach` of an HTTP condition that may request only public addresses, whatever the settings allow.
+PUBLIC = "public"
+_TEXT_MOST = 255
+_URL_MOST = 2048
+_SECONDS_MOST = 100 * 366 * 86400.0
+_COMBINATIONS = ("all", "any", "not")
 _EXPECTED = 'a condition: {"kind": …}, {"all": […]}, {"any": […]} or {"not": {…}}'
 
 
+def parse_condition(given: Any, *, name: str = "condition") -> Condition:  # noqa: ANN401 - any JSON
+    """Parse a condition from decoded JSON.
+
+    Args:
+        given: `{"all": […]}`, `{"any": […]}`, `{"not": {…}}` or `{"kind": …, …}`.
+        name: The argument's name, for errors.
+
+    Raises:
+        InvalidArgument: The value is not a condition, or exceeds `MAX_DEPTH` or `MAX_PARTS`; the message contains the
+            path.
+    """
+    return _parse(given, name, MAX_DEPTH, iter(range(MAX_PARTS)))
+
+
+def _parse(given: Any, where: str, levels: int, parts: Iterator[int]) -> Condition:  # noqa: ANN401 - any JSON
+    """Parse a part; `levels` may still be nested, and `parts` yields once for each part that is still allowed."""
+    if next(parts, None) is None:
+        raise InvalidArgument(where, problem=f"exceeds the limit of {MAX_PARTS} conditions in total")
+    if not levels:
+        raise InvalidArgument(where, problem=f"is nested deeper than {MAX_DEPTH} levels")
+    if not isinstance(given, dict):
+        raise InvalidArgument(where, problem=f"is {_json_type(given)}, not {_EXPECTED}")
+    combination = next((one for one in _COMBINATIONS if one in given), None)
+    if combination is None:
+        return _parse_kind(_Fields(given, where))
+    if len(given) > 1:
+        raise InvalidArgument(
+            f"{where}.{min(given.keys() - {combination}, key=str)}",
+            problem=f'cannot be combined with "{combination}": move it inside',
+        )
+    inside, path = given[combination], f"{where}.{combination}"
+    if combination == "not":
+        return Not(where, (_parse(inside, path, levels - 1, parts),), inside)
+    if not isinstance(inside, list) or not inside:
+        raise InvalidArgument(path, problem=f"is {_json_type(inside)}, not a list of one or more conditions")
+    children = tuple(_parse(one, f"{path}.{number}", levels - 1, parts) for number, one in enumerate(inside))
+    return AllOf(where, children) if combination == "all" else AnyOf(where, children)
+
+
 def _json_type(value: object) -> str:
-    if isinstance(value, list) and not value:
-        return "an empty list"
-    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
-    return names.get(type(value), "a number")
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return "an empty list" if value == [] else names.get(type(value), "a number")
 
 
+class _FieldRule(NamedTuple):
+    """The values that a field accepts, and its default."""
+
+    is_valid: Callable[[Any], bool]
+    #: Shown in errors.
+    expected: str
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Fields:
-    """The fields of one kind, each taken once; what is left over is refused."""
+    """The fields of one condition; `end` rejects the fields that were not read."""
 
-    def __init__(self, given: Mapping[str, Any], where: str) -> None:
-        self.given = given
-        self.where = where
-        self._left = dict(given)
+    given: Mapping[str, Any]
+    #: The path of the condition, for errors.
+    where: str
+    seen: set[str] = field(default_factory=set)
 
-    def refuse(self, field: str, value: object, expected: str) -> InvalidArgument:
-        return InvalidArgument(f"{self.where}.{field}", value, expected)
+    def invalid(self, name: str, value: object, expected: str) -> InvalidArgument:
+        """Return the error for an invalid value of a field."""
+        return InvalidArgument(f"{self.where}.{name}", value, expected)
 
-    def has(self, field: str) -> bool:
-        return self._left.get(field) is not None
+    def take(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON
+        """Return the value of a field, any JSON; `end` then accepts the field."""
+        self.seen.add(name)
+        return self.given.get(name, default)
 
-    def take(self, field: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON
-        return self._left.pop(field, default)
-
-    def text(self, field: str, default: str | None = None, *, expected: str = "a text of 1 to 255 characters") -> str:
-        value = self.take(field, default)
-        if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_TEXT or not value.isprintable():
-            raise self.refuse(field, value, expected)
+    def read(self, name: str, rule: _FieldRule) -> Any:  # noqa: ANN401 - any JSON
+        """Check the value of a field by a rule, and return it."""
+        value = self.take(name, rule.default)
+        if not rule.is_valid(value):
+            raise self.invalid(name, value, rule.expected)
         return value
 
-    def name(self, field: str) -> str:
-        value = self.text(field)
+    def read_optional(self, name: str, rule: _FieldRule) -> Any:  # noqa: ANN401 - any JSON
+        """Return the value of a field that may be missing or null."""
+        return None if self.take(name) is None else self.read(name, rule)
+
+    def name(self, name: str) -> str:
+        """Return a name without `*`, which would select several facts."""
+        value = str(self.read(name, _TEXT))
         if "*" in value:
-            raise self.refuse(field, value, "a name without *")
+            raise self.invalid(name, value, "a name without *")
         return value
-
-    def texts(self, field: str) -> tuple[str, ...]:
-        values = self.take(field)
-        is_list = isinstance(values, list) and 1 <= len(values) <= MAX_VALUES
-        if not is_list or not all(isinstance(one, str) and 1 <= len(one) <= _LONGEST_TEXT for one in values):
-            raise self.refuse(field, values, f"a list of 1 to {MAX_VALUES} texts")
-        return tuple(dict.fromkeys(values))
 
     def target(self) -> tuple[str, str]:
-        value = self.take("target")
-        is_pair = isinstance(value, dict) and set(value) == {"type", "id"}
-        if not is_pair or not all(isinstance(one, str) and 1 <= len(one) <= _LONGEST_TEXT for one in value.values()):
-            raise self.refuse("target", value, 'the thing it is about: {"type": "invoice", "id": "42"}')
+        """Return the type and the id of the target."""
+        value = self.read("target", _TARGET)
         return value["type"], value["id"]
 
-    def pointer(self) -> str:
-        value = self.take("pointer", "")
-        if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not is_pointer(value):
-            raise self.refuse("pointer", value, 'a JSON pointer, such as "/total/amount"')
-        return value
+    def fact(self) -> FactKey:
+        """Return the key of the fact that `target` and `field` name."""
+        return FactKey(*self.target(), self.name("field"))
 
-    def uuid(self, field: str) -> UUID:
-        value = self.take(field)
-        try:
-            return UUID(value)
-        except (ValueError, AttributeError, TypeError):
-            raise self.refuse(field, value, "an id") from None
+    def comparison(self) -> tuple[str, Any]:
+        """Return the operator and the value to compare with."""
+        operator = self.read("op", _OPERATOR)
+        if operator != "exists" and "value" not in self.given:
+            raise InvalidArgument(f"{self.where}.value", problem=f'is missing: "{operator}" compares with a value')
+        return operator, self.read("value", _OPERANDS.get(operator, _ANY_JSON))
 
-    def whole(self, field: str, default: int | None = None, *, least: int, most: int) -> int:
-        value = self.take(field, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self.refuse(field, value, f"a whole number from {least} to {most}")
-        return value
-
-    def seconds(self, field: str) -> float:
-        value = self.take(field)
-        return seconds_of(value, f"{self.where}.{field}")
+    def optional_comparison(self, *names: str) -> dict[str, Any]:
+        """Return `op` and `value`; both are None if neither these nor the named fields are given."""
+        is_compared = not self.given.keys().isdisjoint({"op", "value", *names})
+        return dict(zip(("op", "value"), self.comparison() if is_compared else (None, None), strict=True))
 
     def end(self, kind: str) -> None:
-        if self._left:
-            field = min(self._left, key=str)
-            raise self.refuse(field, self._left[field], f'there: kind "{kind}" has no such field')
+        """Raise an error for a field that the kind does not have."""
+        if unknown := self.given.keys() - self.seen:
+            raise InvalidArgument(f"{self.where}.{min(unknown, key=str)}", problem=f'is not a field of kind "{kind}"')
 
 
-def seconds_of(value: Any, where: str, *, least: float = 0) -> float:  # noqa: ANN401 - it is what is judged
-    """Return the seconds that a number, or a duration such as "PT5M" or "24h", stands for."""
-    expected = f'a number of seconds, at least {least:g}, or a duration such as "PT5M" or "24h"'
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= _TEXT_MOST
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list) and 1 <= len(value) <= MAX_VALUES
+
+
+def _is_one_or_more(value: object, allowed: Container[object]) -> bool:
+    """Whether a value is one of the allowed values, or a list of one or more of them."""
+    values = value if isinstance(value, list) else [value]
+    return 1 <= len(values) <= MAX_VALUES and all(type(one) in (str, int) and one in allowed for one in values)
+
+
+_ANY_JSON = _FieldRule(lambda _: True, "any JSON")
+_TEXT = _FieldRule(lambda value: _is_text(value) and value.isprintable(), f"a string of 1 to {_TEXT_MOST} characters")
+_TEXTS = _FieldRule(lambda value: _is_list(value) and all(map(_is_text, value)), f"a list of 1 to {MAX_VALUES} strings")
+_FLAG = _FieldRule(lambda value: isinstance(value, bool), "true or false", default=False)
+_TARGET = _FieldRule(
+    lambda value: isinstance(value, dict) and value.keys() == {"type", "id"} and all(map(_is_text, value.values())),
+    'a target such as {"type": "invoice", "id": "42"}',
+)
+_POINTER = _FieldRule(
+    lambda value: value == "" or (_is_text(value) and is_pointer(value)), 'a JSON pointer, such as "/total/amount"', ""
+)
+_ID = _FieldRule(lambda value: isinstance(value, str) and parse_uuid(value) is not None, "a UUID")
+_PARAMETERS = _FieldRule(lambda value: isinstance(value, dict), "a JSON object", {})
+_REACH = _FieldRule((None, PUBLIC).__contains__, f'"{PUBLIC}", the only accepted value')
+_OPERATOR = _FieldRule(tuple(OPERATORS).__contains__, f"one of {', '.join(OPERATORS)}", "eq")
+_FINISHED = sorted(FINISHED)
+_ACTION_STATUS = _FieldRule(
+    lambda value: _is_one_or_more(value, _FINISHED), f"one of {', '.join(_FINISHED)}, or a list of these", "completed"
+)
+_HTTP_STATUS = _FieldRule(
+    lambda value: _is_one_or_more(value, range(100, 600)),
+    "an HTTP status from 100 to 599, or a list of such statuses",
+    200,
+)
+_ORDERED = _FieldRule(
+    lambda value: isinstance(value, int | float | str) and not isinstance(value, bool), "a number or a string"
+)
+#: For each operator that restricts the value to compare with.
+_OPERANDS = {
+    **dict.fromkeys(("in", "not_in"), _FieldRule(_is_list, f"a list of 1 to {MAX_VALUES} values")),
+    **dict.fromkeys(("lt", "lte", "gt", "gte"), _ORDERED),
+    "exists": _FLAG._replace(default=True),
+}
+
+
+def parse_seconds(value: Any, where: str, *, least: float = 0) -> float:  # noqa: ANN401 - any JSON
+    """Return the seconds of a number, or of a duration such as "PT5M" or "24h".
+
+    Raises:
+        InvalidArgument: The value is neither, or is below `least` or above a hundred years.
+    """
     try:
-        found: timedelta | float = parse_duration(value) if isinstance(value, str) else value
+        seconds = parse_duration(value).total_seconds() if isinstance(value, str) else value
     except InvalidArgument:
-        raise InvalidArgument(where, value, expected) from None
-    seconds = found if isinstance(found, int | float) else getattr(found, "total_seconds", lambda: None)()
-    if isinstance(value, bool) or not isinstance(seconds, int | float) or not least <= seconds <= _LONGEST_SECONDS:
-        raise InvalidArgument(where, value, expected)
+        seconds = None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= _SECONDS_MOST:
+        raise InvalidArgument(
+            where,
+            problem=f"({short(value)}) must be a number of seconds, at least {least:g} and at most a hundred years, or "
+            'a duration such as "PT5M" or "24h"',
+        )
     return float(seconds)
 
 
-def _read_kind(fields: _Fields) -> Condition:
+def _parse_kind(fields: _Fields) -> Condition:
     kind = fields.take("kind")
-    read = _KINDS.get(kind) if isinstance(kind, str) else None
-    if read is None:
+    parse = _KINDS.get(kind) if isinstance(kind, str) else None
+    if parse is None:
         known = ", ".join(_KINDS)
         if kind is None:
-            raise InvalidArgument(fields.where, Unquoted("an object without a kind"), f"{_EXPECTED}; kinds are {known}")
-        raise fields.refuse("kind", kind, f"one of {known}")
-    found = read(fields)
+            raise InvalidArgument(fields.where, problem=f'has none of "kind", "all", "any" and "not"; kinds: {known}')
+        raise fields.invalid("kind", kind, f"one of {known}")
+    condition = parse(fields)
     fields.end(kind)
-    return found
+    return condition
 
 
 def _document_state(fields: _Fields) -> Condition:
     key = FactKey(*fields.target(), "state")
-    if fields.has("states"):
-        return FieldValue(fields.where, key, "", "in", list(fields.texts("states")))
-    return FieldValue(fields.where, key, "", "eq", fields.text("state"))
-
-
-def _field_value(fields: _Fields) -> Condition:
-    key = FactKey(*fields.target(), fields.name("field"))
-    pointer = fields.pointer()
-    return FieldValue(fields.where, key, pointer, *_comparison(fields))
-
-
-def _comparison(fields: _Fields) -> tuple[str, Any]:
-    """Return how to compare, and with what."""
-    operator = fields.take("op", "eq")
-    if operator not in OPERATORS:
-        raise fields.refuse("op", operator, f"one of {', '.join(OPERATORS)}")
-    if operator != "exists" and "value" not in fields.given:
-        raise fields.refuse("value", None, "there: what is to be compared with")
-    wanted = fields.take("value", True)  # noqa: FBT003 - any JSON
-    if operator in {"in", "not_in"} and (not isinstance(wanted, list) or not 1 <= len(wanted) <= MAX_VALUES):
-        raise fields.refuse("value", wanted, f"a list of 1 to {MAX_VALUES} values")
-    if operator in {"lt", "lte", "gt", "gte"} and (
-        isinstance(wanted, bool) or not isinstance(wanted, int | float | str)
-    ):
-        raise fields.refuse("value", wanted, "a number or a text")
-    if operator == "exists" and not isinstance(wanted, bool):
-        raise fields.refuse("value", wanted, "true or false")
-    return operator, wanted
+    states = fields.read_optional("states", _TEXTS)
+    if states is not None:
+        return FieldValue(fields.where, key, "", "in", list(dict.fromkeys(states)))
+    return FieldValue(fields.where, key, "", "eq", fields.read("state", _TEXT))
 
 
 def _approval_complete(fields: _Fields) -> Condition:
-    target = fields.target()
-    approvers = fields.texts("approvers") if fields.has("approvers") else None
+    given = fields.read_optional("approvers", _TEXTS)
+    approvers = None if given is None else tuple(dict.fromkeys(given))
     if approvers is not None and any("*" in name for name in approvers):
-        raise fields.refuse("approvers", list(approvers), "a list of names without *")
-    fields.take("approvers")
-    most = MAX_VALUES if approvers is None else len(approvers)
-    required = fields.whole("required", 1 if approvers is None else most, least=1, most=most)
-    return ApprovalComplete(fields.where, *target, required, approvers)
+        raise fields.invalid("approvers", list(approvers), "a list of names without *")
+    default, most = (1, MAX_VALUES) if approvers is None else (len(approvers), len(approvers))
+    is_count = _FieldRule(
+        lambda value: type(value) is int and 1 <= value <= most, f"an integer from 1 to {most:,}", default
+    )
+    return ApprovalComplete(fields.where, fields.target(), fields.read("required", is_count), approvers)
 
 
 def _user_action(fields: _Fields) -> Condition:
-    target, action = fields.target(), fields.name("action")
-    user = fields.name("user") if fields.has("user") else None
-    fields.take("user")
-    return UserAction(fields.where, *target, action, user)
+    return UserAction(
+        fields.where,
+        fields.target(),
+        fields.name("action"),
+        None if fields.take("user") is None else fields.name("user"),
+    )
 
 
 def _time_elapsed(fields: _Fields) -> Condition:
-    seconds = fields.seconds("duration" if "duration" in fields.given else "seconds")
-    since = fields.take("since", "created_at")
-    if since == "created_at":
-        return TimeElapsed(fields.where, seconds, None)
-    if isinstance(since, dict):
-        inside = _Fields(since, f"{fields.where}.since")
-        key = FactKey(*inside.target(), inside.name("field"))
+    name = "duration" if "duration" in fields.given else "seconds"
+    return TimeElapsed(
+        fields.where,
+        parse_seconds(fields.take(name), f"{fields.where}.{name}"),
+        _since(fields, fields.take("since", "created_at")),
+    )
+
+
+def _since(fields: _Fields, given: Any) -> datetime | FactKey | None:  # noqa: ANN401 - any JSON
+    """Return the instant or the fact from which the time counts; None for the creation of the action."""
+    if given == "created_at":
+        return None
+    if isinstance(given, dict):
+        inside = _Fields(given, f"{fields.where}.since")
+        key = inside.fact()
         inside.end("time_elapsed")
-        return TimeElapsed(fields.where, seconds, key)
+        return key
     try:
-        instant = datetime.fromisoformat(since)
+        since = datetime.fromisoformat(given)
     except (TypeError, ValueError):
-        instant = None
-    if instant is None or instant.utcoffset() is None:
-        expected = (
-            '"created_at", an ISO 8601 instant with its offset, or the fact that changed: {"target": …, "field": …}'
+        since = None
+    if since is None or since.utcoffset() is None:
+        raise fields.invalid(
+            "since", given, '"created_at", an ISO 8601 time with an offset, or a fact: {"target": …, "field": …}'
         )
-        raise fields.refuse("since", since, expected)
-    return TimeElapsed(fields.where, seconds, instant)
+    return since
 
 
 def _action_status(fields: _Fields) -> Condition:
-    action_id = fields.uuid("action_id")
-    statuses = fields.take("status", "completed")
-    wanted = [statuses] if isinstance(statuses, str) else statuses
-    allowed = sorted(FINISHED)
-    if not isinstance(wanted, list) or not wanted or not all(one in allowed for one in wanted):
-        raise fields.refuse("status", statuses, f"one of {', '.join(allowed)}, or a list of these")
-    return ActionStatus(fields.where, action_id, tuple(dict.fromkeys(wanted)))
-
-
-def _deadline_open(fields: _Fields) -> Condition:
-    deadline_id, or_missed = fields.uuid("deadline_id"), fields.take("or_missed", default=False)
-    if not isinstance(or_missed, bool):
-        raise fields.refuse("or_missed", or_missed, "true or false")
-    return DeadlineOpen(fields.where, deadline_id, or_missed)
+    action_id, status = UUID(fields.read("action_id", _ID)), fields.read("status", _ACTION_STATUS)
+    return ActionStatus(fields.where, action_id, tuple(dict.fromkeys(status if isinstance(status, list) else [status])))
 
 
 def _query(fields: _Fields) -> Condition:
-    name, parameters = fields.text("name"), _parameters(fields)
-    if not any(isinstance(one, dict | list) for one in parameters.values()):
-        operator, wanted = _comparison(fields) if {"op", "value"} & fields.given.keys() else (None, None)
-        return _outside(fields, "query", {"name": name, "parameters": parameters, "op": operator, "value": wanted})
-    raise fields.refuse("parameters", parameters, "texts, numbers, truth values and nulls")
+    name, parameters = fields.read("name", _TEXT), fields.read("parameters", _PARAMETERS)
+    if any(isinstance(one, dict | list) for one in parameters.values()):
+        raise fields.invalid("parameters", parameters, "an object of strings, numbers, booleans and nulls")
+    return _external(fields, "query", name=name, parameters=parameters, **fields.optional_comparison())
 
 
 def _http(fields: _Fields) -> Condition:
     url = fields.take("url")
-    if not isinstance(url, str) or not 1 <= len(url) <= _LONGEST_URL:
-        raise fields.refuse("url", Unquoted("what is given"), "an address such as https://api.example.com/orders/42")
-    given = fields.take("status", 200)
-    statuses = [given] if isinstance(given, int) else given
-    is_list = isinstance(statuses, list) and 1 <= len(statuses) <= MAX_VALUES
-    if not is_list or not all(type(one) is int and 100 <= one <= 599 for one in statuses):  # noqa: PLR2004 - statuses
-        raise fields.refuse("status", given, "an HTTP status, or a list of them")
-    pointer = fields.pointer()
-    is_judged = bool({"op", "value", "pointer"} & fields.given.keys())
-    operator, wanted = _comparison(fields) if is_judged else (None, None)
-    reach = fields.take("reach")
-    if reach not in {None, PUBLIC}:
-        raise fields.refuse("reach", reach, f'"{PUBLIC}", or left out')
-    asked = {"url": url, "status": statuses, "pointer": pointer, "op": operator, "value": wanted}
-    return _outside(fields, "http", asked if reach is None else {**asked, "reach": reach})
+    if not isinstance(url, str) or not 1 <= len(url) <= _URL_MOST:
+        raise InvalidArgument(
+            f"{fields.where}.url",
+            problem=f"is not a URL of at most {_URL_MOST:,} characters, such as https://api.example.com/orders/42",
+        )
+    status, reach = fields.read("status", _HTTP_STATUS), fields.read("reach", _REACH)
+    return _external(
+        fields,
+        "http",
+        url=url,
+        status=status if isinstance(status, list) else [status],
+        pointer=fields.read("pointer", _POINTER),
+        **fields.optional_comparison("pointer"),
+        **({} if reach is None else {"reach": reach}),
+    )
 
 
-#: `reach` of an HTTP condition that asks only the public internet, whatever the settings allow.
-PUBLIC = "public"
+def _external(fields: _Fields, kind: str, /, **parameters: Any) -> Condition:  # noqa: ANN401 - any JSON
+    return ExternalCondition(fields.where, ExternalCheck(kind, json.dumps(parameters, sort_keys=True)))
 
 
-def with_public_reach(condition: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return a condition, or one that waits, whose HTTP requests go only to the public internet.
+def restrict_to_public(condition: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a condition, or a wait for one, with every HTTP request restricted to public addresses.
 
     Args:
-        condition: JSON that `read_condition` or `plan_of` takes.
+        condition: JSON that `parse_condition` or `decode_plan` accepts.
     """
     match condition:
         case {"wait": inside}:
-            return {**condition, "wait": with_public_reach(inside)}
+            return {**condition, "wait": restrict_to_public(inside)}
         case {"all": list(parts)}:
-            return {"all": [with_public_reach(one) for one in parts]}
+            return {"all": [restrict_to_public(one) for one in parts]}
         case {"any": list(parts)}:
-            return {"any": [with_public_reach(one) for one in parts]}
+            return {"any": [restrict_to_public(one) for one in parts]}
         case {"not": inside}:
-            return {"not": with_public_reach(inside)}
+            return {"not": restrict_to_public(inside)}
         case {"kind": "http"}:
             return {**condition, "reach": PUBLIC}
         case _:
             return condition
 
 
-_LONGEST_URL = 2048
-
-
-def _custom(fields: _Fields) -> Condition:
-    return _outside(fields, "custom", {"name": fields.text("name"), "parameters": _parameters(fields)})
-
-
-def _parameters(fields: _Fields) -> dict[str, Any]:
-    parameters = fields.take("parameters", {})
-    if not isinstance(parameters, dict):
-        raise fields.refuse("parameters", parameters, "a JSON object")
-    return parameters
-
-
-def _outside(fields: _Fields, kind: str, given: dict[str, Any]) -> AskOutside:
-    return AskOutside(fields.where, Outside(kind, json.dumps(given, sort_keys=True)))
-
-
 _KINDS: dict[str, Callable[[_Fields], Condition]] = {
     "document_state": _document_state,
-    "field_value": _field_value,
+    "field_value": lambda fields: FieldValue(
+        fields.where, fields.fact(), fields.read("pointer", _POINTER), *fields.comparison()
+    ),
     "approval_complete": _approval_complete,
     "user_action": _user_action,
     "time_elapsed": _time_elapsed,
     "action_status": _action_status,
-    "deadline_open": _deadline_open,
+    "deadline_open": lambda fields: DeadlineOpen(
+        fields.where, UUID(fields.read("deadline_id", _ID)), fields.read("or_missed", _FLAG)
+    ),
     "query": _query,
     "http": _http,
-    "custom": _custom,
+    "custom": lambda fields: _external(
+        fields, "custom", name=fields.read("name", _TEXT), parameters=fields.read("parameters", _PARAMETERS)
+    ),
 }
-KINDS = tuple(_KINDS)

@@ -1,136 +1,221 @@
-"""What an action waits for, as its row keeps it: the ends of other actions, its condition, and how long it waits."""
+"""The wait plan of an action: stored in the row as JSON, and evaluated before the action is dispatched."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
-from scheduled_actions.conditions.rules.composition import All
-from scheduled_actions.conditions.rules.kinds import ActionStatus
-from scheduled_actions.conditions.rules.parsing import read_condition, seconds_of
+from scheduled_actions.conditions.model import MET, Condition, Evaluation, EvaluationInput, Needs, Truth
+from scheduled_actions.conditions.rules.kinds import ActionStatus, AllOf
+from scheduled_actions.conditions.rules.parsing import parse_condition, parse_seconds
 from scheduled_actions.core import json_text
-from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.core.json_text import Unquoted
+from scheduled_actions.core.errors import BudgetExceeded, InvalidArgument
+from scheduled_actions.core.stored_values import parse_uuid
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from scheduled_actions.conditions.rules.model import Condition
-
-#: The largest condition kept, in bytes of its JSON.
+#: Maximum size of a stored condition, in bytes of JSON.
 CONDITION_LIMIT = 16 * 1024
-#: How often a waiting condition is checked where nobody says: what wakes it comes at once anyway.
+#: The default interval between two checks in seconds; a change that wakes the action causes an earlier check.
 CHECK_SECONDS = 60.0
 _MAX_AFTER = 100
 _MAX_CHECKS = 1_000_000
-_WAIT_FIELDS = frozenset({"wait", "check_interval", "timeout", "max_checks", "on_timeout"})
+_WAIT_FIELDS = ("wait", "check_interval", "max_checks", "on_timeout", "timeout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What has to be so before an action runs, and what becomes of it until then."""
+class WaitPlan:
+    """The conditions under which an action runs, and for how long it waits for them."""
 
-    #: The ends it waits for; None where it waits for no other action.
+    #: Holds while all predecessors have completed; None without predecessors.
     after: Condition | None = None
     condition: Condition | None = None
-    #: Whether it is kept until its condition is met; else it is skipped when that is not so.
+    #: Whether the action waits until the condition is met; else it is skipped if the condition is not met.
     waits: bool = False
     check_seconds: float = CHECK_SECONDS
-    #: From its first check.
+    #: Counted from the first check; None: no limit.
     timeout_seconds: float | None = None
     max_checks: int | None = None
-    #: What is scheduled when it has waited in vain, as `schedule_actions` of SQL takes it.
+    #: The actions to schedule when the wait ends unmet, in the form that the SQL function `schedule_actions` takes.
     on_timeout: tuple[Mapping[str, Any], ...] = ()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the action stays pending until its predecessors or its condition are met."""
+        return self.waits or self.after is not None
 
-def stored_plan(condition: Any) -> str:  # noqa: ANN401 - it is what is judged
-    """Return a condition as its row keeps it, JSON text, having read it.
+    def needs(self) -> Needs:
+        """Return the rows that an evaluation of the plan reads, and its external checks."""
+        needs = Needs()
+        for part in (self.after, self.condition):
+            if part is not None:
+                part.add_needs(needs)
+        return needs
+
+
+class NextStep(Enum):
+    """The next step of an action after an evaluation."""
+
+    RUN = "run"
+    #: Stays pending until the next check.
+    WAIT = "wait"
+    #: Ends as skipped.
+    SKIP = "skip"
+    #: Ends as skipped after the wait's limit, and `on_timeout` is scheduled.
+    EXPIRE = "expire"
+    #: The condition cannot be evaluated: counts as a failed attempt.
+    FAIL = "fail"
+    #: An external check has to run first.
+    CHECK = "check"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitProgress:
+    """The start of an action's wait, and its number of checks."""
+
+    #: The instant of the first check; None before the first check.
+    since: datetime | None = None
+    #: Number of checks so far.
+    checks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The next step of an action, and the reason."""
+
+    next_step: NextStep
+    reason: str = ""
+    #: When time alone may change the decision, the end of the wait included.
+    changes_at: datetime | None = None
+    #: Whether a failure must not be retried.
+    is_final: bool = False
+
+
+def encode_plan(condition: Any) -> str:  # noqa: ANN401 - any JSON
+    """Validate a condition; return it as the JSON text that the action's row stores.
 
     Args:
-        condition: A condition, for one look; or `{"wait": condition, "check_interval": …, "timeout": …,
-            "max_checks": …, "on_timeout": […]}`, the last as `schedule_actions` of SQL takes it.
+        condition: A condition, evaluated once; or `{"wait": condition, "check_interval": …, "timeout": …,
+            "max_checks": …, "on_timeout": […]}`, the last in the form that the SQL function `schedule_actions` takes.
 
     Raises:
-        InvalidArgument: It is none; names the place.
-        TooLarge: It is over its limit.
+        InvalidArgument: The value is not a condition; the message names the path.
+        TooLarge: The JSON text exceeds `CONDITION_LIMIT`.
     """
     text = json_text.encode("condition", condition, limit=CONDITION_LIMIT)
-    _read(json_text.decode(text, name="condition"))
+    _parse(json_text.decode(text, name="condition"))
     return text
 
 
 @lru_cache(maxsize=1024)
-def plan_of(text: str) -> Plan:
-    """Return the plan of a row.
+def decode_plan(text: str) -> WaitPlan:
+    """Parse the plan that an action's row stores.
 
     Args:
-        text: As the row keeps it: a condition, or `{"after": [ids], "condition": condition}`.
+        text: A condition, or `{"after": [ids], "condition": condition}`.
 
     Raises:
-        InvalidArgument: SQL has put something else there.
+        InvalidArgument: The text is not a plan; direct SQL can store any JSON.
     """
     stored = json_text.decode(text, name="condition")
     if not isinstance(stored, dict) or "after" not in stored:
-        return _read(stored)
+        return _parse(stored)
     after = stored["after"]
     if not isinstance(after, list) or not 1 <= len(after) <= _MAX_AFTER or set(stored) - {"after", "condition"}:
-        raise InvalidArgument("condition.after", Unquoted("this"), f"a list of 1 to {_MAX_AFTER} ids")
-    ends = All(tuple(ActionStatus(f"after.{number}", _id(one), ("completed",)) for number, one in enumerate(after)))
-    if stored.get("condition") is None:
-        return Plan(after=ends)
-    inside = _read(stored["condition"])
-    return Plan(
-        after=ends,
-        condition=inside.condition,
-        waits=inside.waits,
-        check_seconds=inside.check_seconds,
-        timeout_seconds=inside.timeout_seconds,
-        max_checks=inside.max_checks,
-        on_timeout=inside.on_timeout,
+        raise InvalidArgument("condition.after", problem=f"is not a list of 1 to {_MAX_AFTER} ids")
+    ids = [parse_uuid(one) for one in after]
+    if None in ids:
+        raise InvalidArgument("condition.after", after[ids.index(None)], "the id of an action")
+    parts = [ActionStatus(f"after.{number}", one, ("completed",)) for number, one in enumerate(ids) if one is not None]
+    return replace(
+        WaitPlan() if stored.get("condition") is None else _parse(stored["condition"]),
+        after=AllOf("after", tuple(parts)),
     )
 
 
-def _id(value: Any) -> UUID:  # noqa: ANN401 - it is what is judged
-    try:
-        return UUID(value)
-    except (ValueError, AttributeError, TypeError):
-        raise InvalidArgument("condition.after", value, "the id of an action") from None
-
-
-def _read(given: Any) -> Plan:  # noqa: ANN401 - it is what is judged
+def _parse(given: Any) -> WaitPlan:  # noqa: ANN401 - any JSON
     if not isinstance(given, dict) or "wait" not in given:
-        return Plan(condition=read_condition(given))
-    unknown = set(given) - _WAIT_FIELDS
-    if unknown:
-        field = min(unknown, key=str)
-        expected = f"there: beside a wait stand {', '.join(sorted(_WAIT_FIELDS - {'wait'}))}"
-        raise InvalidArgument(f"condition.{field}", Unquoted("this"), expected)
-    interval, timeout, checks = (given.get(name) for name in ("check_interval", "timeout", "max_checks"))
-    return Plan(
-        condition=read_condition(given["wait"], name="condition.wait"),
+        return WaitPlan(condition=parse_condition(given))
+    if unknown := given.keys() - set(_WAIT_FIELDS):
+        raise InvalidArgument(
+            f"condition.{min(unknown, key=str)}",
+            problem=f"is not a field of a wait; the fields are {', '.join(_WAIT_FIELDS)}",
+        )
+    interval, timeout, checks = given.get("check_interval"), given.get("timeout"), given.get("max_checks")
+    if checks is not None and (type(checks) is not int or not 1 <= checks <= _MAX_CHECKS):
+        raise InvalidArgument("condition.max_checks", checks, f"an integer from 1 to {_MAX_CHECKS:,}")
+    return WaitPlan(
+        condition=parse_condition(given["wait"], name="condition.wait"),
         waits=True,
-        check_seconds=CHECK_SECONDS if interval is None else seconds_of(interval, "condition.check_interval", least=1),
-        timeout_seconds=None if timeout is None else seconds_of(timeout, "condition.timeout", least=1),
-        max_checks=None if checks is None else _checks(checks),
+        check_seconds=CHECK_SECONDS
+        if interval is None
+        else parse_seconds(interval, "condition.check_interval", least=1),
+        timeout_seconds=None if timeout is None else parse_seconds(timeout, "condition.timeout", least=1),
+        max_checks=checks,
         on_timeout=_follow_ups(given.get("on_timeout")),
     )
 
 
-def _checks(value: Any) -> int:  # noqa: ANN401 - it is what is judged
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_CHECKS:
-        raise InvalidArgument("condition.max_checks", value, f"a whole number from 1 to {_MAX_CHECKS:,}")
-    return value
+def _follow_ups(given: Any) -> tuple[Mapping[str, Any], ...]:  # noqa: ANN401 - any JSON
+    if isinstance(given, dict):
+        return (given,)
+    if given is not None and (not isinstance(given, list) or not all(isinstance(one, dict) for one in given)):
+        raise InvalidArgument(
+            "condition.on_timeout", problem="must be an action to schedule, or a list of such actions"
+        )
+    return tuple(given or ())
 
 
-def _follow_ups(given: Any) -> tuple[Mapping[str, Any], ...]:  # noqa: ANN401 - it is what is judged
-    listed = [] if given is None else [given] if isinstance(given, dict) else given
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-        raise InvalidArgument("condition.on_timeout", Unquoted("this"), "an action to schedule, or a list of them")
-    return tuple(listed)
+def decide(plan: WaitPlan, given: EvaluationInput, progress: WaitProgress) -> Decision:  # noqa: PLR0911 - one per case
+    """Decide the next step of an action.
+
+    Args:
+        plan: The conditions under which the action runs.
+        given: The data that the plan needs; results of external checks may be missing.
+        progress: How long the action has waited.
+    """
+    try:
+        evaluation = MET if plan.after is None else plan.after.evaluate(given)
+        if evaluation.truth is Truth.BROKEN:
+            return Decision(NextStep.FAIL, evaluation.reason, is_final=True)
+        is_waiting = True
+        if evaluation.truth is Truth.MET and plan.condition is not None:
+            evaluation, is_waiting = plan.condition.evaluate(given), plan.waits
+    except BudgetExceeded as error:
+        return Decision(NextStep.FAIL, f"the condition cannot be evaluated: {error}", is_final=True)
+    match evaluation.truth:
+        case Truth.MET:
+            return Decision(NextStep.RUN)
+        case Truth.OPEN:
+            return Decision(NextStep.CHECK)
+        case _ if is_waiting:
+            return _wait(plan, given.now, progress, evaluation)
+        case Truth.UNMET:
+            return Decision(NextStep.SKIP, f"condition_not_met: {evaluation.reason}")
+        case Truth.BROKEN:
+            return Decision(NextStep.FAIL, f"the condition cannot be evaluated: {evaluation.reason}")
 
 
-def in_a_circle(cycle: Sequence[UUID]) -> str:
-    """Return the ids of a cycle, its first one again at the end."""
+def _wait(plan: WaitPlan, now: datetime, progress: WaitProgress, evaluation: Evaluation) -> Decision:
+    ends_at = None
+    if plan.timeout_seconds is not None:
+        with suppress(OverflowError):
+            ends_at = (progress.since or now) + timedelta(seconds=plan.timeout_seconds)
+    if ends_at is not None and now >= ends_at:
+        reason = f"condition_timeout: not met within {plan.timeout_seconds:g} s: {evaluation.reason}"
+        return Decision(NextStep.EXPIRE, reason)
+    if plan.max_checks is not None and progress.checks + 1 >= plan.max_checks:
+        reason = f"max_checks: not met at check {progress.checks + 1}: {evaluation.reason}"
+        return Decision(NextStep.EXPIRE, reason)
+    return Decision(
+        NextStep.WAIT,
+        evaluation.reason,
+        min([at for at in (ends_at, evaluation.changes_at) if at is not None], default=None),
+    )
+
+
+def format_cycle(cycle: Sequence[UUID]) -> str:
+    """Return the ids of a cycle as "a -> b -> a"."""
     return " -> ".join(str(one) for one in (*cycle, cycle[0]))

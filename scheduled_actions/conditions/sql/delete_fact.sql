@@ -1,4 +1,4 @@
--- The fact is not known any more, its history is; who waits for it is woken. No row where there was none.
+-- The fact is deleted, its history is kept, and actions that wait for it are woken. No row if there was none.
 with gone as (
   delete from scheduled_action_facts f
   where f.team_id = %(team_id)s

@@ -1,4 +1,4 @@
--- One fact.
+-- Returns a fact.
 select
   -- include: conditions/fact_columns
 from scheduled_action_facts f

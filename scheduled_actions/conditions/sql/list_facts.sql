@@ -1,4 +1,4 @@
--- The newest facts that match every filter given, those with ids below `before`.
+-- Returns the newest facts that match all filters, with ids below `before`.
 select
   -- include: conditions/fact_columns
 from scheduled_action_facts f

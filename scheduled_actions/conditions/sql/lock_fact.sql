@@ -1,4 +1,4 @@
--- Until this transaction ends no other one changes the fact.
+-- The fact is locked until the transaction ends.
 select f.id
 from scheduled_action_facts f
 where f.team_id = %(team_id)s

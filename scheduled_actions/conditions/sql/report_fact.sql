@@ -1,5 +1,5 @@
--- The fact is so: the SQL function is the one implementation.
-select r.changed, r.awaited
+-- The fact has the value. The SQL function is the only implementation.
+select r.changed, r.has_waiters
 from report_fact(
   jsonb_build_object('type', %(target_type)s::text, 'id', %(target_id)s::text), %(name)s, %(value)s::jsonb,
   nullif(%(team_id)s::text, ''), %(by)s

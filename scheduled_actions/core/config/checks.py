@@ -1,239 +1,348 @@
-"""What a value of the settings may be: one check per kind of value."""
-
-from __future__ import annotations
+"""Check the settings of TOML and of environment variables: single values, and tables, which become dataclasses."""
 
 import ipaddress
 import math
 import re
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from typing import Any, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
 
-#: Returns the value as it is kept; raises ValueError with what would be right. The environment gives texts.
+from scheduled_actions.core.messages import nearest
+
+#: Returns the value of a setting, or raises ValueError with what it accepts. Environment variables are strings.
 Check: TypeAlias = Callable[[Any], Any]
 
-#: As many stars as routing matches without effort.
-_STARS_MOST = 8
+Section = TypeVar("Section")
+#: Minimum similarity of a suggested name to the unknown name.
+_MIN_SIMILARITY = 0.75
+
+#: Maximum number of stars in a pattern; more would make matching slow.
+_MAX_STARS = 8
 _YEAR_SECONDS = 86400.0 * 366
-#: An address in brackets, or a name whose parts are no longer than those of names are (RFC 1035 §2.3.4).
+#: An address in brackets, or a host name with labels of valid length (RFC 1035 §2.3.4).
 _HOST = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-]{1,63}(\.[A-Za-z0-9\-]{1,63})*\.?)"
 _PORT = "(?P<port>[0-9]{1,5})"
-_PORT_MOST = 65535
+_MAX_PORT = 65535
+_TRUE = frozenset({"true", "1", "yes", "on"})
 
 
-class Unshown(ValueError):
-    """What is refused may be a secret in the wrong place: it is not repeated."""
+class RedactedError(ValueError):
+    """An invalid value that may be a secret: the message must not contain it."""
+
+
+def _require(is_valid: object, expected: str, *, error: type[ValueError] = ValueError) -> None:
+    """Raise an error that says what a setting accepts, unless its value is valid."""
+    if not is_valid:
+        raise error(expected)
 
 
 def number(least: float, most: float = _YEAR_SECONDS, *, above: bool = False) -> Check:
     """Return a check for a number between the bounds; with `above` the lower one is excluded."""
-    expected = f"should be a number {'above' if above else 'from'} {least:g}{'' if above else ' up'}, at most {most:g}"
+    lower = f"greater than {least:g} and at most" if above else f"from {least:g} to"
+    expected = f"should be a number {lower} {most:.10g}"
 
-    def check(value: Any) -> float:  # noqa: ANN401 - it is what is judged
+    def check(value: Any) -> float:  # noqa: ANN401 - any value of TOML
         try:
             number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
         except (ValueError, OverflowError):
             number = math.nan
-        if not (least < number <= most if above else least <= number <= most):
-            raise ValueError(expected)
+        _require(least < number <= most if above else least <= number <= most, expected)
         return int(number) if number.is_integer() else number
 
     return check
 
 
 def whole_number(least: int, most: int) -> Check:
-    """Return a check for a whole number between the bounds, both included."""
+    """Return a check for an integer, or a string of digits, from `least` to `most`, both included."""
 
-    def check(value: Any) -> int:  # noqa: ANN401 - it is what is judged
+    def check(value: Any) -> int:  # noqa: ANN401 - any value of TOML
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         is_digits = isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value.strip())
-        if not (is_whole or is_digits) or not least <= int(value) <= most:
-            message = f"should be a whole number from {least} to {most}"
-            raise ValueError(message)
+        is_valid = (is_whole or is_digits) and least <= int(value) <= most
+        _require(is_valid, f"should be a whole number from {least} to {most}")
         return int(value)
 
     return check
 
 
-def team_limits(value: Any) -> dict[str, int]:  # noqa: ANN401 - it is what is judged
-    """Return how many handlers at once some teams may have, by their ids."""
-    if not isinstance(value, dict):
-        message = 'should be a table such as "acme" = 8'
-        raise ValueError(message)  # noqa: TRY004 - every check raises the same
-    check = whole_number(1, 256)
+def team_limits(value: Any) -> dict[str, int]:  # noqa: ANN401 - any value of TOML
+    """Return the concurrency limits of teams by team id."""
+    _require(isinstance(value, dict), 'should be a table such as "acme" = 8')
     try:
-        return {team: check(limit) for team, limit in value.items()}
+        return {team: whole_number(1, 256)(limit) for team, limit in value.items()}
     except ValueError as error:
-        message = f"should hold a limit for each team, and each {error}"
-        raise ValueError(message) from None
+        raise ValueError(f"should have a limit for each team, which {error}") from None
 
 
-def flag(value: Any) -> bool:  # noqa: ANN401 - it is what is judged
-    """Return the truth of a value."""
-    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-    known = value if isinstance(value, bool) else words.get(value.strip().lower()) if isinstance(value, str) else None
-    if known is None:
-        message = "should be true or false"
-        raise ValueError(message)
-    return known
+def flag(value: Any) -> bool:  # noqa: ANN401 - any value of TOML
+    """Return a Boolean; the strings true, 1, yes, on, false, 0, no and off are accepted."""
+    word = str(value).strip().lower() if isinstance(value, bool | str) else None
+    _require(word in {*_TRUE, "false", "0", "no", "off"}, "should be true or false")
+    return word in _TRUE
 
 
 def one_of(*words: str) -> Check:
-    """Return a check for one of the words."""
+    """Return a check that accepts only one of the words."""
 
-    def check(value: Any) -> str:  # noqa: ANN401 - it is what is judged
-        if value not in words:
-            message = f"should be {' or '.join(words)}"
-            raise ValueError(message)
+    def check(value: Any) -> str:  # noqa: ANN401 - any value of TOML
+        _require(value in words, f"should be {' or '.join(words)}")
         return str(value)
 
     return check
 
 
-def text(value: Any) -> str:  # noqa: ANN401 - it is what is judged
-    """Return a text."""
-    if not isinstance(value, str):
-        message = "should be a text"
-        raise ValueError(message)  # noqa: TRY004 - every check raises the same
-    return value
+def matching(pattern: str, expected: str, *, error: type[ValueError] = ValueError) -> Check:
+    """Return a check that accepts only strings that match a regular expression as a whole."""
+
+    def check(value: Any) -> str:  # noqa: ANN401 - any value of TOML
+        _require(isinstance(value, str) and re.fullmatch(pattern, value), expected, error=error)
+        return str(value)
+
+    return check
 
 
-def variable(value: Any) -> str:  # noqa: ANN401 - it is what is judged
-    """Return the name of an environment variable."""
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-        message = "should be the name of an environment variable, which holds what is meant"
-        raise Unshown(message)
-    return value
+text = matching("(?s).*", "should be a string")
+#: The name of an environment variable; the error for other values does not repeat them.
+variable = matching(
+    "[A-Za-z_][A-Za-z0-9_]*",
+    "should be the name of an environment variable that contains the value",
+    error=RedactedError,
+)
+_hours = matching(
+    "([01]?[0-9]|2[0-3]):[0-5][0-9]-([01]?[0-9]|2[0-3]):[0-5][0-9]", "should be two times of day, such as 20:00-08:00"
+)
 
 
-def variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - it is what is judged
-    """Return names of channels, each with the environment variable that holds its address."""
-    if not isinstance(value, dict):
-        message = 'should be a table such as ops = "OPS_SLACK_URL"'
-        raise ValueError(message)  # noqa: TRY004 - every check raises the same
-    for name in value:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}", name):
-            message = f"should hold names of letters, digits and _ . -, which {name!r} is not"
-            raise ValueError(message)
+def variables(value: Any) -> dict[str, str]:  # noqa: ANN401 - any value of TOML
+    """Return the environment variables of channels by channel name."""
+    _require(isinstance(value, dict), 'should be a table such as ops = "OPS_SLACK_URL"')
+    check_table_names(value)
     return {name: variable(one) for name, one in value.items()}
 
 
-def channel_names(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - it is what is judged
-    """Return names of channels; the environment separates them by commas."""
-    listed = [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
-    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) and one for one in listed):
-        message = "should be a list of names of [notifications.channels]"
-        raise ValueError(message)
+def check_table_names(table: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the user's names in a table are valid."""
+    for name in table:
+        _require(
+            re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}", name),
+            f'should have names of 1 to 100 letters, digits, "_", "." or "-" that start with a letter or digit, '
+            f"not {name!r}",
+        )
+
+
+def channel_names(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of TOML
+    """Return channel names; an environment variable separates them by commas."""
+    listed = _split(value)
+    _require(
+        isinstance(listed, list | tuple) and all(isinstance(one, str) and one for one in listed),
+        "should be a list of names of [notifications.channels]",
+    )
     return tuple(listed)
 
 
-def time_zone(value: Any) -> str:  # noqa: ANN401 - it is what is judged
-    """Return the name of a time zone."""
+def _split(value: Any) -> Any:  # noqa: ANN401 - any value of TOML
+    """Split the comma-separated value of an environment variable; return any other value unchanged."""
+    return [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
+
+
+def time_zone(value: Any) -> str:  # noqa: ANN401 - any value of TOML
+    """Return the IANA name of a time zone, such as `Europe/Berlin`."""
     try:
         return ZoneInfo(value).key
     except Exception:  # noqa: BLE001 - zoneinfo raises KeyError, ValueError, OSError and more for bad names
-        message = "should be an IANA time zone, such as Europe/Berlin"
-        raise ValueError(message) from None
+        raise ValueError("should be an IANA time zone, such as Europe/Berlin") from None
 
 
-def quiet_hours(value: Any) -> str | None:  # noqa: ANN401 - it is what is judged
-    """Return two times of day; nothing for an empty text."""
-    if value == "":
-        return None
-    at = "([01]?[0-9]|2[0-3]):[0-5][0-9]"
-    if not isinstance(value, str) or not re.fullmatch(f"{at}-{at}", value):
-        message = "should be two times of day, such as 20:00-08:00"
-        raise ValueError(message)
-    return value
+def quiet_hours(value: Any) -> str | None:  # noqa: ANN401 - any value of TOML
+    """Return a range of times of day, such as `20:00-08:00`; None for an empty string."""
+    return None if value == "" else str(_hours(value))
 
 
-def event_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - it is what is judged
-    """Return the patterns of an endpoint."""
-    if not isinstance(value, list | tuple) or not 1 <= len(value) <= 100:  # noqa: PLR2004 - said in the message
-        message = "should be a list of 1 to 100 patterns"
-        raise ValueError(message)
+def event_patterns(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of TOML
+    """Return 1 to 100 event patterns of the form `entity:verb`, as a tuple."""
+    _require(_is_list(value), "should be a list of 1 to 100 patterns")
     for pattern in value:
         entity, _, verb = pattern.partition(":") if isinstance(pattern, str) else ("", "", "")
-        is_whole = entity and verb and len(pattern) <= 200 and pattern.split() == [pattern]  # noqa: PLR2004 - said below
-        if not is_whole or pattern.count("*") > _STARS_MOST:
-            message = (
-                f"should be entity:verb, at most 200 characters and {_STARS_MOST} stars, no spaces "
-                f"(task:created, task:* or *:*), which {pattern!r} is not"
-            )
-            raise ValueError(message)
+        is_whole = entity and verb and len(pattern) <= 200 and pattern.split() == [pattern]  # noqa: PLR2004 - named below
+        _require(
+            is_whole and pattern.count("*") <= _MAX_STARS,
+            f"should have patterns of the form entity:verb (task:created, task:* or *:*) with at most 200 characters, "
+            f"{_MAX_STARS} stars and no spaces, not {pattern!r}",
+        )
     return tuple(value)
 
 
-def delays(value: Any) -> tuple[float, ...]:  # noqa: ANN401 - it is what is judged
-    """Return the delays between attempts, in seconds."""
-    if not isinstance(value, list | tuple) or not 1 <= len(value) <= 100:  # noqa: PLR2004 - said in the message
-        message = "should be a list of 1 to 100 delays in seconds, such as [5, 300, 3600]"
-        raise ValueError(message)
+def delays(value: Any) -> tuple[float, ...]:  # noqa: ANN401 - any value of TOML
+    """Return 1 to 100 delays between attempts, in seconds."""
+    _require(_is_list(value), "should be a list of 1 to 100 delays in seconds, such as [5, 300, 3600]")
     return tuple(number(0, 365 * 86400)(one) for one in value)
 
 
-def networks(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - it is what is judged
-    """Return networks such as `10.0.0.0/8`; the environment separates them by commas."""
-    listed = [one.strip() for one in value.split(",") if one.strip()] if isinstance(value, str) else value
-    if not isinstance(listed, list | tuple):
-        message = "should be a list of networks such as 10.0.0.0/8"
-        raise ValueError(message)  # noqa: TRY004 - every check raises the same
+def _is_list(value: Any) -> bool:  # noqa: ANN401 - any value of TOML
+    return isinstance(value, list | tuple) and 1 <= len(value) <= 100  # noqa: PLR2004 - named in the messages
+
+
+def networks(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of TOML
+    """Return networks such as `10.0.0.0/8`; an environment variable separates them by commas."""
+    listed = _split(value)
+    _require(isinstance(listed, list | tuple), "should be a list of networks such as 10.0.0.0/8")
     for one in listed:
         try:
             ipaddress.ip_network(one if isinstance(one, str) else "")
         except ValueError:
-            message = f"should hold networks such as 10.0.0.0/8 or fd00::/8, which {one!r} is not"
-            raise ValueError(message) from None
+            raise ValueError(f"should have networks such as 10.0.0.0/8 or fd00::/8, not {one!r}") from None
     return tuple(listed)
 
 
-def proxy(value: Any) -> str | None:  # noqa: ANN401 - it is what is judged
-    """Return the host and port of an HTTP proxy, `http://host:port`; nothing for an empty text."""
-    if value == "":
-        return None
-    if not _is_address(rf"http://{_HOST}:{_PORT}/?", value):
-        message = "should be http://host:port, without a login: this proxy is asked to CONNECT, and to nothing else"
-        raise Unshown(message)
-    return str(value).removesuffix("/")
+def proxy(value: Any) -> str | None:  # noqa: ANN401 - any value of TOML
+    """Return the URL of an HTTP proxy, `http://host:port`; None for an empty string."""
+    return _address(
+        value,
+        rf"http://{_HOST}:{_PORT}/?",
+        "should be http://host:port without a login; the proxy must support CONNECT",
+    )
 
 
-def base_url(value: Any) -> str | None:  # noqa: ANN401 - it is what is judged
-    """Return an address under which routes are found, without a slash at its end; nothing for an empty text."""
+def base_url(value: Any) -> str | None:  # noqa: ANN401 - any value of TOML
+    """Return a base URL without a trailing slash; None for an empty string."""
+    return _address(
+        value,
+        rf"https?://{_HOST}(:{_PORT})?(/[A-Za-z0-9._~/\-]*)?",
+        "should be a URL such as https://app.example.com, without a login or a query",
+    )
+
+
+def _address(value: Any, form: str, expected: str) -> str | None:  # noqa: ANN401 - any value of TOML
+    """Return a URL without a trailing slash, whose host and port are valid; None for an empty string.
+
+    Args:
+        value: The value of the setting.
+        form: A regular expression with the groups `host` and `port`.
+        expected: What the setting accepts, for the error.
+    """
     if value == "":
         return None
-    if not _is_address(rf"https?://{_HOST}(:{_PORT})?(/[A-Za-z0-9._~/\-]*)?", value):
-        message = "should be an address such as https://app.example.com, without a login or a query"
-        raise Unshown(message)
+    found = re.fullmatch(form, value) if isinstance(value, str) else None
+    try:
+        if found is not None and found["host"].startswith("["):
+            ipaddress.IPv6Address(found["host"][1:-1])
+    except ValueError:
+        found = None
+    _require(found and int(found["port"] or 0) <= _MAX_PORT, expected, error=RedactedError)
     return str(value).rstrip("/")
 
 
-def _is_address(form: str, value: object) -> bool:
-    """Whether a value is an address of that form, its host and its port such as there can be."""
-    found = re.fullmatch(form, value) if isinstance(value, str) else None
-    if found is None or int(found["port"] or 0) > _PORT_MOST:
-        return False
-    try:
-        return not found["host"].startswith("[") or bool(ipaddress.IPv6Address(found["host"][1:-1]))
-    except ValueError:
-        return False
-
-
-def descriptions(value: Any) -> dict[str, str]:  # noqa: ANN401 - it is what is judged
-    """Return event types with what each of them tells."""
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        message = 'should be a table such as "task:created" = "A task was created"'
-        raise ValueError(message)
+def descriptions(value: Any) -> dict[str, str]:  # noqa: ANN401 - any value of TOML
+    """Return descriptions by event type, such as `task:created`."""
+    _require(
+        isinstance(value, dict) and all(isinstance(text, str) for text in value.values()),
+        'should be a table such as "task:created" = "A task was created"',
+    )
     event_patterns(list(value) or ["*:*"])
     return dict(value)
 
 
-def select(value: Any) -> str:  # noqa: ANN401 - it is what is judged
-    """Return a query: one select, its parameters as %(name)s."""
+def select(value: Any) -> str:  # noqa: ANN401 - any value of TOML
+    """Return the text of a query: one SELECT with parameters in the form %(name)s."""
     is_text = isinstance(value, str) and re.match(r"\s*(select|with|values|table)\b", value, re.IGNORECASE)
-    if not is_text or ";" in value.strip().removesuffix(";"):
-        message = "should be one SQL select, its parameters as %(name)s"
-        raise ValueError(message)
-    if re.search(r"%(?!%|\([A-Za-z_][A-Za-z0-9_]*\)s)", value.replace("%%", "")):
-        message = "should write its parameters as %(name)s, and any other percent sign twice"
-        raise ValueError(message)
+    _require(
+        is_text and ";" not in value.strip().removesuffix(";"),
+        "should be one SQL select with parameters in the form %(name)s",
+    )
+    _require(
+        not re.search(r"%(?!%|\([A-Za-z_][A-Za-z0-9_]*\)s)", value.replace("%%", "")),
+        "should write parameters as %(name)s, and other percent signs as %%",
+    )
     return str(value)
+
+
+def setting(default: Any, check: Check) -> Any:  # noqa: ANN401 - a field of any type
+    """Return the dataclass field of a setting, with its default and its check."""
+    return field(default=default, metadata={"check": check})
+
+
+@dataclass(eq=False)
+class SettingError(ValueError):
+    """A setting is unknown, missing or invalid."""
+
+    #: The dotted name of the setting.
+    key: str
+    #: The invalid value; None: the message does not contain it.
+    value: object
+    #: What is wrong, or what the setting accepts.
+    expected: str
+    #: For an unknown name: the valid names in its table.
+    known: tuple[str, ...] = ()
+
+
+def section(kind: type[Section], values: Any, where: str) -> Section:  # noqa: ANN401 - any value of TOML
+    """Convert a table of settings to its dataclass.
+
+    Args:
+        kind: The dataclass.
+        values: The table as parsed from TOML.
+        where: The dotted name of the table; empty for the whole file.
+
+    Raises:
+        SettingError: The value is not a table, or a setting in it is unknown, missing or invalid.
+    """
+    prefix = f"{where}." if where else ""
+    if not isinstance(values, Mapping):
+        raise SettingError(where, values, "should be a table")
+    known: dict[str, Field[Any]] = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    for name in values:
+        if name not in known:
+            raise SettingError(f"{prefix}{name}", None, "is not a setting", known=tuple(known))
+    converted: dict[str, Any] = {}
+    for name, one in known.items():
+        if name not in values:
+            if one.default is MISSING and one.default_factory is MISSING:
+                raise SettingError(f"{prefix}{name}", None, "is required")
+        elif is_dataclass(one.default):
+            converted[name] = section(type(one.default), values[name], f"{prefix}{name}")
+        else:
+            converted[name] = _checked(one.metadata["check"], values[name], f"{prefix}{name}")
+    return kind(**converted)
+
+
+def _checked(check: Check, value: Any, key: str) -> Any:  # noqa: ANN401 - any value of TOML
+    """Return the result of a check; its errors are raised again with the dotted name of the setting, `key`."""
+    try:
+        return check(value)
+    except SettingError as error:
+        raise SettingError(f"{key}.{error.key}", error.value, error.expected, known=error.known) from None
+    except ValueError as error:
+        is_shown = not isinstance(value, list | dict) and not isinstance(error, RedactedError)
+        raise SettingError(key, value if is_shown else None, str(error)) from None
+
+
+def named(kind: type[Section], noun: str, value: Any) -> dict[str, Section]:  # noqa: ANN401 - any value of TOML
+    """Convert a table of tables to dataclasses, by the names that the user chose.
+
+    Raises:
+        ValueError: The value is not a table, or a name is invalid.
+        SettingError: A setting in one of the tables is unknown, missing or invalid.
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"should be a table of {noun}")  # noqa: TRY004 - every check raises the same
+    check_table_names(value)
+    return {name: section(kind, given, name) for name, given in value.items()}
+
+
+def unknown_name(name: str, known: Mapping[str, str], *, is_in_table: bool = False) -> str:
+    """Return the message for an unknown setting or environment variable, with the most similar one.
+
+    Args:
+        name: The unknown name, without its table.
+        known: The full names of all settings or variables, by the name to compare.
+        is_in_table: The name is in a table. Top-level settings are suggested as well: one at the end of the file would
+            be part of the last table.
+    """
+    # A name without its unit has less similarity: `base` for `base_seconds`.
+    without_unit = (one for one in known if one.startswith(f"{name}_"))
+    near = nearest(name, known, cutoff=_MIN_SIMILARITY) or next(without_unit, None)
+    if near is None:
+        return "is not a setting; see docs/reference/settings.md"
+    place = " (above the first [table])" if is_in_table and "." not in known[near] else ""
+    return f"is not a setting; did you mean {known[near]}{place}? See docs/reference/settings.md"

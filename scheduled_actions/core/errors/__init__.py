@@ -1,11 +1,9 @@
-"""What can go wrong, named for the fact.
+"""Exception classes of the package, named after the fact.
 
-Three families, so that one place can map them: `RequestError` (the caller asked for something impossible, 4xx),
-`StateConflict` (right request, wrong moment, 409) and `DeploymentError` (nobody's request is at fault, 503).
-Every class builds its own message and keeps the facts as attributes; branch on the type, never on the text.
+Three families map to HTTP statuses: `RequestError` (invalid request, 4xx), `StateConflict` (valid request in the wrong
+state, 409) and `DeploymentError` (configuration or infrastructure, 503). Every class builds its message and keeps the
+facts as attributes; branch on the type, never on the text.
 """
-
-from __future__ import annotations
 
 from scheduled_actions.core.errors.conflicts import (
     ActionLocked,
@@ -13,7 +11,7 @@ from scheduled_actions.core.errors.conflicts import (
     ConflictingChange,
     DeadlineUnusable,
     DirectoryNotEmpty,
-    EndpointOfTheFile,
+    EndpointDeclaredInFile,
     NothingPlanned,
     RowLocked,
     ScheduleEnded,
@@ -36,14 +34,15 @@ from scheduled_actions.core.errors.deployment import (
     NotConfigured,
     ProjectUnusable,
     RegistryInvalid,
-    SchemaHidden,
     SchemaOutdated,
+    SchemaShadowed,
     SchemaUnreleased,
     SecretUnreadable,
     TooBusy,
 )
 from scheduled_actions.core.errors.families import DeploymentError, RequestError, ScheduledActionsError, StateConflict
 from scheduled_actions.core.errors.requests import (
+    ActionTypeForbidden,
     BudgetExceeded,
     FieldProblem,
     FollowUpInvalid,
@@ -52,13 +51,12 @@ from scheduled_actions.core.errors.requests import (
     PayloadInvalid,
     RecurrenceInvalid,
     RefusedByDatabase,
+    SignatureExpired,
     SignatureHeaderInvalid,
     SignatureHeaderMissing,
     SignatureInvalid,
     SignatureMismatch,
-    SignatureOutOfTime,
     TooLarge,
-    TypeNotOpen,
     UnknownAction,
     UnknownActionType,
     UnknownDeadline,
@@ -74,6 +72,7 @@ from scheduled_actions.core.errors.requests import (
 
 __all__ = [
     "ActionLocked",
+    "ActionTypeForbidden",
     "BudgetExceeded",
     "ClaimLost",
     "ConfigInvalid",
@@ -84,7 +83,7 @@ __all__ = [
     "DeploymentError",
     "DirectoryNotEmpty",
     "EmbeddedPostgresFailed",
-    "EndpointOfTheFile",
+    "EndpointDeclaredInFile",
     "ExtraMissing",
     "FieldProblem",
     "FollowUpInvalid",
@@ -106,21 +105,20 @@ __all__ = [
     "RowLocked",
     "ScheduleEnded",
     "ScheduledActionsError",
-    "SchemaHidden",
     "SchemaOutdated",
+    "SchemaShadowed",
     "SchemaUnreleased",
     "SecretUnreadable",
+    "SignatureExpired",
     "SignatureHeaderInvalid",
     "SignatureHeaderMissing",
     "SignatureInvalid",
     "SignatureMismatch",
-    "SignatureOutOfTime",
     "StateConflict",
     "TableBusy",
     "TooBusy",
     "TooLarge",
     "TooManyEndpoints",
-    "TypeNotOpen",
     "UnknownAction",
     "UnknownActionType",
     "UnknownDeadline",

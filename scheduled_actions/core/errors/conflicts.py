@@ -1,185 +1,156 @@
-"""Right requests at the wrong moment."""
+"""State conflicts: the request is valid, but the current state does not allow it."""
 
-from __future__ import annotations
+from dataclasses import field
 
-from scheduled_actions.core.errors.families import StateConflict, short_text
+from scheduled_actions.core.errors.families import StateConflict, error_class
+
+#: Advice for an action whose status does not allow a change, by its status (None: any) and by a part of the wanted
+#: statuses. The first row that applies is used.
+_REMEDIES: tuple[tuple[str | None, str, str], ...] = (
+    ("processing", "", "it is running; wait until the attempt has ended"),
+    ("pending", "completed", "cancel it first"),
+    ("no_action", "completed", "cancel it first"),
+    ("pending", "", "it is already scheduled; run it to make it due now"),
+    ("no_action", "", "it runs automatically on the first tick of a deployment that has its handler"),
+    (None, "no_action", "it has already ended"),
+    ("failed", "pending", "retry it first"),
+    ("cancelled", "pending", "retry it first"),
+    ("skipped", "pending", "retry it first"),
+    ("completed", "", "schedule a new action"),
+)
 
 
+@error_class
 class WrongStatus(StateConflict):
     """The action's status does not allow the change."""
 
-    code = "wrong_status"
+    action_id: object
+    status: str
+    wanted: str
+    remedy: str | None = field(default=None, kw_only=True)
 
-    def __init__(self, action_id: object, status: str, wanted: str, *, remedy: str | None = None) -> None:
-        self.action_id = action_id
-        self.status = status
-        self.wanted = wanted
-        mended = f": {remedy}" if remedy else _mended(status, wanted)
-        super().__init__(f"action {action_id} is {status}; this takes only {wanted} ones{mended}")
-
-
-def _mended(status: str, wanted: str) -> str:  # noqa: PLR0911 - a return a case
-    """Return how to go on with an action of that status, where something wants another one."""
-    match status:
-        case "processing":
-            return ": it runs now, wait until it has ended"
-        case "pending" | "no_action" if "completed" in wanted:
-            return ": cancel it first"
-        case "pending":
-            return ": it waits for its time already; run-now makes it due"
-        case "no_action":
-            return ": it waits for a build that has its handler, and runs by itself on the first tick of one"
-        case _ if "no_action" in wanted:
-            return ": it has ended, so there is nothing to cancel"
-        case "failed" | "cancelled" | "skipped" if "pending" in wanted:
-            return ": retry it first"
-        case "completed":
-            return ": it has done its work, schedule another"
-        case _:
-            return ""
+    def __str__(self) -> str:
+        usual = (advice for status, part, advice in _REMEDIES if status in {self.status, None} and part in self.wanted)
+        remedy = self.remedy or next(usual, None)
+        return f"action {self.action_id} is {self.status}, not {self.wanted}{f': {remedy}' if remedy else ''}"
 
 
+@error_class
 class ScheduleEnded(StateConflict):
-    """The schedule has ended: there is nothing to pause, resume or skip."""
+    """The schedule has ended: it cannot be paused, resumed or skipped."""
 
-    code = "schedule_ended"
-
-    def __init__(self, reference: object, note: str | None) -> None:
-        self.reference = reference
-        super().__init__(
-            f"schedule {reference} has ended{f': {note}' if note else ''}; change its rule to let it go on"
-        )
+    message = "schedule {reference} has ended{reason:after colon}; change its rule to continue it"
+    reference: object
+    reason: str | None
 
 
+@error_class
 class NothingPlanned(StateConflict):
-    """The schedule has no planned occurrence that could be skipped, or not the one that was named."""
+    """The schedule has no planned occurrence to skip, or another one than the request specifies."""
 
-    code = "nothing_planned"
-
-    def __init__(self, reference: object, status: str, *, wanted: object = None) -> None:
-        self.reference = reference
-        self.status = status
-        missing = "no occurrence that waits" if wanted is None else f"no occurrence {wanted} that waits"
-        super().__init__(f"schedule {reference} ({status}) has {missing}; nothing was skipped")
+    message = "schedule {reference} ({status}) has no planned occurrence{wanted:after space}; nothing was skipped"
+    reference: object
+    status: str
+    wanted: object = field(default=None, kw_only=True)
 
 
+@error_class
 class WrongDeadlineStatus(StateConflict):
     """The deadline's status does not allow the change."""
 
-    code = "wrong_deadline_status"
-
-    def __init__(self, reference: object, status: str, wanted: str) -> None:
-        self.reference = reference
-        self.status = status
-        self.wanted = wanted
-        super().__init__(f"deadline {reference} is {status}; only {wanted} ones can be changed so")
+    message = "deadline {reference} is {status}; only {wanted} deadlines can be changed in this way"
+    reference: object
+    status: str
+    wanted: str
 
 
+@error_class
 class DeadlineUnusable(StateConflict):
-    """The stored row of the deadline has a value that cannot be used; it was written by SQL."""
+    """The stored row of the deadline has an invalid value, written by SQL."""
 
-    code = "deadline_unusable"
-
-    def __init__(self, reference: object, problem: str) -> None:
-        self.reference = reference
-        self.problem = problem
-        super().__init__(
-            f"the stored row of deadline {reference} cannot be used ({problem}): complete or cancel it, or correct the"
-            " row in SQL"
-        )
+    message = (
+        "the stored row of deadline {reference} is invalid ({problem}): complete or cancel the deadline, or correct "
+        "the row in SQL"
+    )
+    reference: object
+    problem: str
 
 
+@error_class
 class ActionLocked(StateConflict):
-    """The action is due too soon to be changed from outside.
+    """The action is overdue, or due within `edit_lock_seconds`; operators can override the lock with `force`."""
 
-    Who calls from outside can still `force` it, as operator: then it is changed unless a tick has taken it by then.
-    """
-
-    code = "action_locked"
-
-    def __init__(self, action_id: object, edit_lock_seconds: int) -> None:
-        self.action_id = action_id
-        self.edit_lock_seconds = edit_lock_seconds
-        super().__init__(
-            f"action {action_id} is due within {edit_lock_seconds} seconds (edit_lock_seconds), and locked"
-        )
+    message = (
+        "action {action_id} is locked: it cannot be changed from {edit_lock_seconds} seconds (edit_lock_seconds) "
+        "before its due time"
+    )
+    action_id: object
+    edit_lock_seconds: int
 
 
+@error_class
 class ClaimLost(StateConflict):
-    """The outcome came too late: the lease had ended and the action belongs to somebody else."""
+    """The claim of an attempt ended before its outcome could be stored; the outcome was discarded."""
 
-    code = "claim_lost"
-
-    def __init__(self, action_id: object) -> None:
-        self.action_id = action_id
-        super().__init__(f"action {action_id} is no longer held by this attempt; its outcome was dropped as stale")
+    message = "action {action_id} is no longer claimed by this attempt; the outcome was discarded"
+    action_id: object
 
 
-class EndpointOfTheFile(StateConflict):
-    """The endpoint is declared in the project's file, and is changed there."""
+@error_class
+class EndpointDeclaredInFile(StateConflict):
+    """The endpoint is declared in `scheduled_actions.toml` and can only be changed there."""
 
-    code = "endpoint_of_the_file"
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f'endpoint "{name}" is declared in scheduled_actions.toml: change it there')
+    message = 'endpoint "{name}" is declared in scheduled_actions.toml: change it there'
+    name: str
 
 
+@error_class
 class TooManyEndpoints(StateConflict):
-    """A team has as many webhook endpoints as it may have."""
+    """The team has reached the maximum number of webhook endpoints."""
 
-    code = "too_many_endpoints"
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        super().__init__(f"there are {limit} webhook endpoints already, and no more are taken: delete one first")
+    message = "the limit of {limit} webhook endpoints is reached: delete one first"
+    limit: int
 
 
+@error_class
 class TableBusy(StateConflict):
-    """Another session keeps a table locked."""
+    """Another session holds a lock on the table."""
 
-    code = "table_busy"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-        super().__init__(
-            f"{short_text(table)} is locked by another session, and writers wait behind whoever waits for it; "
-            "nothing was changed: try again"
-        )
+    message = (
+        "{table:text} is locked by another session, and waiting for the lock would block its writers; nothing was "
+        "changed: try again"
+    )
+    table: str
 
 
+@error_class
 class RowLocked(StateConflict):
-    """Another session holds a lock that the change needs, or has changed the same rows at the same moment."""
+    """Another session holds a lock that the change needs, or has just changed the same rows."""
 
-    code = "row_locked"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "another session is changing the same rows; nothing was changed: try again in a moment "
-            "(`explain` names the holder of an action's lock)"
-        )
+    message = (
+        "another session is changing the same rows; nothing was changed: try again in a moment "
+        "(`explain` names the session that locks an action)"
+    )
 
 
+@error_class
 class ConflictingChange(StateConflict):
-    """A constraint of the database refuses the change, next to what others have stored."""
+    """A database constraint rejects the change because of other stored data."""
 
-    code = "conflicting_change"
+    message = (
+        "the change conflicts with stored data{constraint:in brackets}; nothing was changed: reload the data and try "
+        "again"
+    )
+    constraint: str | None
 
-    def __init__(self, constraint: str | None) -> None:
-        self.constraint = constraint
-        named = f" ({short_text(constraint)})" if constraint else ""
-        super().__init__(f"the change conflicts with what is stored{named}; nothing was changed: read it again")
 
-
+@error_class
 class DirectoryNotEmpty(StateConflict):
-    """A new project would be mixed with what is there already."""
+    """The directory of a new project already contains files."""
 
-    code = "directory_not_empty"
-
-    def __init__(self, directory: object, found: str) -> None:
-        self.directory = directory
-        self.found = found
-        super().__init__(
-            f"{directory} is not empty (there is {found}); choose another directory, "
-            "or add what is missing with --force: files that are there stay as they are"
-        )
+    message = (
+        "{directory} is not empty (it contains {found}); choose another directory, or add the missing files with "
+        "--force: existing files are kept"
+    )
+    directory: object
+    found: str

@@ -1,227 +1,219 @@
-"""Installations that are not ready."""
+"""Deployment errors: settings, secrets, database, schema, registry, handlers or functions are unusable (HTTP 503)."""
 
-from __future__ import annotations
+from typing import ClassVar
 
-from scheduled_actions.core.errors.families import DeploymentError, short
+from scheduled_actions.core.errors.families import DeploymentError, error_class, short
+from scheduled_actions.core.messages import counted
 
 
+@error_class
 class ConfigInvalid(DeploymentError):
-    """A setting has a value that cannot be used, or a name that means nothing."""
-
-    code = "config_invalid"
-
-    def __init__(self, key: str, value: object, expected: str, source: str) -> None:
-        self.key = key
-        self.value = value
-        self.expected = expected
-        self.source = source
-        shown = "" if value is None else f" {short(value)}:"
-        super().__init__(f"{source}: {key}:{shown} {expected}")
-
-
-class NotConfigured(DeploymentError):
-    """A secret or an address that the request needs is unset or too short."""
-
-    code = "not_configured"
-
-    def __init__(self, name: str, expected: str) -> None:
-        self.name = name
-        self.expected = expected
-        super().__init__(f"{name} is not configured: {expected}")
-
-
-class ExtraMissing(DeploymentError):
-    """A library that this needs comes with an extra of the package, and is not installed."""
-
-    code = "extra_missing"
-
-    def __init__(self, library: str, extra: str) -> None:
-        self.library = library
-        self.extra = extra
-        super().__init__(f"{library} is not installed: pip install 'scheduled-actions[{extra}]'")
-
-
-class SecretUnreadable(DeploymentError):
-    """A stored secret was encrypted with a key that is not there any more."""
-
-    code = "secret_unreadable"
-
-    def __init__(self, what: str, variable: str) -> None:
-        self.what = what
-        self.variable = variable
-        super().__init__(
-            f"{what} was encrypted with another key than {variable} holds; add that key after a comma, or set it anew"
-        )
-
-
-class DatabaseUnavailable(DeploymentError):
-    """Postgres cannot be reached, refused the login, or ended the connection.
-
-    The reason is a fact of the driver without addresses, names or passwords: a data source name is never repeated.
-    """
-
-    code = "database_unavailable"
-
-    def __init__(self, reason: str, *, says: str = "the database cannot be reached") -> None:
-        self.reason = reason
-        super().__init__(f"{says}: {reason}")
-
-
-class DatabaseBusy(DatabaseUnavailable):
-    """A statement was not finished within `statement_timeout_seconds`, or a tick did not get a lock that it needs."""
-
-    code = "database_busy"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, says="the database is busy")
-
-
-class TooBusy(DeploymentError):
-    """All threads of this process that the API and the dashboard may use are at work."""
-
-    code = "too_busy"
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        super().__init__(
-            f"the API and the dashboard use all {threads} thread{'' if threads == 1 else 's'} of this process that "
-            "they may (http_threads): try again in a moment"
-        )
-
-
-class EmbeddedPostgresFailed(DeploymentError):
-    """The project's own Postgres could not be found, started or used."""
-
-    code = "embedded_postgres_failed"
-
-    def __init__(self, problem: str, remedy: str) -> None:
-        self.problem = problem
-        self.remedy = remedy
-        super().__init__(f"embedded Postgres: {problem}; {remedy}")
-
-
-class LocalServerFailed(DeploymentError):
-    """The local server could not be started."""
-
-    code = "local_server_failed"
-
-    def __init__(self, problem: str, remedy: str) -> None:
-        self.problem = problem
-        self.remedy = remedy
-        super().__init__(f"the local server: {problem}; {remedy}")
-
-
-class ProjectUnusable(DeploymentError):
-    """A directory is no project, or nothing can be written there."""
-
-    code = "project_unusable"
-
-    def __init__(self, directory: object, problem: str) -> None:
-        self.directory = directory
-        self.problem = problem
-        super().__init__(f"{directory}: {problem}")
-
-
-class SchemaOutdated(DeploymentError):
-    """The schema is missing, or older than this code."""
-
-    code = "schema_outdated"
-
-    def __init__(self, found: int, wanted: int) -> None:
-        self.found = found
-        self.wanted = wanted
-        if found < wanted:
-            state = f"at migration {found}" if found else "without this package's tables"
-            difference = f"the database is {state}, this code needs {wanted}"
-        else:
-            difference = "the database has other versions of the SQL functions than this code"
-        super().__init__(f"{difference}: run `scheduled-actions migrate`")
-
-
-class SchemaUnreleased(SchemaOutdated):
-    """The tables were made by a build that was never released; they cannot be brought up to date."""
-
-    code = "schema_unreleased"
-    remedy = (
-        "start with an empty schema: a new database in DATABASE_URL, or a new schema that is the only one in the "
-        "role's search_path; for the embedded Postgres, stop the server and remove the project's directory "
-        ".scheduled_actions"
-    )
-
-    def __init__(self, migration: str) -> None:
-        self.migration = migration
-        self.problem = (
-            "the tables were made by a build that was never released (this code has another migration than "
-            f"{migration}) and cannot be brought up to date"
-        )
-        DeploymentError.__init__(self, f"{self.problem}; nothing was changed: {self.remedy}")
-
-
-class SchemaHidden(DeploymentError):
-    """A table or function in another schema hides one of this package, because the search path names that schema first.
+    """A setting has an invalid value or an unknown name, or its source cannot be read.
 
     Args:
-        hiding: What hides ours, with its schema.
+        key: The dotted name of the setting, or the line; empty: the whole source.
+        value: The invalid value; None: the message does not show it.
+        expected: What is wrong, or what the setting accepts: a phrase with a verb, such as "should be a table".
+        source: The file or the environment variable that contains the setting.
+    """
+
+    key: str
+    value: object
+    expected: str
+    source: str
+
+    def __str__(self) -> str:
+        if not self.key:
+            return f"{self.source} {self.expected}"
+        value = "" if self.value is None else f" = {short(self.value)}:"
+        return f"{self.source}: {self.key}{value} {self.expected}"
+
+
+@error_class
+class NotConfigured(DeploymentError):
+    """A required secret or address is not set, is too short or is malformed."""
+
+    message = "{name} is not configured: {expected}"
+    name: str
+    expected: str
+
+
+@error_class
+class ExtraMissing(DeploymentError):
+    """A library of an optional extra is not installed."""
+
+    message = "{library} is not installed: pip install 'scheduled-actions[{extra}]'"
+    library: str
+    extra: str
+
+
+@error_class
+class SecretUnreadable(DeploymentError):
+    """A stored secret was encrypted with a key that is no longer configured."""
+
+    message = (
+        "{what} was encrypted with a key that {variable} does not contain; append that key after a comma, or set the "
+        "secret again"
+    )
+    what: str
+    variable: str
+
+
+@error_class
+class DatabaseUnavailable(DeploymentError):
+    """Postgres cannot be reached, refused the login, or closed the connection.
+
+    The reason contains no address, name or password, and never the data source name.
+    """
+
+    message = "the database cannot be reached: {reason}"
+    reason: str
+
+
+@error_class
+class DatabaseBusy(DatabaseUnavailable):
+    """A statement exceeded `statement_timeout_seconds`, or a tick could not get a lock."""
+
+    message = "the database is busy: {reason}"
+
+
+@error_class
+class TooBusy(DeploymentError):
+    """All threads of this process that the API and the dashboard may use are busy."""
+
+    threads: int
+
+    def __str__(self) -> str:
+        return (
+            f"all {counted(self.threads, 'thread')} of this process for the API and the "
+            "dashboard are busy (http_threads): try again in a moment"
+        )
+
+
+@error_class
+class EmbeddedPostgresFailed(DeploymentError):
+    """The project's own Postgres cannot be found, started or used."""
+
+    message = "embedded Postgres: {problem}; {remedy}"
+    problem: str
+    remedy: str
+
+
+@error_class
+class LocalServerFailed(DeploymentError):
+    """The local server cannot be started."""
+
+    message = "local server: {problem}; {remedy}"
+    problem: str
+    remedy: str
+
+
+@error_class
+class ProjectUnusable(DeploymentError):
+    """A directory is not a project, or a file in it cannot be written."""
+
+    message = "{directory}: {problem}"
+    directory: object
+    problem: str
+
+
+@error_class
+class SchemaOutdated(DeploymentError):
+    """The schema is missing or older than this code."""
+
+    found: int
+    wanted: int
+
+    def __str__(self) -> str:
+        if self.found >= self.wanted:
+            state = "the SQL functions of the database belong to another version of the code"
+        elif self.found:
+            state = f"the database schema is at migration {self.found}, this code requires {self.wanted}"
+        else:
+            state = f"this database has no Scheduled Actions tables (schema {self.wanted} is required)"
+        return f"{state}: run `scheduled-actions migrate`"
+
+
+@error_class
+class SchemaUnreleased(DeploymentError):
+    """The tables were created by an unreleased build and cannot be migrated."""
+
+    message = "{problem}; nothing was changed: {remedy}"
+    remedy: ClassVar[str] = (
+        "start with an empty schema: a new database in DATABASE_URL, or a new schema that is the only one in the "
+        "role's search_path; for the embedded Postgres, stop the server and delete the project's directory "
+        ".scheduled_actions"
+    )
+    migration: str
+
+    def __post_init__(self) -> None:
+        self.problem = (
+            "the tables were created by an unreleased build (this code has another migration than "
+            f"{self.migration}) and cannot be migrated"
+        )
+
+
+@error_class
+class SchemaShadowed(DeploymentError):
+    """A table or function in another schema shadows one of this package on the search path.
+
+    Args:
+        hiding: The tables and functions that shadow those of the package, with their schemas.
         schema: The schema of the package's tables, in quotes where SQL needs them.
     """
 
-    code = "schema_hidden"
+    message = "{problem}; nothing was changed: {remedy}"
+    hiding: tuple[str, ...]
+    schema: str
 
-    def __init__(self, hiding: tuple[str, ...], schema: str) -> None:
-        self.hiding = hiding
-        self.schema = schema
-        self.problem = f"the search path finds {', '.join(hiding)} before what has the same name in schema {schema}"
-        self.remedy = f"name schema {schema} first in the role's search_path, or rename the other"
-        super().__init__(f"{self.problem}; nothing was changed: {self.remedy}")
+    def __post_init__(self) -> None:
+        self.problem = (
+            f"the search path finds {', '.join(self.hiding)} before the object of the same name in schema {self.schema}"
+        )
+        self.remedy = f"put schema {self.schema} first in the role's search_path, or rename the other object"
 
 
+@error_class
 class RegistryInvalid(DeploymentError):
-    """The handlers cannot be made into a registry, or the generated one cannot be read."""
+    """The registry cannot be generated from the handlers, or the generated file cannot be read."""
 
-    code = "registry_invalid"
-
-    def __init__(self, where: str, problem: str) -> None:
-        self.where = where
-        self.problem = problem
-        super().__init__(f"{where}: {problem}")
+    message = "{where}: {problem}"
+    where: str
+    problem: str
 
 
+@error_class
 class HandlerBroken(DeploymentError):
-    """A handler is registered, but its module cannot be imported or holds no such function."""
+    """A registered handler cannot be imported, or its module has no such function."""
 
-    code = "handler_broken"
-    #: What is broken, before its name.
-    what = "handler of"
-
-    def __init__(self, action_type: str, reference: str, problem: str) -> None:
-        self.action_type = action_type
-        self.reference = reference
-        self.problem = problem
-        super().__init__(f'the {self.what} "{action_type}" ({reference}) cannot be loaded: {problem}')
+    message = 'the handler of "{action_type}" ({reference}) cannot be loaded: {problem}'
+    action_type: str
+    reference: str
+    problem: str
 
 
 class FunctionBroken(HandlerBroken):
-    """A function of the project is registered, but its module cannot be imported or holds no such function."""
+    """A registered project function cannot be imported, or its module has no such function."""
 
-    what = "function"
+    message = 'the function "{action_type}" ({reference}) cannot be loaded: {problem}'
 
 
+@error_class
 class FunctionTimedOut(DeploymentError):
-    """A function of the project did not return within its time limit, or is still at work on an earlier call."""
+    """A project function exceeded its time limit, or is still running an earlier call."""
 
-    code = "function_timed_out"
-
-    def __init__(self, name: str, problem: str) -> None:
-        self.name = name
-        super().__init__(f'the function "{name}" {problem}')
+    message = 'the function "{name}" {problem}'
+    name: str
+    problem: str
 
 
+@error_class
 class FunctionFailed(DeploymentError):
-    """A function of the project raised something other than an `Exception`, such as `SystemExit`."""
+    """A project function raised something other than an `Exception`, such as `SystemExit`."""
 
-    code = "function_failed"
+    name: str
+    raised: BaseException
 
-    def __init__(self, name: str, raised: BaseException) -> None:
-        self.name = name
-        # Its text may be anything, and do anything.
-        super().__init__(f'the function "{name}" raised {type(raised).__name__}')
+    def __str__(self) -> str:
+        # The text of the exception is omitted, because it may contain anything.
+        return f'the function "{self.name}" raised {type(self.raised).__name__}'

@@ -1,57 +1,96 @@
-"""The three families of errors, and how their messages show values."""
+"""The three families of errors, the class decorator that defines an error, and how messages show values."""
 
-from __future__ import annotations
-
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 from uuid import UUID
 
 
 class ScheduledActionsError(Exception):
-    """Anything this package raises on purpose."""
+    """The base class of all errors that this package raises deliberately."""
 
-    #: Short name of the fact, in snake case; the `code` of an HTTP problem document.
+    #: Snake case; the `code` of an HTTP problem document.
     code: ClassVar[str] = "error"
+    #: Template of the text: its placeholders are the error's fields, with the format specs of `_SPECS`.
+    message: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return _Formatter().format(self.message, self) if self.message else super().__str__()
+
+    def __repr__(self) -> str:
+        """Return the class and the message; the arguments may hold secrets."""
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 class RequestError(ScheduledActionsError):
-    """The caller's request cannot be carried out as it stands; nothing was changed."""
+    """The request is invalid; nothing was changed."""
 
     code = "invalid_request"
 
 
 class StateConflict(ScheduledActionsError):
-    """The request is well formed, but the moment's state refuses it; nothing was changed."""
+    """The request is valid, but the current state does not allow it; nothing was changed."""
 
     code = "conflict"
 
 
 class DeploymentError(ScheduledActionsError):
-    """The installation is not ready: settings, secrets, database or generated files."""
+    """The installation cannot serve the request: settings, secrets, database, threads or generated files."""
 
     code = "deployment_error"
 
 
+ErrorClass = TypeVar("ErrorClass", bound=ScheduledActionsError)
+
+
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+def error_class(error: type[ErrorClass]) -> type[ErrorClass]:
+    """Define an error: its fields are the constructor's arguments, its `code` is the class name in snake case."""
+    error.code = re.sub(r"(?<!^)(?=[A-Z])", "_", error.__name__).lower()
+    return dataclass(eq=False, repr=False)(error)
+
+
 def short(value: object) -> str:
-    """Return a value as a message shows it: an instant and a length of time as people write them."""
+    """Return a value for a message, at most 80 characters: its `repr`, or `str` for dates and durations."""
     try:
         return short_text(str(value) if isinstance(value, date | timedelta) else repr(value))
     except Exception:  # noqa: BLE001 - the caller's own class may raise anything
-        # Python writes no longer integer (sys.set_int_max_str_digits).
+        # Python does not convert longer integers (sys.set_int_max_str_digits).
         return "an integer of more than 4,300 digits" if type(value) is int else f"a value of {type(value).__name__}"
 
 
 def short_name(value: object) -> str:
-    """Return the id or name that a caller gave as a message shows it: a text without quotes."""
-    return (
-        short_text(value)
-        if isinstance(value, str)
-        else short_text(str(value))
-        if isinstance(value, UUID)
-        else short(value)
-    )
+    """Return an id or a name for a message: without quotes, at most 80 characters."""
+    return short_text(str(value)) if isinstance(value, str | UUID) else short(value)
 
 
 def short_text(text: str, limit: int = 80) -> str:
-    """Return a text as a message shows it: its beginning, where it is long."""
+    """Return a string of at most `limit` characters: longer ones are cut and end with an ellipsis."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+#: The format specs of placeholders in message templates: `{value:short}`. The last three omit an empty value.
+_SPECS: dict[str, Callable[[Any], str]] = {
+    "short": short,
+    "name": short_name,
+    "text": short_text,
+    "after colon": lambda value: f": {value}" if value else "",
+    "after space": lambda value: f" {value}" if value else "",
+    "in brackets": lambda value: f" ({short_text(value)})" if value else "",
+}
+
+
+class _Formatter(string.Formatter):
+    """Formats message templates; the placeholders are attributes of the error."""
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401, ARG002 - as in the base class
+        """Return the attribute of the error that a placeholder refers to."""
+        return getattr(args[0], str(key))
+
+    def format_field(self, value: Any, format_spec: str) -> Any:  # noqa: ANN401 - as in the base class
+        """Format a value by the format spec of its placeholder."""
+        convert = _SPECS.get(format_spec)
+        return convert(value) if convert else super().format_field(value, format_spec)

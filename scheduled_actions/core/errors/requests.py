@@ -1,310 +1,278 @@
-"""What a caller asked for that cannot be."""
+"""Request errors: an argument is invalid, or no object has the requested id or name."""
 
-from __future__ import annotations
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
-import difflib
-from typing import TYPE_CHECKING
-
-from scheduled_actions.core.errors.families import RequestError, short, short_name, short_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from scheduled_actions.core.errors.families import RequestError, error_class, short, short_text
+from scheduled_actions.core.messages import did_you_mean
 
 
+@error_class
 class InvalidArgument(RequestError):
-    """A value is not what it must be."""
+    """An argument has an invalid value.
 
-    code = "invalid_argument"
+    Args:
+        name: Name of the argument.
+        value: The rejected value.
+        expected: A noun phrase for valid values; the message is "NAME: VALUE is not EXPECTED".
+        problem: What is wrong, such as "is nested deeper than 5 levels"; the message is then "NAME PROBLEM".
+    """
 
-    def __init__(self, name: str, value: object, expected: str) -> None:
-        self.name = name
-        self.value = value
-        self.expected = expected
-        super().__init__(f"{name}: {short(value)} is not {expected}")
+    name: str
+    value: object = None
+    expected: str = ""
+    problem: str | None = field(default=None, kw_only=True)
 
-    def renamed(self, name: str) -> InvalidArgument:
-        """Return the same under the name that the caller knows the value by."""
-        return InvalidArgument(name, self.value, self.expected)
+    def __post_init__(self) -> None:
+        # Rendered now: the value may change before the message is read.
+        self._text = f"{short(self.value)} is not {self.expected}"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self._text}" if self.problem is None else f"{self.name} {self.problem}"
+
+    def renamed(self, name: str) -> "InvalidArgument":
+        """Return the same error for an argument that the caller knows by another name."""
+        return replace(self, name=name)
 
 
+@dataclass(frozen=True, slots=True)
 class FieldProblem:
-    """One field of a payload that the handler's model refused: where, and what is wrong there."""
+    """A problem of one field: the path of the field, empty for the whole payload, and a message."""
 
-    __slots__ = ("message", "where")
-
-    def __init__(self, where: str, message: str) -> None:
-        self.where = where
-        self.message = message
+    where: str
+    message: str
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message
 
 
+@error_class
 class PayloadInvalid(RequestError):
-    """The payload does not fit the handler's annotation.
+    """The payload does not match the handler's model.
 
-    The message names fields and what was expected there, never their values: it may end in a log.
+    The message contains the names of fields and what they accept, never their values, because it may be logged.
     """
 
-    code = "payload_invalid"
+    action_type: str
+    problems: Sequence[FieldProblem]
 
-    def __init__(self, action_type: str, problems: Sequence[FieldProblem]) -> None:
-        self.action_type = action_type
-        self.problems = tuple(problems)
-        listed = "; ".join(str(problem) for problem in self.problems)
-        super().__init__(f'payload of "{action_type}": {listed}')
+    def __str__(self) -> str:
+        return f'payload of "{self.action_type}": {"; ".join(map(str, self.problems))}'
 
 
+@error_class
 class FollowUpInvalid(RequestError):
-    """An action that is to follow the end of another cannot be scheduled as it stands."""
+    """The definition of a follow-up (`on_success`, `on_failure`) is invalid."""
 
-    code = "follow_up_invalid"
-
-    def __init__(self, where: str, problem: RequestError) -> None:
-        self.where = where
-        self.problem = problem
-        super().__init__(f"{where}: {problem}")
+    message = "{where}: {problem}"
+    where: str
+    problem: RequestError
 
 
-class UnknownActionType(RequestError):
-    """No handler of that type is in this build's registry."""
+@dataclass(eq=False, repr=False)
+class _ActionTypeError(RequestError):
+    """An action type cannot be scheduled."""
 
-    code = "unknown_action_type"
+    action_type: str
+    #: The path of the field that contains the type, such as `on_success.0.action_type`.
+    where: str = field(default="action_type", kw_only=True)
 
-    def __init__(self, action_type: str, known: Iterable[str], *, where: str = "action_type") -> None:
-        self.action_type = action_type
-        #: The field that names it: `on_success.0.action_type`, for one that follows another.
-        self.where = where
-        self.known = tuple(sorted(known))
-        near = difflib.get_close_matches(action_type, self.known, n=1)
-        if near:
-            hint = f'did you mean "{near[0]}"?'
-        elif self.known:
-            hint = f"known are: {', '.join(self.known[:12])}"
-        else:
-            hint = "the registry is empty: write a handler, then run `python registry_build.py`"
-        inside = "" if where == "action_type" else f"{where}: "
-        super().__init__(f'{inside}action type "{short_text(action_type)}" has no handler; {hint}')
-
-    def inside(self, where: str) -> UnknownActionType:
-        """Return the same error for an action nested in a field of another."""
-        return UnknownActionType(self.action_type, self.known, where=f"{where}.{self.where}")
+    def inside(self, where: str) -> Self:
+        """Return the same error with `where` in front of the path of the field."""
+        return replace(self, where=f"{where}.{self.where}")
 
 
-class TypeNotOpen(RequestError):
+@error_class
+class UnknownActionType(_ActionTypeError):
+    """No handler of that action type exists in this build."""
+
+    known: Iterable[str]
+
+    def __post_init__(self) -> None:
+        self.known = tuple(sorted(self.known))
+
+    def __str__(self) -> str:
+        listed = f"known types: {', '.join(list(self.known)[:12])}"
+        empty = "the registry is empty: write a handler, then run `scheduled-actions registry build`"
+        hint = did_you_mean(self.action_type, self.known, otherwise=listed if self.known else empty)
+        prefix = "" if self.where == "action_type" else f"{self.where}: "
+        return f'{prefix}action type "{short_text(self.action_type)}" has no handler; {hint}'
+
+
+@error_class
+class ActionTypeForbidden(_ActionTypeError):
     """The caller may not schedule actions of that type over HTTP."""
 
-    code = "type_not_open"
-
-    def __init__(self, action_type: str, problem: str, *, where: str = "action_type") -> None:
-        self.action_type = action_type
-        self.problem = problem
-        #: The path of the field that names the type.
-        self.where = where
-        super().__init__(f'action type "{short_text(action_type)}" {problem}')
-
-    def inside(self, where: str) -> TypeNotOpen:
-        """Return the same error for a type that is named inside a field."""
-        return TypeNotOpen(self.action_type, self.problem, where=f"{where}.{self.where}")
+    message = 'action type "{action_type:text}" {problem}'
+    problem: str
 
 
-class UnknownAction(RequestError):
-    """No action has that id (or it belongs to another team, which answers the same)."""
+@dataclass(eq=False, repr=False)
+class _NotFound(RequestError):
+    """No object has that id or name, or the caller may not see it."""
 
-    code = "unknown_action"
-
-    def __init__(self, action_id: object) -> None:
-        self.action_id = action_id
-        super().__init__(f"no action has the id {short_name(action_id)}")
+    reference: object
 
 
-class UnknownSchedule(RequestError):
-    """No schedule has that id or name (or it belongs to another team, which answers the same)."""
+@error_class
+class UnknownAction(_NotFound):
+    """No action has that id; an action of another team gives the same error."""
 
-    code = "unknown_schedule"
-
-    def __init__(self, reference: object) -> None:
-        self.reference = reference
-        super().__init__(f"no schedule has the id or name {short_name(reference)}")
+    message = "no action has the id {reference:name}"
 
 
-class UnknownDeadline(RequestError):
-    """No deadline has that id or name (or it belongs to another team, which answers the same)."""
+@error_class
+class UnknownSchedule(_NotFound):
+    """No schedule has that id or name; a schedule of another team gives the same error."""
 
-    code = "unknown_deadline"
-
-    def __init__(self, reference: object) -> None:
-        self.reference = reference
-        super().__init__(f"no deadline has the id or name {short_name(reference)}")
+    message = "no schedule has the id or name {reference:name}"
 
 
+@error_class
+class UnknownDeadline(_NotFound):
+    """No deadline has that id or name; a deadline of another team gives the same error."""
+
+    message = "no deadline has the id or name {reference:name}"
+
+
+@error_class
 class UnknownFact(RequestError):
-    """No fact of that name was reported of the thing (or it belongs to another team, which answers the same)."""
+    """No fact of that name was reported about the target; a fact of another team gives the same error."""
 
-    code = "unknown_fact"
-
-    def __init__(self, target_type: str, target_id: str, name: str) -> None:
-        self.target_type = target_type
-        self.target_id = target_id
-        self.name = name
-        thing = short_text(f"{target_type} {target_id}")
-        super().__init__(f'no fact "{short_text(name)}" is known of {thing}')
+    message = 'no fact "{name:text}" about {target_type:text} {target_id:text} is stored'
+    target_type: str
+    target_id: str
+    name: str
 
 
-class UnknownToken(RequestError):
-    """No token has that id (or it is bound to another team, which answers the same)."""
+@error_class
+class UnknownToken(_NotFound):
+    """No token has that id; a token of another team gives the same error."""
 
-    code = "unknown_token"
-
-    def __init__(self, token_id: object) -> None:
-        self.token_id = token_id
-        super().__init__(f"no token has the id {short_name(token_id)}")
+    message = "no token has the id {reference:name}"
 
 
-class UnknownFeed(RequestError):
-    """No calendar feed has that id (or it is of another team, which answers the same)."""
+@error_class
+class UnknownFeed(_NotFound):
+    """No calendar feed has that id; a feed of another team gives the same error."""
 
-    code = "unknown_feed"
-
-    def __init__(self, feed_id: object) -> None:
-        self.feed_id = feed_id
-        super().__init__(f"no calendar feed has the id {short_name(feed_id)}")
+    message = "no calendar feed has the id {reference:name}"
 
 
+@error_class
 class TooLarge(RequestError):
-    """A value is over its limit."""
+    """A value exceeds its size limit."""
 
-    code = "too_large"
-
-    def __init__(self, name: str, size: int, limit: int) -> None:
-        self.name = name
-        self.size = size
-        self.limit = limit
-        super().__init__(f"{name} is {size:,} bytes; at most {limit:,} are taken")
+    message = "{name} is {size:,} bytes; the limit is {limit:,}"
+    name: str
+    size: int
+    limit: int
 
 
+@error_class
 class RecurrenceInvalid(RequestError):
-    """A recurrence cannot be understood, or names something that cannot be."""
+    """A recurrence is malformed, cannot be evaluated, or refers to a function or calendar that does not exist."""
 
-    code = "recurrence_invalid"
-
-    def __init__(self, rule: str, problem: str, *, name: str = "recurrence") -> None:
-        self.rule = rule
-        self.problem = problem
-        #: What the caller called it; the path of what it skips, where that is at fault.
-        self.name = name
-        super().__init__(f'recurrence "{short_text(rule)}": {problem}')
+    message = 'recurrence "{rule:text}": {problem}'
+    rule: str
+    problem: str
+    #: The argument that holds the rule, or the path in `skip` that is invalid.
+    name: str = field(default="recurrence", kw_only=True)
 
 
+@error_class
 class NeverOccurs(RecurrenceInvalid):
-    """A recurrence names no instant in thirty years, or none that could be found in bounded steps."""
-
-    code = "never_occurs"
+    """A recurrence has no occurrence within thirty years, or none that a bounded search finds."""
 
 
+@error_class
 class UrlInvalid(RequestError):
-    """An address cannot be posted to; the message never repeats it: its path or login may be the secret."""
+    """A URL cannot be used. The message does not contain it: its path or login may be a secret."""
 
-    code = "url_invalid"
-
-    def __init__(self, problem: str, expected: str = "http:// or https:// with a host") -> None:
-        self.problem = problem
-        self.expected = expected
-        super().__init__(f"the URL {problem}; it must be {expected}")
+    message = "the URL {problem}; it must be {expected}"
+    problem: str
+    expected: str = "an http:// or https:// address with a host"
 
 
+@error_class
 class SignatureInvalid(RequestError):
-    """A request is not signed the Standard Webhooks way with a key that is known here."""
-
-    code = "signature_invalid"
+    """A request has no valid Standard Webhooks signature."""
 
 
+@dataclass(eq=False, repr=False)
 class SignatureHeaderMissing(SignatureInvalid):
-    """One of the three headers is not there, or empty."""
+    """A signature header is missing or empty."""
 
-    def __init__(self, header: str) -> None:
-        self.header = header
-        super().__init__(f"the request has no {header} header")
+    message = "the request has no {header} header"
+    header: str
 
 
+@dataclass(eq=False, repr=False)
 class SignatureHeaderInvalid(SignatureInvalid):
-    """A header is there, but cannot be what it must be. The message does not repeat what a stranger sent."""
+    """A signature header is malformed. The message does not contain its value."""
 
-    def __init__(self, header: str, expected: str) -> None:
-        self.header = header
-        self.expected = expected
-        super().__init__(f"{header} is not {expected}")
+    message = "{header} must be {expected}"
+    header: str
+    expected: str
 
 
-class SignatureOutOfTime(SignatureInvalid):
-    """The request was signed too long ago, or by a clock too far ahead."""
+@dataclass(eq=False, repr=False)
+class SignatureExpired(SignatureInvalid):
+    """The timestamp of a signed request is too far in the past or in the future."""
 
-    def __init__(self, age_seconds: float, tolerance_seconds: float) -> None:
-        self.age_seconds = age_seconds
-        self.tolerance_seconds = tolerance_seconds
-        direction = "old" if age_seconds > 0 else "new"
-        super().__init__(
-            f"webhook-timestamp is {abs(age_seconds):.0f} seconds too {direction} to be true; "
-            f"at most {tolerance_seconds:g} either way are taken"
+    age_seconds: float
+    tolerance_seconds: float
+
+    def __str__(self) -> str:
+        direction = "past" if self.age_seconds > 0 else "future"
+        return (
+            f"webhook-timestamp is {abs(self.age_seconds):.0f} seconds in the {direction}; "
+            f"the tolerance is {self.tolerance_seconds:g} seconds"
         )
 
 
 class SignatureMismatch(SignatureInvalid):
-    """None of the signatures fits the body, the id, the timestamp and the key."""
+    """None of the keys produces one of the presented signatures for this body, id and timestamp."""
 
-    def __init__(self) -> None:
-        super().__init__("no signature in webhook-signature fits this body, id and timestamp")
-
-
-class UnknownEndpoint(RequestError):
-    """No webhook endpoint has that id or name (or it belongs to another team, which answers the same)."""
-
-    code = "unknown_endpoint"
-
-    def __init__(self, endpoint: object) -> None:
-        self.endpoint = endpoint
-        super().__init__(f"no webhook endpoint is called {short_name(endpoint)}")
+    message = "no signature in webhook-signature matches this body, id and timestamp"
 
 
-class UnknownDelivery(RequestError):
-    """No webhook delivery has that id (or it belongs to another team, which answers the same)."""
+@error_class
+class UnknownEndpoint(_NotFound):
+    """No webhook endpoint has that id or name; an endpoint of another team gives the same error."""
 
-    code = "unknown_delivery"
-
-    def __init__(self, delivery_id: object) -> None:
-        self.delivery_id = delivery_id
-        super().__init__(f"no webhook delivery has the id {short_name(delivery_id)}")
+    message = "no webhook endpoint has the id or name {reference:name}"
 
 
+@error_class
+class UnknownDelivery(_NotFound):
+    """No webhook delivery has that id; a delivery of another team gives the same error."""
+
+    message = "no webhook delivery has the id {reference:name}"
+
+
+@error_class
 class UnknownTable(RequestError):
     """The search path finds no table of that name."""
 
-    code = "unknown_table"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-        super().__init__(
-            f"no table is called {short_text(table)}; write it as SQL does: schema.table, "
-            'and "Quoted" where it has capitals'
-        )
+    message = 'no table is called {table:text}; write its name as in SQL: schema.table, or "Table" with capital letters'
+    table: str
 
 
+@error_class
 class BudgetExceeded(RequestError):
-    """The evaluation of a rule, template or filter needs more steps or bytes than one evaluation may use."""
+    """The evaluation of a rule, template or filter exceeds its budget of steps or bytes."""
 
-    code = "budget_exceeded"
-
-    def __init__(self, what: str, unit: str, limit: int) -> None:
-        self.what = what
-        self.unit = unit
-        self.limit = limit
-        super().__init__(f"{what} needs more than {limit:,} {unit} to evaluate: make it simpler or its range shorter")
+    message = "{what} needs more than {limit:,} {unit} to evaluate: simplify it or shorten its range"
+    what: str
+    unit: str
+    limit: int
 
 
+@error_class
 class RefusedByDatabase(RequestError):
-    """The SQL function found an argument that cannot be; its message names it."""
+    """An SQL function or a constraint rejected an argument; the message contains its name."""
 
-    code = "refused_by_database"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
+    message = "{text}"
+    text: str

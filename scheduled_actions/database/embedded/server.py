@@ -1,10 +1,8 @@
-"""The server of a cluster: brought up, asked, and stopped. The caller has made sure to be alone.
+"""Start, probe and stop the server of a cluster. The caller must hold the start lock.
 
-Whether it lives is judged by talking to it, never by a pid file: after a kill such a file names nobody, or
-somebody else.
+Whether a server is running is determined by connecting to it, never by a pid file: after a kill such a file contains
+the id of no process, or of another one.
 """
-
-from __future__ import annotations
 
 import os
 import select
@@ -13,34 +11,33 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import psycopg
 
 from scheduled_actions.core.errors import EmbeddedPostgresFailed
-from scheduled_actions.database.embedded import programs
 from scheduled_actions.database.embedded.cluster import (
     NAME,
     Cluster,
-    adopt,
-    conceive,
+    ServerAccount,
+    account_for,
+    create,
     free_port,
     is_free,
+    load,
     open_private,
-    recall,
-    remember,
+    programs_for,
+    relocate,
+    run_program,
+    save,
     write_private,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scheduled_actions.database.embedded.programs import Account
-
-#: Longest wait for a start, crash recovery included, and for an orderly stop.
+#: Maximum wait for a start, including crash recovery, and for an orderly stop.
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 _LOG_BYTES = 1_000_000
@@ -52,44 +49,53 @@ _SETTINGS = {
     "max_connections": "200",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    # Statements and details of errors carry payloads, which have no place in a log.
+    # Statements and error details may contain payloads, which must not be logged.
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
     "log_checkpoints": "off",
-    # For roles that somebody adds; see `_initialise`.
+    # For roles added later; see `_initialise`.
     "scram_iterations": "4096",
 }
 
 
-class Answer(NamedTuple):
-    """What a running server says of itself."""
+class ServerStatus(NamedTuple):
+    """The status of a running server: the process id of its postmaster, and whether the project's database exists."""
 
     postmaster: int
     has_database: bool
 
 
-def up(directory: Path, options: Sequence[str]) -> Cluster:
-    """Return the cluster of `directory`, running, with its database."""
-    cluster = recall(directory)
+def start(directory: Path, options: Sequence[str]) -> Cluster:
+    """Start the server of `directory` unless it is running, and create its database if missing; return the cluster.
+
+    Raises:
+        EmbeddedPostgresFailed: The server cannot be started.
+    """
+    cluster = load(directory)
     if cluster is not None and cluster.directory != directory:
-        cluster = adopt(cluster, directory)
-    answered = None if cluster is None else answer(cluster)
+        cluster = relocate(cluster, directory)
+    answered = None if cluster is None else probe(cluster)
     if cluster is None or answered is None:
-        account = programs.account_for(directory if cluster is None else cluster.home)
-        cluster = cluster or conceive(directory, account)
+        account = account_for(directory if cluster is None else cluster.home)
+        cluster = cluster or create(directory, account)
         cluster, answered = _started(cluster, account, options)
     if not answered.has_database:
-        # It may still be making one for a holder that was killed.
-        is_there = suppress(psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation)
-        with is_there, psycopg.connect(_maintenance(cluster), autocommit=True) as connection:
+        with (
+            # The server may still be creating it for a holder that was killed.
+            suppress(psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation),
+            psycopg.connect(_maintenance(cluster), autocommit=True) as connection,
+        ):
             connection.execute(f"create database {NAME}")
     return cluster
 
 
-def answer(cluster: Cluster) -> Answer | None:
-    """Return the answer of the cluster's server; None: there is none, or the port is somebody else's.
+def probe(cluster: Cluster) -> ServerStatus | None:
+    """Return the status of the cluster's server; None if it is not running, or another server uses the port.
 
-    A server that says it is starting, recovering, stopping or full is waited for.
+    Waits for a server that is starting, recovering, stopping or out of connections.
+
+    Raises:
+        EmbeddedPostgresFailed: The server was not ready in time.
     """
     deadline = time.monotonic() + START_SECONDS
     while True:
@@ -101,21 +107,21 @@ def answer(cluster: Cluster) -> Answer | None:
                     [NAME],
                 ).fetchone()
         except psycopg.OperationalError as error:
-            if not any(fact in str(error) for fact in ("the database system is", "too many clients")):
+            if not any(sign in str(error) for sign in ("the database system is", "too many clients")):
                 return None
             if time.monotonic() > deadline:
-                problem = f"the server has not been ready for {START_SECONDS:g} seconds"
-                raise EmbeddedPostgresFailed(problem, f"see {cluster.log}, and try again") from None
+                raise EmbeddedPostgresFailed(
+                    f"the server was not ready within {START_SECONDS:g} seconds", f"see {cluster.log}, and try again"
+                ) from None
         else:
-            return Answer(*row) if row else None
+            return ServerStatus(*row) if row else None
         time.sleep(0.02)
 
 
 def stop(cluster: Cluster) -> None:
-    """Stop the server in order, cutting its connections, and return when it has gone."""
-    cluster = recall(cluster.directory) or cluster  # Whoever restarted it may have moved the port.
-    answered = answer(cluster)
-    if answered is None:
+    """Stop the server, which closes its connections; wait at most `STOP_SECONDS` for its end."""
+    cluster = load(cluster.directory) or cluster  # Another holder may have restarted it on another port.
+    if (answered := probe(cluster)) is None:
         return
     deadline = time.monotonic() + STOP_SECONDS
     with suppress(ProcessLookupError):
@@ -126,14 +132,18 @@ def stop(cluster: Cluster) -> None:
 
 
 def _maintenance(cluster: Cluster) -> str:
-    return f"{cluster.dsn_of('postgres')}?sslmode=disable&gssencmode=disable"
+    return f"{cluster.dsn('postgres')}?sslmode=disable&gssencmode=disable"
 
 
-def _started(cluster: Cluster, account: Account | None, options: Sequence[str]) -> tuple[Cluster, Answer]:
-    """Return the cluster, started (on another port if its own is taken), with its first answer."""
+def _started(cluster: Cluster, account: ServerAccount | None, options: Sequence[str]) -> tuple[Cluster, ServerStatus]:
+    """Start the server, on another port if its own is taken; return the cluster and the server's status.
+
+    Raises:
+        EmbeddedPostgresFailed: The server did not start.
+    """
     version = cluster.data / "PG_VERSION"
     major = int(version.read_text(encoding="ascii")) if version.exists() else None
-    place = programs.programs_for(account, cluster.home, major=major)
+    place = programs_for(account, cluster.home, major=major)
     if major is None:
         _initialise(cluster, place / "initdb", account)
     deadline = time.monotonic() + START_SECONDS
@@ -143,40 +153,42 @@ def _started(cluster: Cluster, account: Account | None, options: Sequence[str]) 
         if answered is not None:
             return cluster, answered
         if "could not bind" in said:
-            cluster = remember(replace(cluster, port=free_port()))
+            cluster = save(replace(cluster, port=free_port()))
         elif 'lock file "postmaster.pid"' in said:
-            # Either who started it was killed this instant, and it is about to answer; or the pid of a dead
-            # server is another process's by now. (Shared memory guards against two servers anyway.)
-            answered = answer(cluster)
-            if answered is not None:
+            # Either the process that started the server was killed, and the server is about to answer; or the pid of a
+            # dead server now belongs to another process. (Shared memory prevents two servers anyway.)
+            if (answered := probe(cluster)) is not None:
                 return cluster, answered
             if is_second_refusal and is_free(cluster.port):
                 (cluster.data / "postmaster.pid").unlink(missing_ok=True)
             is_second_refusal = True
-        elif "shared memory block" not in said:  # (That is held until the children of a dead server notice.)
+        elif "shared memory block" not in said:  # Children of a dead server still hold it for a moment.
             break
         time.sleep(0.1)
-    problem = f"the server did not start: {_ending(said) or 'it said nothing'}"
-    raise EmbeddedPostgresFailed(problem, f"the log is {cluster.log}; mend that, or set DATABASE_URL")
+    raise EmbeddedPostgresFailed(
+        f"the server did not start: {_last_lines(said) or 'its log is empty'}",
+        f"see {cluster.log}, fix the cause, or set DATABASE_URL",
+    )
 
 
-def _initialise(cluster: Cluster, initdb: Path, account: Account | None) -> None:
-    """Make the data directory, whole or not at all."""
-    # A name of its own each time: the initdb of a holder that was killed may still be at work.
+def _initialise(cluster: Cluster, initdb: Path, account: ServerAccount | None) -> None:
+    """Create the data directory atomically."""
+    # A new name each time, because the initdb of a killed holder may still be running.
     fresh = Path(tempfile.mkdtemp(prefix="data.new-", dir=cluster.home))
     password = cluster.home / "password.new"
     write_private(password, cluster.password)
     if account is not None:
         os.chown(fresh, *account)
         os.chown(password, *account)
-    command: list[str | Path] = [initdb, "--pgdata", fresh, "--username", NAME, "--pwfile", password]
-    # Iterations make short passwords harder to guess. This one is random, and 4,096 of them cost each connection 4 ms.
-    command += ["--auth=scram-sha-256", "--set=scram_iterations=1", "--encoding=UTF8", "--locale=C"]
+    # Iterations protect short passwords. This one is long and random, and 4,096 iterations cost each connection 4 ms.
+    options = ("--auth=scram-sha-256", "--set=scram_iterations=1", "--encoding=UTF8", "--locale=C", "--username", NAME)
+    command: list[str | Path] = [initdb, "--pgdata", fresh, "--pwfile", password, *options]
     try:
-        programs.run(command, account, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        run_program(command, account, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     except subprocess.CalledProcessError as error:
-        problem = f"initdb failed: {_ending(error.stderr.decode(errors='replace'))}"
-        raise EmbeddedPostgresFailed(problem, "mend that, or set DATABASE_URL") from None
+        raise EmbeddedPostgresFailed(
+            f"initdb failed: {_last_lines(error.stderr.decode(errors='replace'))}", "fix the cause, or set DATABASE_URL"
+        ) from None
     finally:
         password.unlink()
     fresh.rename(cluster.data)
@@ -185,41 +197,40 @@ def _initialise(cluster: Cluster, initdb: Path, account: Account | None) -> None
 
 
 def _launch(
-    cluster: Cluster, postgres: Path, account: Account | None, options: Sequence[str]
-) -> tuple[Answer | None, str]:
-    """Start the server and wait until it answers or has ended; return its answer and what it logged."""
-    # The shell leaves at once: no process here gets a child it does not know, and the server's session is its
-    # own, out of reach of the terminal's Ctrl-C.
-    command: list[str | Path] = ["/bin/sh", "-c", '"$@" &', "sh", postgres, "-D", cluster.data]
-    for name, value in (_SETTINGS | {"port": str(cluster.port)}).items():
-        command += ["-c", f"{name}={value}"]
-    command += options
-    alive, inherited = os.pipe()  # The reading end hangs up when the last process of the server has gone.
-    try:
-        with open(cluster.log, "ab", opener=open_private) as log:
+    cluster: Cluster, postgres: Path, account: ServerAccount | None, options: Sequence[str]
+) -> tuple[ServerStatus | None, str]:
+    """Start the server and wait until it answers or ends; return its status and its log since the start.
+
+    The shell exits immediately, so that the server is not a child of this process. The server has its own session, so
+    that the terminal's Ctrl-C does not reach it.
+    """
+    command: list[str | Path] = [
+        "/bin/sh",
+        "-c",
+        '"$@" &',
+        "sh",
+        postgres,
+        "-D",
+        cluster.data,
+        *(f"--{name}={value}" for name, value in _SETTINGS.items()),
+        f"--port={cluster.port}",
+        *options,
+    ]
+    alive, inherited = os.pipe()  # The reading end reports a hangup when the last process of the server has ended.
+    with os.fdopen(alive, "rb"):
+        with os.fdopen(inherited, "wb"), open(cluster.log, "ab", opener=open_private) as log:
             if log.tell() > _LOG_BYTES:
                 log.truncate(0)
             before = log.seek(0, os.SEEK_END)
-            programs.run(command, account, stdout=log, stderr=log, pass_fds=[inherited], start_new_session=True)
-    finally:
-        os.close(inherited)
-    try:
-        answered = _first_answer(cluster, alive)
-    finally:
-        os.close(alive)
+            run_program(command, account, stdout=log, stderr=log, pass_fds=[inherited], start_new_session=True)
+        deadline = time.monotonic() + START_SECONDS
+        ended = select.poll()
+        ended.register(alive)
+        answered = None
+        while answered is None and not ended.poll(10) and time.monotonic() < deadline:
+            answered = probe(cluster)
     return answered, cluster.log.read_bytes()[before:].decode(errors="replace")
 
 
-def _first_answer(cluster: Cluster, alive: int) -> Answer | None:
-    deadline = time.monotonic() + START_SECONDS
-    ended = select.poll()
-    ended.register(alive)
-    while not ended.poll(10) and time.monotonic() < deadline:
-        answered = answer(cluster)
-        if answered is not None:
-            return answered
-    return None
-
-
-def _ending(text: str) -> str:
+def _last_lines(text: str) -> str:
     return " | ".join(text.splitlines()[-5:])

@@ -1,4 +1,4 @@
--- The functions of these names, with what changes when one is replaced.
+-- Returns the functions with these names and the properties that replacing one changes.
 select p.proname, p.oid::regprocedure::text, p.ctid::text
 from pg_proc p
 where p.pronamespace = quote_ident(current_schema())::regnamespace and p.prokind = 'f' and p.proname = any (%(names)s)

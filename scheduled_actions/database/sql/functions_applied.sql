@@ -1,4 +1,4 @@
--- The checksums of the functions that are there, also of those that somebody replaced by hand.
+-- Returns the recorded checksums of the functions that exist, including functions replaced by hand.
 select f.name, f.checksum
 from scheduled_action_functions f
 where exists (

@@ -1,6 +1,7 @@
--- The statements that fix the search path of our functions where it matters and is not fixed to this schema: triggers,
--- functions with their owner's rights, functions of views, and what callers with any search path call by name. What these
--- call inherits it. The others keep the caller's, which costs nothing and lets the planner inline them.
+-- Returns statements that set the search path of our functions where it matters and is not set to this schema:
+-- triggers, functions with their owner's rights, functions of views, and functions that callers with any search path
+-- call by name. Functions that these call inherit it.
+-- The others keep the caller's search path, which costs nothing and allows inlining.
 select 'alter function ' || p.oid::regprocedure || ' set search_path = ' || quote_ident(current_schema()) || ', pg_temp'
 from pg_proc p
 where p.pronamespace = quote_ident(current_schema())::regnamespace

@@ -1,2 +1,2 @@
--- The role may use the door of a team (null: of none in particular); answers the door's schema.
+-- The role may use the access schema of a team (null: of no team in particular); returns its name.
 select scheduled_actions_grant(%(kind)s, %(role)s, %(team_id)s)

@@ -1,5 +1,5 @@
--- The state of one index of our schema (missing, invalid or valid), the name of that schema, and whether another
--- session builds an index in this database: two builds at once wait for each other.
+-- Returns the state of an index of our schema (missing, invalid or valid), the name of that schema, and whether another
+-- session is building an index in this database; two concurrent builds wait for each other.
 select
   case when c.oid is null then 'missing' when i.indisvalid then 'valid' else 'invalid' end,
   quote_ident(n.nspname),

@@ -1,2 +1,2 @@
--- The database's time, as every statement sees it.
+-- Returns the time of the database's clock, as all statements use it.
 select scheduled_actions_now()

@@ -1,5 +1,5 @@
--- Until the transaction ends, the schema of our tables is the first of the search path; before they are there, the path is
--- as it was.
+-- The schema of our tables is first in the search path until the transaction ends. Before the tables exist, the search
+-- path is unchanged.
 select set_config('search_path', quote_ident(n.nspname) || ', ' || current_setting('search_path'), true)
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace

@@ -1,3 +1,3 @@
--- The database has this migration.
+-- This migration is recorded.
 insert into scheduled_action_migrations (number, name, checksum)
 values (%(number)s, %(name)s, %(checksum)s)

@@ -1,5 +1,5 @@
--- Our functions that no file defines: of files that are gone, and earlier versions that a migration could not replace; with
--- what uses each: a view stands for its rule.
+-- Returns our functions that no file defines, because the file was removed or a migration could not replace the earlier
+-- version, each with the objects that depend on it (a view through its rule).
 select
   p.oid::regprocedure::text,
   array(

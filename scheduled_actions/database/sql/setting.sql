@@ -1,2 +1,2 @@
--- One of the values that processes share; no row when nobody has written it.
+-- Returns a value that processes share; no row if it was never written.
 select s.value from scheduled_action_settings s where s.name = %(name)s

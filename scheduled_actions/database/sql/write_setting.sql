@@ -1,4 +1,4 @@
--- The value that processes share is this one.
+-- The shared value is stored.
 insert into scheduled_action_settings as s (name, value)
 values (%(name)s, %(value)s::jsonb)
 on conflict (name) do update set value = excluded.value, updated_at = excluded.updated_at

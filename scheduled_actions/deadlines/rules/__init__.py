@@ -1,1 +1,1 @@
-"""What is decided about deadlines: when stages come, what a pause moves, what still holds. Pure."""
+"""Pure rules of deadlines: arguments, offsets, calendars, planning, and validation of stored rows."""

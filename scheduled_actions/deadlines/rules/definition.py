@@ -1,56 +1,48 @@
-"""What a caller asks of a deadline: every argument checked, and kept as it was asked for."""
+"""Validate the arguments of a deadline, and build its stages."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from functools import partial
+from typing import Any, get_args
 
-from scheduled_actions.core import checks as arguments
-from scheduled_actions.core import json_text
+from scheduled_actions.actions.model import check_max_attempts, check_priority
+from scheduled_actions.core import checks as arguments, json_text
 from scheduled_actions.core.action import RESULT_LIMIT
 from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.core.json_text import Unquoted
-from scheduled_actions.deadlines.rules import stages as stage_rules
-from scheduled_actions.deadlines.rules.working_calendar import parse_calendar
-from scheduled_actions.recurrence.phrases import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scheduled_actions.core.requester import AddressReach
-    from scheduled_actions.deadlines.model import Deadline, Stage, StageKind
+from scheduled_actions.core.messages import did_you_mean
+from scheduled_actions.core.requester import AddressReach
+from scheduled_actions.deadlines.model import Deadline, Stage, StageKind
+from scheduled_actions.deadlines.rules.calendar import Direction, parse_calendar, parse_offset
+from scheduled_actions.notifications.rules.reminder import SEVERITIES
+from scheduled_actions.schedules.rules import new_schedule
 
 #: The arguments of `set_deadline`.
 ARGUMENTS = frozenset({
     "target", "due_at", "reminders", "escalation", "auto_actions", "recipients", "recurrence", "timezone", "calendar",
     "team_id", "name", "metadata", "created_by",
 })  # fmt: skip
-
-
-#: Which argument names the stages of a kind; in their order.
+#: The argument that defines the stages of each kind, in the order of the stages.
 ARGUMENT_OF: dict[StageKind, str] = {"reminder": "reminders", "escalation": "escalation", "action": "auto_actions"}
-_ORDER = tuple(ARGUMENT_OF)
-#: What becomes or ceases to be a series, in words for whoever asks for it.
-HOW_TO_BEGIN = "left out: it is no series; cancel_deadline it, and set_deadline one with a recurrence"
-HOW_TO_END = "a rule: cancel_deadline with series=True ends the series"
-_CHANGED_ELSEWHERE = {
-    "due_at": "left out: move_deadline gives it another due instant",
-    "name": "left out: it keeps its name",
-    "team_id": "left out: it stays where it is",
-    "created_by": "left out: it was set by whom it was",
-}
+#: Maximum numbers of stages in a deadline, of recipients in a stage, and of repeats of an escalation.
+STAGES_MOST, RECIPIENTS_MOST, REPEAT_MOST = 100, 100, 100
+HOW_TO_BEGIN = "cannot be added to a single deadline: use cancel_deadline, then set_deadline with a recurrence"
+HOW_TO_END = "cannot be removed from a series: use cancel_deadline with series=True to end the series"
+#: The years of due instants; offsets of a century before or after stay within the calendar.
+_FIRST_YEAR, _LAST_YEAR = 1900, 9800
+#: Stages without an argument: every deadline has the first, every deadline of a series also the second.
+_DUE = Stage(key="due", kind="due", offset="when due", action_type="deadline:miss")
+_RENEWAL = Stage(key="renewal", kind="renewal", offset="when due", action_type="deadline:renew")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewDeadline:
-    """A deadline to set, every argument checked."""
+    """The validated arguments of a deadline."""
 
     target_type: str
     target_id: str
-    #: None: the first occurrence of the rule, or `delay` from now.
+    #: None: `delay` from now; without `delay`, the first occurrence of the rule after now.
     due_at: datetime | None
     delay: timedelta | None
     timezone: str
@@ -62,12 +54,12 @@ class NewDeadline:
     team_id: str | None
     metadata: Mapping[str, Any] | None
     created_by: str | None
-    #: How far the addresses in it reach where a token gave them; None: application code.
+    #: The reach of its addresses if a token gave them; None: application code.
     reach: AddressReach | None = None
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What was asked for as a JSON object: two that are equal ask for the same."""
+        """The arguments as a JSON object, equal for equal arguments."""
         asked = {
             "target": {"type": self.target_type, "id": self.target_id},
             "due_at": None if self.due_at is None else self.due_at.isoformat(),
@@ -84,28 +76,28 @@ class NewDeadline:
 
 
 def changed_deadline(before: Deadline, asked_before: Sequence[Stage] | None, changes: Mapping[str, Any]) -> NewDeadline:
-    """Return what a deadline is to be with some of its arguments changed, checked as `new_deadline` does.
+    """Return the validated arguments of a deadline after a change.
 
     Args:
-        before: As it is.
-        asked_before: The stages of its definition; None: they cannot be read.
-        changes: The arguments of `set_deadline` that change; None takes one back to its default.
+        before: The stored deadline.
+        asked_before: The stages of the stored definition; None: they are invalid.
+        changes: The changed arguments of `set_deadline`; None restores the default of an argument.
 
     Raises:
-        InvalidArgument: An argument cannot be changed here or is invalid, or the stored stages cannot be read.
-        RecurrenceInvalid: The calendar's holidays are not known.
+        InvalidArgument: An argument is invalid, or the stored stages are invalid and not all of them are replaced.
+        RecurrenceInvalid: The calendar's holidays are unknown.
     """
-    for name, value in changes.items():
-        if name in _CHANGED_ELSEWHERE:
-            raise InvalidArgument(name, value, _CHANGED_ELSEWHERE[name])
     if "recurrence" in changes and (before.series_id is None or changes["recurrence"] is None):
         raise InvalidArgument(
-            "recurrence", changes["recurrence"], HOW_TO_BEGIN if before.series_id is None else HOW_TO_END
+            "recurrence", changes["recurrence"], problem=HOW_TO_BEGIN if before.series_id is None else HOW_TO_END
         )
     if asked_before is None and not changes.keys() >= set(ARGUMENT_OF.values()):
-        expected = "one that can be read: give reminders, escalation and auto_actions, or correct the row"
-        raise InvalidArgument("definition", Unquoted("the stored one"), expected)
-    kept = [stage for stage in asked_before or () if stage.kind in ARGUMENT_OF]
+        raise InvalidArgument(
+            "definition",
+            problem="of the stored deadline has invalid stages: replace all of them (reminders, escalation and "
+            "auto_actions), or correct the row in SQL",
+        )
+    kept = [one for one in asked_before or () if one.kind in ARGUMENT_OF and ARGUMENT_OF[one.kind] not in changes]
     asked = {
         "target": {"type": before.target_type, "id": before.target_id},
         "due_at": before.due_at,
@@ -117,93 +109,249 @@ def changed_deadline(before: Deadline, asked_before: Sequence[Stage] | None, cha
         "team_id": before.team_id,
         "name": before.name,
     }
-    return new_deadline({**asked, **changes}, kept=[stage for stage in kept if ARGUMENT_OF[stage.kind] not in changes])
+    return new_deadline({**asked, **changes}, kept=kept)
 
 
 def new_deadline(given: Mapping[str, Any], *, kept: Sequence[Stage] = ()) -> NewDeadline:
-    """Return what was asked for, checked; the payloads of auto-actions are still to be validated.
+    """Return the validated arguments of a deadline; the payloads of auto-actions are not validated yet.
 
     Args:
         given: The arguments of `set_deadline`.
-        kept: Stages beside those that the arguments name.
+        kept: Existing stages that the deadline keeps.
 
     Raises:
-        InvalidArgument: An argument is unknown, missing, or cannot be what it is.
-        RecurrenceInvalid: The calendar's holidays are not known.
+        InvalidArgument: An argument is unknown, missing or invalid.
+        RecurrenceInvalid: The calendar's holidays are unknown.
     """
     if not isinstance(given, Mapping):
-        raise InvalidArgument("deadline", given, "an object of set_deadline's arguments")
-    for name in given:
-        if name not in ARGUMENTS:
-            near = nearest(str(name), ARGUMENTS)
-            raise InvalidArgument("argument", name, f"one of set_deadline's{f'; did you mean {near}?' if near else ''}")
+        raise InvalidArgument("deadline", given, "an object with the arguments of set_deadline")
+    for argument in given:
+        if argument not in ARGUMENTS:
+            hint = did_you_mean(str(argument), ARGUMENTS, otherwise=f"use {', '.join(sorted(ARGUMENTS))}")
+            raise InvalidArgument("argument", argument, f"an argument of set_deadline; {hint}")
     target = given.get("target")
-    text = arguments.target_text(target)
-    if text is None or target is None:
-        raise InvalidArgument("target", target, 'the thing it is about: {"type": "licence", "id": "42"}')
+    if arguments.target_text(target) is None or target is None:
+        raise InvalidArgument("target", target, 'an object such as {"type": "licence", "id": "42"}')
     timezone = given.get("timezone") or "UTC"
     arguments.check_timezone(timezone)
     recurrence = arguments.check_text("recurrence", given.get("recurrence"), longest=2000)
-    at, delay = _when(given.get("due_at"), timezone, is_needed=recurrence is None)
-    planned = [
-        *stage_rules.reminders_of(given.get("reminders")),
-        *stage_rules.escalation_of(given.get("escalation")),
-        *stage_rules.auto_actions_of(given.get("auto_actions")),
+    if given.get("due_at") is None and recurrence is None:
+        raise InvalidArgument("due_at", problem="is required for a deadline without a recurrence")
+    due_at, delay = _due(given.get("due_at"), timezone)
+    asked = [
+        *_reminders(given.get("reminders")),
+        *_escalation(given.get("escalation")),
+        *_auto_actions(given.get("auto_actions")),
         *kept,
     ]
-    planned.sort(key=lambda stage: _ORDER.index(stage.kind))
-    planned += stage_rules.own_stages(is_recurring=recurrence is not None)
+    kinds = list(ARGUMENT_OF)
+    stages = (*sorted(asked, key=lambda stage: kinds.index(stage.kind)), _DUE, *([_RENEWAL] if recurrence else []))
+    if len(stages) > STAGES_MOST:
+        raise InvalidArgument(
+            "reminders, escalation and auto_actions",
+            problem=f"have {len(stages)} stages together; the maximum is {STAGES_MOST}",
+        )
+    key, count = Counter(stage.key for stage in stages).most_common(1)[0]
+    if count > 1:
+        raise InvalidArgument(
+            "stage", key, problem=f'"{key}" is defined {count} times: change an offset, or add a `name`'
+        )
+    recipients = parse_recipients("recipients", given.get("recipients")) or ()
+    if not recipients and any(stage.kind == "reminder" and not stage.to for stage in stages):
+        raise InvalidArgument("recipients", problem="is required, because a reminder has no `to`")
     metadata = arguments.document_text("metadata", given.get("metadata"))
-    recipients = stage_rules.recipients_of("recipients", given.get("recipients")) or ()
-    if not recipients and any(stage.kind == "reminder" and not stage.to for stage in planned):
-        raise InvalidArgument("recipients", given.get("recipients"), "somebody: reminders are for those who are named")
+    name = arguments.check_text("name", given.get("name"), longest=200)
+    if name is not None and new_schedule.reference(name)[0] is not None:
+        raise InvalidArgument("name", name, problem=f"must not be a UUID, which would be read as an id: {name}")
     return NewDeadline(
-        target_type=arguments.check_text("target.type", target["type"], longest=255) or "",
-        target_id=arguments.check_text("target.id", target["id"], longest=255) or "",
-        due_at=at,
+        target_type=arguments.check_name("target.type", target["type"], longest=255),
+        target_id=arguments.check_name("target.id", target["id"], longest=255),
+        due_at=due_at,
         delay=delay,
         timezone=timezone,
         calendar=parse_calendar(given.get("calendar")).as_json(),
         recipients=recipients,
-        stages=stage_rules.checked(planned),
+        stages=stages,
         recurrence=recurrence,
-        name=_name(given.get("name")),
+        name=name,
         team_id=arguments.check_text("team_id", given.get("team_id"), longest=255),
         metadata=None if metadata is None else json_text.decode(metadata),  # type: ignore[arg-type] # an object
         created_by=arguments.check_text("created_by", given.get("created_by")),
     )
 
 
-def due_instant(moment: datetime | timedelta | None, timezone: str, *, now: datetime) -> datetime:
-    """Return a due instant in UTC, for a call that needs one."""
+def due_instant(moment: datetime | timedelta | None, timezone: str, *, now: datetime, name: str = "due_at") -> datetime:
+    """Return the due instant in UTC; a timedelta counts from `now`.
+
+    Args:
+        moment: Required; aware, naive in `timezone`, or a timedelta.
+        timezone: IANA name.
+        now: Aware.
+        name: The name of the argument in errors.
+
+    Raises:
+        InvalidArgument: The instant is missing or invalid.
+    """
     if moment is None:
-        raise InvalidArgument("due_at", Unquoted("nothing"), "an instant: say when")
-    at, delay = _when(moment, timezone, is_needed=True)
-    return at if at is not None else now + (delay or timedelta(0))
+        raise InvalidArgument(name, problem="is required")
+    at, delay = _due(moment, timezone, name)
+    return at or now + (delay or timedelta(0))
 
 
-def _when(
-    moment: datetime | timedelta | None, timezone: str, *, is_needed: bool
+def _due(
+    moment: datetime | timedelta | None, timezone: str, name: str = "due_at"
 ) -> tuple[datetime | None, timedelta | None]:
-    if moment is None and is_needed:
-        raise InvalidArgument("due_at", Unquoted("nothing"), "an instant: say when, or by which recurrence")
     try:
-        at, delay = arguments.check_when(moment, timezone)
+        at, delay = arguments.check_scheduled_at(moment, timezone)
     except InvalidArgument as error:
-        raise InvalidArgument("due_at", moment, error.expected) from None
+        raise error.renamed(name) from None
     if at is not None and not _FIRST_YEAR <= at.year <= _LAST_YEAR:
-        raise InvalidArgument("due_at", moment, f"an instant between the years {_FIRST_YEAR} and {_LAST_YEAR}")
+        raise InvalidArgument(name, moment, f"an instant between the years {_FIRST_YEAR} and {_LAST_YEAR}")
     return at, delay
 
 
-#: The calendar's first and last centuries are left for distances to reach into.
-_FIRST_YEAR, _LAST_YEAR = 1900, 9800
+def _reminders(given: Any) -> Iterator[Stage]:  # noqa: ANN401 - any JSON
+    """Yield the stages of reminders.
+
+    Args:
+        given: A list of offsets and objects: `{"offset": "7 days before", "repeat": "daily"}`, optionally with `to`,
+            `times`, `severity`, `message`, `name`. The default direction is "before".
+    """
+    keys = ("repeat", "times", "to", "severity", "message")
+    for path, offset, name, fields in _items("reminders", given, keys, "before"):
+        if "times" in fields and "repeat" not in fields:
+            raise InvalidArgument(f"{path}.times", problem='needs `repeat`, such as "daily"')
+        yield Stage(
+            key=f"reminder:{name or offset}", kind="reminder", offset=offset, action_type="reminder:send", **fields
+        )
 
 
-def _name(value: Any) -> str | None:  # noqa: ANN401 - any JSON
-    name = arguments.check_text("name", value, longest=200)
-    try:
-        UUID(name or "-")
-    except ValueError:
-        return name
-    raise InvalidArgument("name", value, "a name: what reads as a UUID is taken for an id")
+def _escalation(given: Any) -> Iterator[Stage]:  # noqa: ANN401 - any JSON
+    """Yield the stages of an escalation.
+
+    Args:
+        given: A list of levels, `{"offset": "2 days after", "to": ["cfo@example.org"]}`, optionally with `assign`,
+            `stop_when` (`resolved` or `acknowledged`), `severity`, `message`, `name`; or an object of `levels`,
+            `repeat` (how many times each level runs) and `interval` (a rule; default: daily). The default direction is
+            "after".
+    """
+    is_object = isinstance(given, dict)
+    said = _object("escalation", given, ("levels", "repeat", "interval")) if is_object else {"levels": given}
+    repeat = arguments.check_integer("escalation.repeat", said.get("repeat"), least=1, most=REPEAT_MOST) or 1
+    interval = arguments.check_text("escalation.interval", said.get("interval"), longest=200)
+    if interval is not None and repeat == 1:
+        raise InvalidArgument("escalation.interval", problem="needs `repeat` of 2 or more")
+    if repeat > 1 and not said.get("levels"):
+        # Without levels it would remove the existing escalation.
+        raise InvalidArgument("escalation.levels", problem="must not be empty when `repeat` is 2 or more")
+    repetition: dict[str, Any] = {"repeat": interval or "daily", "times": repeat} if repeat > 1 else {}
+    levels = _items(
+        "escalation.levels" if is_object else "escalation",
+        said.get("levels"),
+        ("to", "assign", "stop_when", "severity", "message"),
+        "after",
+    )
+    for number, (path, offset, name, fields) in enumerate(levels, start=1):
+        fields["to"] = fields.get("to") or fields.get("assign")
+        if not fields["to"]:
+            raise InvalidArgument(f"{path}.to", problem="is required for a level without `assign`")
+        yield Stage(
+            key=f"escalation:{name or number}",
+            kind="escalation",
+            offset=offset,
+            action_type="escalation:send",
+            **fields,
+            **repetition,
+        )
+
+
+def _auto_actions(given: Any) -> Iterator[Stage]:  # noqa: ANN401 - any JSON
+    """Yield the stages of auto-actions; their payloads are not validated yet.
+
+    Args:
+        given: A list of `{"offset": "30 days before", "action_type": "approval:start", "payload": {…}}`, optionally
+            with `priority`, `max_attempts`, `lock_group`, `name`. The offset must state its direction.
+    """
+    keys = ("action_type", "payload", "priority", "max_attempts", "lock_group")
+    for _, offset, name, fields in _items("auto_actions", given, keys, None):
+        action_type, payload = fields.pop("action_type"), fields.pop("payload", {})
+        key = f"action:{name or f'{action_type} {offset}'}"
+        yield Stage(
+            key=key, kind="action", offset=offset, action_type=action_type, payload=payload, options=fields or None
+        )
+
+
+def _items(
+    name: str,
+    given: Any,  # noqa: ANN401 - any JSON
+    keys: Sequence[str],
+    default: Direction | None,
+) -> Iterator[tuple[str, str, str | None, dict[str, Any]]]:
+    """Yield the path, the offset, the name and the validated values of each item of a list."""
+    if not isinstance(given, list | tuple | None):
+        raise InvalidArgument(name, given, "a list")
+    for number, one in enumerate(given or ()):
+        path = f"{name}[{number}]"
+        said = _object(path, {"offset": one} if isinstance(one, str | timedelta) else one, ("offset", "name", *keys))
+        if said.get("offset") is None:
+            raise InvalidArgument(
+                f"{path}.offset", problem='is missing: give one such as "7 days before", "2 days after" or "when due"'
+            )
+        offset = parse_offset(said["offset"], name=f"{path}.offset", default=default).text
+        values = {key: _CHECKS[key](f"{path}.{key}", said.get(key)) for key in ("name", *keys)}
+        yield path, offset, values.pop("name"), {key: value for key, value in values.items() if value is not None}
+
+
+def _object(path: str, given: Any, keys: Sequence[str]) -> Mapping[str, Any]:  # noqa: ANN401 - any JSON
+    if not isinstance(given, dict):
+        raise InvalidArgument(path, given, f"an offset, or an object with some of the keys {', '.join(sorted(keys))}")
+    for key in given:
+        if key not in keys:
+            hint = did_you_mean(str(key), keys, otherwise=f"use {', '.join(sorted(keys))}")
+            raise InvalidArgument(path, key, f"a key of this object; {hint}")
+    return given
+
+
+def parse_recipients(name: str, given: Any) -> tuple[Any, ...] | None:  # noqa: ANN401 - any JSON
+    """Check recipients: addresses, names of roles (`resolver:name`), or people as objects.
+
+    Args:
+        name: The name of the argument in errors.
+        given: A recipient, or a list of at most `RECIPIENTS_MOST`; returned unchanged if None.
+
+    Raises:
+        InvalidArgument: A recipient is empty, too long or of another type, or there are too many.
+    """
+    if given is None:
+        return None
+    listed = list(given) if isinstance(given, list | tuple) else [given]
+    if len(listed) > RECIPIENTS_MOST:
+        raise InvalidArgument(name, len(listed), problem=f"has {len(listed)} entries; the maximum is {RECIPIENTS_MOST}")
+    for one in listed:
+        if isinstance(one, dict) and one:
+            arguments.document_text(name, one)
+        elif not isinstance(one, str) or arguments.check_text(name, one.strip(), longest=320) is None:
+            raise InvalidArgument(name, one, "an address, a role, an object, or a list of these")
+    return tuple(listed)
+
+
+def _check_choice(name: str, given: Any, *, choices: Sequence[str]) -> Any:  # noqa: ANN401 - one of the choices
+    return None if given is None else arguments.check_choice(name, given, choices)
+
+
+#: The check of each key of a stage; only required keys reject None.
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "name": partial(arguments.check_text, longest=200),
+    "repeat": partial(arguments.check_text, longest=2000),
+    "times": partial(arguments.check_integer, least=1, most=10_000),
+    "to": parse_recipients,
+    "assign": parse_recipients,
+    "stop_when": partial(_check_choice, choices=get_args(Stage.__annotations__["stop_when"])),
+    "severity": partial(_check_choice, choices=SEVERITIES),
+    "message": partial(arguments.check_text, longest=4000),
+    "action_type": partial(arguments.check_name, longest=200),
+    "payload": lambda _, value: value,
+    "priority": lambda _, value: check_priority(value),
+    "max_attempts": lambda _, value: check_max_attempts(value),
+    "lock_group": partial(arguments.check_text, longest=255),
+}

@@ -1,243 +1,245 @@
-"""When the stages of a deadline come: what is planned, what is too late, what comes next, what still holds."""
+"""Plan the stages of a deadline: compute their instants, and decide which occurrences may start."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from scheduled_actions.core.errors import InvalidArgument, NeverOccurs, RecurrenceInvalid
+from scheduled_actions.actions.rules.settlement import Skipped, Snoozed
+from scheduled_actions.core.errors import DeadlineUnusable, InvalidArgument, NeverOccurs, RecurrenceInvalid
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
-from scheduled_actions.deadlines.rules.offsets import parse_offset
-from scheduled_actions.deadlines.rules.working_calendar import BUDGETED, Calendar, parse_calendar
+from scheduled_actions.deadlines.model import Deadline, Stage
+from scheduled_actions.deadlines.rules.calendar import BUDGETED, WorkingCalendar, parse_calendar, parse_offset
+from scheduled_actions.deadlines.rules.definition import NewDeadline
 from scheduled_actions.notifications.rules.people import as_json, parse_person
-from scheduled_actions.recurrence.compiling import compile_recurrence
-from scheduled_actions.recurrence.model import OF_BUSINESS_DAYS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scheduled_actions.deadlines.model import Deadline, Stage
+from scheduled_actions.recurrence.compiling import Recurrence, compile_recurrence
 
 _ONE_MICROSECOND = timedelta(microseconds=1)
-#: A stage that is claimed while its deadline stands still is looked at again so much later, unless it is resumed.
+#: A stage that is claimed while its deadline is paused is checked again after this time, or when the
+#: deadline is resumed.
 WHILE_PAUSED = timedelta(days=1)
-#: Deadlines of one series that may be open beside one another.
+#: The deadlines of one series that are open at the same time must be fewer than this.
 AHEAD_MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """On which clock the distances of a deadline are counted."""
+class DeadlineClock:
+    """The time zone and calendar in which the offsets of a deadline are counted."""
 
     zone: ZoneInfo
-    calendar: Calendar
-    #: For all that is counted on it.
-    budget: EvaluationBudget = field(default_factory=partial(EvaluationBudget, BUDGETED), compare=False)
+    calendar: WorkingCalendar
+    budget: EvaluationBudget
 
     @classmethod
-    def of(cls, deadline: Deadline, budget: EvaluationBudget | None = None) -> Clock:
-        """Return the clock of a deadline; without a budget of several it has one of its own."""
-        zone, calendar = ZoneInfo(deadline.timezone), parse_calendar(deadline.calendar)
-        return cls(zone, calendar) if budget is None else cls(zone, calendar, budget)
+    def of(cls, deadline: Deadline | NewDeadline, budget: EvaluationBudget | None = None) -> "DeadlineClock":
+        """Return the clock of a deadline; without `budget`, with a new evaluation budget."""
+        return cls(ZoneInfo(deadline.timezone), parse_calendar(deadline.calendar), budget or EvaluationBudget(BUDGETED))
 
     def instant(self, stage: Stage, due_at: datetime) -> datetime:
-        """Return when a stage comes first.
+        """Return the first instant of a stage, in UTC.
 
         Raises:
-            InvalidArgument: That is beyond the calendar.
-            BudgetExceeded: It takes more steps than are left.
+            InvalidArgument: The instant is outside the years 1 to 9999, or the calendar has too few business days.
+            BudgetExceeded: Counting the business days takes too many steps.
         """
         try:
             offset = parse_offset(stage.offset, name=stage.key)
             return offset.instant(due_at, zone=self.zone, calendar=self.calendar, budget=self.budget)
         except (OverflowError, ValueError):
-            raise InvalidArgument(stage.key, stage.offset, "an instant that the calendar has") from None
+            problem = "has no instant: its date is out of range, or the calendar has too few business days"
+            raise InvalidArgument(stage.key, stage.offset, problem=problem) from None
 
     def following(self, stage: Stage, base: datetime, after: datetime) -> datetime | None:
-        """Return the first instant after `after` of a stage that comes again, counted from its first.
+        """Return the first instant of a repeated stage after `after`, at or after `base`; None if its rule has ended.
 
         Raises:
-            RecurrenceInvalid: Its rule is none; the stage is named.
+            RecurrenceInvalid: The rule of the stage is invalid.
+            BudgetExceeded: The search takes too many steps.
         """
-        assert stage.repeat is not None  # noqa: S101 - asked of those alone
+        assert stage.repeat is not None  # noqa: S101 - called for repeated stages only
         try:
             rule = compile_recurrence(stage.repeat, timezone=self.zone.key, anchor=base, budget=self.budget)
         except RecurrenceInvalid as error:
-            error.name = "reminders" if stage.kind == "reminder" else "escalation.every"
+            error.name = "reminders" if stage.kind == "reminder" else "escalation.interval"
             raise
-        try:
-            found = rule.next_after(max(after, base - _ONE_MICROSECOND))
-        except NeverOccurs:
-            return None
-        return None if found is None else found.at
+        return _next_after(rule, max(after, base - _ONE_MICROSECOND))
 
 
-def plan(stages: Sequence[Stage], *, due_at: datetime, clock: Clock, now: datetime) -> tuple[Stage, ...]:
-    """Return the stages with the instants of all that is still to come.
-
-    What has begun stays as it is. Of reminders whose instants have passed the most urgent comes at once, and of the
-    levels of a ladder the highest; the others are left out. Work that is late is done at once, all of it.
+def plan_deadline(deadline: Deadline, now: datetime, budget: EvaluationBudget | None = None) -> tuple[Stage, ...]:
+    """Return a deadline's stages with the instants of their next occurrences; errors as for `plan`.
 
     Args:
-        stages: Of one deadline.
-        due_at: Its due instant.
-        clock: On which distances are counted.
-        now: What is not after it has passed.
+        deadline: The deadline.
+        now: Instants up to this one are in the past.
+        budget: The evaluation budget; None: a new one.
+
+    Raises:
+        DeadlineUnusable: The next deadline of its series does not exist yet, and the stored row is invalid.
     """
-    counted = [_counted(stage, due_at=due_at, clock=clock, now=now) for stage in stages]
+    next_due_at = following_due_at(deadline, budget) if deadline.next_id is None else None
+    clock = DeadlineClock.of(deadline, budget)
+    return plan(deadline.stages, due_at=deadline.due_at, clock=clock, now=now, next_due_at=next_due_at)
+
+
+def plan(
+    stages: Sequence[Stage],
+    *,
+    due_at: datetime,
+    clock: DeadlineClock,
+    now: datetime,
+    next_due_at: datetime | None = None,
+) -> tuple[Stage, ...]:
+    """Return the stages with the instants of their next occurrences.
+
+    Stages in the state `begun` do not change. Of the reminders in the past, only the latest runs immediately, and of
+    the escalation levels in the past, only the latest, unless one at that instant or later has begun; the others are
+    left out. Auto-actions in the past all run immediately.
+
+    Args:
+        stages: The stages of one deadline.
+        due_at: The due instant of the deadline.
+        clock: Counts the offsets.
+        now: Instants up to this one are in the past.
+        next_due_at: The due instant of the next deadline in the series, which is created in time for its own first
+            stage. None: that deadline exists, or there is none.
+
+    Raises:
+        InvalidArgument: A stage has no instant.
+        RecurrenceInvalid: The rule of a stage is invalid.
+        BudgetExceeded: Planning takes too many steps.
+    """
+    renewed_at = None if next_due_at is None else min(due_at, lead(stages, due_at=next_due_at, clock=clock))
+    counted = [
+        replace(stage, at=renewed_at, state="begun" if renewed_at is None else "planned")
+        if stage.kind == "renewal" and not stage.begun
+        else _next_occurrence(stage, due_at=due_at, clock=clock, now=now)
+        for stage in stages
+    ]
     reached = [
         replace(stage, at=clock.instant(stage, due_at))
         for stage in counted
         if stage.begun and (stage.state == "begun" or stage.repeat is not None)
     ]
-    latest = {kind: _at_once(counted, reached, kind, now) for kind in ("reminder", "escalation")}
-    return tuple(_judged(stage, latest.get(stage.kind), now) for stage in counted)
+    latest = {kind: _latest_late(counted, reached, kind, now) for kind in ("reminder", "escalation")}
+    return tuple(
+        replace(stage, state="left_out")
+        if stage.kind in latest and _is_late(stage, now) and stage.key != latest[stage.kind]
+        else stage
+        for stage in counted
+    )
 
 
-def _counted(stage: Stage, *, due_at: datetime, clock: Clock, now: datetime) -> Stage:
-    """Return a stage with the instant of its next occurrence, be that past or to come."""
+def _next_occurrence(stage: Stage, *, due_at: datetime, clock: DeadlineClock, now: datetime) -> Stage:
+    """Return a stage with the instant of its next occurrence, in the past or the future."""
     if stage.state == "begun":
         return stage
     base = clock.instant(stage, due_at)
     if stage.repeat is None:
         return replace(stage, at=base, state="planned")
-    first = clock.following(stage, base, base - _ONE_MICROSECOND)
-    if first is None:
-        return replace(stage, at=None, state="begun")
-    if (stage.kind == "reminder" and first <= now) or stage.begun:
-        first = clock.following(stage, base, now)
-    return replace(stage, at=first, state="begun" if first is None else "planned")
+    at = clock.following(stage, base, base - _ONE_MICROSECOND)
+    if at is not None and ((stage.kind == "reminder" and at <= now) or stage.begun):
+        at = clock.following(stage, base, now)
+    return replace(stage, at=at, state="begun" if at is None else "planned")
 
 
-def _at_once(stages: Sequence[Stage], begun: Sequence[Stage], kind: str, now: datetime) -> str | None:
-    """Return the key of the stage, of those that have passed, that comes at once; None where none does.
+def _is_late(stage: Stage, now: datetime) -> bool:
+    return stage.state == "planned" and stage.at is not None and stage.at <= now
 
-    What is less urgent than another that has begun already does not come after it.
-    """
-    late = [
-        (stage.at, stage.key)
-        for stage in stages
-        if stage.kind == kind and stage.state == "planned" and stage.at is not None and stage.at <= now
-    ]
+
+def _latest_late(stages: Sequence[Stage], begun: Sequence[Stage], kind: str, now: datetime) -> str | None:
+    """Return the key of the latest planned stage in the past; None without one, or if one as late has begun."""
+    late = [(stage.at or now, stage.key) for stage in stages if stage.kind == kind and _is_late(stage, now)]
     reached = max((stage.at for stage in begun if stage.kind == kind and stage.at is not None), default=None)
     at, key = max(late, default=(now, None))
     return None if reached is not None and at <= reached else key
 
 
-def _judged(stage: Stage, at_once: str | None, now: datetime) -> Stage:
-    if stage.state != "planned" or stage.at is None or stage.at > now or stage.kind not in {"reminder", "escalation"}:
-        return stage
-    return stage if stage.key == at_once else replace(stage, state="left_out")
+#: The outcome of an occurrence that does not start now (None: the occurrence starts), and its stage, possibly changed
+#: (None: unchanged).
+Decision: TypeAlias = tuple[Snoozed | Skipped | None, Stage | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Go:
-    """The stage begins; `stage` is what it is from now on."""
-
-    stage: Stage
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """Not yet: it was moved, or its clock stands still; `stage` is what it is from now on, where that changes."""
-
-    delay: timedelta
-    stage: Stage | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """It no longer holds; `stage` is what it is from now on, where that is known."""
-
-    reason: str
-    stage: Stage | None = None
-
-
-Verdict: TypeAlias = Go | Later | Gone
-
-
-def judge(  # noqa: PLR0911 - a return per verdict
+def decide(  # noqa: PLR0911 - a return per decision
     deadline: Deadline, key: str, occurrence: int, *, now: datetime, is_first: bool = True
-) -> Verdict:
-    """Decide whether an occurrence of a stage begins, at the moment it would.
+) -> Decision:
+    """Decide whether an occurrence of a stage starts when its action is claimed.
 
     Args:
-        deadline: As it is now.
-        key: Of the stage.
-        occurrence: Which of its occurrences is about to begin.
-        now: The database's.
-        is_first: Whether its action has not been attempted yet.
+        deadline: The current state of the deadline.
+        key: The key of the stage.
+        occurrence: The number of the occurrence that is about to start.
+        now: The database's current time.
+        is_first: Whether this is the first attempt of its action.
     """
     stage = deadline.stage(key)
     if stage is not None and stage.kind == "renewal":
-        # A series goes on whatever becomes of one of its deadlines.
-        return Go(stage)
-    if (refused := not_holding(deadline)) is not None and deadline.paused_at is None:
-        return Gone(refused)
+        # A series continues whatever the state of one deadline.
+        return None, stage
+    if deadline.paused_at is None and (refused := not_holding(deadline)) is not None:
+        return Skipped(refused), None
     if stage is None:
-        return Gone("the deadline has no such stage any more")
+        return Skipped("the deadline no longer has this stage"), None
     if deadline.paused_at is not None:
-        return Later(WHILE_PAUSED)
+        return Snoozed(WHILE_PAUSED), None
     if occurrence <= stage.begun:
-        return _judged_again(deadline, stage, occurrence, now=now, is_first=is_first)
+        return _decide_again(deadline, stage, occurrence, now=now, is_first=is_first)
     if stage.state != "planned" or occurrence != stage.occurrence or stage.at is None:
-        return Gone(f"the stage is not planned any more: it was {stage.state.replace('_', ' ')}")
+        return Skipped(
+            f"occurrence {occurrence} of the stage is no longer planned; state of the stage: "
+            f"{stage.state.replace('_', ' ')}"
+        ), None
     if stage.at > now:
-        return Later(stage.at - now)
-    if stage.is_nagging and deadline.is_acknowledged(now):
+        return Snoozed(stage.at - now), None
+    if stage.is_acknowledgeable and deadline.is_acknowledged(now):
         until = deadline.acknowledged_until
-        reason = (
-            f"acknowledged by {deadline.acknowledged_by or 'somebody'}{f' until {until.isoformat()}' if until else ''}"
-        )
-        return Gone(reason, _after_this(deadline, stage, now=until or now))
-    return Go(_after_this(deadline, replace(stage, last_at=now), now=now))
+        by = f" by {deadline.acknowledged_by}" if deadline.acknowledged_by else ""
+        reason = f"acknowledged{by}{f' until {until.isoformat()}' if until else ''}"
+        return Skipped(reason), _after_this(deadline, stage, now=until or now)
+    return None, _after_this(deadline, replace(stage, last_at=now), now=now)
 
 
-def _judged_again(deadline: Deadline, stage: Stage, occurrence: int, *, now: datetime, is_first: bool) -> Verdict:
-    """Decide about another attempt of what has begun; or about the first, where a move came between look and start."""
-    is_work = stage.kind == "action" and not is_first
-    if stage.revision == deadline.revision or is_work:
-        return Go(stage)
+def _decide_again(deadline: Deadline, stage: Stage, occurrence: int, *, now: datetime, is_first: bool) -> Decision:
+    """Decide about a further attempt, or about the first if the deadline was moved between the check and the start."""
+    if stage.revision == deadline.revision or (stage.kind == "action" and not is_first):
+        return None, stage
     if stage.repeat is not None:
-        return Gone("the deadline was moved since; what repeats comes again as it says now")
-    at = Clock.of(deadline).instant(stage, deadline.due_at)
+        return Skipped("the deadline was changed, and the repeated stage was planned again"), None
+    at = DeadlineClock.of(deadline).instant(stage, deadline.due_at)
     planned = replace(stage, state="planned", occurrence=occurrence, begun=occurrence - 1, at=at)
     if at > now:
-        return Later(at - now, planned)
-    return Go(_after_this(deadline, replace(planned, last_at=now), now=now))
+        return Snoozed(at - now), planned
+    return None, _after_this(deadline, replace(planned, last_at=now), now=now)
 
 
 def not_holding(deadline: Deadline) -> str | None:
-    """Return why nothing of a deadline may begin; None where something may."""
+    """Return the reason why no stage of a deadline may start; None if stages may start."""
     if not deadline.is_unresolved:
         return f"the deadline is {deadline.status}"
-    return "the deadline's clock stands still" if deadline.paused_at is not None else None
+    return "the deadline is paused" if deadline.paused_at is not None else None
 
 
 def holds(deadline: Deadline, key: str, revision: int | None, *, now: datetime) -> bool:
-    """Whether a notice of a stage may still begin to be sent.
+    """Whether a notification of a stage may still be sent.
 
     Args:
-        deadline: As it is now.
-        key: Of the stage that the notice is of.
-        revision: Of the deadline when the notice was made; None: of any.
-        now: The database's.
+        deadline: The current state of the deadline.
+        key: The key of the stage.
+        revision: The revision of the deadline when the notification was created; None: any.
+        now: The database's current time.
     """
     if not_holding(deadline) is not None or (revision is not None and revision != deadline.revision):
         return False
     stage = deadline.stage(key)
-    return stage is None or not (stage.is_nagging and deadline.is_acknowledged(now))
+    return stage is None or not (stage.is_acknowledgeable and deadline.is_acknowledged(now))
 
 
 def is_recipient(deadline: Deadline, to: object) -> bool:
-    """Whether a notice's `to`, a text or a person as JSON, is among the recipients that a deadline has now."""
-    return any(_as_notices_keep_it(one) == to for one in deadline.recipients)
+    """Whether `to` of a notification, a string or a person as JSON, is among the deadline's recipients."""
+    return any(_normalised(recipient) == to for recipient in deadline.recipients)
 
 
-def _as_notices_keep_it(recipient: object) -> object:
+def _normalised(recipient: object) -> object:
     try:
         return recipient if isinstance(recipient, str) else as_json(parse_person(recipient))
     except InvalidArgument:
@@ -245,72 +247,90 @@ def _as_notices_keep_it(recipient: object) -> object:
 
 
 def _after_this(deadline: Deadline, stage: Stage, *, now: datetime) -> Stage:
-    """Return the stage after its planned occurrence has begun: with the next one, where it comes again."""
+    """Return a stage after its planned occurrence has begun or was skipped, with the next one planned if it repeats."""
     begun = replace(stage, begun=stage.occurrence, revision=deadline.revision)
-    if stage.repeat is None or (stage.times is not None and stage.occurrence >= stage.times):
-        return replace(begun, state="begun")
-    clock = Clock.of(deadline)
-    following = clock.following(stage, clock.instant(stage, deadline.due_at), max(now, stage.at or now))
+    following = None
+    if stage.repeat is not None and (stage.times is None or stage.occurrence < stage.times):
+        clock = DeadlineClock.of(deadline)
+        following = clock.following(stage, clock.instant(stage, deadline.due_at), max(now, stage.at or now))
     if following is None:
         return replace(begun, state="begun")
     return replace(begun, occurrence=stage.occurrence + 1, at=following)
 
 
 def occurrence_name(key: str, occurrence: int) -> str:
-    """Return what an action keeps of the occurrence it is for: `reminder:daily#3`."""
+    """Return the string that an action stores for its occurrence: `reminder:daily#3`."""
     return f"{key}#{occurrence}"
 
 
 def parse_occurrence(name: str) -> tuple[str, int]:
-    """Return the key of a stage and the number of its occurrence."""
+    """Return the key of a stage and the number of its occurrence; the number is 1 for a name without one."""
     key, _, number = name.rpartition("#")
     return (key, int(number)) if key and number.isdigit() else (name, 1)
 
 
-def days_late(due_at: datetime, at: datetime) -> int:
-    """Return the days begun after the due instant; 0: on time."""
-    late = at - due_at
-    return 0 if late <= timedelta(0) else -(-late // timedelta(days=1))
-
-
 def resumed_due(deadline: Deadline, now: datetime) -> datetime:
-    """Return the due instant after a pause: as much working time lies ahead as there was when it began."""
+    """Return the due instant after a pause: as much working time is left as when the pause began.
+
+    If the next ten years have too little working time, the due instant moves by the length of the pause.
+
+    Raises:
+        BudgetExceeded: Counting the working time takes too many steps.
+    """
     if deadline.paused_at is None:
         return deadline.due_at
-    clock = Clock.of(deadline)
-    left = clock.calendar.worked(deadline.paused_at, deadline.due_at, zone=clock.zone, budget=clock.budget)
+    clock = DeadlineClock.of(deadline)
+    shifted = deadline.due_at + (now - deadline.paused_at)
     if not clock.calendar.is_given:
-        return deadline.due_at + (now - deadline.paused_at)
+        return shifted
+    left = clock.calendar.worked(deadline.paused_at, deadline.due_at, zone=clock.zone, budget=clock.budget)
     try:
         return max(deadline.due_at, clock.calendar.after_working(now, left, zone=clock.zone, budget=clock.budget))
     except OverflowError:
-        return deadline.due_at + (now - deadline.paused_at)
+        return shifted
 
 
-def next_of_series(
-    rule_text: str,
-    *,
-    timezone: str,
-    anchor: datetime,
-    calendar: Calendar,
-    after: datetime,
-    budget: EvaluationBudget | None = None,
-) -> datetime | None:
-    """Return the due instant that follows in a series; None where it has ended.
+def following_due_at(deadline: Deadline, budget: EvaluationBudget | None = None) -> datetime | None:
+    """Return the due instant of the next deadline in the series; None without a series, or if the series has ended.
 
-    The calendar says which days are business days; it moves what falls on others only where it says `then`.
+    Raises:
+        DeadlineUnusable: The stored row contains an invalid value.
+        RecurrenceInvalid: The stored rule is invalid.
+        BudgetExceeded: The search takes too many steps.
     """
-    budget = budget or EvaluationBudget("the recurrence")
-    rule = compile_recurrence(rule_text, timezone=timezone, anchor=anchor, budget=budget)
-    if rule.kind in OF_BUSINESS_DAYS or calendar.skips.then != "drop":
-        rule = compile_recurrence(rule_text, timezone=timezone, anchor=anchor, skips=calendar.skips, budget=budget)
+    if deadline.recurrence is None or deadline.occurrence_at is None or deadline.anchor_at is None:
+        return None
+    if deadline.problem is not None:
+        raise DeadlineUnusable(deadline.id, deadline.problem)
+    clock = DeadlineClock.of(deadline, budget)
+    return next_of_series(deadline.recurrence, clock, anchor=deadline.anchor_at, after=deadline.occurrence_at)
+
+
+def next_of_series(rule_text: str, clock: DeadlineClock, *, anchor: datetime, after: datetime) -> datetime | None:
+    """Return the next due instant of a series; None if it has ended.
+
+    The calendar defines the days of a business-day rule. Occurrences of other rules move to a business day only if the
+    calendar has an `adjustment`.
+
+    Raises:
+        RecurrenceInvalid: The rule is invalid.
+        BudgetExceeded: The search takes too many steps.
+    """
+    zone, skips = clock.zone.key, clock.calendar.skips
+    rule = compile_recurrence(rule_text, timezone=zone, anchor=anchor, budget=clock.budget)
+    if rule.kind == "business_day" or skips.adjustment != "drop":
+        rule = compile_recurrence(rule_text, timezone=zone, anchor=anchor, skips=skips, budget=clock.budget)
+    return _next_after(rule, after)
+
+
+def _next_after(rule: Recurrence, moment: datetime) -> datetime | None:
     try:
-        found = rule.next_after(after)
+        found = rule.next_after(moment)
     except NeverOccurs:
         return None
     return None if found is None else found.at
 
 
-def lead(stages: Sequence[Stage], *, due_at: datetime, clock: Clock) -> datetime:
-    """Return the first instant that a deadline's stages ask for: at the latest its due instant."""
+def lead(stages: Sequence[Stage], *, due_at: datetime, clock: DeadlineClock) -> datetime:
+    """Return the due instant of a deadline, or the first instant of its stages except `renewal` if earlier."""
     return min([due_at, *(clock.instant(stage, due_at) for stage in stages if stage.kind != "renewal")])

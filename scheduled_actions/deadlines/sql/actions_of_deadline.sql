@@ -1,4 +1,4 @@
--- The latest actions of a deadline that are still kept, by their instants, the last of them first.
+-- Returns the latest stored actions of a deadline, latest first.
 select a.id, a.action_type, a.status, a.scheduled_at, a.started_at, a.completed_at, a.error_message, a.deadline_stage
 from scheduled_actions a
 where a.deadline_id = %(deadline_id)s

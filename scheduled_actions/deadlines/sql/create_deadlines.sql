@@ -1,4 +1,4 @@
--- These deadlines stand in the table; one whose name or occurrence is taken is not made, and has no row in the answer.
+-- The deadlines are stored. A deadline whose name or occurrence is taken is not stored and returns no row.
 insert into scheduled_action_deadlines (
   id, name, team_id, target_type, target_id, status, due_at, timezone, calendar, recipients, stages, recurrence,
   series_id, occurrence_at, anchor_at, metadata, definition, history, created_by

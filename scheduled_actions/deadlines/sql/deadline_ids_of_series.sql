@@ -1,4 +1,4 @@
--- The unresolved deadlines of a series from an occurrence on.
+-- Returns the ids of the unresolved deadlines of a series whose occurrence is `since` or later.
 select d.id
 from scheduled_action_deadlines d
 where d.series_id = %(series_id)s and d.occurrence_at >= %(since)s and d.status in ('open', 'missed')

@@ -1,4 +1,4 @@
--- The unresolved deadlines (of that team, in that status), the nearest first, those due after the cursor.
+-- Returns the unresolved deadlines (of the team, with one of the statuses) after the cursor, by due instant.
 select
   -- include: deadlines/deadline_columns
 from scheduled_action_deadlines d

@@ -1,4 +1,4 @@
--- Occurrences of stages that are not to come any more, and had not begun, are gone.
+-- Stage occurrences that are no longer planned and have not begun are deleted.
 delete from scheduled_actions a
 using jsonb_to_recordset(%(gone)s::jsonb) as g (deadline_id uuid, key text, occurrence integer)
 where a.deadline_id = g.deadline_id

@@ -1,8 +1,9 @@
--- One deadline by id, or the one of that name (within the team) that is unresolved and due first.
+-- Returns a deadline by id or name (within the team). Of several with the name, it is the unresolved one that is due
+-- first; if all are resolved, the newest.
 select
   -- include: deadlines/deadline_columns
 from scheduled_action_deadlines d
-where (d.id = %(id)s::uuid or d.name = %(name)s::text and coalesce(d.team_id, '') = coalesce(%(name_team_id)s::text, ''))
+where (d.id = %(id)s::uuid or d.name = %(name)s::text and coalesce(d.team_id, '') = coalesce(%(team_id)s::text, ''))
   and (%(team_id)s::text is null or d.team_id = %(team_id)s)
 order by
   d.status in ('open', 'missed') desc,

@@ -1,4 +1,4 @@
--- The newest deadlines that match every filter given, those with ids below the cursor.
+-- Returns the newest deadlines that match all filters, with ids below the cursor.
 select
   -- include: deadlines/deadline_columns
 from scheduled_action_deadlines d

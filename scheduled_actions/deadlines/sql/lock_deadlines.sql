@@ -1,4 +1,4 @@
--- Deadlines by id, locked for the rest of the transaction in one order, so that nobody waits in a circle.
+-- The deadlines are locked until the transaction ends, in the order of their ids to prevent deadlocks.
 select
   -- include: deadlines/deadline_columns
 from scheduled_action_deadlines d

@@ -1,3 +1,3 @@
--- So many new ids, ascending, and the database's now.
+-- Returns `count` new ascending ids and the database's time.
 select scheduled_actions_uuid7(), scheduled_actions_now()
 from generate_series(1, %(count)s::int)

@@ -1,5 +1,6 @@
--- Each occurrence of a stage is planned for its instant; one that waits already is moved there, and one that is at work,
--- or has ended, is left as it is. Without a payload of its own the action gets the name of what it is for.
+-- Each stage occurrence is planned for its instant. One that is pending is moved there; one that is running or has
+-- ended is unchanged. Without a payload, the action gets the id of the deadline, its stage and its occurrence as
+-- payload.
 insert into scheduled_actions as a (
   action_type, payload, team_id, priority, scheduled_at, max_attempts, lock_group, target_type, target_id, created_by,
   deadline_id, deadline_stage

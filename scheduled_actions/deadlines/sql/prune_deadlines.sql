@@ -1,4 +1,4 @@
--- At most `limit` deadlines that ended before their retention are gone, the oldest first, and what was kept with them.
+-- At most `limit` deadlines closed more than `retention_days` ago are deleted, oldest first, with their receipts.
 delete from scheduled_action_deadlines d
 where d.id = any (array(
   select o.id

@@ -1,4 +1,5 @@
--- Deadlines of one team by id; until the transaction ends no other one changes them; others may share the lock.
+-- The deadlines with these ids (of the team) are locked in share mode until the transaction ends: no other transaction
+-- can change them.
 select
   -- include: deadlines/deadline_columns
 from scheduled_action_deadlines d

@@ -1,4 +1,4 @@
--- Which occurrence of which stage of which deadline an action is for.
+-- Returns the deadline, stage and occurrence of an action.
 select a.deadline_id, a.deadline_stage
 from scheduled_actions a
 where a.id = %(action_id)s

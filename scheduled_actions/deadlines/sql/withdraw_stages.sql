@@ -1,11 +1,12 @@
--- What waits of these deadlines is cancelled, and the reason kept; what makes the next one of a series goes on.
+-- The pending stage actions of these deadlines are cancelled with the reason. The action that creates the next deadline
+-- of a series is not.
 update scheduled_actions a
 set
   status = 'cancelled',
   completed_at = scheduled_actions_now(),
   error_message = %(reason)s,
   dedup_open = false,
-  history = scheduled_actions_history_with(a.history, jsonb_strip_nulls(jsonb_build_object(
+  history = scheduled_actions_append_history(a.history, jsonb_strip_nulls(jsonb_build_object(
     'outcome', 'cancelled', 'at', scheduled_actions_now(), 'by', %(by)s::text, 'reason', %(reason)s::text))),
   updated_at = scheduled_actions_now()
 where a.deadline_id = any (%(ids)s::uuid[])

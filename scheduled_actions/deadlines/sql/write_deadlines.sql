@@ -1,4 +1,4 @@
--- The deadlines are as said: what is left out of one stays as it was, and what happened is in its history.
+-- The deadlines have the given changes, and their histories the given entries; other columns are unchanged.
 update scheduled_action_deadlines d
 set
   status = coalesce(c.changes ->> 'status', d.status),
@@ -17,7 +17,7 @@ set
   missed_at = case when c.changes ? 'missed_at' then (c.changes ->> 'missed_at')::timestamptz else d.missed_at end,
   closed_at = case when c.changes ? 'closed_at' then (c.changes ->> 'closed_at')::timestamptz else d.closed_at end,
   closed_by = case when c.changes ? 'closed_by' then c.changes ->> 'closed_by' else d.closed_by end,
-  note = case when c.changes ? 'note' then c.changes ->> 'note' else d.note end,
+  closed_reason = case when c.changes ? 'closed_reason' then c.changes ->> 'closed_reason' else d.closed_reason end,
   days_late = case when c.changes ? 'days_late' then (c.changes ->> 'days_late')::int else d.days_late end,
   acknowledged_at = case when c.changes ? 'acknowledged_at'
     then (c.changes ->> 'acknowledged_at')::timestamptz else d.acknowledged_at end,
@@ -26,7 +26,7 @@ set
     then (c.changes ->> 'acknowledged_until')::timestamptz else d.acknowledged_until end,
   metadata = case when c.changes ? 'metadata' then nullif(c.changes -> 'metadata', 'null') else d.metadata end,
   definition = coalesce(c.changes -> 'definition', d.definition),
-  history = scheduled_actions_history_with(d.history, c.changes -> 'entry'),
+  history = scheduled_actions_append_history(d.history, c.changes -> 'entry'),
   updated_at = scheduled_actions_now()
 from jsonb_to_recordset(%(changes)s::jsonb) as c (id uuid, changes jsonb)
 where d.id = c.id

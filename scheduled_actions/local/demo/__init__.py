@@ -1,1 +1,1 @@
-"""A story from beginning to end on a project of its own: what `scheduled-actions demo` tells, each claim checked."""
+"""The demo: an end-to-end story in a temporary project, run by `scheduled-actions demo`, with every claim checked."""

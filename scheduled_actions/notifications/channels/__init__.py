@@ -1,1 +1,1 @@
-"""What reaches people: mail, the other channels, and the words of notices."""
+"""Channels of notifications: mail, webhooks and apprise services; templates."""

@@ -1,13 +1,13 @@
-"""Handing a notice over to one channel: e-mail, a webhook, or whatever apprise speaks."""
-
-from __future__ import annotations
+"""Send a message through a channel: e-mail, a webhook, or an apprise service."""
 
 import json
+import logging
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.message import EmailMessage
-from typing import TYPE_CHECKING
 
+from scheduled_actions.core.config import Config
 from scheduled_actions.core.errors import (
     ConfigInvalid,
     ExtraMissing,
@@ -16,158 +16,165 @@ from scheduled_actions.core.errors import (
     ScheduledActionsError,
     UrlInvalid,
 )
+from scheduled_actions.core.errors.families import error_class
 from scheduled_actions.notifications.channels import mail
-from scheduled_actions.notifications.channels.library_logs import hide_addresses
-from scheduled_actions.notifications.rules.channels import Channel, parse_channel
+from scheduled_actions.notifications.rules.people import Channel, parse_channel
+from scheduled_actions.notifications.rules.reminder import Message, Severity
 from scheduled_actions.outbound import delivery, network
+from scheduled_actions.outbound.reach import Reach
 
-if TYPE_CHECKING:
-    from scheduled_actions.core.config import Config
-    from scheduled_actions.notifications.rules.message import Message
-    from scheduled_actions.notifications.rules.severity import Severity
-    from scheduled_actions.outbound.reach import Reach
-
-#: Statuses of a receiver that may take the same post later.
-_PASSING = frozenset({408, 425, 429})
+#: Statuses below 500 that are temporary failures.
+_TEMPORARY = frozenset({408, 425, 429})
+#: The loggers of apprise's HTTP client; at DEBUG they log request paths, which are secrets for many services.
+_HTTP_LOGGERS = ("requests", "urllib3.connection", "urllib3.connectionpool", "urllib3.util.retry")
+#: A URL path with its query, after a host or alone.
+_PATH = re.compile(r"""(https?://[^/\s"']+|(?<=[\s"'(]))/[^\s"')]*""")
 
 
+@error_class
 class ChannelFailed(ScheduledActionsError):
-    """A channel did not take a notice. Names it masked: its address may be a secret."""
+    """A channel did not accept a message. The error masks the address of the channel, which may be a secret."""
 
-    code = "channel_failed"
-
-    def __init__(self, channel: Channel, problem: str, *, is_final: bool) -> None:
-        self.channel = channel
-        self.problem = problem
-        #: Whether trying again cannot help.
-        self.is_final = is_final
-        super().__init__(f"{channel.kind} {channel.masked} {problem}")
+    message = "{channel.kind} {channel.masked} {problem}"
+    channel: Channel
+    problem: str
+    #: Whether the failure is permanent.
+    is_final: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sending:
-    """One message on its way to one person."""
+class OutgoingMessage:
+    """A message to one person, and how to send it."""
 
     message: Message
     severity: Severity | None
-    #: Stays the same over all attempts.
+    #: The id of the action, the same for all attempts.
     id: str
-    #: How far a webhook may go that is not of the settings.
+    #: The networks that a webhook may reach if a caller gave its address.
     reach: Reach
-    #: How far one of the settings may go.
+    #: The networks that a webhook may reach if it is a named channel, whose address is in the environment.
     own_reach: Reach
-    #: Seconds at most.
+    #: Seconds for sending.
     timeout: float
 
 
-def hand_over(channel: Channel, sending: Sending, config: Config) -> str | None:
-    """Hand a message over to a channel; return the id that it has there, where it has one.
+def send(channel: Channel, outgoing: OutgoingMessage, config: Config) -> str | None:
+    """Send a message through a channel; return the message id, or None if the channel has no ids.
 
     Raises:
-        ChannelFailed: It was not taken.
+        ChannelFailed: The message was not accepted.
     """
     try:
-        match channel.kind:
+        named = _named(channel, config) if channel.kind == "named" else channel
+        match named.kind:
             case "email":
-                return _mail(channel, sending, config)
+                return _mail(named.address, outgoing, config)
             case "webhook":
-                return _post(channel, channel.address, sending, sending.reach)
-            case "apprise":
-                _apprise(channel, channel.address, sending)
+                reach = outgoing.reach if named is channel else outgoing.own_reach
+                return _post(channel, named.address, outgoing, reach)
+            case _:
+                _apprise(channel, named.address, outgoing)
                 return None
-            case "named":
-                return _named(channel, sending, config)
     except (ConfigInvalid, ExtraMissing, NotConfigured, mail.MailDeferred) as error:
         raise ChannelFailed(channel, f"failed: {error}", is_final=False) from None
     except (InvalidArgument, UrlInvalid, mail.MailRefused, ValueError) as error:
-        told = str(error) if isinstance(error, mail.MailRefused | UrlInvalid) else "has an address that cannot be one"
-        raise ChannelFailed(channel, f"failed: {told}", is_final=True) from None
+        reason = str(error) if isinstance(error, mail.MailRefused | UrlInvalid) else "its address is invalid"
+        raise ChannelFailed(channel, f"failed: {reason}", is_final=True) from None
 
 
-def _mail(channel: Channel, sending: Sending, config: Config) -> str:
+def _named(channel: Channel, config: Config) -> Channel:
+    """Return the channel whose address is in the environment variable that the settings give for a named channel."""
+    variable = config.settings.notifications.channels.get(channel.address)
+    if variable is None:
+        known = ", ".join(sorted(config.settings.notifications.channels)) or "none"
+        raise ChannelFailed(channel, f"is not declared in [notifications.channels]; declared: {known}", is_final=True)
+    expected = f'the address of the channel "{channel.address}": an apprise URL, an https address or an e-mail address'
+    try:
+        named = parse_channel(config.environ.get(variable, "").strip())
+    except InvalidArgument:
+        raise NotConfigured(variable, expected) from None
+    if named.kind == "named":
+        raise NotConfigured(variable, expected)
+    return named
+
+
+def _mail(address: str, outgoing: OutgoingMessage, config: Config) -> str:
     message = EmailMessage()
-    message["To"] = str(mail.parse_address(channel.address))
-    message["Subject"] = mail.one_line(sending.message.subject)
+    message["To"] = str(mail.parse_address(address))
+    message["Subject"] = mail.one_line(outgoing.message.subject)
     message["Auto-Submitted"] = "auto-generated"
-    if sending.severity == "urgent":
+    if outgoing.severity == "urgent":
         message["Importance"] = "high"
-    message.set_content(sending.message.text)
-    if sending.message.html is not None:
-        message.add_alternative(sending.message.html, subtype="html")
-    return mail.submit(message, config, name=sending.id, timeout=sending.timeout).message_id
+    message.set_content(outgoing.message.text)
+    if outgoing.message.html is not None:
+        message.add_alternative(outgoing.message.html, subtype="html")
+    return mail.submit(message, config, name=outgoing.id, timeout=outgoing.timeout).message_id
 
 
-def _post(channel: Channel, url: str, sending: Sending, reach: Reach) -> str:
+def _post(channel: Channel, url: str, outgoing: OutgoingMessage, reach: Reach) -> str:
     content = {
-        "subject": sending.message.subject,
-        "text": sending.message.text,
-        "severity": sending.severity,
-        "id": sending.id,
+        "subject": outgoing.message.subject,
+        "text": outgoing.message.text,
+        "severity": outgoing.severity,
+        "id": outgoing.id,
     }
-    answer = delivery.post(
+    result = delivery.post(
         url,
         body=json.dumps(content, ensure_ascii=False).encode(),
         headers={
             "content-type": "application/json",
-            "webhook-id": sending.id,
+            "webhook-id": outgoing.id,
             "webhook-timestamp": str(int(time.time())),
         },
         reach=reach,
-        total_timeout=min(delivery.TOTAL_TIMEOUT, sending.timeout),
+        total_timeout=min(delivery.TOTAL_TIMEOUT, outgoing.timeout),
     )
-    if answer.status is None:
-        raise ChannelFailed(channel, f"got nothing: {answer.error}", is_final=answer.is_forbidden)
-    if not 200 <= answer.status < 300:  # noqa: PLR2004 - the class of success
-        is_final = answer.status < 500 and answer.status not in _PASSING  # noqa: PLR2004 - the classes of refusal
-        raise ChannelFailed(channel, f"answered {answer.status}", is_final=is_final)
-    return sending.id
+    if result.status is None:
+        raise ChannelFailed(channel, f"did not respond: {result.error}", is_final=result.is_forbidden)
+    if not 200 <= result.status < 300:  # noqa: PLR2004 - the class of success
+        is_final = result.status < 500 and result.status not in _TEMPORARY  # noqa: PLR2004 - the classes of failure
+        raise ChannelFailed(channel, f"answered {result.status}", is_final=is_final)
+    return outgoing.id
 
 
-def _apprise(channel: Channel, url: str, sending: Sending) -> None:
-    """Hand over to one of a hundred services; they tell no id."""
+def _apprise(channel: Channel, url: str, outgoing: OutgoingMessage) -> None:
+    """Send a message through apprise, which returns no message id."""
     try:
-        import apprise  # noqa: PLC0415 - an extra, loaded with the first notice that needs it
+        import apprise  # noqa: PLC0415 - an extra, loaded with the first notification that needs it
     except ImportError:
         raise ExtraMissing("apprise", "notify") from None
-    hide_addresses()
+    _hide_addresses()
     service = apprise.Apprise(asset=apprise.AppriseAsset(app_id="Scheduled Actions", async_mode=False))
     if not service.add(url):
-        raise ChannelFailed(channel, "is no address that apprise knows", is_final=True)
-    if (instead := network.substitute()) is not None:
-        instead.notify(url, sending.message.subject, sending.message.text)
+        raise ChannelFailed(channel, "is not a valid apprise URL", is_final=True)
+    if network.substitute is not None:
+        network.substitute.notify(url, outgoing.message.subject, outgoing.message.text)
         return
-    kind = {"urgent": apprise.NotifyType.FAILURE, "high": apprise.NotifyType.WARNING}.get(sending.severity or "")
-    was_taken = service.notify(
-        title=sending.message.subject,
-        body=sending.message.text,
+    kind = {"urgent": apprise.NotifyType.FAILURE, "high": apprise.NotifyType.WARNING}.get(outgoing.severity or "")
+    was_accepted = service.notify(
+        title=outgoing.message.subject,
+        body=outgoing.message.text,
         notify_type=kind or apprise.NotifyType.INFO,
         body_format=apprise.NotifyFormat.TEXT,
     )
-    if not was_taken:
-        raise ChannelFailed(channel, "did not take it", is_final=False)
+    if not was_accepted:
+        raise ChannelFailed(channel, "did not accept the message", is_final=False)
 
 
-def _named(channel: Channel, sending: Sending, config: Config) -> str | None:
-    """Hand over to a channel of the settings, whose address the environment holds."""
-    variable = config.settings.notifications.channels.get(channel.address)
-    if variable is None:
-        known = ", ".join(sorted(config.settings.notifications.channels)) or "none are"
-        raise ChannelFailed(channel, f"is not declared in [notifications.channels]; known: {known}", is_final=True)
-    expected = f'the address of the channel "{channel.address}": an apprise URL, an https address or an e-mail address'
-    address = config.environ.get(variable, "").strip()
-    if not address:
-        raise NotConfigured(variable, expected)
-    try:
-        meant = parse_channel(address)
-    except InvalidArgument:
-        raise NotConfigured(variable, expected) from None
-    match meant.kind:
-        case "apprise":
-            _apprise(channel, address, sending)
-            return None
-        case "webhook":
-            return _post(channel, address, sending, sending.own_reach)
-        case "email":
-            return _mail(Channel("email", address), sending, config)
-        case "named":
-            raise NotConfigured(variable, expected)
+def _hide_addresses() -> None:
+    """Silence apprise, and mask paths in the logs of its HTTP client; repeated calls change nothing.
+
+    The filters stay, and apply to all threads: apprise sends on threads of its own, some of which outlive the call.
+    """
+    logging.getLogger("apprise").addFilter(_drop)
+    for name in _HTTP_LOGGERS:
+        logging.getLogger(name).addFilter(_mask)
+
+
+def _drop(_record: logging.LogRecord) -> bool:
+    return False
+
+
+def _mask(record: logging.LogRecord) -> bool:
+    record.msg, record.args = _PATH.sub(r"\1/…", record.getMessage()), ()
+    return True

@@ -1,23 +1,20 @@
-"""The words of notices: templates of the project, and ours where it has none."""
+"""Render notifications from the project's templates, or from the packaged ones."""
 
 from __future__ import annotations
 
 import functools
-import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scheduled_actions.core.errors import ScheduledActionsError
-from scheduled_actions.notifications.rules.message import Message, one_line
+from scheduled_actions.core.errors.families import error_class
+from scheduled_actions.core.log import log
+from scheduled_actions.notifications.rules.reminder import Message, Severity, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from jinja2 import Environment
 
-    from scheduled_actions.notifications.rules.severity import Severity
-
-log = logging.getLogger("scheduled_actions")
 
 #: The project's folder of templates.
 FOLDER = "templates"
@@ -25,41 +22,39 @@ _OURS = Path(__file__).parents[1] / "templates"
 _SUBJECT = "Subject:"
 
 
+@error_class
 class TemplateBroken(ScheduledActionsError):
-    """A template of the project cannot be rendered: the words are ours instead."""
+    """A template of the project cannot be rendered; the packaged template is used instead."""
 
-    code = "template_broken"
-
-    def __init__(self, name: str, problem: str) -> None:
-        self.name = name
-        self.problem = problem
-        super().__init__(f"{FOLDER}/{name}: {problem}")
+    message = f"{FOLDER}/{{name}}: {{problem}}"
+    name: str
+    problem: str
 
 
 def render_reminder(severity: Severity, values: Mapping[str, Any], *, project: Path | None = None) -> Message:
-    """Return the words of a notice about a deadline.
+    """Render a notification of a deadline.
 
-    `reminder-urgent.txt` and `reminder-urgent.html`, else `reminder.txt` and `reminder.html`, in the project's folder
-    `templates/`; else ours. For the kinds `escalation` and `missed` likewise. The text's first line is `Subject: …`.
-    In HTML every value is escaped. One that cannot be rendered is logged, and ours tell instead: a deadline is not
-    missed for a typo.
+    An urgent reminder is rendered from `reminder-urgent.txt` and `.html` in the project's folder `templates/`; without
+    them from `reminder.txt` and `.html` there; without these from the packaged templates. The same applies to the kinds
+    `escalation` and `missed`. The first line of the `.txt` output is `Subject: …`. In HTML every value is escaped. An
+    invalid template is logged, and the packaged one is used.
 
     Args:
-        severity: How urgent it is; given to the template with the values.
-        values: As `Reminder.values` returns them; `kind` chooses the template.
-        project: The project directory; None: ours.
+        severity: Selects the template, and is passed to it with the values.
+        values: The result of `Reminder.values`; `kind` selects the template.
+        project: The project directory; None: the packaged templates.
     """
     kind = str(values.get("kind", "reminder"))
     return _rendered((f"{kind}-{severity}", kind), {**values, "severity": severity}, project)
 
 
 def render_digest(notices: Sequence[Mapping[str, Any]], values: Mapping[str, Any], *, project: Path | None) -> Message:
-    """Return the words of one message that tells several notices.
+    """Render a message that combines several notifications.
 
     Args:
         notices: Each with `subject`, `text` and `severity`, the most urgent first.
-        values: More for the template: `recipient`.
-        project: The project directory; None: ours.
+        values: Further values of the template: `recipient` and `urgent`, the number of urgent notifications.
+        project: The project directory; None: the packaged templates.
     """
     return _rendered(("digest",), {**values, "notices": notices}, project)
 
@@ -79,7 +74,7 @@ def _rendered(names: Sequence[str], values: Mapping[str, Any], project: Path | N
 def _message(folder: Path, name: str, values: Mapping[str, Any]) -> Message:
     environment = _environment(folder)
     subject, text = _parts(f"{name}.txt", _render(environment, f"{name}.txt", values))
-    # The HTML of whoever wrote the text: two sets of words in one mail would be worse than none.
+    # HTML is taken only from the folder of the text template, so that text and HTML do not differ.
     html = f"{name}.html"
     return Message(subject, text, _render(environment, html, values) if (folder / html).is_file() else None)
 
@@ -87,8 +82,8 @@ def _message(folder: Path, name: str, values: Mapping[str, Any]) -> Message:
 def _render(environment: Environment, name: str, values: Mapping[str, Any]) -> str:
     try:
         return environment.get_template(name).render(values)
-    except Exception as error:  # noqa: BLE001 - the project's words may fail in any way
-        # Not the message: it may repeat a value.
+    except Exception as error:  # noqa: BLE001 - the project's templates can raise anything
+        # The message of the exception is left out: it may contain a value.
         line = getattr(error, "lineno", None)
         place = f" in line {line}" if isinstance(line, int) else ""
         raise TemplateBroken(name, f"{type(error).__name__}{place}") from None
@@ -103,7 +98,10 @@ def _parts(name: str, text: str) -> tuple[str, str]:
 
 @functools.cache
 def _environment(folder: Path) -> Environment:
-    """Return an environment that reads this folder, and ours for what its templates extend."""
+    """Return a Jinja environment that loads templates from a folder, and then from the packaged ones.
+
+    The packaged templates can also be loaded as `ours/NAME`.
+    """
     from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, StrictUndefined  # noqa: PLC0415 - with the first notice
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415 - with the first notice
 

@@ -1,1 +1,1 @@
-"""Notices: whom they reach and when, how urgent they are, and what they say. Nothing here knows the present moment."""
+"""Pure rules of notifications: people, channels, quiet hours, urgency, and the content of reminders."""

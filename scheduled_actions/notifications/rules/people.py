@@ -1,57 +1,175 @@
-"""The people that notices reach, and who stands in for those who are away."""
+"""People who receive notifications: their channels, quiet hours and deputies."""
 
-from __future__ import annotations
-
-import difflib
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, time, timedelta
+from typing import Any, Literal, TypeAlias
+from zoneinfo import ZoneInfo
 
 from scheduled_actions.core import checks as arguments
 from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.notifications.rules.channels import Channel, parse_channels
-from scheduled_actions.notifications.rules.quiet_hours import QuietHours
+from scheduled_actions.core.messages import did_you_mean
+from scheduled_actions.recurrence.model import resolve
+from scheduled_actions.recurrence.phrases import parse_time, time_text, truncate
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+#: `named`: a channel of [notifications.channels]; an environment variable holds its apprise, https or e-mail address.
+ChannelKind: TypeAlias = Literal["email", "webhook", "apprise", "named"]
 
-#: Deputies of deputies that are asked before somebody who is away is told all the same.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.\-]{0,40}", re.IGNORECASE)
+#: The scheme and the host of a web address, without the login before an @.
+_WEB = re.compile(r"(https?)://(?:[^/?#@]*@)?([^/?#@]+)", re.IGNORECASE)
+_CHANNEL_LONGEST = 2048
+_CHANNELS_MOST = 10
+_MASK = "…"
+_EXPECTED = (
+    "an e-mail address, an https:// address, an apprise URL (slack://…), or a channel of [notifications.channels]; "
+    "for people by role, write resolver:name"
+)
+#: Maximum length of a chain of deputies.
 _DEPUTIES_MOST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A channel through which a person is notified."""
+
+    kind: ChannelKind
+    #: May contain secrets.
+    address: str
+
+    def __repr__(self) -> str:
+        """Return a representation with the masked address."""
+        return f"Channel({self.kind}, {self.masked})"
+
+    @property
+    def masked(self) -> str:
+        """The address as shown in logs, errors and results: recognisable, but without its secret parts."""
+        match self.kind:
+            case "email":
+                local, _, domain = self.address.rpartition("@")
+                local = local.rpartition("<")[2]
+                return f"{local[:1]}{_MASK}@{domain.rstrip('>')}"
+            case "webhook":
+                found = _WEB.match(self.address)
+                return f"{found[1].lower()}://{found[2]}/{_MASK}" if found else _MASK
+            case "apprise":
+                return f"{self.address.partition('://')[0].lower()}://{_MASK}"
+            case "named":
+                return self.address
+
+
+def parse_channel(text: object, *, name: str = "channel") -> Channel:
+    """Parse the address or the name of a channel.
+
+    Args:
+        text: `ann@example.org`, `Ann <ann@example.org>`, `https://…`, an apprise URL, or a channel of
+            [notifications.channels].
+        name: The name of the argument in errors, which never contain an address with a scheme: it may be a secret.
+
+    Raises:
+        InvalidArgument: The value is none of these.
+    """
+    if not isinstance(text, str) or not 0 < len(text) <= _CHANNEL_LONGEST or not text.isprintable():
+        # Another value than a string is not shown: it may contain a secret.
+        problem = None if isinstance(text, str) else f"must be {_EXPECTED}"
+        raise InvalidArgument(
+            name, text.partition("://")[0][:40] if isinstance(text, str) else None, _EXPECTED, problem=problem
+        )
+    scheme, is_url, rest = text.partition("://")
+    if is_url:
+        if not _SCHEME.fullmatch(scheme) or not rest:
+            raise InvalidArgument(name, f"{scheme[:40]}://{_MASK}", _EXPECTED)
+        if scheme.lower() not in {"http", "https"}:
+            return Channel("apprise", text)
+        if not _WEB.match(text):
+            raise InvalidArgument(name, f"{scheme}://{_MASK}", "a web address with a host")
+        return Channel("webhook", text)
+    if "@" not in text and not _NAME.fullmatch(text):
+        raise InvalidArgument(name, text, _EXPECTED)
+    return Channel("email" if "@" in text else "named", text)
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """A daily period without notifications; it ends on the next day if `end` is before `start`."""
+
+    start: time
+    end: time
+
+    @classmethod
+    def parse(cls, text: str, *, name: str = "quiet_hours") -> "QuietHours":
+        """Parse quiet hours such as `20:00-08:00`.
+
+        Raises:
+            InvalidArgument: The string is not two different times of day, joined by a hyphen.
+        """
+        first, _, second = text.partition("-") if isinstance(text, str) else ("", "", "")
+        start, end = parse_time(first.strip()), parse_time(second.strip())
+        if start is None or end is None or start == end:
+            raise InvalidArgument(name, text, 'a pair of different times of day, such as "20:00-08:00"')
+        return cls(start, end)
+
+    def __str__(self) -> str:
+        return f"{time_text(self.start)}-{time_text(self.end)}"
+
+    def ends_after(self, moment: datetime, zone: ZoneInfo) -> datetime | None:
+        """Return the end of the quiet hours that contain `moment`; None if `moment` is outside of quiet hours.
+
+        Args:
+            moment: Aware.
+            zone: The time zone of the wall clock.
+
+        Returns:
+            Aware, in UTC. An end in a DST gap moves forward by the gap.
+        """
+        wall = moment.astimezone(zone).replace(tzinfo=None, fold=0)
+        has_begun, has_not_ended = wall.time() >= self.start, wall.time() < self.end
+        if not (has_begun and has_not_ended if self.start < self.end else has_begun or has_not_ended):
+            return None
+        day = wall.date() + timedelta(days=int(self.end < self.start and has_begun))
+        end = resolve(datetime.combine(day, self.end), zone).at
+        # When the clocks go back, a wall time before the end can occur again after the end.
+        return end if end > moment else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody whom notices reach.
+    """A person who receives notifications.
 
     Raises:
-        InvalidArgument: A field is not what it must be; no address that may hold a secret is repeated.
+        InvalidArgument: A field is invalid; the message never contains an address that may be a secret.
     """
 
-    #: Ways to the person, in the order in which they are tried: each an e-mail address, an https address, an apprise
-    #: URL, or a name of `[notifications.channels]`. One may be given as a text.
+    #: Channels in the order in which they are tried: each an e-mail address, an https address, an apprise URL, or a
+    #: channel of `[notifications.channels]`. A single channel can be given as a string.
     channels: tuple[str, ...] | Sequence[str] | str = field(repr=False)
-    #: Yours: notices of one id gather in one digest. None: the first channel stands for it.
+    #: Notifications to people with the same id can be combined into a digest. None: the first channel identifies the
+    #: person.
     id: str | None = None
-    #: How the person is addressed.
+    #: The name used in the salutation of messages; None: no salutation.
     name: str | None = None
-    #: IANA name: whose wall clock quiet hours and local times follow; None: the setting.
+    #: The IANA time zone of quiet hours and local times; None: the time zone of the settings.
     timezone: str | None = None
-    #: `20:00-08:00` on that clock; None: the setting; an empty text: never quiet.
+    #: `20:00-08:00` in that time zone; None: the quiet hours of the settings; an empty string: no quiet hours.
     quiet_hours: str | None = None
-    #: Away from this instant on (aware); None with `away_until`: already.
+    #: The start of an absence, aware; None with `away_until`: it has already started.
     away_from: datetime | None = None
-    #: Back at this instant (aware); None with `away_from`: not for now.
+    #: The end of an absence, aware; None with `away_from`: it is unknown.
     away_until: datetime | None = None
-    #: Who is told instead while the person is away: a person, an address, or `resolver:name`.
-    deputy: Person | str | None = None
+    #: Who is notified during the absence: a person, an address, or `resolver:name`; None: no one.
+    deputy: "Person | str | None" = None
 
     def __post_init__(self) -> None:
         given = [self.channels] if isinstance(self.channels, str) else self.channels
         listed = tuple(given) if isinstance(given, list | tuple) else ()
-        parse_channels(listed, name="channels")
         object.__setattr__(self, "channels", listed)
+        if not 1 <= len(self.ways) <= _CHANNELS_MOST:
+            raise InvalidArgument(
+                "channels", len(listed), problem=f"has {len(listed)} entries; 1 to {_CHANNELS_MOST} are allowed"
+            )
         for name in ("id", "name"):
             arguments.check_text(name, getattr(self, name), longest=255)
         if self.timezone is not None:
@@ -61,110 +179,115 @@ class Person:
         for name in ("away_from", "away_until"):
             arguments.check_aware(name, getattr(self, name))
         if not isinstance(self.deputy, Person | str | None):
-            raise InvalidArgument("deputy", type(self.deputy).__name__, "a person, an address, or resolver:name")
+            raise InvalidArgument("deputy", problem="must be a person, an address, or resolver:name")
 
     @property
     def ways(self) -> tuple[Channel, ...]:
-        """The channels as what they are."""
-        return parse_channels(self.channels, name="channels")
+        """The parsed channels."""
+        return tuple(parse_channel(one, name="channels") for one in self.channels)
 
     @property
     def key(self) -> str:
-        """What tells the person from others, and shows no address."""
+        """The id of the person, or a hash of the first channel; contains no address."""
         return self.id or f"#{hashlib.sha256(self.channels[0].encode()).hexdigest()[:24]}"
 
     def is_away(self, now: datetime) -> bool:
-        """Whether the person is away at an instant."""
-        if self.away_from is None and self.away_until is None:
-            return False
-        has_left = self.away_from is None or self.away_from <= now
-        return has_left and (self.away_until is None or now < self.away_until)
+        """Whether the person is away at `now`, an aware instant."""
+        if self.away_from is None:
+            return self.away_until is not None and now < self.away_until
+        return self.away_from <= now and (self.away_until is None or now < self.away_until)
 
 
 _FIELDS = frozenset(one.name for one in fields(Person))
 
 
-def parse_person(given: Any, *, name: str = "recipient") -> Person:  # noqa: ANN401 - it is what is judged
-    """Return the person that a resolver or a caller describes: a `Person`, a mapping of its fields, or an address.
+def parse_person(given: Any, *, name: str = "recipient") -> Person:  # noqa: ANN401 - validated here
+    """Parse a person: a `Person`, a mapping of its fields, or an address.
 
-    In a mapping instants may be ISO 8601 texts, and `email` may stand for `channels`.
+    In a mapping, instants can be ISO 8601 strings, and `email` is an alias of `channels`.
 
     Raises:
-        InvalidArgument: It is no person; `name` says where.
+        InvalidArgument: A field is invalid; the name in the error begins with `name`.
     """
     if isinstance(given, Person):
         return given
     try:
-        return Person(channels=given) if isinstance(given, str) else Person(**_of_mapping(given))
+        return Person(channels=given) if isinstance(given, str) else Person(**_arguments(given))
     except InvalidArgument as error:
-        raise InvalidArgument(f"{name}.{error.name}", error.value, error.expected) from None
+        raise error.renamed(f"{name}.{error.name}") from None
 
 
-def _of_mapping(mapping: Any) -> dict[str, Any]:  # noqa: ANN401 - it is what is judged
-    """Return the arguments of a person."""
+def _arguments(mapping: Any) -> dict[str, Any]:  # noqa: ANN401 - validated here
+    """Return the keyword arguments of `Person` from a mapping."""
     if not isinstance(mapping, Mapping):
-        raise InvalidArgument("channels", type(mapping).__name__, "an address, or an object that has channels")
+        raise InvalidArgument("channels", problem="is missing: a person is an address, or an object with `channels`")
     given = dict(mapping)
     if "email" in given and "channels" not in given:
         given["channels"] = given.pop("email")
     for unknown in given.keys() - _FIELDS:
-        near = difflib.get_close_matches(str(unknown), _FIELDS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise InvalidArgument("field", str(unknown), f"a field of a person ({', '.join(sorted(_FIELDS))}){hint}")
+        hint = did_you_mean(str(unknown), _FIELDS, otherwise=f"use {', '.join(sorted(_FIELDS))}")
+        problem = (
+            "cannot be combined with channels: add the address to channels"
+            if unknown == "email"
+            else f"is not a field of a person; {hint}"
+        )
+        raise InvalidArgument(truncate(str(unknown), 40), problem=problem)
     if "channels" not in given:
-        raise InvalidArgument("channels", None, "there: a person is reached by at least one")
-    for instant in ("away_from", "away_until"):
-        if isinstance(given.get(instant), str):
-            given[instant] = _instant(instant, given[instant])
-    if isinstance(given.get("deputy"), Mapping):
-        given["deputy"] = parse_person(given["deputy"], name="deputy")
+        raise InvalidArgument("channels", problem="is missing: a person needs at least one channel")
+    for name, value in given.items():
+        if name in {"away_from", "away_until"} and isinstance(value, str):
+            given[name] = _instant(name, value)
+        elif name == "deputy" and isinstance(value, Mapping):
+            given[name] = parse_person(value, name=name)
     return given
 
 
 def _instant(name: str, text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text.strip().upper())
-        # One without an offset may be any instant.
+        # A time without an offset is rejected later, as naive.
         return moment.astimezone(UTC) if moment.tzinfo is not None else moment
     except (ValueError, OverflowError):
-        expected = 'an ISO 8601 time with its offset, such as "2026-12-24T18:00:00+01:00"'
-        raise InvalidArgument(name, text, expected) from None
+        raise InvalidArgument(
+            name, text, 'an ISO 8601 time with its offset, such as "2026-12-24T18:00:00+01:00"'
+        ) from None
 
 
 def as_json(person: Person) -> dict[str, Any]:
-    """Return a person as JSON that `parse_person` takes."""
-    values = {name: getattr(person, name) for name in sorted(_FIELDS)}
+    """Return a person as the JSON object that `parse_person` parses."""
+    values = {name: getattr(person, name) for name in sorted(_FIELDS)} | {"channels": list(person.channels)}
     if isinstance(person.deputy, Person):
         values["deputy"] = as_json(person.deputy)
-    shown = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
-    shown["channels"] = list(person.channels)
-    return {name: value for name, value in shown.items() if value is not None}
+    given = {name: value for name, value in values.items() if value is not None}
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
 
 
-def present(people: Iterable[Person], *, now: datetime, deputies: Callable[[Person], Sequence[Person]]) -> list[Person]:
-    """Return who is told: those who are there, and for each who is away the deputy, or else the others of the list.
+def available(
+    people: Iterable[Person], *, now: datetime, deputies: Callable[[Person], Sequence[Person]]
+) -> list[Person]:
+    """Return the people to notify: absent people are replaced by their deputies, and duplicates are removed.
 
-    Nobody is told twice. When all are away, and no deputy is there, the first of them is told all the same: a notice
-    that nobody gets would be worse than one that waits in an inbox.
+    If everyone is away and no deputy is present, the first person is notified: a notification in the inbox of an absent
+    person is better than none.
 
     Args:
-        people: In their order.
-        now: Aware.
-        deputies: Answers the people that a person's `deputy` means; none where there is no deputy.
+        people: The people in order; the result keeps it.
+        now: The instant at which absences are evaluated; aware.
+        deputies: Returns the people that a person's `deputy` resolves to; empty without a deputy.
     """
     listed = list(people)
     found: dict[str, Person] = {}
     for person in listed:
-        for one in _standing_in(person, now, deputies, _DEPUTIES_MOST):
+        for one in _substitutes(person, now, deputies, _DEPUTIES_MOST):
             found.setdefault(one.key, one)
     return list(found.values()) or listed[:1]
 
 
-def _standing_in(
+def _substitutes(
     person: Person, now: datetime, deputies: Callable[[Person], Sequence[Person]], steps: int
 ) -> Iterable[Person]:
     if not person.is_away(now):
         return [person]
     if steps == 0:
         return []
-    return [one for deputy in deputies(person) for one in _standing_in(deputy, now, deputies, steps - 1)]
+    return [one for deputy in deputies(person) for one in _substitutes(deputy, now, deputies, steps - 1)]

@@ -1,1 +1,1 @@
-"""`doctor` and `/readyz`: the facts about an installation, and what they mean."""
+"""`doctor` and `/readyz`: collect the facts about an installation, and evaluate them."""

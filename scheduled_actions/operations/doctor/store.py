@@ -1,111 +1,52 @@
-"""What a doctor asks a database: what it is, what time it has, what stands before it, what is open for too long."""
-
-from __future__ import annotations
+"""Read the facts for `doctor`: the server, its clock and sessions, the latest pings, and work that needs attention."""
 
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import psycopg
 
-from scheduled_actions.actions import management_store as management
-from scheduled_actions.core.errors import DatabaseUnavailable, SchemaHidden, SchemaUnreleased
-from scheduled_actions.database import migrate, versions
-from scheduled_actions.database.connection import cut_off
-from scheduled_actions.database.failures import is_connection_failure
-from scheduled_actions.database.schema import files
+from scheduled_actions.core.errors import DatabaseUnavailable, SchemaShadowed, SchemaUnreleased
+from scheduled_actions.database import versions
+from scheduled_actions.database.boundary import is_connection_failure
+from scheduled_actions.database.connection import Connection, abort_connection
 from scheduled_actions.database.statements import Statements
-from scheduled_actions.operations.doctor.rules.database import (
-    OLD_TRANSACTION,
-    ClocksFound,
-    DefaultsFound,
-    FunctionsInUseFound,
-    IndexesFound,
-    LineFound,
-    MigrationsFound,
-    SchemaFound,
-    ServerFound,
-    TransactionsFound,
-)
-from scheduled_actions.operations.doctor.rules.work import (
-    COUNTED,
-    BacklogFound,
-    DisabledEndpointsFound,
-    FailuresFound,
-    StoppedSchedulesFound,
-    UnhandledFound,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from uuid import UUID
-
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.operations.doctor.rules import Fact
+from scheduled_actions.operations.doctor.rules.database import OLD_TRANSACTION, MigrationState
+from scheduled_actions.operations.doctor.rules.ticks import Ping, anonymous, recent
 
 sql = Statements(__file__)
 
-#: The quickest of so many round trips measures the clock best.
+#: The fastest of these round trips measures the clock best.
 _ROUND_TRIPS = 3
-#: So many sessions are held at once to see whether one of them is handed out twice: poolers keep a few idle.
+#: Number of connections held at once to find out whether two share a session: poolers keep a few sessions idle.
 _SESSIONS = 3
-#: A pooler without a session to spare lets a client wait for minutes.
+#: Time limit, because a pooler without a free session lets a client wait for minutes.
 _PATIENCE_SECONDS = 5.0
-#: So many names of what waits for a person are asked for.
-_NAMES_MOST = 20
+#: Maximum number of pings that are read: an hour's at two a minute, and a margin.
+_PINGS_MOST = 150
 
 
-def server(connection: Connection) -> ServerFound:
-    """Return what the server is."""
-    major, encoding, _ = _one(connection, "doctor_server")
-    return ServerFound(major=major, encoding=encoding)
-
-
-def defaults(connection: Connection) -> DefaultsFound:
-    """Return what sessions begin with."""
-    found = dict(sql.run(connection, "doctor_defaults").fetchall())
-    return DefaultsFound(
-        found["DateStyle"],
-        found["default_transaction_isolation"],
-        is_read_only=found["default_transaction_read_only"] == "on",
-    )
-
-
-def migrations(connection: Connection) -> MigrationsFound:
-    """Return which migrations and functions the database has, compared with those of this code."""
-    schema = files.read()
+def migration_state(connection: Connection) -> MigrationState:
+    """Return the migrations and functions of the database compared with those of this code."""
+    schema = versions.read_files()
     try:
         versions.check_visible(connection, schema)
         found = versions.read_released(connection, schema)
-    except (SchemaHidden, SchemaUnreleased) as error:
-        return MigrationsFound(found=0, wanted=schema.latest, unusable=error)
-    return MigrationsFound(
+    except (SchemaShadowed, SchemaUnreleased) as error:
+        return MigrationState(found=0, wanted=schema.latest, unusable=error)
+    return MigrationState(
         found=found.applied,
         wanted=schema.latest,
         stale_functions=(*(one.name for one in found.stale_functions(schema)), *found.removed_functions(schema)),
     )
 
 
-def indexes(connection: Connection) -> IndexesFound:
-    """Return which indexes of the migrations are not finished; every migration must have been applied."""
-    return IndexesFound(tuple(migrate.unfinished_indexes(connection)))
-
-
-def functions_in_use(connection: Connection) -> FunctionsInUseFound:
-    """Return which functions of earlier releases something uses; every migration must have been applied."""
-    return FunctionsInUseFound({one.signature: one.users for one in migrate.removed_functions(connection) if one.users})
-
-
-def schema(connection: Connection) -> SchemaFound:
-    """Return who else may create in the schema of the tables, which must be there."""
-    name, creators = _one(connection, "doctor_schema")
-    return SchemaFound(name=name, creators=tuple(creators))
-
-
-def clocks(connection: Connection, *, now: Callable[[], float] = time.time) -> ClocksFound:
-    """Return how far this machine's clock is from the server's, to within half a round trip.
+def clock_lead(connection: Connection, *, now: Callable[[], float] = time.time) -> timedelta:
+    """Return how far this machine's clock is ahead of the server's (negative: behind), to within half a round trip.
 
     Args:
         connection: In autocommit mode.
@@ -114,125 +55,117 @@ def clocks(connection: Connection, *, now: Callable[[], float] = time.time) -> C
     measured: list[tuple[float, float]] = []
     for _ in range(_ROUND_TRIPS):
         asked = now()
-        (theirs,) = _one(connection, "doctor_clock")
+        (server_now,) = sql.run_one(connection, "doctor_clock")
         answered = now()
-        measured.append((answered - asked, (asked + answered) / 2 - theirs))
-    return ClocksFound(timedelta(seconds=min(measured)[1]))
+        measured.append((answered - asked, (asked + answered) / 2 - server_now))
+    return timedelta(seconds=min(measured)[1])
 
 
-def transactions(connection: Connection, *, older_than: timedelta = OLD_TRANSACTION) -> TransactionsFound:
-    """Return the transactions that have been open for longer, as far as this role sees them."""
-    *_, sees_all = _one(connection, "doctor_server")
-    rows = sql.run(connection, "doctor_transactions", {"seconds": older_than.total_seconds()}).fetchall()
-    return TransactionsFound(old=tuple((pid, timedelta(seconds=age)) for pid, age in rows), sees_all=sees_all)
+def old_transactions(connection: Connection, *, older_than: timedelta = OLD_TRANSACTION) -> list[tuple[int, timedelta]]:
+    """Return the process id and age of visible transactions older than `older_than`, the oldest first, at most 20."""
+    return [
+        (pid, timedelta(seconds=age))
+        for pid, age in sql.run(connection, "doctor_transactions", seconds=older_than.total_seconds())
+    ]
 
 
 def sealed_secrets(connection: Connection) -> tuple[int, tuple[str, ...]]:
-    """Return how many endpoints the database holds, and the encrypted secrets of the newest hundred."""
+    """Return the number of stored endpoints, and the encrypted secrets of the newest hundred."""
     rows = sql.run(connection, "doctor_sealed_secrets").fetchall()
     return (rows[0][1] if rows else 0), tuple(secret for secret, _ in rows)
 
 
-def line(connect: Callable[[], Connection], *, is_declared_direct: bool) -> LineFound:
-    """Return what stands between this process and the server, seen from a few connections made for it.
+def detect_pooler(connect: Callable[[], Connection]) -> tuple[bool, bool]:
+    """Return whether a session is shared between clients, and whether a pooler or proxy answers the login.
 
-    A server gives each client a session of its own, whose number it also tells at login. A pooler in transaction mode
-    lends a session to one client after the other: while one client does nothing, another one meets its session, or the
-    first is served by another one afterwards.
+    A server gives each client a session of its own, whose process id it announces at login. A pooler in transaction
+    mode lends a session to one client after another: while one client is idle, another one gets its session, or the
+    first gets another one afterwards.
     """
     with ExitStack() as held:
-        opened: list[Connection] = []
-
-        def another() -> Connection:
-            opened.append(held.enter_context(closing(connect())))
-            return opened[-1]
-
-        first = another()
-        own = _session(first)
+        first = held.enter_context(closing(connect()))
+        opened = [first]
+        (own,) = sql.run_one(first, "doctor_session")
         is_relayed = first.info.backend_pid != own
         held.enter_context(ended_after(_PATIENCE_SECONDS, opened))
         try:
-            is_shared = _is_lent(own, first, another, held)
+            for _ in range(_SESSIONS):
+                other = held.enter_context(closing(connect()))
+                opened.append(other)
+                held.enter_context(other.transaction(force_rollback=True))
+                if sql.run_one(other, "doctor_session") == (own,):
+                    return True, is_relayed
+            return sql.run_one(first, "doctor_session") != (own,), is_relayed
         except (psycopg.Error, DatabaseUnavailable) as error:
             if isinstance(error, psycopg.Error) and not is_connection_failure(error):
                 raise
-            # No further connection, or no session for it: a server that gave one would have served it.
-            is_shared = is_relayed
-        return LineFound(is_shared=is_shared, is_relayed=is_relayed, is_declared_direct=is_declared_direct)
+            # No further connection or session: a server that accepted a connection would have served it.
+            return is_relayed, is_relayed
 
 
-def work(connection: Connection, *, is_missing: bool) -> Iterator[Fact]:
-    """Give what waits for a person, and whether ticks keep up; every migration must have been applied.
+def pings(connection: Connection, *, names_callers: bool = True) -> list[Ping]:
+    """Return the pings of the last hour that became ticks, at most 150 and at least the last one, the latest first.
 
     Args:
-        connection: Where the tables are.
-        is_missing: Whether no cron seems to ping.
+        connection: To the database with the tables.
+        names_callers: Whether to return the names of callers; otherwise, only the kind of each caller.
     """
-    due, _, oldest = management.due(connection, overdue_seconds=0, most=COUNTED)
-    waits = None if oldest is None else timedelta(seconds=oldest)
-    yield BacklogFound(due=due, oldest=waits, is_missing=is_missing)
-    row = sql.run(connection, "doctor_work", {"most": COUNTED, "most_names": _NAMES_MOST}).fetchone()
-    assert row is not None  # noqa: S101 - a select without a table
-    failed, unhandled, schedules, endpoints = row
-    yield FailuresFound(failed)
-    yield UnhandledFound(tuple(unhandled))
-    yield StoppedSchedulesFound(tuple(schedules))
-    yield DisabledEndpointsFound(tuple(endpoints))
+    name_of = str if names_callers else anonymous
+    found = [
+        Ping(
+            ago=timedelta(seconds=ago),
+            duration=None if duration is None or is_lost else timedelta(seconds=duration),
+            caller=name_of(caller or ""),
+            is_lost=bool(is_lost),
+            is_at_work=is_at_work,
+            hung_up_after=timedelta(seconds=hung_up) if isinstance(hung_up, int | float) else None,
+            joined=tuple(name_of(str(one)) for one in joined) if isinstance(joined, list) else (),
+            heartbeat=heartbeat,
+        )
+        for ago, duration, caller, is_lost, is_at_work, hung_up, joined, heartbeat in sql.run(
+            connection, "doctor_ticks", {"limit": _PINGS_MOST}
+        )
+    ]
+    return found[:1] + recent(found[1:])
+
+
+def refused_pings(connection: Connection) -> dict[str, Any]:
+    """Return the counts of refused pings as arguments of the rule `refused_pings`; empty if there were none."""
+    row = sql.run(connection, "doctor_refusals").fetchone()
+    if row is None:
+        return {}
+    return {name: row[0][name] for name in ("wrong", "without", "callers")} | {"last_ago": timedelta(seconds=row[1])}
 
 
 def internals(connection: Connection, action_id: UUID) -> dict[str, Any]:
-    """Return the columns of an action that are no part of its value, by name; empty when it is not there."""
+    """Return the internal columns of an action by name; empty if the action does not exist."""
     cursor = sql.run(connection, "action_internals", {"id": action_id})
-    row = cursor.fetchone()
     names = [column.name for column in cursor.description or ()]
-    return {} if row is None else dict(zip(names, row, strict=True))
+    return next((dict(zip(names, row, strict=True)) for row in cursor), {})
 
 
 @contextmanager
 def ended_after(seconds: float, connections: list[Connection]) -> Iterator[threading.Event]:
-    """End the connections of the list once the time is up, and set the event; after the block none is ended.
+    """Abort and close the connections if the block takes longer than `seconds`; the yielded event is then set."""
+    is_over, lock = threading.Event(), threading.Lock()
 
-    Those that were ended are closed: no pool lends them again.
-    """
-    is_over, has_left, lock = threading.Event(), threading.Event(), threading.Lock()
-
-    def end() -> None:
+    def abort_all() -> None:
         with lock:
-            if has_left.is_set():
+            # The block may have ended meanwhile.
+            if watchdog.finished.is_set():
                 return
             is_over.set()
             for connection in list(connections):
-                cut_off(connection)
+                abort_connection(connection)
 
-    watchdog = threading.Timer(seconds, end)
+    watchdog = threading.Timer(seconds, abort_all)
     watchdog.daemon = True
     watchdog.start()
     try:
         yield is_over
     finally:
-        watchdog.cancel()
         with lock:
-            has_left.set()
+            watchdog.cancel()
         if is_over.is_set():
             for connection in connections:
                 connection.close()
-
-
-def _one(connection: Connection, name: str) -> tuple[Any, ...]:
-    row = sql.run(connection, name).fetchone()
-    assert row is not None  # noqa: S101 - a select without a table
-    return row
-
-
-def _session(connection: Connection) -> int:
-    (number,) = _one(connection, "doctor_session")
-    return int(number)
-
-
-def _is_lent(own: int, first: Connection, another: Callable[[], Connection], held: ExitStack) -> bool:
-    for _ in range(_SESSIONS):
-        other = another()
-        held.enter_context(other.transaction(force_rollback=True))
-        if _session(other) == own:
-            return True
-    return _session(first) != own

@@ -1,1 +1,1 @@
-"""`explain`: why an action has not run, or how it ended."""
+"""`explain`: explain why an action has not run, or how it ended."""

@@ -1,119 +1,157 @@
-"""Why has this action not run? The facts gathered, and the one true reason."""
+"""Load an action with everything that decides when it runs, and explain why it has not run, or how it ended.
 
-from __future__ import annotations
+Takes a few index look-ups, regardless of the number of rows.
+"""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from uuid import UUID
 
+from scheduled_actions.actions.store import action_of
 from scheduled_actions.core import checks as arguments
+from scheduled_actions.core.action import Action, Status
 from scheduled_actions.core.errors import RegistryInvalid, RequestError, UnknownAction
-from scheduled_actions.operations.explain import rules as explanation
-from scheduled_actions.operations.explain import store
-from scheduled_actions.operations.explain.rules.facts import Facts, Here
+from scheduled_actions.database.connection import Connection
+from scheduled_actions.database.statements import Statements
+from scheduled_actions.operations.doctor.rules import in_words
+from scheduled_actions.operations.explain.rules import due, not_due
+from scheduled_actions.operations.explain.rules.facts import (
+    AHEAD_MOST,
+    ActionContext,
+    BuildContext,
+    Explanation,
+    HoldState,
+    SeriesState,
+    TickState,
+    iso,
+)
+from scheduled_actions.operations.installation import Installation
 from scheduled_actions.registry.handler import HandlerOptions
-from scheduled_actions.ticks.rules.plan import Budget, Candidate, Pace, expected_seconds, tick_seconds
+from scheduled_actions.schedules import store as schedules
+from scheduled_actions.ticks.rules.plan import Candidate, DurationStats, TickBudget, expected_seconds
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from uuid import UUID
+sql = Statements(__file__)
 
-    from scheduled_actions.core.action import Action
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.operations.explain.rules.facts import Explanation
-    from scheduled_actions.operations.installation import Installation
+_ACTION_COLUMNS = len(Action.__dataclass_fields__)
 
 
 def explain(parts: Installation, action_id: UUID | str, *, team_id: str | None = None) -> Explanation:
     """Return why an action has not run, or how it ended.
 
     Args:
-        parts: The installation's parts: what a tick of this build would do is judged by its settings and registry.
-        action_id: Which.
-        team_id: Only if it belongs to this team; then nothing is said of how many of others' go first.
+        parts: The installation, whose settings and registry decide what a tick would do.
+        action_id: The id of the action.
+        team_id: Only an action of this team. The due actions ahead of the action are then not counted, because they may
+            belong to other teams.
 
     Raises:
-        UnknownAction: There is none of that id (in that team).
+        UnknownAction: No action (of that team) has the id.
     """
-    wanted = arguments.check_id(action_id)
-    arguments.check_text("team_id", team_id)
+    parameters = {"id": arguments.check_id(action_id), "team_id": arguments.check_text("team_id", team_id)}
     with parts.database.connection() as connection:
-        found = store.surroundings(connection, wanted, team_id=team_id)
-        if found is None:
+        row = sql.run_leniently(connection, "explain_action", parameters).fetchone()
+        if row is None:
             raise UnknownAction(action_id)
-        host_seconds = None if found.last_tick is None else found.last_tick.duration_seconds
-        facts = Facts(
-            action=found.action,
-            now=found.now,
-            here=_here(parts, found.action, host_seconds),
-            last_tick=found.last_tick,
-            claimed_by=found.claimed_by,
-            is_started=found.is_started,
-            hold=found.hold,
-            first_in_group=found.first_in_group,
-            lock=found.lock,
-            cycle=_cycle(connection, found.action),
-            **_of_its_line(connection, found, is_team_bound=team_id is not None),
+        action, (now, *rest) = action_of(row[:_ACTION_COLUMNS]), row[_ACTION_COLUMNS:]
+        last_tick, claimed_by = (
+            TickState(*values) if values[0] is not None else None for values in (rest[:6], rest[6:12])
         )
-    return explanation.explain(facts)
+        is_started, *hold, first, pid, since = rest[12:]
+        is_pending = action.status is Status.PENDING
+        is_due = is_pending and action.scheduled_at <= now
+        context = ActionContext(
+            action=action,
+            now=now,
+            build=_build(parts, action, last_tick),
+            last_tick=last_tick,
+            claimed_by=claimed_by,
+            is_started=is_started,
+            hold=None if hold[0] is None else HoldState(*hold),
+            first_in_group=first,
+            locked_by=pid,
+            locked_since=since,
+            series=_series(connection, action) if is_due else None,
+            cycle=_cycle(connection, action) if is_pending else (),
+            ahead=_ahead(connection, action) if is_due and action.lock_group is None and team_id is None else None,
+        )
+    return _explain(context)
 
 
-def _cycle(connection: Connection, action: Action) -> Sequence[UUID]:
-    """Return actions that wait for one another, where this one is one of them or comes after one."""
-    if action.status != "pending" or not isinstance(action.condition, dict) or "after" not in action.condition:
-        return ()
-    from scheduled_actions.actions.evaluation import cycles_among_waiting  # noqa: PLC0415 - most projects have no conditions
-
-    return next(iter(cycles_among_waiting(connection, action_id=action.id, most=1)), ())
-
-
-def _of_its_line(connection: Connection, found: store.Surroundings, *, is_team_bound: bool) -> dict[str, Any]:
-    """Return what matters for a due action only."""
-    action = found.action
-    if action.status != "pending" or action.scheduled_at > found.now:
-        return {}
-    is_counted = action.lock_group is None and not is_team_bound
-    return {
-        "series": store.series(connection, action),
-        "ahead": store.ahead(connection, action) if is_counted else None,
-    }
+def _explain(context: ActionContext) -> Explanation:
+    """Return the first reason that applies; if another session has locked the action's row, add the session."""
+    found = next(chain(not_due.reasons(context), due.reasons(context)))
+    process, since = context.locked_by, context.locked_since
+    if process is None:
+        return found
+    age = "" if since is None else f" for {in_words(context.now - since)}"
+    return replace(
+        found,
+        sentence=f"{found.sentence}; a transaction of another session (process {process}) has locked its row{age}",
+        details={**found.details, "locked_by": process, "locked_since": iso(since)},
+    )
 
 
-def _here(parts: Installation, action: Action, host_seconds: float | None) -> Here:
-    settings = parts.config.settings
+def _build(parts: Installation, action: Action, last_tick: TickState | None) -> BuildContext:
+    settings, state = parts.config.settings, parts.worker_state
     types, problem, options = None, None, HandlerOptions(action_type=action.action_type)
     try:
         types, options = parts.registry.types, parts.registry.options(action.action_type)
     except RegistryInvalid as error:
         problem = str(error)
     timeout = options.timeout_seconds or settings.default_timeout_seconds
-    duration = tick_seconds(settings, host_seconds)
-    candidate = Candidate(action.action_type, timeout, is_last_attempt=False, runs_alone=False)
-    return Here(
+    host_seconds = None if last_tick is None else last_tick.duration_seconds
+    return BuildContext(
         is_enabled=settings.enabled,
         types=types,
         registry_problem=problem,
         max_attempts=action.max_attempts or options.max_attempts or settings.max_attempts,
         timeout_seconds=timeout,
-        expected_seconds=expected_seconds(candidate, _pace(parts)),
-        budget=Budget.by_settings(settings, started=0.0, duration_seconds=duration, lingers=False),
-        tick_seconds=duration,
+        expected_seconds=expected_seconds(
+            Candidate(action.action_type, timeout, is_last_attempt=False, runs_alone=False),
+            # Without ticks in this process, nothing was measured.
+            DurationStats() if state is None else state.duration_stats,
+        ),
+        budget=TickBudget.by_settings(settings, started=0.0, host_seconds=host_seconds, lingers=False),
         endpoint_rate=_endpoint_rate(parts, action),
     )
 
 
-def _pace(parts: Installation) -> Pace:
-    """Return what the ticks of this process have measured; nothing where there was none."""
-    state = parts.worker_state
-    return Pace() if state is None else state.pace
-
-
 def _endpoint_rate(parts: Installation, action: Action) -> float | None:
-    payload = action.payload
-    if action.action_type != "webhook:send" or not isinstance(payload, dict):
+    name = action.payload.get("endpoint") if isinstance(action.payload, dict) else None
+    if action.action_type != "webhook:send" or not isinstance(name, str):
         return None
-    name = payload.get("endpoint")
     try:
-        endpoint = parts.endpoint_book.find(name, team_id=action.team_id) if isinstance(name, str) else None
+        endpoint = parts.endpoint_directory.find(name, team_id=action.team_id)
     except RequestError:
-        # Its stored row cannot be used: the delivery says so when it is tried.
+        # Its stored row is invalid: the delivery fails with the reason.
         return None
     return None if endpoint is None else endpoint.rate_limit
+
+
+def _ahead(connection: Connection, action: Action) -> int:
+    """Return the number of due actions without a lock group that a claim takes first, counted to `AHEAD_MOST`."""
+    place = {"priority": action.priority, "scheduled_at": action.scheduled_at, "id": action.id, "most": AHEAD_MOST}
+    return int(sql.run_one(connection, "ahead_in_line", place)[0])
+
+
+def _series(connection: Connection, action: Action) -> SeriesState | None:
+    """Return the schedule whose planned occurrence the action is, as a claim would find it; None if there is none."""
+    if action.schedule_id is None:
+        return None
+    row = sql.run_leniently(
+        connection, "series_at_work", {"schedule_id": action.schedule_id, "action_id": action.id}
+    ).fetchone()
+    found = schedules.get(connection, schedule_id=action.schedule_id)
+    if row is None or found is None:
+        return None
+    return SeriesState(found.schedule, *row)
+
+
+def _cycle(connection: Connection, action: Action) -> Sequence[UUID]:
+    """Return actions that wait for one another, if the action is one of these or waits for one; otherwise, nothing."""
+    if not isinstance(action.condition, dict) or "after" not in action.condition:
+        return ()
+    from scheduled_actions.actions.evaluation import cycles_among_waiting  # noqa: PLC0415 - most projects have no conditions
+
+    return next(iter(cycles_among_waiting(connection, action_id=action.id, most=1)), ())

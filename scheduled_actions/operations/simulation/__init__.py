@@ -1,1 +1,1 @@
-"""`simulate`: what will run, hour by hour, and whether ticks can carry it."""
+"""`simulate`: forecast the actions that run hour by hour, and compare the load with the capacity of ticks."""

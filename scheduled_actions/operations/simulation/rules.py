@@ -1,130 +1,118 @@
-"""What will run in a stretch of time, hour by hour, and whether ticks can carry it: decided here, without a clock."""
-
-from __future__ import annotations
+"""Forecast the load of a range hour by hour, and compare it with what ticks can process; no clock, no database."""
 
 import heapq
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from scheduled_actions.core.errors import BudgetExceeded, NeverOccurs
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.recurrence.model import Occurrence
+from scheduled_actions.schedules.model import Schedule
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from scheduled_actions.core.evaluation_budget import EvaluationBudget
-    from scheduled_actions.recurrence.model import Occurrence
-    from scheduled_actions.schedules.model import Schedule
-
-#: Remarks kept: what the clocks, skips and overlaps do.
+#: Maximum number of remarks.
 REMARKS_MOST = 200
-#: How long a handler takes of which nothing is known.
+#: Assumed duration of a handler that was never measured.
 USUAL_SECONDS = 0.1
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 
 
-class Rule(Protocol):
-    """The instants of a recurrence, and those it leaves out."""
+class OccurrenceRule(Protocol):
+    """The occurrences and the skipped instants of a recurrence."""
 
     def next_after(self, moment: datetime) -> Occurrence | None:
-        """Return the first occurrence strictly after `moment`; None once it has ended."""
+        """Return the first occurrence strictly after `moment`; None if the rule has ended."""
 
     def left_out(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
-        """Yield the instants between two that are no occurrences, each with the reason."""
+        """Yield the skipped instants of a range, each with the reason."""
 
 
 class Load(NamedTuple):
-    """Actions of one type that wait, as many as come due in one minute."""
+    """Actions of one type that are due in the same minute."""
 
-    #: The minute's beginning; aware.
+    #: An instant in that minute; aware.
     at: datetime
     action_type: str
     actions: int
 
 
 class Capacity(NamedTuple):
-    """What the ticks can carry."""
+    """The capacity of ticks."""
 
-    #: Handlers at once.
+    #: Maximum number of handlers that run at once.
     concurrency: int
-    #: Seconds of a minute in which handlers are started.
+    #: Seconds of each minute in which handlers start.
     run_seconds: float
 
     @property
     def a_minute(self) -> float:
-        """Return the handler seconds of one minute."""
+        """Handler seconds per minute."""
         return self.concurrency * min(60.0, self.run_seconds)
 
 
 class Remark(NamedTuple):
-    """What a rule alone does not show."""
+    """A note about an occurrence that is shifted, skipped or dropped, or a rule that cannot be evaluated."""
 
     #: Aware, in UTC.
     at: datetime
-    #: The schedule's name, or its action type where it has none.
+    #: Name of the schedule, or its action type.
     series: str
     text: str
 
 
 @dataclass(slots=True)
-class Hour:
+class SimulatedHour:
     """One hour of a simulation."""
 
-    #: Its beginning; aware, in UTC.
+    #: Start of the hour; aware, in UTC.
     at: datetime
-    #: How many actions run, by type.
+    #: Number of actions by type.
     runs: Counter[str] = field(default_factory=Counter)
-    #: Occurrences left out because the one before would still be at work.
+    #: Occurrences skipped because the previous one would still be running.
     overlapping: int = 0
-    #: The handler seconds that the runs take.
+    #: Handler seconds of the runs.
     seconds: float = 0.0
-    #: What its fullest minute asks for, as a share of what ticks can carry: above 1 something waits.
+    #: Load of the busiest minute as a share of the capacity of a minute; above 1, actions start late.
     peak: float = 0.0
-    #: The latest that anything starts, in seconds after it is due.
+    #: The longest time from due to start, in seconds.
     behind_seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class Simulation:
-    """What will run in a stretch of time."""
+    """The forecast of a range."""
 
     #: Aware, in UTC, as is `end`.
     start: datetime
     end: datetime
     capacity: Capacity
-    #: Every hour of the stretch, in order.
-    hours: list[Hour] = field(default_factory=list)
-    #: In order, at most `REMARKS_MOST`.
+    #: Every hour of the range, in order.
+    hours: list[SimulatedHour] = field(default_factory=list)
+    #: By time; at most `REMARKS_MOST`.
     remarks: list[Remark] = field(default_factory=list)
-    #: Some series, or all together, have more occurrences than were looked at.
+    #: Whether occurrences or pending actions were left out.
     is_capped: bool = False
 
     def __post_init__(self) -> None:
         first = self.start.replace(minute=0, second=0, microsecond=0)
-        count = -((first - self.end) // _HOUR)
-        self.hours = [Hour(first + number * _HOUR) for number in range(count)]
+        self.hours = [SimulatedHour(first + number * _HOUR) for number in range(-((first - self.end) // _HOUR))]
 
     @property
     def runs(self) -> int:
-        """How many actions run."""
+        """Number of actions that run."""
         return sum(hour.runs.total() for hour in self.hours)
 
-    def hour_of(self, moment: datetime) -> Hour:
-        """Return the hour that an instant of the stretch lies in; its very end counts to the last one."""
+    def hour_of(self, moment: datetime) -> SimulatedHour:
+        """Return the hour that contains an instant of the range; the end of the range belongs to the last hour."""
         return self.hours[min((moment - self.hours[0].at) // _HOUR, len(self.hours) - 1)]
 
 
-class _Run(NamedTuple):
-    at: datetime
-    remarks: tuple[str, ...]
-    is_overlapping: bool
-
-
 def simulate(
-    series: Iterable[tuple[Schedule, Rule]],
+    series: Iterable[tuple[Schedule, OccurrenceRule]],
     waiting: Iterable[Load],
     *,
     start: datetime,
@@ -133,43 +121,52 @@ def simulate(
     capacity: Capacity,
     budget: EvaluationBudget,
 ) -> Simulation:
-    """Return what runs after `start` and up to `end`.
+    """Forecast the actions that run after `start` and up to `end`.
 
-    An occurrence that comes due while the one before would still be at work is left out or waits, as its schedule has
-    it; a rolling one counts from the end of the run before. What a minute cannot carry is carried over to the next.
+    An occurrence that is due while the previous one would still be running is skipped or waits, by its schedule's
+    overlap policy; a rolling one counts from the end of the previous run. Load that exceeds the capacity of a minute
+    moves to the next minute.
 
     Args:
-        series: The active schedules, each with its rule; one whose rule has spent its budget is looked at up to there.
-        waiting: What waits beside them; outside the stretch it counts for nothing.
+        series: The active schedules with their rules; a rule that exceeds its budget counts up to that occurrence.
+        waiting: Other pending actions; those due before or after the range are ignored.
         start: Aware.
-        end: Aware, after it.
-        seconds: How long a handler takes, by action type; `USUAL_SECONDS` where nothing is known.
-        capacity: What the ticks can carry.
-        budget: Has a step for each occurrence.
+        end: Aware, after `start`.
+        seconds: Duration of handlers by action type; `USUAL_SECONDS` for unknown types.
+        capacity: The capacity of ticks.
+        budget: Each occurrence takes one step; once the budget is spent, `is_capped` of the result is True.
     """
     found = Simulation(start.astimezone(UTC), end.astimezone(UTC), capacity)
     loads: defaultdict[datetime, float] = defaultdict(float)
     for schedule, rule in series:
+        name = schedule.name or schedule.action_type
         try:
-            for run in _runs(schedule, rule, found, seconds.get(schedule.action_type, USUAL_SECONDS)):
+            for occurrence, overlaps in _runs(schedule, rule, found, seconds.get(schedule.action_type, USUAL_SECONDS)):
                 budget.spend()
-                _remark(found, schedule, run)
-                if not run.is_overlapping:
-                    _load(found, loads, Load(run.at, schedule.action_type, 1), seconds)
-            for at, text in islice(rule.left_out(found.start, found.end), REMARKS_MOST):
-                found.remarks.append(Remark(at, _label(schedule), text))
+                found.remarks += [Remark(occurrence.at, name, text) for text in occurrence.remarks]
+                if overlaps:
+                    found.hour_of(occurrence.at).overlapping += 1
+                    found.remarks.append(
+                        Remark(occurrence.at, name, "is skipped: the previous one would still be running")
+                    )
+                else:
+                    _add_load(found, loads, Load(occurrence.at, schedule.action_type, 1), seconds)
+            skipped = islice(rule.left_out(found.start, found.end), REMARKS_MOST)
+            found.remarks += [Remark(at, name, text) for at, text in skipped]
         except BudgetExceeded:
             found.is_capped = True
     for load in waiting:
         if found.start < load.at + _MINUTE and load.at <= found.end:
-            _load(found, loads, load._replace(at=max(load.at, found.start)), seconds)
-    _carry(found, loads)
+            _add_load(found, loads, load._replace(at=max(load.at, found.start)), seconds)
+    _carry_over(found, loads)
     found.remarks = heapq.nsmallest(REMARKS_MOST, found.remarks)
     return found
 
 
-def _runs(schedule: Schedule, rule: Rule, found: Simulation, took: float) -> Iterator[_Run]:
-    """Yield the occurrences of a schedule, with what becomes of each where the one before is still at work."""
+def _runs(
+    schedule: Schedule, rule: OccurrenceRule, found: Simulation, took: float
+) -> Iterator[tuple[Occurrence, bool]]:
+    """Yield the occurrences of a schedule, and whether each is skipped because the previous one is still running."""
     left = schedule.remaining
     busy_until = moment = found.start
     is_rolling = schedule.recurrence_type == "rolling"
@@ -180,27 +177,15 @@ def _runs(schedule: Schedule, rule: Rule, found: Simulation, took: float) -> Ite
             return
         if occurrence is None or occurrence.at > found.end:
             return
-        is_overlapping = occurrence.at < busy_until and schedule.overlap == "skip" and not is_rolling
-        yield _Run(occurrence.at, occurrence.remarks, is_overlapping)
-        if not is_overlapping:
+        overlaps = occurrence.at < busy_until and schedule.overlap == "skip" and not is_rolling
+        yield occurrence, overlaps
+        if not overlaps:
             busy_until = max(busy_until, occurrence.at) + timedelta(seconds=took)
             left = None if left is None else left - 1
         moment = busy_until if is_rolling else occurrence.at
 
 
-def _remark(found: Simulation, schedule: Schedule, run: _Run) -> None:
-    texts = [*run.remarks]
-    if run.is_overlapping:
-        found.hour_of(run.at).overlapping += 1
-        texts.append("is left out: the one before would still be at work")
-    found.remarks += [Remark(run.at, _label(schedule), text) for text in texts]
-
-
-def _label(schedule: Schedule) -> str:
-    return schedule.name or schedule.action_type
-
-
-def _load(found: Simulation, loads: defaultdict[datetime, float], load: Load, seconds: Mapping[str, float]) -> None:
+def _add_load(found: Simulation, loads: defaultdict[datetime, float], load: Load, seconds: Mapping[str, float]) -> None:
     took = load.actions * seconds.get(load.action_type, USUAL_SECONDS)
     hour = found.hour_of(load.at)
     hour.runs[load.action_type] += load.actions
@@ -208,8 +193,8 @@ def _load(found: Simulation, loads: defaultdict[datetime, float], load: Load, se
     loads[load.at.replace(second=0, microsecond=0)] += took
 
 
-def _carry(found: Simulation, loads: Mapping[datetime, float]) -> None:
-    """Give each minute what it can carry, and the rest to the next ones."""
+def _carry_over(found: Simulation, loads: Mapping[datetime, float]) -> None:
+    """Process in each minute what the capacity allows, and move the rest to the next minute."""
     a_minute = found.capacity.a_minute
     backlog, before = 0.0, found.start
     for minute, load in sorted(loads.items()):

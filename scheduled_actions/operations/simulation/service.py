@@ -1,75 +1,72 @@
-"""What will run in a stretch of time: the schedules, what waits beside them, and what ticks can carry."""
+"""Forecast the load of a project: its schedules, its pending actions, and the capacity of its ticks."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 from scheduled_actions.core import checks as arguments
+from scheduled_actions.core.config import Settings
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
 from scheduled_actions.database import clock
-from scheduled_actions.operations.simulation import store
-from scheduled_actions.operations.simulation.rules import Capacity, Remark, Simulation, simulate
+from scheduled_actions.database.connection import Connection, Database
+from scheduled_actions.database.statements import Statements
+from scheduled_actions.operations.simulation.rules import Capacity, Load, OccurrenceRule, Remark, Simulation, simulate
 from scheduled_actions.schedules import store as schedule_store
-from scheduled_actions.schedules.forecast import sparsest_first
+from scheduled_actions.schedules.model import Schedule
+from scheduled_actions.schedules.rule_lookup import ScheduleRules, sparsest_first
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from uuid import UUID
+sql = Statements(__file__)
 
-    from scheduled_actions.core.config import Settings
-    from scheduled_actions.database.connection import Connection, Database
-    from scheduled_actions.operations.simulation.rules import Rule
-    from scheduled_actions.schedules.model import Schedule
-    from scheduled_actions.schedules.rule_lookup import ScheduleRules
-
-#: The longest stretch.
+#: The longest range.
 LONGEST = timedelta(days=92)
 _PAGE = 500
-#: Schedules looked at.
+#: Maximum number of schedules that are simulated.
 _SCHEDULES_MOST = 2_000
+#: Maximum number of pending actions that are counted.
+_WAITING_MOST = 100_000
 
 
+@dataclass(frozen=True, slots=True)
 class Simulator:
-    """Looks ahead in one project.
+    """Forecasts the load of one project."""
 
-    Args:
-        database: Where the tables are.
-        rules: Knows the rules of schedules.
-        settings: What ticks may do.
-    """
-
-    def __init__(self, database: Database, rules: ScheduleRules, settings: Settings) -> None:
-        self._database = database
-        self._rules = rules
-        self._settings = settings
+    database: Database
+    rules: ScheduleRules
+    settings: Settings
 
     def simulate(
         self, start: datetime | None, end: datetime, *, team_id: str | None = None, concurrency: int | None = None
     ) -> Simulation:
-        """Return what will run after `start` and up to `end`, if the schedules stay as they are.
+        """Forecast the actions that run after `start` and up to `end` if the schedules stay as they are.
 
         Args:
             start: Aware; None: now, by the database's clock.
-            end: Aware, after it, at most `LONGEST`.
-            team_id: What belongs to this team; None: everything.
-            concurrency: Handlers at once in all processes that are pinged; None: what one process has.
+            end: Aware, after `start`, at most 92 days later.
+            team_id: Only schedules and actions of this team; None: of all teams.
+            concurrency: Concurrent handlers in all pinged processes, 1 to 10,000; None: those of one process.
 
         Raises:
-            InvalidArgument: The stretch is empty or too long, an instant has no offset, or `concurrency` is below 1.
+            InvalidArgument: The range is empty or too long, an instant is naive, or `concurrency` is out of bounds.
         """
         concurrency = arguments.check_integer("concurrency", concurrency, least=1, most=10_000)
-        with self._database.connection() as connection:
-            start = clock.now(connection) if start is None else _aware("start", start)
-            end = _aware("end", end)
+        with self.database.connection() as connection:
+            start = arguments.check_aware("start", start) or clock.now(connection)
+            arguments.check_aware("end", end)
             if not timedelta(0) < end - start <= LONGEST:
                 raise InvalidArgument(
-                    "end", end, f"after the start ({start.isoformat()}), and at most {LONGEST.days} days after it"
+                    "end",
+                    end,
+                    problem=f"must be after the start of the range ({start.isoformat()}) and at most {LONGEST.days} "
+                    f"days later, not {end.isoformat()}",
                 )
-            schedules = self._schedules(connection, team_id)
-            loads = store.waiting(connection, until=end, team_id=team_id)
-            seconds = store.typical_seconds(connection)
+            schedules = _active_schedules(connection, team_id)
+            loads = [
+                Load(*row)
+                for row in sql.run(connection, "waiting_by_minute", until=end, team_id=team_id, limit=_WAITING_MOST)
+            ]
+            seconds = {name: float(value) for name, value in sql.run(connection, "typical_seconds")}
         budget = EvaluationBudget("the simulation")
         broken: list[Remark] = []
         result = simulate(
@@ -78,51 +75,42 @@ class Simulator:
             start=start,
             end=end,
             seconds=seconds,
-            capacity=Capacity(concurrency or self._settings.concurrency, self._run_seconds),
+            capacity=Capacity(
+                concurrency or self.settings.concurrency,
+                # One ping a minute starts handlers for this time.
+                run_seconds=max(self.settings.max_run_seconds, self.settings.linger_seconds),
+            ),
             budget=budget,
         )
         result.remarks[:0] = broken
         result.is_capped |= (
-            len(schedules) > _SCHEDULES_MOST
-            or budget.is_spent
-            or sum(load.actions for load in loads) >= store.WAITING_MOST
+            len(schedules) > _SCHEDULES_MOST or budget.is_spent or sum(load.actions for load in loads) >= _WAITING_MOST
         )
         return result
 
-    @property
-    def _run_seconds(self) -> float:
-        """Return for how much of a minute a ping a minute starts handlers."""
-        return max(self._settings.max_run_seconds, self._settings.linger_seconds)
-
-    def _schedules(self, connection: Connection, team_id: str | None) -> list[Schedule]:
-        """Return the active schedules, at most one more than are looked at."""
-        found: list[Schedule] = []
-        before: UUID | None = None
-        while len(found) <= _SCHEDULES_MOST:
-            page = schedule_store.find(
-                connection, status="active", action_type=None, team_id=team_id, before=before, limit=_PAGE
-            )
-            found += page
-            if len(page) < _PAGE:
-                break
-            before = page[-1].id
-        return found[: _SCHEDULES_MOST + 1]
-
     def _series(
         self, schedules: list[Schedule], start: datetime, budget: EvaluationBudget, broken: list[Remark]
-    ) -> Iterator[tuple[Schedule, Rule]]:
-        """Yield each schedule with its rule, which has its part of the budget; add a remark for each without a rule."""
+    ) -> Iterator[tuple[Schedule, OccurrenceRule]]:
+        """Yield each schedule with its rule, within a share of the budget; add a remark for each invalid rule."""
         for number, schedule in enumerate(sparsest_first(schedules)):
-            share = budget.part(of=len(schedules) - number)
             try:
-                rule = self._rules.rule_of(schedule, budget=share)
+                rule = self.rules.rule_of(schedule, budget=budget.part(of=len(schedules) - number))
             except ScheduledActionsError as error:
-                broken.append(Remark(start, schedule.name or schedule.action_type, f"cannot be followed: {error}"))
+                broken.append(Remark(start, schedule.name or schedule.action_type, f"cannot be evaluated: {error}"))
             else:
                 yield schedule, rule
 
 
-def _aware(name: str, moment: datetime) -> datetime:
-    if moment.utcoffset() is None:
-        raise InvalidArgument(name, moment.isoformat(), "an instant with an offset")
-    return moment
+def _active_schedules(connection: Connection, team_id: str | None) -> list[Schedule]:
+    """Return the active schedules, at most one more than `_SCHEDULES_MOST`."""
+    found: list[Schedule] = []
+    before: UUID | None = None
+    while len(found) <= _SCHEDULES_MOST:
+        page = schedule_store.find(
+            connection, status="active", action_type=None, team_id=team_id, before=before, limit=_PAGE
+        )
+        found += page
+        if len(page) < _PAGE:
+            break
+        before = page[-1].id
+    return found[: _SCHEDULES_MOST + 1]

@@ -1,4 +1,4 @@
--- The token is known by its digest; the token itself is nowhere.
+-- The token is stored as a digest; the token itself is not stored.
 insert into scheduled_action_tokens as t (name, digest, hint, role, team_id, created_by, expires_at)
 values (
   %(name)s, %(digest)s, %(hint)s, %(role)s, %(team_id)s, %(created_by)s,

@@ -1,4 +1,4 @@
--- The session opens nothing any more; rows whose cookies have expired are gone, a thousand at most.
+-- The session is ended. At most a thousand rows whose cookies have expired are deleted.
 with removed as (
   delete from scheduled_action_ended_sessions o
   where o.id = any (array(

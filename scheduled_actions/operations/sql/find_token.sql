@@ -1,5 +1,5 @@
--- The token of that digest, revoked and expired ones included: their holder is told so. That one is in use is noted, at
--- most once an hour.
+-- Returns the token with this digest, even if revoked or expired, so that the response can say so. Its last use is
+-- recorded at most once an hour.
 with found as (
   select t.*, t.expires_at <= scheduled_actions_now() as is_expired
   from scheduled_action_tokens t

@@ -1,4 +1,4 @@
--- The newest tokens before the cursor.
+-- Returns the newest tokens before the cursor.
 select
   -- include: operations/token_columns
 from scheduled_action_tokens t

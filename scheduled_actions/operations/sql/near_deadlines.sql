@@ -1,5 +1,5 @@
--- The unresolved deadlines (of that team) whose due instant is nearest, those that have passed first; each way goes by an
--- index of its own.
+-- Returns the unresolved deadlines (of the team) with the nearest due instants, overdue ones first; each direction uses
+-- an index.
 (
   select d.id, d.name, d.target_type, d.target_id, d.status, d.due_at, d.paused_at
   from scheduled_action_deadlines d

@@ -1,4 +1,4 @@
--- Refused pings are added to those of the day; a day after the first of them they are counted anew.
+-- The rejected pings are added to the count of the day; a day after the first of them, counting restarts.
 insert into scheduled_action_settings as s (name, value)
 values (
   'refused_pings',

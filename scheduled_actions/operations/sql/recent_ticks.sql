@@ -1,4 +1,5 @@
--- How many ticks of the last `seconds` ended how, of at most `limit`; and the latest of all, when and for how long.
+-- Returns how the ticks of the last `seconds` ended, from at most `limit` ticks, and the start and duration of the
+-- latest tick.
 select
   (
     select coalesce(jsonb_object_agg(g.outcome, g.number), '{}')

@@ -1,4 +1,4 @@
--- The token opens nothing any more; one revoked before stays as it was.
+-- The token is revoked; a token revoked earlier is unchanged.
 update scheduled_action_tokens t
 set revoked_at = coalesce(t.revoked_at, scheduled_actions_now())
 where t.id = %(id)s

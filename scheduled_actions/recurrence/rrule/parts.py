@@ -1,86 +1,121 @@
-"""The value of an RRULE, `FREQ=MONTHLY;BYDAY=-1FR`, read and checked part by part.
+"""Parse and check the value of an RRULE, `FREQ=MONTHLY;BYDAY=-1FR`, and iCalendar dates, `20270131T090000`.
 
-Source: RFC 5545 §3.3.10, with errata 1913 and 4271. One extension: BYDAY takes ranges, `MO..FR`; `Parts.text` spells
-them out.
+As an extension, BYDAY accepts ranges, `MO..FR`; `Parts.text` expands them.
+
+Source: RFC 5545 §3.3.10, with errata 1913 and 4271.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from math import prod
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from zoneinfo import ZoneInfo
 
-from scheduled_actions.recurrence.phrases import WEEKDAYS, nearest
-from scheduled_actions.recurrence.rrule.dates import Malformed, Stamp, read_stamp, shown
+from scheduled_actions.core.messages import counted, did_you_mean
+from scheduled_actions.recurrence.model import DAY, Occurrence, resolve
+from scheduled_actions.recurrence.phrases import WEEKDAYS, Malformed, quoted, refuse
 
 Frequency: TypeAlias = Literal["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY"]
 FREQUENCIES: tuple[Frequency, ...] = get_args(Frequency)
-#: These follow real time, the others the calendar.
-EXACT_FREQUENCIES = ("HOURLY", "MINUTELY", "SECONDLY")
 DAYS = tuple(name[:2].upper() for name in WEEKDAYS)
+#: The years in which occurrences are computed: before, zones used local mean time; soon after, datetime ends.
+FIRST_YEAR, LAST_YEAR = 1900, 9990
 
-#: 2,147,483,647 is the RFC's; from some way below on, nothing comes twice in thirty years.
-_INTERVAL_MOST = 1_000_000_000
-#: The last occurrence of a rule with COUNT is found by counting.
-COUNT_MOST = 10_000
-_LAST_YEAR = 9999
-#: How many days each period of a frequency can hold at most.
+#: Maximum number of days in a period of each frequency.
 _DAYS_MOST = {"YEARLY": 366, "MONTHLY": 31, "WEEKLY": 7, "DAILY": 1}
-#: The fifth Monday is the last a month can have.
-_NTH_IN_MONTH = 5
-_NTH_IN_YEAR = 53
+_NTH_IN_MONTH, _NTH_IN_YEAR = 5, 53
 
-_WHOLE = re.compile(r"[0-9]{1,10}", re.ASCII)
-_SIGNED = re.compile(r"[+-]?[0-9]{1,3}", re.ASCII)
 _DAY = re.compile(r"(?P<nth>[+-]?[0-9]{1,2})?(?P<day>[A-Z]{2})", re.ASCII)
-_DAY_RANGE = re.compile(r"(?P<first>[A-Z]{2})\.\.(?P<last>[A-Z]{2})", re.ASCII)
+_STAMP = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T([0-9]{2})([0-9]{2})([0-9]{2})(Z)?)?", re.ASCII)
 
-
-class _List(NamedTuple):
-    """What a list of numbers may hold."""
-
-    field: str
-    low: int
-    high: int
-    #: Whether the numbers also count from the end: -1 is the last.
-    is_signed: bool
-
-
-_LISTS = {
-    "BYMONTH": _List("by_month", 1, 12, is_signed=False),
-    "BYWEEKNO": _List("by_week_number", 1, 53, is_signed=True),
-    "BYYEARDAY": _List("by_year_day", 1, 366, is_signed=True),
-    "BYMONTHDAY": _List("by_month_day", 1, 31, is_signed=True),
-    "BYHOUR": _List("by_hour", 0, 23, is_signed=False),
-    "BYMINUTE": _List("by_minute", 0, 59, is_signed=False),
-    "BYSECOND": _List("by_second", 0, 60, is_signed=False),
-    "BYSETPOS": _List("by_set_position", 1, 366, is_signed=True),
-}
-_NAMES = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "BYDAY", "WKST", *_LISTS)
 _UNSUPPORTED = {
-    "RSCALE": "other calendars than the Gregorian one (RFC 7529) are not supported",
-    "SKIP": "SKIP (RFC 7529) is not supported: a date that does not exist is left out",
-    "BYEASTER": "BYEASTER is no part of RFC 5545: list the days in RDATE",
+    "RSCALE": "calendars other than the Gregorian (RFC 7529) are not supported",
+    "SKIP": "RFC 7529 is not supported: a date that does not exist is left out",
+    "BYEASTER": "this part is not in RFC 5545: list the days in RDATE",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """An iCalendar DATE or DATE-TIME value."""
+
+    #: Naive; midnight for a date.
+    wall: datetime
+    #: None: a floating time, in the rule's zone.
+    zone: ZoneInfo | None
+    is_date: bool
+
+    def resolved(self, floating: ZoneInfo) -> Occurrence:
+        """Return the occurrence at the time, or at midnight of a date; `floating` is the zone if the value has none."""
+        return resolve(self.wall, self.zone or floating)
+
+    def end_at(self, floating: ZoneInfo) -> datetime:
+        """Return the last instant that the value includes, in UTC: for a date, the last second of the day."""
+        if self.wall.year > LAST_YEAR:
+            return datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
+        if not self.is_date:
+            return self.resolved(floating).at
+        return resolve(self.wall + DAY, self.zone or floating).at - timedelta(seconds=1)
+
+    @property
+    def value(self) -> str:
+        """The value in iCalendar format, without its zone."""
+        is_utc = self.zone is not None and self.zone.key == "UTC"
+        return f"{self.wall:%Y%m%d}" if self.is_date else f"{self.wall:%Y%m%dT%H%M%S}{'Z' if is_utc else ''}"
+
+
+def read_stamp(name: str, text: str, *, zone: ZoneInfo | None = None, last_year: int = LAST_YEAR) -> Stamp:
+    """Parse an iCalendar date or time; second 60 becomes 59, because leap seconds do not exist here (RFC 5545 §3.3.12).
+
+    Args:
+        name: The property or part of the value, for errors.
+        text: The value, in upper case.
+        zone: The zone of TZID; None without TZID.
+        last_year: The last year that is accepted.
+
+    Raises:
+        Malformed: The value is not a date or time, does not exist in the calendar, or is out of range.
+    """
+    match = _STAMP.fullmatch(text)
+    if match is None:
+        raise Malformed(
+            f"{name}: {quoted(text)} is not an iCalendar date or time: "
+            "20270131, 20270131T090000, or in UTC 20270131T080000Z"
+        )
+    year, month, day, hour, minute, second, z = match.groups(default="")
+    refuse((z and zone is not None, f"{name}: {text} is in UTC (Z) and also has a TZID: remove one of them"))
+    seconds = 59 if second == "60" else int(second or 0)
+    try:
+        wall = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), seconds)  # noqa: DTZ001 (wall time)
+    except ValueError:
+        raise Malformed(f"{name}: {text} does not exist in the calendar, or is not a time of day") from None
+    refuse(
+        (
+            not FIRST_YEAR <= wall.year <= last_year,
+            f"{name}: the year of {text} is not between {FIRST_YEAR} and {last_year}",
+        )
+    )
+    return Stamp(wall, ZoneInfo("UTC") if z else zone, is_date=not hour)
 
 
 class NthDay(NamedTuple):
-    """A weekday of BYDAY."""
+    """An element of BYDAY."""
 
-    #: 1 is the first of the month or year, -1 the last; 0 is every.
+    #: 1: the first of the month or year; -1: the last; 0: every one.
     nth: int
     #: 0 is Monday.
     weekday: int
 
-    @property
-    def text(self) -> str:
-        """The day as BYDAY writes it."""
+    def __str__(self) -> str:
         return f"{self.nth or ''}{DAYS[self.weekday]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of a rule; an empty tuple is a part that was not given. Lists are sorted, without repetitions."""
+    """The parts of a rule. Lists are sorted and have no duplicates; an empty one means that the part is absent."""
 
     frequency: Frequency
     interval: int = 1
@@ -101,186 +136,193 @@ class Parts:
     @property
     def is_exact(self) -> bool:
         """Whether the rule follows real time rather than the calendar."""
-        return self.frequency in EXACT_FREQUENCIES
+        return self.frequency in {"HOURLY", "MINUTELY", "SECONDLY"}
 
     @property
     def text(self) -> str:
-        """The rule in one spelling: parts and lists in order, ranges spelt out, what is default left out."""
-        ends = [f"COUNT={self.count}"] if self.count else [f"UNTIL={self.until.value}"] if self.until else []
-        lists = {name: [str(number) for number in getattr(self, kind.field)] for name, kind in _LISTS.items()}
-        lists["BYDAY"] = [day.text for day in self.by_day]
-        order = (
-            "BYMONTH",
-            "BYWEEKNO",
-            "BYYEARDAY",
-            "BYMONTHDAY",
-            "BYDAY",
-            "BYHOUR",
-            "BYMINUTE",
-            "BYSECOND",
-            "BYSETPOS",
-        )
-        return ";".join(
-            [
-                f"FREQ={self.frequency}",
-                *([f"INTERVAL={self.interval}"] if self.interval > 1 else []),
-                *ends,
-                *(f"{name}={','.join(lists[name])}" for name in order if lists[name]),
-                *([f"WKST={DAYS[self.week_start]}"] if self.week_start else []),
-            ]
-        )
+        """The rule in canonical form: parts and lists in order, ranges expanded, defaults omitted."""
+        values = {
+            "FREQ": self.frequency,
+            "INTERVAL": self.interval if self.interval > 1 else None,
+            "COUNT": self.count,
+            "UNTIL": self.until and self.until.value,
+            **{name: ",".join(map(str, getattr(self, field))) for name, field in _lists()},
+            "WKST": DAYS[self.week_start] if self.week_start else None,
+        }
+        return ";".join(f"{name}={value}" for name, value in values.items() if value)
 
 
 def read_parts(value: str) -> Parts:
-    """Return the parts of a rule, each valid and all of them together.
+    """Parse the parts of a rule; check each part and their combination.
 
     Args:
         value: `NAME=VALUE;NAME=VALUE…` in any order and any case.
 
     Raises:
-        Malformed: Naming the part, what is wrong with it, and what would be right.
+        Malformed: The message names the part, the problem and what to write instead.
     """
     given = _split(value.upper())
-    if "FREQ" not in given:
-        raise Malformed(f"FREQ is missing: begin with FREQ={', '.join(FREQUENCIES[:-1])} or {FREQUENCIES[-1]}")
-    if "COUNT" in given and "UNTIL" in given:
-        raise Malformed("COUNT and UNTIL cannot both end a rule: leave out one of them")
-    lists = {kind.field: _numbers(name, given[name], kind) for name, kind in _LISTS.items() if name in given}
-    until = read_stamp("UNTIL", given["UNTIL"], last_year=_LAST_YEAR) if "UNTIL" in given else None
-    parts = Parts(
-        frequency=_frequency(given["FREQ"]),
-        interval=_whole("INTERVAL", given.get("INTERVAL", "1"), _INTERVAL_MOST),
-        count=_whole("COUNT", given["COUNT"], COUNT_MOST) if "COUNT" in given else None,
-        until=until,
-        by_day=_weekdays(given["BYDAY"]) if "BYDAY" in given else (),
-        week_start=_week_start(given.get("WKST", DAYS[0])),
-        **lists,
+    refuse(
+        ("FREQ" not in given, f"FREQ is missing: begin with FREQ={', '.join(FREQUENCIES[:-1])} or {FREQUENCIES[-1]}"),
+        (given.keys() >= {"COUNT", "UNTIL"}, "COUNT and UNTIL cannot both end a rule: remove one of them"),
     )
+    parts = Parts(**{field: parse(name, given[name]) for name, (field, parse) in _PARTS.items() if name in given})
     _check_together(parts)
     return parts
 
 
 def _split(value: str) -> dict[str, str]:
     given: dict[str, str] = {}
-    for position, piece in enumerate(value.split(";"), 1):
-        name, equals, data = piece.partition("=")
-        if not piece:
-            raise Malformed(f"part {position} is empty: there is a ; too many")
-        if not equals:
-            raise Malformed(f"part {position}, {shown(piece)}: expected NAME=VALUE, such as FREQ=DAILY")
-        if name not in _NAMES:
-            raise Malformed(_unknown(name))
-        if name in given:
-            raise Malformed(f"{name} is given twice")
-        if not data:
-            raise Malformed(f"{name} has no value: leave the part out, or say which")
+    for position, part in enumerate(value.split(";"), 1):
+        name, equals, data = part.partition("=")
+        if name not in _PARTS and part and equals and name not in _UNSUPPORTED:
+            raise Malformed(
+                f"{quoted(name)} is not a part of a rule; "
+                + did_you_mean(name, _PARTS, otherwise=f"expected one of {', '.join(_PARTS)}")
+            )
+        refuse(
+            (not part, f"part {position} is empty: remove one ;"),
+            (not equals, f"part {position}, {quoted(part)}: expected NAME=VALUE, such as FREQ=DAILY"),
+            (name in _UNSUPPORTED, f"{name}: {_UNSUPPORTED.get(name)}"),
+            (name in given, f"{name} is given twice"),
+            (not data, f"{name} has no value: remove it or set one"),
+        )
         given[name] = data
     return given
 
 
-def _unknown(name: str) -> str:
-    if name in _UNSUPPORTED:
-        return f"{name}: {_UNSUPPORTED[name]}"
-    near = nearest(name, _NAMES)
-    hint = f"did you mean {near}?" if near else f"there are {', '.join(_NAMES)}"
-    return f"{shown(name)} is no part of a rule; {hint}"
-
-
-def _frequency(data: str) -> Frequency:
+def _frequency(_name: str, data: str) -> Frequency:
     if data not in FREQUENCIES:
-        near = nearest(data, FREQUENCIES)
-        hint = f"did you mean {near}?" if near else f"it is one of {', '.join(FREQUENCIES)}"
-        raise Malformed(f"FREQ: {shown(data)} is no frequency; {hint}")
+        hint = did_you_mean(data, FREQUENCIES, otherwise=f"expected one of {', '.join(FREQUENCIES)}")
+        raise Malformed(f"FREQ: {quoted(data)} is not a frequency; {hint}")
     return data
 
 
-def _whole(name: str, data: str, most: int) -> int:
-    if not _WHOLE.fullmatch(data) or not 1 <= int(data) <= most:
-        raise Malformed(f"{name}: {shown(data)} is not a whole number from 1 to {most:,}")
+def _whole(name: str, data: str, *, most: int) -> int:
+    is_valid = re.fullmatch("[0-9]{1,10}", data) and 1 <= int(data) <= most
+    refuse((not is_valid, f"{name}: {quoted(data)} is not a whole number from 1 to {most:,}"))
     return int(data)
 
 
-def _numbers(name: str, data: str, kind: _List) -> tuple[int, ...]:
-    allowed = f"{kind.low} to {kind.high}" + (f", or -{kind.high} to -{kind.low}" if kind.is_signed else "")
-    found = set()
-    for item in data.split(","):
-        if ".." in item:
-            raise Malformed(f"{name}: {shown(item)}: only BYDAY takes ranges; list each number")
-        if not _SIGNED.fullmatch(item):
-            raise Malformed(f"{name}: {shown(item)} is not a whole number: {allowed}")
-        number = int(item)
-        magnitude = abs(number) if kind.is_signed else number
-        if not kind.low <= magnitude <= kind.high or (item[0] in "+-" and not kind.is_signed):
-            raise Malformed(f"{name}: {item} is not one of {allowed}")
-        # No clock here shows a leap second: RFC 5545 §3.3.12 has 60 read as 59.
-        found.add(59 if name == "BYSECOND" and number == 60 else number)  # noqa: PLR2004
-    return tuple(sorted(found))
+def _numbers(name: str, data: str, *, low: int, high: int, is_signed: bool = False) -> tuple[int, ...]:
+    """Parse a list of numbers; in a signed one, negative numbers count from the end: -1 is the last."""
+    allowed = f"{low} to {high}" + (f", or -{high} to -{low}" if is_signed else "")
+    items = data.split(",")
+    for item in items:
+        refuse(
+            (".." in item, f"{name}: {quoted(item)}: only BYDAY accepts ranges; list each number"),
+            (not re.fullmatch("[+-]?[0-9]{1,3}", item), f"{name}: {quoted(item)} is not a whole number from {allowed}"),
+        )
+        refuse(
+            (
+                not low <= int(item.lstrip("+-")) <= high or (item[0] in "+-" and not is_signed),
+                f"{name}: {item} is not in {allowed}",
+            )
+        )
+    # RFC 5545 §3.3.12: second 60 becomes 59 where clocks show no leap seconds.
+    return tuple(sorted({min(int(item), 59) if name == "BYSECOND" else int(item) for item in items}))
 
 
-def _weekdays(data: str) -> tuple[NthDay, ...]:
-    found = set()
+def _weekdays(name: str, data: str) -> tuple[NthDay, ...]:
+    days = set()
     for item in data.split(","):
-        span = _DAY_RANGE.fullmatch(item)
-        if span:
-            first, last = _weekday("BYDAY", span["first"]), _weekday("BYDAY", span["last"])
-            found |= {NthDay(0, (first + ahead) % 7) for ahead in range((last - first) % 7 + 1)}
+        if span := re.fullmatch(r"(?P<first>[A-Z]{2})\.\.(?P<last>[A-Z]{2})", item):
+            first, last = _weekday(name, span["first"]), _weekday(name, span["last"])
+            days |= {NthDay(0, (first + ahead) % 7) for ahead in range((last - first) % 7 + 1)}
             continue
         match = _DAY.fullmatch(item)
         if match is None:
             raise Malformed(
-                f"BYDAY: {shown(item)} is no day: {', '.join(DAYS)}, with a number for the nth (-1FR), or MO..FR"
+                f"{name}: {quoted(item)} is not a day: use {', '.join(DAYS)}, a number for the nth (-1FR), or MO..FR"
             )
         nth = int(match["nth"] or 0)
-        if match["nth"] and not 1 <= abs(nth) <= _NTH_IN_YEAR:
-            raise Malformed(f"BYDAY: {item}: {nth} is not one of 1 to {_NTH_IN_YEAR}, or -{_NTH_IN_YEAR} to -1")
-        found.add(NthDay(nth, _weekday("BYDAY", match["day"])))
-    return tuple(sorted(found, key=lambda day: (day.weekday, day.nth)))
+        refuse(
+            (
+                match["nth"] and not 1 <= abs(nth) <= _NTH_IN_YEAR,
+                f"{name}: {item}: {nth} is not in 1 to {_NTH_IN_YEAR}, or -{_NTH_IN_YEAR} to -1",
+            )
+        )
+        days.add(NthDay(nth, _weekday(name, match["day"])))
+    return tuple(sorted(days, key=lambda day: (day.weekday, day.nth)))
 
 
 def _weekday(name: str, data: str) -> int:
-    if data not in DAYS:
-        raise Malformed(f"{name}: {shown(data)} is no day of the week: {', '.join(DAYS)}")
+    refuse((data not in DAYS, f"{name}: {quoted(data)} is not a day of the week: use {', '.join(DAYS)}"))
     return DAYS.index(data)
 
 
-def _week_start(data: str) -> int:
-    return _weekday("WKST", data)
+#: The field of `Parts` and the parser of each part; the lists in the order of `Parts.text`. RFC 5545 allows intervals
+#: up to 2,147,483,647; above 1,000,000,000, no rule occurs twice within thirty years.
+_PARTS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "FREQ": ("frequency", _frequency),
+    "INTERVAL": ("interval", partial(_whole, most=1_000_000_000)),
+    # The last occurrence of a rule with COUNT is found by counting.
+    "COUNT": ("count", partial(_whole, most=10_000)),
+    "UNTIL": ("until", partial(read_stamp, last_year=9999)),
+    "WKST": ("week_start", _weekday),
+    "BYMONTH": ("by_month", partial(_numbers, low=1, high=12)),
+    "BYWEEKNO": ("by_week_number", partial(_numbers, low=1, high=53, is_signed=True)),
+    "BYYEARDAY": ("by_year_day", partial(_numbers, low=1, high=366, is_signed=True)),
+    "BYMONTHDAY": ("by_month_day", partial(_numbers, low=1, high=31, is_signed=True)),
+    "BYDAY": ("by_day", _weekdays),
+    "BYHOUR": ("by_hour", partial(_numbers, low=0, high=23)),
+    "BYMINUTE": ("by_minute", partial(_numbers, low=0, high=59)),
+    "BYSECOND": ("by_second", partial(_numbers, low=0, high=60)),
+    "BYSETPOS": ("by_set_position", partial(_numbers, low=1, high=366, is_signed=True)),
+}
+
+
+def _lists() -> list[tuple[str, str]]:
+    """Return the name and the field of each BY part."""
+    return [(name, field) for name, (field, _) in _PARTS.items() if name.startswith("BY")]
 
 
 def _check_together(parts: Parts) -> None:
-    """Refuse parts that RFC 5545 does not let stand beside each other."""
-    frequency = parts.frequency
-    if parts.by_week_number and frequency != "YEARLY":
-        raise Malformed(f"BYWEEKNO goes with FREQ=YEARLY only, not with {frequency}")
-    if parts.by_year_day and frequency in {"DAILY", "WEEKLY", "MONTHLY"}:
-        raise Malformed(f"BYYEARDAY does not go with FREQ={frequency}: take YEARLY, or BYMONTH with BYMONTHDAY")
-    if parts.by_month_day and frequency == "WEEKLY":
-        raise Malformed("BYMONTHDAY does not go with FREQ=WEEKLY: take MONTHLY")
-    if parts.by_set_position:
-        _check_set_position(parts)
-    _check_nth(parts)
-
-
-def _check_set_position(parts: Parts) -> None:
-    if not parts.by_day and not any(getattr(parts, kind.field) for name, kind in _LISTS.items() if name != "BYSETPOS"):
-        raise Malformed("BYSETPOS picks from what another BY part names, and there is none: add one, such as BYDAY")
-    most = _DAYS_MOST.get(parts.frequency, 1)
-    for name, coarser in (("by_hour", FREQUENCIES[:4]), ("by_minute", FREQUENCIES[:5]), ("by_second", FREQUENCIES[:6])):
-        most *= max(1, len(getattr(parts, name))) if parts.frequency in coarser else 1
-    if all(abs(position) > most for position in parts.by_set_position):
-        held = f"a {parts.frequency} period has at most {most:,} instant{'' if most == 1 else 's'}"
-        raise Malformed(f"BYSETPOS: {parts.by_set_position[0]} picks nothing: {held}")
-
-
-def _check_nth(parts: Parts) -> None:
+    """Raise Malformed if RFC 5545 forbids the combination of parts."""
+    frequency, positions = parts.frequency, parts.by_set_position
     numbered = next((day for day in parts.by_day if day.nth), None)
-    if numbered is None:
-        return
-    if parts.frequency not in {"MONTHLY", "YEARLY"}:
-        raise Malformed(f"BYDAY: {numbered.text}: the nth day goes with FREQ=MONTHLY or YEARLY, not {parts.frequency}")
-    if parts.by_week_number:
-        raise Malformed(f"BYDAY: {numbered.text}: the nth day does not go with BYWEEKNO: a week has each day once")
-    in_month = parts.frequency == "MONTHLY" or parts.by_month
     beyond = next((day for day in parts.by_day if abs(day.nth) > _NTH_IN_MONTH), None)
-    if in_month and beyond is not None:
-        raise Malformed(f"BYDAY: {beyond.text}: a month has at most {_NTH_IN_MONTH} of a weekday")
+    instants = _instants_most(parts)
+    has_by_part = any(getattr(parts, field) for name, field in _lists() if name != "BYSETPOS")
+    refuse(
+        (parts.by_week_number and frequency != "YEARLY", f"BYWEEKNO needs FREQ=YEARLY, not {frequency}"),
+        (
+            parts.by_year_day and frequency in {"DAILY", "WEEKLY", "MONTHLY"},
+            f"BYYEARDAY is not allowed with FREQ={frequency}: use YEARLY, or BYMONTH with BYMONTHDAY",
+        ),
+        (
+            parts.by_month_day and frequency == "WEEKLY",
+            "BYMONTHDAY is not allowed with FREQ=WEEKLY: use MONTHLY",
+        ),
+        (
+            positions and not has_by_part,
+            "BYSETPOS selects from the dates of another BY part: add one, such as BYDAY",
+        ),
+        (
+            positions and all(abs(position) > instants for position in positions),
+            (
+                f"BYSETPOS: {', '.join(map(str, positions))} selects nothing: a period of FREQ={frequency} has at most "
+                f"{counted(instants, 'instant')}"
+            ),
+        ),
+        (
+            numbered and frequency not in {"MONTHLY", "YEARLY"},
+            f"BYDAY: {numbered}: the nth day needs FREQ=MONTHLY or YEARLY, not {frequency}",
+        ),
+        (
+            numbered and parts.by_week_number,
+            f"BYDAY: {numbered}: the nth day is not allowed with BYWEEKNO: a week has each day once",
+        ),
+        (
+            beyond and (frequency == "MONTHLY" or parts.by_month),
+            f"BYDAY: {beyond}: a month has at most {_NTH_IN_MONTH} of a weekday",
+        ),
+    )
+
+
+def _instants_most(parts: Parts) -> int:
+    """Return the maximum number of instants in a period, for BYSETPOS."""
+    # A part of the unit of the frequency, or of a coarser unit, is a condition that adds no instants.
+    times = {"HOURLY": parts.by_hour, "MINUTELY": parts.by_minute, "SECONDLY": parts.by_second}
+    finer = FREQUENCIES[FREQUENCIES.index(parts.frequency) + 1 :]
+    return _DAYS_MOST.get(parts.frequency, 1) * prod(max(1, len(times.get(unit, ()))) for unit in finer)

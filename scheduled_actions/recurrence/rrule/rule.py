@@ -1,266 +1,265 @@
-"""iCalendar recurrence rules: `RRULE:FREQ=MONTHLY;BYDAY=-1FR`, with DTSTART, RDATE and EXDATE where they are given.
+"""Parse and evaluate iCalendar recurrence rules: `RRULE:FREQ=MONTHLY;BYDAY=-1FR`, with DTSTART, RDATE and EXDATE.
 
-Where RFC 5545 leaves a choice, or people expect otherwise:
+Where RFC 5545 leaves a choice, or its result would surprise, rules are interpreted as follows:
 
-* DAILY and coarser rules name wall times. One that the clocks skip moves on by the gap and counts; one that they show
-  twice is its first showing (erratum 4271). Two that become one instant count once.
-* HOURLY and finer rules count real time: see `recurrence.rrule.exact`.
+* DAILY and coarser rules define wall times. A time inside a DST gap moves later by the gap, and is counted. A time that
+  occurs twice means its first occurrence (erratum 4271). Two times that become the same instant are counted once.
+* HOURLY and finer rules follow real time: see `recurrence.rrule.exact`.
 * A day that does not exist (31 April) is left out and not counted.
-* A start that does not match the rule is no occurrence: the first match counts as the first.
-* BYWEEKNO without a day takes the start's day of the week; YEARLY with BYMONTHDAY alone takes every month.
-* UNTIL as a date takes in the whole of that day; as a local time it is read in the rule's zone.
-* EXDATE as a date leaves out all of that day; RDATE as a date takes the start's time of day.
-* BYDAY=MO..FR is MO,TU,WE,TH,FR.
+* A start that does not match the rule is not an occurrence; the first match is counted as the first.
+* BYWEEKNO without a day means the start's day of the week; YEARLY with BYMONTHDAY alone means every month.
+* UNTIL as a date includes the whole day; as a local time, it is in the rule's zone.
+* EXDATE as a date excludes the whole day; RDATE as a date has the start's time of day.
+* BYDAY=MO..FR means MO,TU,WE,TH,FR.
 
-dateutil.rrule is not at work here: it searches on to the year 9999 for what never comes, and cannot be stopped.
-The tests hold the answers against its own.
+dateutil.rrule is not used: for a rule that never occurs, it searches up to the year 9999, and cannot be stopped. The
+tests compare the results of this module with those of dateutil.
 """
 
-from __future__ import annotations
-
 import bisect
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from datetime import UTC, date, datetime, time, timedelta
+from typing import ClassVar
+from zoneinfo import ZoneInfo
 
-from scheduled_actions.core.errors import NeverOccurs, RecurrenceInvalid
+from scheduled_actions.core.errors import BudgetExceeded, NeverOccurs
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
-from scheduled_actions.recurrence.model import HORIZON_YEARS, Occurrence
-from scheduled_actions.recurrence.rrule import warnings as rrule_warnings
-from scheduled_actions.recurrence.rrule import words as rrule_words
-from scheduled_actions.recurrence.rrule.dates import FIRST_YEAR, LAST_YEAR, Malformed
-from scheduled_actions.recurrence.rrule.days import completed
+from scheduled_actions.recurrence.model import (
+    DAY,
+    HORIZON_YEARS,
+    Kind,
+    Occurrence,
+    Rule,
+    clock_changes,
+    instant_of,
+    resolve,
+)
+from scheduled_actions.recurrence.phrases import Malformed, parser, refuse
+from scheduled_actions.recurrence.rrule import words
 from scheduled_actions.recurrence.rrule.exact import ExactTimes
-from scheduled_actions.recurrence.rrule.model import Start
-from scheduled_actions.recurrence.rrule.text import read_text
-from scheduled_actions.recurrence.rrule.wall import WallTimes
-from scheduled_actions.recurrence.zones import resolve
+from scheduled_actions.recurrence.rrule.parts import FIRST_YEAR, LAST_YEAR, Parts, Stamp
+from scheduled_actions.recurrence.rrule.text import RecurrenceText, read_text
+from scheduled_actions.recurrence.rrule.wall import RRuleWallTimes, complete
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import date
-    from zoneinfo import ZoneInfo
-
-    from scheduled_actions.recurrence.model import Kind
-    from scheduled_actions.recurrence.rrule.dates import Stamp
-    from scheduled_actions.recurrence.rrule.parts import Parts
-    from scheduled_actions.recurrence.rrule.text import Written
-
-_ONE_MICROSECOND = timedelta(microseconds=1)
 _HORIZON = timedelta(days=HORIZON_YEARS * 365.25)
 _EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
 _LATEST = datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
-#: What beginning a search takes.
-_SEARCH_STEPS = 2
+#: Maximum number of evaluation steps for one warning.
+_WARNING_STEPS = 2_000
 
 
-class _Times(Protocol):
-    """The occurrences of an endless rule."""
-
-    def after(self, moment: datetime, until: datetime, budget: EvaluationBudget) -> Iterator[Occurrence]:
-        """Yield the occurrences after `moment` and up to `until`, in strict order."""
-
-
-def parse_rrule(text: str, *, zone: ZoneInfo, anchor: datetime, budget: EvaluationBudget | None = None) -> RRule:
-    """Return the rule that a text in iCalendar's words names.
+@parser
+def parse_rrule(text: str, *, zone: ZoneInfo, anchor: datetime, budget: EvaluationBudget | None = None) -> "RRule":
+    """Parse a recurrence in iCalendar format.
 
     Args:
         text: `FREQ=…`, `RRULE:FREQ=…`, or lines of DTSTART, RRULE, RDATE and EXDATE.
-        zone: Whose wall clock the rule follows, unless its DTSTART brings a TZID or is in UTC.
-        anchor: Aware; the start where the text has no DTSTART. Wall times are whole seconds: a fraction of the anchor's
-            is dropped from them, but nothing before the anchor itself is counted.
-        budget: For counting to the end of a rule with COUNT; None: a new one.
+        zone: The zone of the wall times, unless DTSTART has a TZID or is in UTC.
+        anchor: Aware; the start if the text has no DTSTART. Wall times have whole seconds: the fraction of the anchor's
+            second is dropped, but occurrences before the anchor itself are left out.
+        budget: For finding the last occurrence of a rule with COUNT; None: a new one.
 
     Raises:
-        BudgetExceeded: The last occurrence of a rule with COUNT is too far away.
-        RecurrenceInvalid: Naming the part, what is wrong with it, and what would be right.
+        BudgetExceeded: Finding the last occurrence of a rule with COUNT takes too many steps.
+        RecurrenceInvalid: The message names the part, the problem and what to write instead.
 
     Source: RFC 5545 §3.3.10, §3.8.5.
     """
-    try:
-        return _rule(
-            text, read_text(text), zone, _within_calendar(anchor), budget or EvaluationBudget("the recurrence")
-        )
-    except Malformed as problem:
-        raise RecurrenceInvalid(text, str(problem)) from None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RRule:
-    """A rule in iCalendar's words, in a zone; see the module for how it is read."""
-
-    #: As it was given.
-    text: str
-    zone: ZoneInfo
-    written: Written
-    #: What is written, and what the start fills in.
-    parts: Parts
-    start: Start
-    #: The schedule's, whatever DTSTART says.
-    schedule_zone: ZoneInfo
-    anchor: datetime
-    times: _Times
-    #: UNTIL, or the last instant that COUNT lets through; None for a rule that goes on.
-    ends_at: datetime | None
-    #: Of RDATE, in order.
-    dates: tuple[Occurrence, ...]
-    #: Of EXDATE.
-    exceptions: frozenset[datetime]
-    excepted_days: frozenset[date]
-
-    @property
-    def kind(self) -> Kind:
-        """`rrule`."""
-        return "rrule"
-
-    @property
-    def canonical_text(self) -> str:
-        """The rule in one spelling, a line for each property; ranges of days spelt out."""
-        return self.written.text
-
-    @property
-    def description(self) -> str:
-        """The rule in words: "Every month on the last Friday at 09:00, 10 times"."""
-        return rrule_words.description(self) + self.ending
-
-    @property
-    def ending(self) -> str:
-        """What is told last: when it ends, what is added and left out."""
-        return rrule_words.ending(self)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What people often get wrong with a rule like this one, and what the next clock changes do to it."""
-        return tuple(rrule_warnings.warnings(self))
-
-    @property
-    def first_match(self) -> datetime | None:
-        """The first instant that the RRULE names, EXDATE and RDATE aside; None when there is none in thirty years."""
-        opens_at = self.start.opens_at
-        budget = EvaluationBudget("the recurrence", steps=rrule_warnings.STEPS)
-        found = self._next_of_rule(opens_at - _ONE_MICROSECOND, _horizon(opens_at), budget)
-        return None if found is None else found.at
-
-    def next_after(self, moment: datetime, budget: EvaluationBudget | None = None) -> Occurrence | None:
-        """Return the first occurrence strictly after `moment`; None once COUNT or UNTIL has ended the rule.
-
-        Raises:
-            NeverOccurs: Nothing within thirty years of `moment`.
-            BudgetExceeded: Before an occurrence was found.
-        """
-        budget = budget or EvaluationBudget("the recurrence")
-        # Nothing is before both: the years until then are not searched.
-        moment = max(_within_calendar(moment), min(self.anchor, self.start.opens_at) - _ONE_MICROSECOND)
-        horizon = _horizon(moment)
-        found = self._next_included(max(moment, self.start.opens_at - _ONE_MICROSECOND), horizon, budget)
-        while found is not None:
-            exception_end = self._exception_end(found.at)
-            if exception_end is None:
-                return found
-            found = self._next_included(exception_end, horizon, budget)
-        if self.ends_at is None or self.ends_at > horizon or (self.dates and self.dates[-1].at > horizon):
-            raise NeverOccurs(self.text, f"names no instant within {HORIZON_YEARS} years of {moment:%Y-%m-%d}")
-        return None
-
-    def _next_included(self, since: datetime, horizon: datetime, budget: EvaluationBudget) -> Occurrence | None:
-        """Return the first instant of RRULE and RDATE after `since` and up to `horizon`."""
-        found = self._next_of_rule(since, horizon, budget)
-        place = bisect.bisect_right(self.dates, since, key=_instant)
-        if place == len(self.dates) or self.dates[place].at > horizon:
-            return found
-        date = self.dates[place]
-        return found if found is not None and found.at <= date.at else date
-
-    def _next_of_rule(self, since: datetime, horizon: datetime, budget: EvaluationBudget) -> Occurrence | None:
-        until = horizon if self.ends_at is None else min(horizon, self.ends_at)
-        budget.spend(_SEARCH_STEPS)
-        return next(self.times.after(since, until, budget), None)
-
-    def _exception_end(self, at: datetime) -> datetime | None:
-        """Return the last instant that EXDATE leaves out together with `at`; None when it leaves `at` in."""
-        if self.excepted_days:
-            day = at.astimezone(self.zone).date()
-            if day in self.excepted_days:
-                next_day = datetime(day.year, day.month, day.day) + timedelta(days=1)  # noqa: DTZ001 (wall time)
-                return max(at, resolve(next_day, self.zone).at - _ONE_MICROSECOND)
-        return at if at in self.exceptions else None
-
-
-def _rule(text: str, written: Written, zone: ZoneInfo, anchor: datetime, budget: EvaluationBudget) -> RRule:
-    own_zone = written.start.zone if written.start is not None and written.start.zone is not None else zone
-    start = _start(written, own_zone, anchor)
+    anchor = _within_calendar(anchor)
+    written = read_text(text)
+    own_zone, start_at, opens_at = zone, anchor.replace(microsecond=0), anchor
+    start = start_at.astimezone(zone).replace(tzinfo=None, fold=0)
+    if written.start is not None:
+        own_zone, start = written.start.zone or zone, written.start.wall
+        start_at = opens_at = written.start.resolved(own_zone).at
     _check_against_start(written.parts, written.start)
-    parts = completed(written.parts, start.wall)
-    times = ExactTimes(parts, start.at, own_zone) if parts.is_exact else WallTimes(parts, start.wall, own_zone)
+    parts = complete(written.parts, start)
+    times = ExactTimes(parts, start_at, own_zone) if parts.is_exact else RRuleWallTimes(parts, start, own_zone)
     return RRule(
         text=text,
         zone=own_zone,
         written=written,
         parts=parts,
         start=start,
+        start_at=start_at,
+        opens_at=opens_at,
         schedule_zone=zone,
         anchor=anchor,
         times=times,
-        ends_at=parts.until.end_at(own_zone) if parts.until else _last_of(parts.count, times, start.opens_at, budget),
+        ends_at=parts.until.end_at(own_zone)
+        if parts.until
+        else _last_of(parts.count, times, opens_at, budget or EvaluationBudget("the recurrence")),
         dates=_dates(written, start, own_zone),
         exceptions=frozenset(stamp.resolved(own_zone).at for stamp in written.exceptions if not stamp.is_date),
-        excepted_days=frozenset(stamp.day for stamp in written.exceptions if stamp.is_date),
+        excepted_days=frozenset(stamp.wall.date() for stamp in written.exceptions if stamp.is_date),
     )
 
 
-def _start(written: Written, zone: ZoneInfo, anchor: datetime) -> Start:
-    if written.start is not None:
-        at = written.start.resolved(zone).at
-        return Start(written.start.wall, at, at, is_written=True)
-    at = anchor.replace(microsecond=0)
-    return Start(at.astimezone(zone).replace(tzinfo=None, fold=0), at, anchor, is_written=False)
+@dataclass(frozen=True, slots=True, eq=False)
+class RRule(Rule):
+    """A parsed iCalendar rule in a zone; the docstring of the module describes how it is interpreted."""
+
+    kind: ClassVar[Kind] = "rrule"
+    written: RecurrenceText
+    #: The parts as written, with missing days taken from the start.
+    parts: Parts
+    #: The wall time of the start, naive, in whole seconds.
+    start: datetime
+    #: The start in UTC.
+    start_at: datetime
+    #: The first instant that may be an occurrence; without DTSTART, up to a second after `start_at`.
+    opens_at: datetime
+    #: The schedule's zone, regardless of DTSTART.
+    schedule_zone: ZoneInfo
+    #: The schedule's start.
+    anchor: datetime
+    times: RRuleWallTimes | ExactTimes
+    #: UNTIL, or the last instant that COUNT allows; None: the rule has neither, or COUNT is not reached.
+    ends_at: datetime | None
+    #: The occurrences from RDATE, in order.
+    dates: tuple[Occurrence, ...]
+    #: The excluded instants and days from EXDATE.
+    exceptions: frozenset[datetime]
+    excepted_days: frozenset[date]
+
+    @property
+    def description(self) -> str:
+        """The rule in words: "Every month on the last Friday at 09:00, 10 times"."""
+        return words.description(self.parts, self.start, self.written) + self.ending
+
+    @property
+    def ending(self) -> str:
+        """The end of the description: the end of the rule, and added and excluded dates."""
+        return words.ending(self.parts, self.written, self.zone)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings about likely mistakes in the rule, and about the next clock changes that affect it."""
+        budget = EvaluationBudget("the recurrence", steps=_WARNING_STEPS)
+        first = None
+        with suppress(BudgetExceeded):
+            first = self._next_of_rule(self.opens_at - datetime.resolution, _horizon(self.opens_at), budget)
+        return (
+            *words.about_start(
+                self.parts,
+                self.written,
+                self.start,
+                first.at.astimezone(self.zone) if first and first.at != self.start_at else None,
+                zone=self.zone,
+                schedule_zone=self.schedule_zone,
+            ),
+            *words.about_parts(self.parts, self.written, self.zone),
+            *([] if self.parts.is_exact else self._moved_by_a_gap()),
+        )
+
+    def _moved_by_a_gap(self) -> list[str]:
+        """Return the remark of the first occurrence within a year that a DST gap moves."""
+        since = self._midnight_before(max(self.opens_at, self.anchor))
+        for change in clock_changes(self.zone, since, since + 366 * DAY):
+            budget = EvaluationBudget("the recurrence", steps=_WARNING_STEPS)
+            with suppress(NeverOccurs, BudgetExceeded):
+                found = self.next_after(self._midnight_before(change) - datetime.resolution, budget)
+                while found is not None and found.at <= change + DAY:
+                    if gaps := [remark for remark in found.remarks if "does not exist" in remark]:
+                        return gaps
+                    found = self.next_after(found.at, budget)
+        return []
+
+    def _midnight_before(self, at: datetime) -> datetime:
+        return datetime.combine(at.astimezone(self.zone), time.min, self.zone).astimezone(UTC)
+
+    def next_after(self, moment: datetime, budget: EvaluationBudget | None = None) -> Occurrence | None:
+        """Return the first occurrence strictly after `moment`; None if the rule has ended by COUNT or UNTIL.
+
+        Raises:
+            NeverOccurs: There is no occurrence within thirty years after `moment`.
+            BudgetExceeded: The search took too many steps.
+        """
+        budget = budget or EvaluationBudget("the recurrence")
+        # There is no occurrence before both of these, so the search starts there.
+        moment = max(_within_calendar(moment), min(self.anchor, self.opens_at) - datetime.resolution)
+        horizon = _horizon(moment)
+        found = self._next_included(max(moment, self.opens_at - datetime.resolution), horizon, budget)
+        while found is not None:
+            exception_end = self._exception_end(found.at)
+            if exception_end is None:
+                return found
+            found = self._next_included(exception_end, horizon, budget)
+        if self.ends_at is None or self.ends_at > horizon or (self.dates and self.dates[-1].at > horizon):
+            raise NeverOccurs(self.text, f"has no occurrence within {HORIZON_YEARS} years after {moment:%Y-%m-%d}")
+        return None
+
+    def _next_included(self, since: datetime, horizon: datetime, budget: EvaluationBudget) -> Occurrence | None:
+        """Return the first instant of RRULE and RDATE after `since` and up to `horizon`."""
+        found = self._next_of_rule(since, horizon, budget)
+        place = bisect.bisect_right(self.dates, since, key=instant_of)
+        if place == len(self.dates) or self.dates[place].at > horizon:
+            return found
+        date = self.dates[place]
+        return found if found is not None and found.at <= date.at else date
+
+    def _next_of_rule(self, since: datetime, horizon: datetime, budget: EvaluationBudget) -> Occurrence | None:
+        budget.spend(2)  # for starting a search
+        return next(self.times.after(since, min(horizon, self.ends_at or horizon), budget), None)
+
+    def _exception_end(self, at: datetime) -> datetime | None:
+        """Return the last instant that EXDATE excludes together with `at`; None if `at` is not excluded."""
+        if self.excepted_days and (day := at.astimezone(self.zone).date()) in self.excepted_days:
+            return max(at, resolve(datetime.combine(day + DAY, time.min), self.zone).at - datetime.resolution)
+        return at if at in self.exceptions else None
 
 
 def _check_against_start(parts: Parts, start: Stamp | None) -> None:
-    """Refuse parts that do not go with the kind of DTSTART that is written beside them.
+    """Check that the parts fit the type of DTSTART (date, local time or UTC).
 
-    Source: RFC 5545 §3.3.10. A date in UNTIL is let through: what it means is clear.
+    A date in UNTIL is always accepted, because its meaning is clear.
+
+    Raises:
+        Malformed: A part does not fit.
+
+    Source: RFC 5545 §3.3.10.
     """
+    until = parts.until
     if start is None:
         return
-    if start.is_date and (parts.by_hour or parts.by_minute or parts.by_second):
+    end = until.value if until and not until.is_date else ""
+    refuse(
+        (
+            start.is_date and (parts.by_hour or parts.by_minute or parts.by_second),
+            (
+                "BYHOUR, BYMINUTE and BYSECOND need a DTSTART with a time, not a date: "
+                f"write DTSTART:{start.value}T000000"
+            ),
+        ),
+        (start.is_date and end, f"UNTIL: {end} is a time, but DTSTART is a date: write UNTIL={end[:8]}"),
+    )
+    if end and start.zone is not None and until is not None and until.zone is None:
         raise Malformed(
-            f"DTSTART is a date, and BYHOUR, BYMINUTE and BYSECOND need a time: DTSTART:{start.value}T000000"
-        )
-    until = parts.until
-    if until is None or until.is_date:
-        return
-    if start.is_date:
-        raise Malformed(f"UNTIL: {until.value} is a time, and DTSTART a date: write UNTIL={until.value[:8]}")
-    if start.zone is not None and until.zone is None:
-        in_utc = until.end_at(start.zone)
-        raise Malformed(
-            f"UNTIL: {until.value} must be in UTC beside a DTSTART in {start.zone.key}: "
-            f"for that zone's local time write UNTIL={in_utc:%Y%m%dT%H%M%SZ}"
+            f"UNTIL: {end} must be in UTC because DTSTART is in {start.zone.key}: "
+            f"for local time in that zone write UNTIL={until.end_at(start.zone):%Y%m%dT%H%M%SZ}"
         )
 
 
-def _dates(written: Written, start: Start, zone: ZoneInfo) -> tuple[Occurrence, ...]:
-    found: dict[datetime, Occurrence] = {}
+def _dates(written: RecurrenceText, start: datetime, zone: ZoneInfo) -> tuple[Occurrence, ...]:
+    occurrences: dict[datetime, Occurrence] = {}
     for stamp in written.dates:
-        timed = replace(stamp, wall=datetime.combine(stamp.day, start.wall.time())) if stamp.is_date else stamp
-        at, remark = timed.resolved(zone)
-        found.setdefault(at, Occurrence(at, (remark,) if remark else ()))
-    return tuple(sorted(found.values(), key=_instant))
+        timed = replace(stamp, wall=datetime.combine(stamp.wall, start.time())) if stamp.is_date else stamp
+        occurrence = resolve(timed.wall, timed.zone or zone)
+        occurrences.setdefault(occurrence.at, occurrence)
+    return tuple(sorted(occurrences.values(), key=instant_of))
 
 
-def _instant(occurrence: Occurrence) -> datetime:
-    return occurrence.at
-
-
-def _last_of(count: int | None, times: _Times, opens_at: datetime, budget: EvaluationBudget) -> datetime | None:
-    """Return the `count`th occurrence; None without a count, and when fewer come before a pause of thirty years."""
+def _last_of(
+    count: int | None, times: RRuleWallTimes | ExactTimes, opens_at: datetime, budget: EvaluationBudget
+) -> datetime | None:
+    """Return the instant of the `count`th occurrence; None without a count, or if no more occur for thirty years."""
     if count is None:
         return None
-    since: datetime | None = opens_at - _ONE_MICROSECOND
+    since: datetime | None = opens_at - datetime.resolution
     while since is not None:
-        begun, since = since, None
-        for occurrence in times.after(begun, _horizon(begun), budget):
+        begin, since = since, None
+        for occurrence in times.after(begin, _horizon(begin), budget):
             since = occurrence.at
             count -= 1
             if not count:

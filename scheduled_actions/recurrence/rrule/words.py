@@ -1,22 +1,24 @@
-"""Recurrence rules in English: "Every month on the last weekday (Monday to Friday) at 09:00, 10 times"."""
+"""Describe recurrence rules in English ("Every month on the last Friday at 09:00"), and warn about common mistakes."""
 
-from __future__ import annotations
-
-from datetime import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, time
 from itertools import product
-from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
-from scheduled_actions.recurrence.phrases import MONTHS, WEEKDAYS, counted, listed, ordinal, time_text
-from scheduled_actions.recurrence.rrule.dates import LAST_YEAR
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import datetime
-    from zoneinfo import ZoneInfo
-
-    from scheduled_actions.recurrence.rrule.dates import Stamp
-    from scheduled_actions.recurrence.rrule.model import Described
-    from scheduled_actions.recurrence.rrule.parts import Parts
+from scheduled_actions.core.messages import counted
+from scheduled_actions.recurrence.phrases import (
+    FEBRUARY,
+    LEAP_DAY,
+    MONTHS,
+    WEEKDAYS,
+    about_missing_days,
+    applying,
+    join,
+    ordinal,
+    time_text,
+)
+from scheduled_actions.recurrence.rrule.parts import DAYS, LAST_YEAR, Parts, Stamp
+from scheduled_actions.recurrence.rrule.text import RecurrenceText
 
 _UNITS = {
     "YEARLY": "year",
@@ -28,257 +30,321 @@ _UNITS = {
     "SECONDLY": "second",
 }
 _NTHS = ("", "first", "second", "third", "fourth", "fifth")
-_WORKING_WEEK = (0, 1, 2, 3, 4)
-_WEEKEND = (5, 6)
-_WHOLE_WEEK = (0, 1, 2, 3, 4, 5, 6)
-#: Shorter runs are listed: "1, 2" rather than "1 to 2".
+_ALL_DAYS = (0, 1, 2, 3, 4, 5, 6)
+_SETS_OF_DAYS = {
+    (0, 1, 2, 3, 4): "weekday (Monday to Friday)",
+    (5, 6): "weekend day (Saturday and Sunday)",
+    _ALL_DAYS: "day",
+}
+#: Minimum length of a run that is written as a range; shorter runs are listed ("1, 2").
 _RUN_LEAST = 3
-#: More times of day than these are told as hours and minutes.
+#: Maximum number of times of day that are listed; more are described as hours and minutes.
 _TIMES_LISTED_MOST = 6
-#: More dates than these are counted.
+#: Maximum number of dates that are listed; more are counted.
 _DATES_LISTED_MOST = 2
+#: Minimum number of days in a year, of a weekday in a month and in a year.
+_YEAR_DAYS, _MONTH_WEEKDAYS, _YEAR_WEEKDAYS = 365, 4, 52
 
 
-def description(rule: Described) -> str:
-    """Return the rule in words up to its ending, one sentence without a full stop."""
-    parts = rule.parts
+def description(parts: Parts, start: datetime, written: RecurrenceText) -> str:
+    """Return the rule in words without its ending, one sentence without a full stop.
+
+    Args:
+        parts: The parts, completed from the start.
+        start: The wall time of the start; naive.
+        written: The parsed text of the rule.
+    """
     unit = _UNITS[parts.frequency]
     every = f"Every {unit}" if parts.interval == 1 else f"Every {parts.interval:,} {unit}s"
-    if parts.is_exact or parts.frequency == "DAILY":
-        limits = " ".join([*_days(parts), *_limiting_times(parts)])
-        told = [f"{every}, only {limits}" if limits else every]
-        told += _expanded_times(parts) if parts.is_exact else []
-    else:
-        told = [every, *_days(parts)]
-    if not parts.is_exact:
-        told += _times_of_day(rule)
-    elif rule.start.is_written:
-        told.append(f"from {_day_and_time(rule.start.wall)}")
-    return " ".join(told)
+    if not parts.is_exact and parts.frequency != "DAILY":
+        return " ".join([every, *_days(parts), *_times_of_day(parts, start, has_start=written.start is not None)])
+    limits = " ".join([*_days(parts), *_limiting_times(parts)])
+    times = (
+        [*_expanded_times(parts), *([f"from {_day(start)} at {time_text(start)}"] if written.start else [])]
+        if parts.is_exact
+        else _times_of_day(parts, start, has_start=written.start is not None)
+    )
+    return " ".join([f"{every}, only {limits}" if limits else every, *times])
 
 
-def ending(rule: Described) -> str:
-    """Return when the rule ends, what is added and what is left out, as goes on behind the words before."""
-    return "".join(_endings(rule))
-
-
-def _days(parts: Parts) -> Iterator[str]:
-    """Yield which months, weeks and days."""
-    if _names_one_date(parts):
-        yield f"on {parts.by_month_day[0]} {MONTHS[parts.by_month[0] - 1]}"
-        return
-    if parts.by_month:
-        yield f"in {_listed_runs(parts.by_month, lambda month: MONTHS[month - 1])}"
-    if parts.by_week_number:
-        yield f"in {_week_numbers(parts.by_week_number)} of the year"
-    if parts.by_year_day:
-        day = "" if parts.by_year_day[0] < 0 else " day"
-        yield f"on the {_counted_days(parts.by_year_day)}{day} of the year"
-    if parts.by_month_day:
-        everywhere = parts.frequency == "YEARLY" and not parts.by_month
-        yield f"on the {_counted_days(parts.by_month_day)}{' of every month' if everywhere else ''}"
-    if parts.by_day and not _limits_to_every_day(parts):
-        yield _weekdays(parts)
-
-
-def _names_one_date(parts: Parts) -> bool:
-    is_one = len(parts.by_month) == len(parts.by_month_day) == 1 and parts.by_month_day[0] > 0
-    return is_one and not (parts.by_day or parts.by_year_day or parts.by_week_number)
-
-
-def _limits_to_every_day(parts: Parts) -> bool:
-    is_limit = parts.is_exact or parts.frequency == "DAILY"
-    return is_limit and tuple(day.weekday for day in parts.by_day) == _WHOLE_WEEK
-
-
-def _weekdays(parts: Parts) -> str:
-    if _picks_weekday(parts):
-        nths = listed([_nth(position) for position in _in_order(parts.by_set_position)])
-        whole = " of the year" if parts.frequency == "YEARLY" and not parts.by_month else ""
-        return f"on the {nths} {_one_of([day.weekday for day in parts.by_day])}{whole}"
-    plain = [day.weekday for day in parts.by_day if not day.nth]
-    nth_by_weekday: dict[int, list[int]] = {}
-    for day in parts.by_day:
-        if day.nth:
-            nth_by_weekday.setdefault(day.weekday, []).append(day.nth)
-    numbered = [
-        f"the {listed([_nth(nth) for nth in _in_order(nths)])} {WEEKDAYS[weekday]}"
-        for weekday, nths in nth_by_weekday.items()
-    ]
-    scope = " of the year" if numbered and parts.frequency == "YEARLY" and not parts.by_month else ""
-    if parts.by_month_day or parts.by_year_day:
-        names = [f"a {WEEKDAYS[weekday]}" for weekday in plain]
-        return f"if that is {listed([*names, *numbered], last='or')}{scope}"
-    is_every = parts.frequency == "MONTHLY" or (parts.frequency == "YEARLY" and _names_no_span(parts))
-    names = [f"{'every ' if is_every and plain != [*_WHOLE_WEEK] else ''}{_named_weekdays(plain)}"] if plain else []
-    return f"on {listed([*names, *numbered])}{scope}"
-
-
-def _names_no_span(parts: Parts) -> bool:
-    return not (parts.by_month or parts.by_week_number)
-
-
-def _picks_weekday(parts: Parts) -> bool:
-    """Whether BYSETPOS picks among plain weekdays at one time of day: "the last weekday"."""
-    is_one_time = all(len(times) <= 1 for times in (parts.by_hour, parts.by_minute, parts.by_second))
-    other_days = parts.by_month_day or parts.by_year_day or parts.by_week_number
-    is_one_set = parts.frequency in {"MONTHLY", "WEEKLY"} or (parts.frequency == "YEARLY" and len(parts.by_month) <= 1)
-    is_plain = bool(parts.by_day) and not any(day.nth for day in parts.by_day)
-    return bool(parts.by_set_position and is_one_time and is_one_set and is_plain and not other_days)
-
-
-def _one_of(weekdays: Sequence[int]) -> str:
-    match tuple(weekdays):
-        case days if days == _WORKING_WEEK:
-            return "weekday (Monday to Friday)"
-        case days if days == _WEEKEND:
-            return "weekend day (Saturday and Sunday)"
-        case days if days == _WHOLE_WEEK:
-            return "day"
-        case days:
-            return listed([WEEKDAYS[day] for day in days], last="or")
-
-
-def _named_weekdays(weekdays: Sequence[int]) -> str:
-    return "every day" if tuple(weekdays) == _WHOLE_WEEK else _listed_runs(weekdays, lambda day: WEEKDAYS[day])
-
-
-def _times_of_day(rule: Described) -> Iterator[str]:
-    """Yield at which times; nothing where the time of day is only that of the schedule's start."""
-    parts, start = rule.parts, rule.start.wall
-    if rule.start.is_written or parts.by_hour or parts.by_minute or parts.by_second:
-        hours = parts.by_hour or (start.hour,)
-        minutes = parts.by_minute or (start.minute,)
-        seconds = parts.by_second or (start.second,)
-        if len(hours) * len(minutes) * len(seconds) <= _TIMES_LISTED_MOST:
-            yield f"at {listed([time_text(time(*at)) for at in product(hours, minutes, seconds)])}"
-        else:
-            finer = "" if seconds == (0,) else f"{_numbers('second', seconds)} of "
-            yield f"at {finer}{_numbers('minute', minutes)} of {_hours(hours)}"
-    if parts.by_set_position and not _picks_weekday(parts):
-        yield _picked(parts)
-
-
-def _limiting_times(parts: Parts) -> Iterator[str]:
-    """Yield at which times of day a rule that follows real time is let through."""
-    if not parts.is_exact:
-        return
-    if parts.by_hour:
-        yield f"during {listed([f'{low:02}:00-{high:02}:59' for low, high in _runs(parts.by_hour)])}"
-    if parts.by_minute and parts.frequency != "HOURLY":
-        yield f"in {_numbers('minute', parts.by_minute)}"
-    if parts.by_second and parts.frequency == "SECONDLY":
-        yield f"at {_numbers('second', parts.by_second)}"
-
-
-def _expanded_times(parts: Parts) -> Iterator[str]:
-    """Yield which instants of an hour or a minute are named."""
-    named = []
-    if parts.by_minute and parts.frequency == "HOURLY":
-        named.append(_numbers("minute", parts.by_minute))
-    if parts.by_second and parts.frequency != "SECONDLY":
-        named.append(_numbers("second", parts.by_second))
-    if named:
-        yield f"at {listed(named)}"
-    if parts.by_set_position:
-        yield _picked(parts)
-
-
-def _picked(parts: Parts) -> str:
-    nths = listed([_nth(position) for position in _in_order(parts.by_set_position)])
-    return f"(only the {nths} of these each {_UNITS[parts.frequency]})"
-
-
-def _endings(rule: Described) -> Iterator[str]:
-    parts, written, zone = rule.parts, rule.written, rule.zone
+def ending(parts: Parts, written: RecurrenceText, zone: ZoneInfo) -> str:
+    """Return the end of the description: the end of the rule, and added and excluded dates."""
     weeks_matter = parts.by_week_number or (
         parts.frequency == "WEEKLY" and ((parts.interval > 1 and len(parts.by_day) > 1) or parts.by_set_position)
     )
-    if parts.week_start and weeks_matter:
-        yield f", weeks beginning on {WEEKDAYS[parts.week_start]}"
-    if parts.count:
-        yield ", once" if parts.count == 1 else f", {parts.count:,} times"
-    if parts.until is not None and parts.until.wall.year <= LAST_YEAR:
-        yield f" until {_stamp(parts.until, zone)}"
-    if written.dates:
-        yield f", and {_dates(written.dates, zone)}"
-    if written.exceptions:
-        yield f", except {_dates(written.exceptions, zone)}"
+    until = [parts.until] if parts.until and parts.until.wall.year <= LAST_YEAR else []
+    return "".join(
+        applying(
+            (parts.week_start and weeks_matter, f", weeks beginning on {WEEKDAYS[parts.week_start]}"),
+            (parts.count, ", once" if parts.count == 1 else f", {parts.count or 0:,} times"),
+            (until, f" until {_stamps(until, zone)}"),
+            (written.dates, f", and on {_stamps(written.dates, zone)}"),
+            (written.exceptions, f", except on {_stamps(written.exceptions, zone)}"),
+        )
+    )
 
 
-def _dates(stamps: Sequence[Stamp], zone: ZoneInfo) -> str:
+def _days(parts: Parts) -> list[str]:
+    """Return the months, weeks and days of the rule in words."""
+    has_other_days = parts.by_day or parts.by_year_day or parts.by_week_number
+    if len(parts.by_month) == len(parts.by_month_day) == 1 and parts.by_month_day[0] > 0 and not has_other_days:
+        return [f"on {parts.by_month_day[0]} {MONTHS[parts.by_month[0] - 1]}"]
+    is_daily = parts.is_exact or parts.frequency == "DAILY"
+    is_every_day = is_daily and tuple(day.weekday for day in parts.by_day) == _ALL_DAYS
+    day = "" if parts.by_year_day and parts.by_year_day[0] < 0 else " day"
+    of_every_month = " of every month" if parts.frequency == "YEARLY" and not parts.by_month else ""
+    return applying(
+        (parts.by_month, f"in {join(_runs(parts.by_month, lambda month: MONTHS[month - 1]))}"),
+        (parts.by_week_number, f"in {_week_numbers(parts.by_week_number)} of the year"),
+        (parts.by_year_day, f"on the {_counted_days(parts.by_year_day)}{day} of the year"),
+        (parts.by_month_day, f"on the {_counted_days(parts.by_month_day)}{of_every_month}"),
+        (parts.by_day and not is_every_day, _weekdays(parts)),
+    )
+
+
+def _weekdays(parts: Parts) -> str:
+    of_year = " of the year" if parts.frequency == "YEARLY" and not parts.by_month else ""
+    if _picks_weekday(parts):
+        weekdays = tuple(day.weekday for day in parts.by_day)
+        names = _SETS_OF_DAYS.get(weekdays) or join([WEEKDAYS[day] for day in weekdays], last="or")
+        return f"on the {_nths(parts.by_set_position)} {names}{of_year}"
+    plain = [day.weekday for day in parts.by_day if not day.nth]
+    nths = {weekday: [day.nth for day in parts.by_day if day.nth and day.weekday == weekday] for weekday in _ALL_DAYS}
+    numbered = [f"the {_nths(numbers)} {WEEKDAYS[weekday]}" for weekday, numbers in nths.items() if numbers]
+    of_year = of_year if numbered else ""
+    if parts.by_month_day or parts.by_year_day:
+        return f"if that is {join([*(f'a {WEEKDAYS[weekday]}' for weekday in plain), *numbered], last='or')}{of_year}"
+    names = "day" if tuple(plain) == _ALL_DAYS else join(_runs(plain, lambda day: WEEKDAYS[day]))
+    names_no_span = parts.frequency == "YEARLY" and not (parts.by_month or parts.by_week_number)
+    is_every = parts.frequency == "MONTHLY" or names_no_span or names == "day"
+    return f"on {join([*applying((plain, f'every {names}' if is_every else names)), *numbered])}{of_year}"
+
+
+def _picks_weekday(parts: Parts) -> bool:
+    """Whether BYSETPOS selects from plain weekdays at one time of day, as in "the last weekday"."""
+    is_one_set = parts.frequency in {"MONTHLY", "WEEKLY"} or (parts.frequency == "YEARLY" and len(parts.by_month) <= 1)
+    return bool(
+        parts.by_set_position
+        and all(len(times) <= 1 for times in (parts.by_hour, parts.by_minute, parts.by_second))
+        and is_one_set
+        and parts.by_day
+        and not any(day.nth for day in parts.by_day)
+        and not (parts.by_month_day or parts.by_year_day or parts.by_week_number)
+    )
+
+
+def _times_of_day(parts: Parts, start: datetime, *, has_start: bool) -> list[str]:
+    """Return the times of day in words; none if the time of day is taken from the schedule's start."""
+    hours, minutes = parts.by_hour or (start.hour,), parts.by_minute or (start.minute,)
+    seconds = parts.by_second or (start.second,)
+    if len(hours) * len(minutes) * len(seconds) <= _TIMES_LISTED_MOST:
+        times = join([time_text(time(*at)) for at in product(hours, minutes, seconds)])
+    else:
+        finer = "" if seconds == (0,) else f"{_numbers('second', seconds)} of "
+        of_hours = "every hour" if hours == tuple(range(24)) else _numbers("hour", hours)
+        times = f"{finer}{_numbers('minute', minutes)} of {of_hours}"
+    return applying(
+        (has_start or parts.by_hour or parts.by_minute or parts.by_second, f"at {times}"),
+        (parts.by_set_position and not _picks_weekday(parts), _picked(parts)),
+    )
+
+
+def _limiting_times(parts: Parts) -> list[str]:
+    """Return the times of day, in words, to which the parts limit the rule."""
+    hours = [f"{low:02}:00-{high:02}:59" for low, high in _bounds(parts.by_hour)]
+    return applying(
+        (parts.is_exact and hours, f"during {join(hours)}"),
+        (
+            parts.is_exact and parts.by_minute and parts.frequency != "HOURLY",
+            f"in {_numbers('minute', parts.by_minute)}",
+        ),
+        (parts.by_second and parts.frequency == "SECONDLY", f"at {_numbers('second', parts.by_second)}"),
+    )
+
+
+def _expanded_times(parts: Parts) -> list[str]:
+    """Return the instants of an hour or a minute in words."""
+    named = applying(
+        (parts.by_minute and parts.frequency == "HOURLY", _numbers("minute", parts.by_minute)),
+        (parts.by_second and parts.frequency != "SECONDLY", _numbers("second", parts.by_second)),
+    )
+    return applying((named, f"at {join(named)}"), (parts.by_set_position, _picked(parts)))
+
+
+def _picked(parts: Parts) -> str:
+    return f"(only the {_nths(parts.by_set_position)} of these each {_UNITS[parts.frequency]})"
+
+
+def _stamps(stamps: Sequence[Stamp], zone: ZoneInfo) -> str:
+    """Return dates in words: `1 March 2027 and 2 March 2027 at 09:00`; if there are many, `5 dates`."""
     if len(stamps) > _DATES_LISTED_MOST:
-        return f"on {counted(len(stamps), 'date')}"
-    return f"on {listed([_stamp(stamp, zone) for stamp in stamps])}"
-
-
-def _stamp(stamp: Stamp, zone: ZoneInfo) -> str:
-    return _day(stamp.wall) if stamp.is_date else _day_and_time(stamp.resolved(zone).at.astimezone(zone))
+        return counted(len(stamps), "date")
+    walls = [stamp.wall if stamp.is_date else stamp.resolved(zone).at.astimezone(zone) for stamp in stamps]
+    return join(
+        [
+            f"{_day(wall)}{'' if stamp.is_date else f' at {time_text(wall)}'}"
+            for stamp, wall in zip(stamps, walls, strict=True)
+        ]
+    )
 
 
 def _day(wall: datetime) -> str:
     return f"{wall.day} {MONTHS[wall.month - 1]} {wall.year}"
 
 
-def _day_and_time(wall: datetime) -> str:
-    return f"{_day(wall)} at {time_text(wall)}"
-
-
 def _week_numbers(numbers: Sequence[int]) -> str:
     from_start = [number for number in numbers if number > 0]
-    from_end = [f"the {_nth(number)} week" for number in _in_order(numbers) if number < 0]
-    return listed([*([_numbers("week", from_start)] if from_start else []), *from_end])
+    return join(
+        [
+            *applying((from_start, _numbers("week", from_start))),
+            *(f"the {_nth(number)} week" for number in numbers if number < 0),
+        ]
+    )
 
 
 def _counted_days(numbers: Sequence[int]) -> str:
-    """Return `1st, 7th to 13th and last day`."""
-    from_start = _run_texts([number for number in numbers if number > 0], ordinal)
-    from_end = [f"{_nth(number)} day" for number in _in_order(numbers) if number < 0]
-    return listed([*from_start, *from_end])
-
-
-def _hours(hours: Sequence[int]) -> str:
-    return "every hour" if len(hours) == 24 else _numbers("hour", hours)  # noqa: PLR2004 (a day's)
+    """Return numbered days in words: `1st, 7th to 13th and last day`."""
+    from_start = _runs([number for number in numbers if number > 0], ordinal)
+    return join([*from_start, *(f"{_nth(number)} day" for number in numbers if number < 0)])
 
 
 def _numbers(unit: str, numbers: Sequence[int]) -> str:
-    """Return `minute 5`, `minutes 0, 20 and 40`, `hours 9 to 16`."""
-    return f"{unit}{'' if len(numbers) == 1 else 's'} {_listed_runs(numbers, str)}"
+    """Return numbers with their unit: `minute 5`, `minutes 0, 20 and 40`, `hours 9 to 16`."""
+    return f"{unit}{'' if len(numbers) == 1 else 's'} {join(_runs(numbers, str))}"
+
+
+def _nths(numbers: Iterable[int]) -> str:
+    """Return positions in words, `first, second and last`; those counted from the end come last."""
+    return join([_nth(number) for number in sorted(numbers, key=lambda number: (number < 0, number))])
 
 
 def _nth(number: int) -> str:
     if number == -1:
         return "last"
-    magnitude = abs(number)
-    name = _NTHS[magnitude] if magnitude < len(_NTHS) else ordinal(magnitude)
+    name = _NTHS[abs(number)] if abs(number) < len(_NTHS) else ordinal(abs(number))
     return name if number > 0 else f"{name} to last"
 
 
-def _in_order(numbers: Iterable[int]) -> list[int]:
-    """Return the numbers as a calendar has them: those from the start, then those from the end, the last one last."""
-    return sorted(numbers, key=lambda number: (number < 0, number))
+def _runs(numbers: Sequence[int], name: Callable[[int], str]) -> list[str]:
+    """Return the names of numbers; a run of three or more becomes a range, `Monday to Friday`."""
+    return [
+        text
+        for low, high in _bounds(numbers)
+        for text in (
+            [f"{name(low)} to {name(high)}"]
+            if high - low + 1 >= _RUN_LEAST
+            else [name(number) for number in range(low, high + 1)]
+        )
+    ]
 
 
-def _listed_runs(numbers: Sequence[int], name: Callable[[int], str]) -> str:
-    return listed(_run_texts(numbers, name))
+def _bounds(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and last number of each run of consecutive numbers."""
+    firsts, lasts = ([number for number in numbers if number + step not in numbers] for step in (-1, 1))
+    return list(zip(firsts, lasts, strict=True))
 
 
-def _run_texts(numbers: Sequence[int], name: Callable[[int], str]) -> list[str]:
-    texts: list[str] = []
-    for low, high in _runs(numbers):
-        if high - low + 1 >= _RUN_LEAST:
-            texts.append(f"{name(low)} to {name(high)}")
-        else:
-            texts += [name(number) for number in range(low, high + 1)]
-    return texts
+def about_start(
+    parts: Parts,
+    written: RecurrenceText,
+    start: datetime,
+    first: datetime | None,
+    *,
+    zone: ZoneInfo,
+    schedule_zone: ZoneInfo,
+) -> list[str]:
+    """Return warnings about DTSTART, or about times that are taken from the schedule's start.
+
+    Args:
+        parts: The parts, completed from the start.
+        written: The parsed text of the rule.
+        start: The wall time of the start; naive.
+        first: The first occurrence, if it is known and is not the start.
+        zone: The rule's zone.
+        schedule_zone: The schedule's zone, regardless of DTSTART.
+    """
+    missing = [name for name, given in (("BYMINUTE", parts.by_minute), ("BYSECOND", parts.by_second)) if not given]
+    is_odd = (start.minute and not parts.by_minute) or (start.second and not parts.by_second)
+    return applying(
+        (
+            written.start and schedule_zone.key not in {"UTC", zone.key},
+            f"DTSTART is in {zone.key}: the rule follows that clock, not the one of {schedule_zone.key}",
+        ),
+        (
+            written.start and first,
+            (
+                f"DTSTART {start:%Y-%m-%d %H:%M} does not match the rule: the first occurrence is "
+                f"{first or start:%Y-%m-%d %H:%M}"
+            ),
+        ),
+        (
+            not written.start and parts.by_hour and is_odd and not parts.is_exact,
+            (
+                f"BYHOUR without {' and '.join(missing)} takes the rest from the start ({time_text(start)}); "
+                f"add {';'.join(f'{name}=0' for name in missing)} for zero"
+            ),
+        ),
+    )
 
 
-def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and last number of each run of neighbours."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return runs
+def about_parts(parts: Parts, written: RecurrenceText, zone: ZoneInfo) -> list[str]:
+    """Return warnings about days that some months or years do not have, about UNTIL, and about real time."""
+    until, start = parts.until, written.start
+    end = until.value if until else ""
+    is_local_end = until is not None and until.zone is None and zone.key != "UTC"
+    hours = {"HOURLY": 1, "MINUTELY": 60, "SECONDLY": 3600}.get(parts.frequency, 0) * 24
+    days = parts.interval // hours if hours else 0
+    return [
+        *([] if parts.by_set_position else _about_missing_days(parts)),
+        *_about_missing_weekdays(parts),
+        *applying(
+            (
+                is_local_end and until and until.is_date and not (start and start.is_date),
+                f"UNTIL={end} is a date: all of that day in {zone.key} counts",
+            ),
+            (
+                is_local_end and until and not until.is_date and not start,
+                f"UNTIL={end} has no Z: it is local time in {zone.key}, not UTC",
+            ),
+            (
+                days and zone.key != "UTC" and not parts.interval % hours,
+                (
+                    f"{counted(24 * days, 'hour')} of real time: the time of day moves when the clocks change; "
+                    f"FREQ=DAILY{f';INTERVAL={days}' if days > 1 else ''} keeps it"
+                ),
+            ),
+        ),
+    ]
+
+
+def _about_missing_days(parts: Parts) -> list[str]:
+    months, day = parts.by_month or range(1, 13), max(parts.by_month_day, default=0)
+    is_leap_day = day == LEAP_DAY and tuple(months) == (FEBRUARY,)
+    return [
+        *([] if is_leap_day else about_missing_days(day, months, "BYMONTHDAY=-1")),
+        *applying(
+            (
+                is_leap_day,
+                "29 February exists in leap years only: other years are left out; BYMONTHDAY=-1 is always the last day",
+            ),
+            (
+                max(map(abs, parts.by_year_day), default=0) > _YEAR_DAYS,
+                "BYYEARDAY=366 exists in leap years only; BYYEARDAY=-1 is the last day of every year",
+            ),
+            (
+                max(map(abs, parts.by_week_number), default=0) > _YEAR_WEEKDAYS,
+                "BYWEEKNO=53: most years have 52 weeks and are left out; BYWEEKNO=-1 is the last week of every year",
+            ),
+        ),
+    ]
+
+
+def _about_missing_weekdays(parts: Parts) -> list[str]:
+    is_of_year = parts.frequency == "YEARLY" and not parts.by_month
+    least, span = (_YEAR_WEEKDAYS, "years") if is_of_year else (_MONTH_WEEKDAYS, "months")
+    return [
+        f"BYDAY={day}: {span} with {least} {WEEKDAYS[day.weekday]}s are left out; "
+        f"BYDAY=-1{DAYS[day.weekday]} is the last one"
+        for day in parts.by_day
+        if abs(day.nth) > least and not parts.by_set_position
+    ]

@@ -1,1 +1,1 @@
-"""What is left out of a recurrence, or moved: weekends, holidays, dates, maintenance windows."""
+"""Skips: weekends, holidays, dates and maintenance windows in which nothing occurs; occurrences there may be moved."""

@@ -1,178 +1,170 @@
-"""Why nothing is to occur at an instant, and how far that stretches."""
-
-from __future__ import annotations
+"""Determine whether skips exclude an instant, for which reason, and the stretch of excluded time around it."""
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from operator import attrgetter
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from scheduled_actions.core.errors import RecurrenceInvalid
-from scheduled_actions.recurrence.custom import is_skipped, unregistered
-from scheduled_actions.recurrence.model import HORIZON_YEARS
-from scheduled_actions.recurrence.phrases import listed
-from scheduled_actions.recurrence.skips.windows import DailyWindow, Span, is_always_closed
-from scheduled_actions.recurrence.zones import resolve
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.recurrence.custom import Functions, skip_reason, unregistered
+from scheduled_actions.recurrence.model import DAY, HORIZON_YEARS, resolve
+from scheduled_actions.recurrence.phrases import join
+from scheduled_actions.recurrence.skips.model import DailyWindow, Skips, Span, is_always_closed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from zoneinfo import ZoneInfo
-
-    from scheduled_actions.core.evaluation_budget import EvaluationBudget
-    from scheduled_actions.recurrence.custom import Functions
-    from scheduled_actions.recurrence.skips.model import Skips
-
-_ONE_DAY = timedelta(days=1)
-_ONE_MICROSECOND = timedelta(microseconds=1)
-_HORIZON_DAYS = HORIZON_YEARS * 366
-#: Where clocks change around midnight, a day begins twice, or late, by so much at most in zones that still change.
+#: Where clocks change around midnight, a day begins twice, or late. This is the maximum shift in zones that still have
+#: clock changes.
 _MARGIN = timedelta(hours=3)
-#: A window may have begun two dates ago where a zone left out a whole day, and on the next where a day came back.
-_DATES_AROUND = tuple(timedelta(days=days) for days in (-2, -1, 0, 1))
-#: A candidate that meets one skip after the other is left out after so many moves.
+#: The dates on which windows around a day may begin: two dates before if a zone skipped a whole day, and one date
+#: after if a zone repeated one.
+_DATES_AROUND = (-2 * DAY, -DAY, 0 * DAY, DAY)
+#: Maximum number of moves of a candidate out of consecutive skips; after that, the candidate is left out.
 MOVES_MOST = 50
-#: What a call of a project's function takes: it runs on a thread of its own.
-_CALL_STEPS = 20
-#: How long before a window an occurrence goes that may not be in it.
+#: Preceding adjustments move an occurrence to this time before a window.
 BEFORE_WINDOW = timedelta(minutes=1)
 
 
 class Cause(NamedTuple):
-    """Why nothing is to occur at an instant."""
+    """The reason why an instant is skipped."""
 
     #: A predicate: "is skipped (weekend)".
     reason: str
-    #: The window that the instant is in, if it is for that; the whole of those that overlap or touch there.
+    #: The window that contains the instant, joined with those that overlap or touch it; None for other causes.
     window: Span | None = None
-    #: Whether all of its day is skipped.
+    #: Whether the whole day of the instant is skipped.
     is_day: bool = False
 
 
 class Causes:
-    """What `skips` say about instants, in a zone.
+    """Determines which instants are skipped, in a zone.
 
     Raises:
-        RecurrenceInvalid: They name a function that is not registered.
+        RecurrenceInvalid: The function of the skips is not registered.
     """
 
     def __init__(self, skips: Skips, zone: ZoneInfo, functions: Functions, *, text: str) -> None:
         if skips.function is not None and skips.function not in functions.skip:
-            problem = unregistered(skips.function, functions.skip, decorator="skip_occurrence")
-            raise RecurrenceInvalid(text, f"skip.function: {problem}", name="skip.function")
+            raise RecurrenceInvalid(
+                text,
+                f"skip.function: {unregistered(skips.function, functions.skip, decorator='skip_occurrence')}",
+                name="skip.function",
+            )
         self._zone = zone
-        self._function_name = skips.function
-        self._function = None if skips.function is None else functions.skip[skips.function]
+        self._function_name = skips.function or ""
+        self._function = functions.skip.get(self._function_name)
         self._daily = [window for window in skips.windows if isinstance(window, DailyWindow)]
-        self._fixed = [window.span for window in skips.windows if not isinstance(window, DailyWindow)]
-        #: Whether the windows leave nothing open in any week.
+        self._fixed = [window for window in skips.windows if isinstance(window, Span)]
+        #: Whether the windows leave no moment of any week open.
         self.is_always_closed = is_always_closed(self._daily)
-        #: What working out the windows of one day takes.
+        #: Steps for computing the windows of one day, and for searching them.
         self._day_steps = 2 * len(skips.windows)
-        #: What going through them takes.
-        self._look_steps = 1 + len(skips.windows) // 4
+        self._search_steps = 1 + len(skips.windows) // 4
         self._skipped_day = lru_cache(maxsize=1024)(skips.skipped_day)
-        self.is_business_day = lru_cache(maxsize=1024)(skips.is_business_day)
-        self._spans_on = lru_cache(maxsize=64)(self._spans_beginning_on)
+        self._is_business_day = lru_cache(maxsize=1024)(skips.is_business_day)
+        self._spans_on = lru_cache(maxsize=64)(
+            lambda day: [span for window in self._daily if (span := window.beginning_on(day, zone))]
+        )
         self._closed_around = lru_cache(maxsize=64)(self._joined_around)
 
     def of(self, at: datetime, budget: EvaluationBudget) -> Cause | None:
-        """Return why nothing is to occur at an instant; None where something may."""
+        """Return the cause for which an instant is skipped; None if it is not skipped.
+
+        Raises:
+            BudgetExceeded: Not enough steps are left.
+            RecurrenceInvalid: The function of the skips failed, or returned an invalid result.
+        """
         budget.spend()
         shown = at.astimezone(self._zone)
-        reason = self._skipped_day(shown.date())
-        if reason is not None:
+        day = shown.date()
+        if (reason := self._skipped_day(day)) is not None:
             return Cause(reason, is_day=True)
-        budget.spend_to_prepare((self, shown.date()), self._day_steps)
-        closed = self._closed_around(shown.date())
-        place = bisect_right(closed, at, key=_start) - 1
+        budget.spend_to_prepare((self, day), self._day_steps)
+        closed = self._closed_around(day)
+        place = bisect_right(closed, at, key=attrgetter("start")) - 1
         if place >= 0 and at < closed[place].end:
-            budget.spend(self._look_steps)
-            texts = {span.text for span in self._spans_around(shown.date()) if span.start <= at < span.end}
-            window = closed[place]._replace(text=listed(sorted(texts)))
+            budget.spend(self._search_steps)
+            texts = {span.text for span in self._spans_around(day) if span.start <= at < span.end}
+            window = closed[place]._replace(text=join(sorted(texts)))
             return Cause(f"is in a maintenance window ({window.text})", window=window)
         if self._function is not None:
-            budget.spend(_CALL_STEPS)
-            reason = is_skipped(shown, name=self._function_name or "", function=self._function)
-            if reason is not None:
-                return Cause(reason)
-        return None
+            budget.spend(20)  # a project function runs on a thread of its own
+            reason = skip_reason(shown, name=self._function_name, function=self._function)
+        return Cause(reason) if reason is not None else None
 
     def stretch(self, at: datetime, cause: Cause, budget: EvaluationBudget) -> tuple[datetime, datetime]:
-        """Return from when, and until before when, everything around `at` is skipped for certain.
+        """Return the start and the end (excluded) of a stretch around `at` that is skipped as a whole.
 
-        A stretch that does not end within thirty years ends there.
+        Both are `at` if a function skips the instant. The search ends after thirty years.
         """
         if cause.window is not None:
             return cause.window.start, cause.window.end
         if not cause.is_day:
             return at, at
-        day = at.astimezone(self._zone).date()
-        first = _walked(day, -_ONE_DAY, self._skipped_day, budget)
-        last = _walked(day, _ONE_DAY, self._skipped_day, budget)
-        start = self._beginning_of(first)
-        if self._end_of(first - _ONE_DAY) > at:
-            # The clocks went back over midnight: some of the day before is still to come.
-            return start, at
-        return start, self._beginning_of(last + _ONE_DAY)
+        day = self._date_of(at)
+        first = _last_in_a_row(day, -DAY, self._skipped_day, budget)
+        last = _last_in_a_row(day, DAY, self._skipped_day, budget)
+        # The last microsecond of the day before; if the clocks show it twice, the second time.
+        day_before = datetime.combine(first - DAY, time.max, self._zone).replace(fold=1).astimezone(UTC)
+        # If the clocks go back across midnight, a part of the day before follows `at`.
+        return self._beginning_of(first), at if day_before > at else self._beginning_of(last + DAY)
 
-    def earliest_before(self, at: datetime, furthest: timedelta, budget: EvaluationBudget) -> datetime:
-        """Return the first instant of which a candidate could move to after `at`, where they move forward.
+    def search_limit(
+        self, at: datetime, furthest: timedelta, budget: EvaluationBudget, *, is_forward: bool
+    ) -> datetime:
+        """Return the instant beyond which no candidate moves past `at`: the first, or for backward moves the last.
 
-        Each step goes back over one move: a candidate in a window, or on one of several days in a row that are no
-        business days, moves to right behind it; from there it may have to move again.
+        Each step goes one move against the direction of the moves: a candidate moves out of a window, or to the day
+        after (or before) consecutive days that are not business days; from there it may have to move again.
+
+        Args:
+            at: Aware.
+            furthest: Maximum distance by which a candidate moves.
+            budget: Spends the steps of the search.
+            is_forward: Whether candidates move forward (`following`) or backward (`preceding`).
         """
+        limit = at - furthest if is_forward else at + furthest
         if self._function is not None:
-            return at - furthest
-        earliest = at
+            return limit
+        one_move, last_of = (self._before_move_forward, max) if is_forward else (self._before_move_backward, min)
+        reached = at
         for _ in range(MOVES_MOST):
-            budget.spend(self._look_steps)
-            shown_on = (earliest - _MARGIN).astimezone(self._zone).date()
-            days = [(self._beginning_of(shown_on) - _ONE_MICROSECOND).astimezone(self._zone).date(), shown_on]
-            days.append((earliest + _MARGIN).astimezone(self._zone).date())
-            before = [span.start for span in self._closed_around(shown_on) if span.start <= earliest <= span.end]
-            before += [
-                self._beginning_of(_walked(day, -_ONE_DAY, self._is_free, budget)) for day in days if self._is_free(day)
-            ]
-            if min(before, default=earliest) >= earliest or earliest <= at - furthest:
+            budget.spend(self._search_steps)
+            origin = one_move(reached, budget)
+            if origin == reached or last_of(reached, limit) == limit:
                 break
-            earliest = min(before)
-        return max(earliest, at - furthest)
+            reached = origin
+        return last_of(reached, limit)
 
-    def latest_after(self, at: datetime, furthest: timedelta, budget: EvaluationBudget) -> datetime:
-        """Return the last instant of which a candidate could move to `at` or before, where they move back."""
-        if self._function is not None:
-            return at + furthest
-        latest = at
-        for _ in range(MOVES_MOST):
-            budget.spend(self._look_steps)
-            shown_on = (latest + _MARGIN).astimezone(self._zone).date()
-            days = [self._beginning_of(shown_on + _ONE_DAY).astimezone(self._zone).date(), shown_on]
-            days.append((latest - _MARGIN).astimezone(self._zone).date())
-            after = [
-                span.end for span in self._closed_around(shown_on) if span.start - BEFORE_WINDOW <= latest <= span.end
-            ]
-            after += [
-                self._beginning_of(_walked(day, _ONE_DAY, self._is_free, budget) + _ONE_DAY) + _MARGIN
-                for day in days
-                if self._is_free(day)
-            ]
-            if max(after, default=latest) <= latest or latest >= at + furthest:
-                break
-            latest = max(after)
-        return min(latest, at + furthest)
+    def _before_move_forward(self, to: datetime, budget: EvaluationBudget) -> datetime:
+        """Return the first instant from which one move forward can reach `to`; `to` itself if there is none."""
+        shown_on = self._date_of(to - _MARGIN)
+        days = (
+            self._date_of(self._beginning_of(shown_on) - datetime.resolution),
+            shown_on,
+            self._date_of(to + _MARGIN),
+        )
+        starts = [span.start for span in self._closed_around(shown_on) if span.start <= to <= span.end]
+        firsts = [_last_in_a_row(day, -DAY, self._is_free, budget) for day in days if self._is_free(day)]
+        return min([to, *starts, *map(self._beginning_of, firsts)])
 
-    def business_day_from(self, day: date, step: timedelta, budget: EvaluationBudget) -> date | None:
-        """Return the first business day after a day, or the last before it; None where a year has none."""
-        for _ in range(366):
-            budget.spend()
-            day += step
-            if self.is_business_day(day):
-                return day
-        return None
+    def _before_move_backward(self, to: datetime, budget: EvaluationBudget) -> datetime:
+        """Return the last instant from which one move backward can reach `to`; `to` itself if there is none."""
+        shown_on = self._date_of(to + _MARGIN)
+        days = (self._date_of(self._beginning_of(shown_on + DAY)), shown_on, self._date_of(to - _MARGIN))
+        ends = [span.end for span in self._closed_around(shown_on) if span.start - BEFORE_WINDOW <= to <= span.end]
+        lasts = [_last_in_a_row(day, DAY, self._is_free, budget) for day in days if self._is_free(day)]
+        return max([to, *ends, *(self._beginning_of(day + DAY) + _MARGIN for day in lasts)])
+
+    def business_day_from(self, day: date, step: timedelta, budget: EvaluationBudget) -> date:
+        """Return the next business day in the direction of `step`; if a year has none, a day more than a year away."""
+        return _last_in_a_row(day, step, self._is_free, budget, most=367) + step
 
     def _is_free(self, day: date) -> bool:
-        return not self.is_business_day(day)
+        return not self._is_business_day(day)
 
     def _spans_around(self, day: date) -> Iterable[Span]:
         if not self._daily:
@@ -180,7 +172,7 @@ class Causes:
         return chain(self._fixed, *(self._spans_on(day + days) for days in _DATES_AROUND))
 
     def _joined_around(self, day: date) -> tuple[Span, ...]:
-        """Return the windows around a day in order, those joined that overlap or touch."""
+        """Return the windows around a day in chronological order; windows that overlap or touch are joined."""
         joined: list[Span] = []
         for span in sorted(self._spans_around(day)):
             if joined and span.start <= joined[-1].end:
@@ -189,25 +181,26 @@ class Causes:
                 joined.append(span)
         return tuple(joined)
 
-    def _spans_beginning_on(self, day: date) -> tuple[Span, ...]:
-        spans = (window.beginning_on(day, self._zone) for window in self._daily)
-        return tuple(span for span in spans if span is not None)
-
     def _beginning_of(self, day: date) -> datetime:
         return resolve(datetime.combine(day, time.min), self._zone).at
 
-    def _end_of(self, day: date) -> datetime:
-        """Return the last microsecond that the clocks show of a day, the last time they show it."""
-        return datetime.combine(day, time.max, self._zone).replace(fold=1).astimezone(UTC)
+    def _date_of(self, at: datetime) -> date:
+        return at.astimezone(self._zone).date()
 
 
-def _start(span: Span) -> datetime:
-    return span.start
+def _last_in_a_row(
+    day: date,
+    step: timedelta,
+    has: Callable[[date], object],
+    budget: EvaluationBudget,
+    *,
+    most: int = HORIZON_YEARS * 366,
+) -> date:
+    """Return the last of the consecutive days from `day` on, in the direction of `step`, for which `has` is true.
 
-
-def _walked(day: date, step: timedelta, has: Callable[[date], object], budget: EvaluationBudget) -> date:
-    """Return the last day in a row from `day` on, in the direction of `step`, that has something."""
-    for _ in range(_HORIZON_DAYS):
+    `has` is not called for `day` itself. The search ends after `most` days.
+    """
+    for _ in range(most):
         budget.spend()
         if not has(day + step):
             return day

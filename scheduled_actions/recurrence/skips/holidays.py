@@ -1,37 +1,27 @@
-"""Public holidays and those of stock exchanges, from the library `holidays` (an extra), loaded when asked for."""
-
-from __future__ import annotations
+"""Look up holidays of countries and stock exchanges in the library `holidays` (an extra), imported on first use."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import date
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
 
 from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid
-from scheduled_actions.recurrence.phrases import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import date
-    from types import ModuleType
-
-    from holidays import HolidayBase
+from scheduled_actions.core.messages import did_you_mean
 
 _EXPECTED = '"US", "US-CA", "NYSE", {"country": "US", "subdivision": "CA"} or {"market": "NYSE"}'
-_SHORTHAND = re.compile(r"([A-Za-z0-9]{2,4})(?:-([^-].{0,59}))?")
-#: Longer names are none.
+#: Maximum length of a code or name in characters.
 _LONGEST_NAME = 60
-#: Names listed where none is near.
+#: Maximum number of known names in an error without a suggestion.
 _LISTED_MOST = 20
-#: Nothing is known of later holidays, and each year of a calendar takes a millisecond to work out.
+#: The last year with holidays: later ones are unknown, and computing the holidays of a year takes a millisecond.
 _LAST_YEAR = 2199
-#: Names in English wherever the library has them, whatever the machine's locale says.
-_LANGUAGE = "en_US"
 
 
 @dataclass(frozen=True, slots=True)
 class HolidayCalendar:
-    """Whose holidays count: a country's, a subdivision's as well, or a market's."""
+    """A holiday calendar: of a country, of a country and its subdivision, or of a market."""
 
     country: str | None = None
     subdivision: str | None = None
@@ -39,38 +29,34 @@ class HolidayCalendar:
 
     @property
     def label(self) -> str:
-        """What people call it: `US`, `US-CA`, `NYSE`."""
+        """The short name: `US`, `US-CA`, `NYSE`."""
         return self.market or "-".join(filter(None, (self.country, self.subdivision)))
 
     def name_of(self, day: date) -> str | None:
-        """Return what is celebrated on a day; None where nothing is, and after the last year that is looked up."""
-        if day.year > _LAST_YEAR:
-            return None
-        return _holidays_of(self, day.year).get(day)
+        """Return the name of the holiday on a day; None if there is none, or the year is after 2199."""
+        return None if day.year > _LAST_YEAR else _holidays_of(self, day.year).get(day)
 
     def as_json(self) -> dict[str, str]:
-        """Return it as `parse_holidays` reads it."""
-        parts = (("country", self.country), ("subdivision", self.subdivision), ("market", self.market))
-        return {name: value for name, value in parts if value}
+        """Return the calendar as the JSON object that `parse_holidays` accepts."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
-def parse_holidays(value: str | Mapping[str, Any], *, path: str) -> HolidayCalendar:
-    """Return the calendar that `value` names, known to exist.
+def parse_holidays(value: object, path: str) -> HolidayCalendar:
+    """Parse a holiday calendar, and check that it exists.
 
     Args:
-        value: `US`, `US-CA` or `NYSE`; or an object with `country` and perhaps `subdivision`, or with `market`.
-        path: Where it stands, for errors.
+        value: `US`, `US-CA` or `NYSE`; or an object with `country` and optionally `subdivision`, or with `market`.
+        path: The path of the value, for errors.
 
     Raises:
-        InvalidArgument: It has another shape.
-        RecurrenceInvalid: There is no such country, subdivision or market, or the library is not installed.
+        InvalidArgument: The value has another format.
+        RecurrenceInvalid: The country, subdivision or market does not exist, or the library is not installed.
     """
-    asked = _from_text(value, path) if isinstance(value, str) else _from_object(value, path)
-    return _known(asked, path)
+    return _existing(_from_text(value, path) if isinstance(value, str) else _from_object(value, path), path)
 
 
 def label_of(stored: object) -> str:
-    """Return what a calendar that was stored is called, as `parse_holidays` reads it; empty where there is none."""
+    """Return the short name of a stored holiday calendar; an empty string if it is not valid."""
     if isinstance(stored, str):
         return stored
     if not isinstance(stored, dict) or not stored.keys() <= HolidayCalendar.__dataclass_fields__.keys():
@@ -79,88 +65,73 @@ def label_of(stored: object) -> str:
 
 
 def _from_text(text: str, path: str) -> HolidayCalendar:
-    parts = _SHORTHAND.fullmatch(text)
+    parts = re.fullmatch(r"([A-Za-z0-9]{2,4})(?:-([^-].{0,59}))?", text)
     if parts is None:
-        raise InvalidArgument(path, text, _EXPECTED)
+        raise InvalidArgument(path, text, f"a holiday calendar, such as {_EXPECTED}")
     code, subdivision = parts[1].upper(), parts[2]
-    # No code is a country's and a market's, and a market has no parts.
-    if subdivision is None and code in _markets(path):
-        return HolidayCalendar(market=code)
-    return HolidayCalendar(code, subdivision)
+    # The codes of countries and markets are distinct, and markets have no subdivisions.
+    is_market = subdivision is None and code in _library(path).registry.EntityLoader.get_financial_codes()
+    return HolidayCalendar(market=code) if is_market else HolidayCalendar(code, subdivision)
 
 
 def _from_object(value: object, path: str) -> HolidayCalendar:
     if not isinstance(value, dict) or not value:
-        raise InvalidArgument(path, value, _EXPECTED)
+        raise InvalidArgument(path, value, f"a holiday calendar, such as {_EXPECTED}")
     for key, name in value.items():
         if key not in HolidayCalendar.__dataclass_fields__:
-            near = nearest(str(key), HolidayCalendar.__dataclass_fields__)
-            raise InvalidArgument(path, key, f'one of its keys; did you mean "{near}"?' if near else _EXPECTED)
+            hint = did_you_mean(
+                str(key), HolidayCalendar.__dataclass_fields__, otherwise="use country and subdivision, or market"
+            )
+            raise InvalidArgument(path, key, f"a key of holidays; {hint}")
         if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME:
             raise InvalidArgument(f"{path}.{key}", name, "a name, such as US, CA or NYSE")
     if ("market" in value) == ("country" in value) or ("market" in value and "subdivision" in value):
-        raise InvalidArgument(path, value, f"a country (and perhaps a subdivision), or a market: {_EXPECTED}")
+        raise InvalidArgument(path, value, f"a country (and optionally a subdivision), or a market: {_EXPECTED}")
     country, market = value.get("country"), value.get("market")
     return HolidayCalendar(country and country.upper(), value.get("subdivision"), market and market.upper())
 
 
 @lru_cache(maxsize=512)
-def _known(asked: HolidayCalendar, path: str) -> HolidayCalendar:
-    """Return the calendar as the library spells it."""
-    if asked.market is not None:
-        _check_known(asked.market, _markets(path), path, "no market")
-        return asked
-    country = asked.country or ""
-    _check_known(country, _countries(path), path, "no country")
-    if asked.subdivision is None:
-        return asked
-    entity = _library(path).country_holidays(country)
+def _existing(calendar: HolidayCalendar, path: str) -> HolidayCalendar:
+    """Check that a calendar exists; return it with the library's spelling of the subdivision."""
+    library = _library(path)
+    if calendar.market is not None:
+        _check_known(calendar.market, library.registry.EntityLoader.get_financial_codes(), path, "market")
+        return calendar
+    country = calendar.country or ""
+    _check_known(country, library.registry.EntityLoader.get_country_codes(), path, "country")
+    if calendar.subdivision is None:
+        return calendar
+    entity = library.country_holidays(country)
     by_name = {name.lower(): name for name in (*entity.subdivisions, *entity.subdivisions_aliases)}
-    subdivision = by_name.get(asked.subdivision.lower(), asked.subdivision)
-    _check_known(subdivision, by_name.values(), path, f"no subdivision of {country}")
+    subdivision = by_name.get(calendar.subdivision.lower(), calendar.subdivision)
+    _check_known(subdivision, by_name.values(), path, f"subdivision of {country}")
     return HolidayCalendar(country, subdivision)
 
 
 def _check_known(name: str, known: Iterable[str], path: str, what: str) -> None:
     names = list(known)
-    if name in names:
-        return
-    near = nearest(name, names)
-    if near:
-        hint = f'did you mean "{near}"?'
-    elif names:
-        hint = f"known are {', '.join(names[:_LISTED_MOST])}{' and others' if len(names) > _LISTED_MOST else ''}"
-    else:
-        hint = "it has none that differ"
-    raise RecurrenceInvalid(name, f"{path}: {what} of that name is known; {hint}", name=path)
-
-
-def _countries(path: str) -> list[str]:
-    return list(_library(path).registry.EntityLoader.get_country_codes())
-
-
-def _markets(path: str) -> list[str]:
-    return list(_library(path).registry.EntityLoader.get_financial_codes())
+    if name not in names:
+        listed = f"known are {', '.join(names[:_LISTED_MOST])}{' and others' if len(names) > _LISTED_MOST else ''}"
+        hint = did_you_mean(name, names, otherwise=listed if names else "this country has no known subdivisions")
+        raise RecurrenceInvalid(name, f"{path}: unknown {what}; {hint}", name=path)
 
 
 def _library(path: str) -> ModuleType:
     try:
-        import holidays  # noqa: PLC0415 - an extra, and a tenth of a second to load
-        import holidays.registry  # noqa: PLC0415 - as above
+        import holidays.registry  # noqa: PLC0415 - an extra, and a tenth of a second to load
     except ImportError:
-        problem = 'needs the library "holidays": pip install "scheduled-actions[holidays]"'
-        raise RecurrenceInvalid(path, problem, name=path) from None
+        raise RecurrenceInvalid(
+            path, 'needs the library "holidays": run pip install "scheduled-actions[holidays]"', name=path
+        ) from None
     return holidays
 
 
 @lru_cache(maxsize=2048)
 def _holidays_of(calendar: HolidayCalendar, year: int) -> dict[date, str]:
     library = _library("holidays")
-    found: HolidayBase
+    # Names are in English where the library has them, regardless of the machine's locale.
+    options = {"years": year, "expand": False, "language": "en_US"}
     if calendar.market is not None:
-        found = library.financial_holidays(calendar.market, years=year, expand=False, language=_LANGUAGE)
-    else:
-        found = library.country_holidays(
-            calendar.country, subdiv=calendar.subdivision, years=year, expand=False, language=_LANGUAGE
-        )
-    return dict(found)
+        return dict(library.financial_holidays(calendar.market, **options))
+    return dict(library.country_holidays(calendar.country, subdiv=calendar.subdivision, **options))

@@ -1,1 +1,1 @@
-"""What is decided about schedules: what a caller asks for, and which occurrence comes next."""
+"""Pure rules of schedules: arguments, and the policies that choose occurrences."""

@@ -1,169 +1,173 @@
-"""What becomes of an occurrence that is claimed, and which one comes next: the policies of a schedule."""
-
-from __future__ import annotations
+"""Apply the policies of a schedule: decide whether a claimed occurrence runs, and which one comes next."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, assert_never
+from typing import Literal, Protocol, assert_never
 
-if TYPE_CHECKING:
-    from scheduled_actions.recurrence.model import Occurrence
-    from scheduled_actions.schedules.model import Course, Schedule
+from scheduled_actions.core.messages import counted
+from scheduled_actions.recurrence.model import Occurrence
+from scheduled_actions.schedules.model import PlanningState
 
-#: How much the pings of a minute cron may come apart before an occurrence counts as missed.
+#: How late the ping of a minute cron may be before an occurrence counts as missed.
 PING_JITTER = timedelta(seconds=10)
-#: An occurrence before a schedule's creation never was, save one that an explicit start names and a call took time for.
+#: How far in the past an explicit start may be and still have its occurrence planned.
 START_TOLERANCE = timedelta(seconds=60)
-#: Missed occurrences of one outage counted where none of them is run.
+#: Maximum number of missed occurrences counted per outage if none of them runs.
 _COUNTED_MOST = 100
-#: Missed occurrences of one outage counted that `catch_up` drops.
+_INSTANT = "%Y-%m-%d %H:%M:%SZ"
+#: Maximum number of missed occurrences counted per outage among those that `catch_up` drops.
 _DROPPED_MOST = 1000
 
-#: `wait`: not now, and nothing has changed.
-Verdict: TypeAlias = Literal["run", "skip", "wait"]
 
-
-class Instants(Protocol):
-    """The instants of a recurrence."""
+class OccurrenceSource(Protocol):
+    """The occurrences of a recurrence."""
 
     def next_after(self, moment: datetime) -> Occurrence | None:
-        """Return the first occurrence strictly after `moment`; None once it has ended."""
+        """Return the first occurrence strictly after `moment`; None if the rule has ended."""
 
     def between(self, start: datetime, end: datetime, *, limit: int) -> list[Occurrence]:
-        """Return the occurrences after `start` and up to `end`, the first `limit` of them."""
+        """Return the first occurrences after `start` and not after `end`, at most `limit`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
-    """Which occurrence is planned."""
+class NextOccurrence:
+    """The occurrence to plan."""
 
-    #: None: no more; the series has ended.
+    #: None: the series has ended.
     at: datetime | None
-    #: Occurrences that were missed and are dropped.
+    #: Number of missed occurrences that are dropped.
     missed: int = 0
-    #: It is one of those selected to catch up on, and so are all after it up to this instant; None: it is not.
+    #: The catch-up includes all occurrences up to this instant; None: the occurrence is not part of a catch-up.
     selected_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """What becomes of a claimed occurrence."""
+class OccurrenceDecision:
+    """The decision about a claimed occurrence."""
 
-    verdict: Verdict
-    #: Why it is skipped.
+    #: `wait` returns the occurrence to pending.
+    verdict: Literal["run", "skip", "wait"]
+    #: Why the occurrence is skipped; None for the other verdicts.
     reason: str | None = None
 
 
-def first(rule: Instants, *, anchor: datetime, is_explicit: bool, now: datetime) -> datetime | None:
-    """Return the first occurrence that a schedule plans when it has none: neither before its start nor before now.
+RUN = OccurrenceDecision("run")
+
+
+def first(rule: OccurrenceSource, *, anchor: datetime, is_explicit: bool, now: datetime) -> datetime | None:
+    """Return the first occurrence to plan for a schedule that has none: neither before its start nor before now.
 
     Args:
-        rule: Its instants.
-        anchor: Its start.
-        is_explicit: The start was named in this very call: it may be a moment ago.
-        now: The database's.
+        rule: The rule of the schedule.
+        anchor: The start of the schedule.
+        is_explicit: Whether the caller gave the start, which may then be up to `START_TOLERANCE` in the past.
+        now: The database's time.
     """
     since = now - START_TOLERANCE if is_explicit else now
     return instant(rule.next_after(max(anchor - timedelta(microseconds=1), since)))
 
 
 def instant(occurrence: Occurrence | None) -> datetime | None:
-    """Return when an occurrence is; None for none."""
+    """Return the instant of an occurrence; None for None."""
     return None if occurrence is None else occurrence.at
 
 
-def judge(
-    schedule: Course | Schedule,
+def decide(  # noqa: PLR0911 - a return per rule
+    schedule: PlanningState,
     *,
     due_at: datetime,
     now: datetime,
     running_since: datetime | None,
     waiting_since: datetime | None = None,
     has_unhandled: bool,
-) -> Judgement:
-    """Decide whether the claimed, never started occurrence of a schedule runs.
+) -> OccurrenceDecision:
+    """Decide whether a claimed occurrence that has never started runs.
 
     Args:
-        schedule: Whose.
-        due_at: When the occurrence came due: its instant and its jitter, or what a person made of it.
-        now: Of the claim.
-        running_since: The claim of the earliest other occurrence that is at work; None when none is.
-        waiting_since: Since when another one waits for its condition; None when none does.
-        has_unhandled: Whether an earlier occurrence waits for a build that has its handler.
+        schedule: The schedule of the occurrence.
+        due_at: When the occurrence was due: its instant with jitter, unless a person rescheduled it.
+        now: When the occurrence was claimed.
+        running_since: When the earliest other running occurrence was claimed; None if no other is running.
+        waiting_since: When another occurrence began to wait for its condition; None if no other is waiting.
+        has_unhandled: Whether an earlier occurrence has the status `no_action`.
     """
     late = now - due_at
     if has_unhandled:
-        return Judgement("skip", "no handler of its type is in this build, and an occurrence before it waits for one")
-    if schedule.misfire == "skip" and late > timedelta(seconds=schedule.misfire_grace_seconds):
-        return Judgement("skip", f"missed: found {_in_words(late)} late")
-    if schedule.overlap != "skip" or schedule.recurrence_type == "rolling":
-        return Judgement("run")
-    return _beside(due_at, running_since, waiting_since)
-
-
-def _beside(due_at: datetime, running_since: datetime | None, waiting_since: datetime | None) -> Judgement:
-    """Decide beside others of its series, which are not to overlap."""
-    if waiting_since is not None:
-        since = f"{waiting_since:%Y-%m-%d %H:%M:%S}Z"
-        return Judgement("skip", f"overlap: an occurrence before it waits for its condition since {since}")
-    if running_since is None:
-        return Judgement("run")
-    if running_since < due_at:
-        return Judgement(
-            "skip", f"overlap: an occurrence before it was at work since {running_since:%Y-%m-%d %H:%M:%S}Z"
+        return OccurrenceDecision(
+            "skip", "this build has no handler for its type, and an earlier occurrence is waiting for one"
         )
-    # A retry that began in this moment, or the one before of a catch-up: this one comes after it.
-    return Judgement("wait")
+    if schedule.misfire == "skip" and late > timedelta(seconds=schedule.misfire_grace_seconds):
+        return OccurrenceDecision("skip", f"missed: claimed {_duration(late)} late")
+    if schedule.overlap != "skip" or schedule.recurrence_type == "rolling":
+        return RUN
+    if waiting_since is not None:
+        return OccurrenceDecision(
+            "skip", f"overlap: an earlier occurrence has waited for its condition since {waiting_since:{_INSTANT}}"
+        )
+    if running_since is None:
+        return RUN
+    if running_since < due_at:
+        return OccurrenceDecision(
+            "skip", f"overlap: an earlier occurrence has been running since {running_since:{_INSTANT}}"
+        )
+    # A retry that has just begun, or the previous occurrence of a catch-up: this one runs after it.
+    return OccurrenceDecision("wait")
 
 
 def following(
-    schedule: Course | Schedule,
-    rule: Instants,
+    schedule: PlanningState,
+    rule: OccurrenceSource,
     *,
     after: datetime,
     now: datetime,
     selected_until: datetime | None = None,
-) -> Next:
-    """Return the occurrence of a fixed schedule that follows the one at `after`, as the misfire policy has it.
+) -> NextOccurrence:
+    """Return the next occurrence of a fixed schedule by its misfire policy.
 
     Args:
-        schedule: Whose policies decide.
-        rule: Its instants.
-        after: The rule's own instant of the occurrence before.
-        now: Occurrences before it were missed.
-        selected_until: What was returned with the one before: the selection is not made again for each of its members.
+        schedule: The schedule, which has the policy.
+        rule: The rule of the schedule.
+        after: The rule's own instant of the previous occurrence.
+        now: Occurrences before this instant were missed.
+        selected_until: The value returned with the previous occurrence, so that a catch-up is selected only once.
     """
     found = rule.next_after(after)
     if found is None or found.at > now - PING_JITTER:
-        return Next(instant(found))
+        return NextOccurrence(instant(found))
     match schedule.misfire:
         case "skip" if found.at >= now - timedelta(seconds=schedule.misfire_grace_seconds):
-            return Next(found.at)
+            return NextOccurrence(found.at)
         case "fire_once" | "skip":
-            return _after_all(rule, now, missed=len(rule.between(after, now, limit=_COUNTED_MOST)))
+            return NextOccurrence(instant(rule.next_after(now)), len(rule.between(after, now, limit=_COUNTED_MOST)))
         case "catch_up":
             since = now - timedelta(seconds=schedule.catch_up_seconds)
             if selected_until is not None and since < found.at <= selected_until:
-                return Next(found.at, selected_until=selected_until)
+                return NextOccurrence(found.at, selected_until=selected_until)
             return _to_catch_up(rule, after=after, since=since, now=now, limit=schedule.catch_up_limit)
         case _:
             assert_never(schedule.misfire)
 
 
-def _to_catch_up(rule: Instants, *, after: datetime, since: datetime, now: datetime, limit: int) -> Next:
+def _to_catch_up(
+    rule: OccurrenceSource, *, after: datetime, since: datetime, now: datetime, limit: int
+) -> NextOccurrence:
     """Return the first of the latest `limit` missed occurrences that are not too old."""
-    first = _first_of_latest(rule, max(after, since), now, limit=limit)
-    dropped_until = now if first is None else first - timedelta(microseconds=1)
+    earliest = _first_of_latest(rule, max(after, since), now, limit=limit)
+    dropped_until = now if earliest is None else earliest - timedelta(microseconds=1)
     missed = len(rule.between(after, dropped_until, limit=_DROPPED_MOST))
-    return _after_all(rule, now, missed=missed) if first is None else Next(first, missed, selected_until=now)
+    return (
+        NextOccurrence(instant(rule.next_after(now)), missed)
+        if earliest is None
+        else NextOccurrence(earliest, missed, selected_until=now)
+    )
 
 
-def _first_of_latest(rule: Instants, start: datetime, end: datetime, *, limit: int) -> datetime | None:
-    """Return the first of the latest `limit` occurrences after `start` and up to `end`; None where there is none.
+def _first_of_latest(rule: OccurrenceSource, start: datetime, end: datetime, *, limit: int) -> datetime | None:
+    """Return the first of the latest `limit` occurrences after `start` and not after `end`; None if there are none.
 
-    A rule can only be asked forward. So the latest are gathered backward in stretches, each so long that it holds what
-    is missing at the density seen so far; one that holds more is tried again from a later beginning. The work grows
-    with `limit`, and with the logarithm of how unevenly the occurrences lie.
+    Rules can only be evaluated forwards. The search therefore goes backwards in intervals, each long enough to contain
+    the missing number at the density seen so far; an interval that contains more is shortened. The work grows with
+    `limit`, and with the logarithm of how unevenly the occurrences are distributed.
     """
     found = rule.between(start, end, limit=limit + 1)
     if len(found) <= limit:
@@ -183,14 +187,9 @@ def _first_of_latest(rule: Instants, start: datetime, end: datetime, *, limit: i
             high, missing = since, missing - len(part)
 
 
-def _after_all(rule: Instants, now: datetime, *, missed: int) -> Next:
-    return Next(instant(rule.next_after(now)), missed)
-
-
-def _in_words(late: timedelta) -> str:
+def _duration(late: timedelta) -> str:
     seconds = int(late.total_seconds())
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
-            count = seconds // size
-            return f"{count} {unit}{'s' if count > 1 else ''}"
+            return counted(seconds // size, unit)
     return f"{seconds} seconds"

@@ -1,16 +1,15 @@
--- Each schedule has taken its step: what was counted is counted, its next occurrence is planned and pointed to.
--- Answers a row per schedule; `collided` where the wanted occurrence had been created before: then nothing is there that is
--- pointed to, and another step has to follow in the same transaction.
--- A count that has reached its type's limit stays there.
--- An array is null where it says nothing of any of them.
+-- Each schedule is advanced: its counters are updated, and its next occurrence is planned and referenced.
+-- Returns a row per schedule. `collided` is true if the occurrence already existed: then the schedule has no planned
+-- occurrence, and another step must follow in the same transaction.
+-- Counters stop at the limit of their type. A null array changes nothing.
 with step as materialized (
   select t.*, case when t.occurrence_at is not null then scheduled_actions_uuid7() end as action_id
   from unnest(
     %(schedule_id)s::uuid[], %(occurrence_at)s::timestamptz[], %(scheduled_at)s::timestamptz[], %(is_past)s::boolean[],
     %(executed)s::integer[], %(skipped)s::integer[], %(missed)s::integer[], %(failures)s::integer[], %(status)s::text[],
-    %(note)s::text[], %(status_by)s::text[], %(keeps_pointer)s::boolean[]
+    %(reason)s::text[], %(status_by)s::text[], %(keeps_pointer)s::boolean[]
   ) as t (
-    schedule_id, occurrence_at, scheduled_at, is_past, executed, skipped, missed, failures, status, note, status_by,
+    schedule_id, occurrence_at, scheduled_at, is_past, executed, skipped, missed, failures, status, reason, status_by,
     keeps_pointer
   )
 ),
@@ -28,12 +27,12 @@ moved as (
     missed = least(s.missed, 9223372034707292160) + coalesce(t.missed, 0),
     consecutive_failures = coalesce(t.failures, s.consecutive_failures),
     status = coalesce(t.status, s.status),
-    status_note = case when t.status is null then s.status_note else t.note end,
+    status_reason = case when t.status is null then s.status_reason else t.reason end,
     status_by = case when t.status is null then s.status_by else t.status_by end,
     status_at = case when t.status is null then s.status_at else scheduled_actions_now() end,
     updated_at = scheduled_actions_now()
   from step t
-  -- By the key, however few schedules there are: reading all of them takes longer.
+  -- By key even if there are few schedules, because reading all of them takes longer.
   where s.id = t.schedule_id and s.id = any (array(select t.schedule_id from step t))
   returning s.*, t.action_id, t.occurrence_at, coalesce(t.scheduled_at, t.occurrence_at) as scheduled_at
 ),

@@ -1,5 +1,5 @@
--- Live schedules without a planned occurrence, locked for the rest of the transaction: their pointer names nothing, or an
--- action that has ended. One that somebody is changing at this moment is left to him.
+-- Returns and locks the active schedules without a planned occurrence: their reference is null, or points to a missing
+-- or ended action. Skips schedules locked by another transaction.
 select
   -- include: schedules/schedule_columns
 from scheduled_action_schedules s

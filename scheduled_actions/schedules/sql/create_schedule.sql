@@ -1,4 +1,4 @@
--- A new schedule with nothing planned yet; no row when its name is taken.
+-- The schedule is stored without a planned occurrence. No row if its name is taken.
 insert into scheduled_action_schedules (
   name, action_type, payload, team_id, recurrence, kind, timezone, anchor_at, recurrence_type, misfire,
   misfire_grace_seconds, catch_up_limit, catch_up_seconds, overlap, skip, jitter_seconds, until, remaining,

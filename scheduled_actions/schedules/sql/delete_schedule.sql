@@ -1,2 +1,2 @@
--- The schedule is gone. Its occurrences that were started keep its id, for whoever reads their history.
+-- The schedule is deleted. Its occurrences that were started keep its id in their history.
 delete from scheduled_action_schedules s where s.id = %(schedule_id)s

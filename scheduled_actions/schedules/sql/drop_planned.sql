@@ -1,5 +1,5 @@
--- The planned occurrence of the schedule is gone, and the pointer names nothing; one that is at work, or waits for its
--- retry, stays and is pointed to. Answers whether one is gone.
+-- The planned occurrence is deleted, and the schedule references none. An occurrence that is running or waits for a
+-- retry stays referenced. Returns whether one was deleted.
 with gone as (
   delete from scheduled_actions a
   using scheduled_action_schedules s

@@ -1,2 +1,2 @@
--- No lock group is held by any of these actions.
+-- No lock group is held by these actions.
 delete from scheduled_action_holds h where h.action_id = any (%(ids)s::uuid[])

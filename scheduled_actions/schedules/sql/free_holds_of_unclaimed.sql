@@ -1,4 +1,5 @@
--- No lock group is held by any of these actions, which are pending again, but by a blocking member that has begun.
+-- No lock group is held by these actions, which are pending again, except by those that block their group and have
+-- started.
 delete from scheduled_action_holds h
 using scheduled_actions a
 where h.action_id = any (%(ids)s::uuid[])

@@ -1,4 +1,4 @@
--- One schedule by id or by name (within the team).
+-- Returns a schedule by id or by name (within the team).
 select
   -- include: schedules/schedule_columns
 from scheduled_action_schedules s

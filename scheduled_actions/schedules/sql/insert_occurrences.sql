@@ -1,4 +1,4 @@
--- These occurrences of the schedule stand in the table, due now; those that had been created before are left as they are.
+-- The occurrences of the schedule are stored as due now; those created before are unchanged.
 insert into scheduled_actions (
   action_type, payload, team_id, priority, scheduled_at, occurrence_at, max_attempts, retry, lock_group,
   lock_group_blocks, target_type, target_id, user_id, metadata, created_by, schedule_id,
@@ -6,7 +6,7 @@ insert into scheduled_actions (
 )
 select
   s.action_type, s.payload, s.team_id, s.priority, scheduled_actions_now(), t.occurrence_at, s.max_attempts, s.retry,
-  -- Where they must not run side by side, they come one after the other.
+  -- In sequence if they must not run concurrently.
   case when s.overlap = 'allow' then s.lock_group else coalesce(s.lock_group, 'schedule:' || s.id) end,
   s.lock_group_blocks, s.target_type, s.target_id, s.user_id, s.metadata, %(by)s, s.id,
   s.condition, s.on_success, s.on_failure

@@ -1,5 +1,5 @@
--- The latest actions of a schedule that were started or have ended, the newest first: its occurrences, and the runs that
--- somebody asked for. Two short walks of the index on occurrences, however many there are.
+-- Returns the latest actions of a schedule that were started or have ended, newest first: its occurrences and manual
+-- runs. Two short index scans, however many actions there are.
 select
   -- include: actions/action_columns
 from scheduled_actions a

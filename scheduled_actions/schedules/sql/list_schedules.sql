@@ -1,4 +1,4 @@
--- The newest schedules that match every filter given, those with ids below the cursor.
+-- Returns the newest schedules that match all filters, with ids below the cursor.
 select
   -- include: schedules/schedule_columns
 from scheduled_action_schedules s

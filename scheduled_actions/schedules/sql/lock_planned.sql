@@ -1,4 +1,4 @@
--- The planned occurrences of these schedules that wait, locked for the rest of the transaction in one order.
+-- Returns and locks the pending planned occurrences of these schedules, in a fixed order.
 select
 from scheduled_actions a
 where a.id = any (array(select s.next_action_id from scheduled_action_schedules s where s.id = any (%(ids)s::uuid[])))

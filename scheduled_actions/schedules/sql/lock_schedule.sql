@@ -1,4 +1,4 @@
--- One schedule by id or by name (within the team), locked for the rest of the transaction.
+-- Returns and locks a schedule by id or by name (within the team).
 select
   -- include: schedules/schedule_columns
 from scheduled_action_schedules s

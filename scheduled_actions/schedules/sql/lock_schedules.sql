@@ -1,4 +1,4 @@
--- Schedules by id, locked for the rest of the transaction in one order, so that nobody waits in a circle.
+-- Returns and locks the schedules in the order of their ids, to prevent deadlocks.
 select
   -- include: schedules/schedule_columns
 from scheduled_action_schedules s

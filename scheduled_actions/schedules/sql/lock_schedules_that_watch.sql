@@ -1,5 +1,5 @@
--- The schedules among these whose next step depends on how an occurrence ended, locked for the rest of the transaction
--- in one order: rolling ones, those that pause after failures, and those whose planned occurrence was among what ended.
+-- Returns and locks, in a fixed order, those of the schedules whose next step depends on how an occurrence ended:
+-- rolling ones, those that pause after failures, and those whose planned occurrence has ended.
 select
   -- include: schedules/schedule_columns
 from scheduled_action_schedules s

@@ -1,4 +1,4 @@
--- The schedules with these ids, or these names within the team, locked for the rest of the transaction in one order.
+-- Returns and locks the schedules with these ids, or with these names within the team, in a fixed order.
 select s.id
 from scheduled_action_schedules s
 where s.id = any (%(ids)s::uuid[])

@@ -1,2 +1,2 @@
--- Nobody else brings the declared schedules up to date until the transaction ends.
+-- Synchronisation of declared schedules is locked until the transaction ends.
 select pg_advisory_xact_lock(hashtext('scheduled_actions.declared_schedules'))

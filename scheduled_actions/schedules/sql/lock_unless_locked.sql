@@ -1,4 +1,4 @@
--- The schedule, locked for the rest of the transaction; no row where another transaction has locked it.
+-- Returns and locks the schedule. No row if another transaction has locked it.
 select
 from scheduled_action_schedules s
 where s.id = %(schedule_id)s

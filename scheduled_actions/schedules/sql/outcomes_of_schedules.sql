@@ -1,4 +1,4 @@
--- What became of the latest occurrences of each schedule, the newest first: a short walk of the index for each.
+-- Returns the outcomes of the latest occurrences of each schedule, newest first; one short index scan per schedule.
 select s.schedule_id, o.id, o.status, o.occurrence_at
 from unnest(%(ids)s::uuid[]) as s (schedule_id)
 cross join lateral (

@@ -1,4 +1,4 @@
--- A rolling schedule points to its occurrence that is at work, or waits for its retry; no row when there is none.
+-- The rolling schedule references its occurrence that is running or waits for a retry. No row if there is none.
 update scheduled_action_schedules s
 set next_action_id = a.id, next_occurrence_at = a.occurrence_at, updated_at = scheduled_actions_now()
 from scheduled_actions a

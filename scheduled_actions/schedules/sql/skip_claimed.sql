@@ -1,4 +1,4 @@
--- These claimed occurrences have ended as skipped, each with its reason.
+-- The claimed occurrences are skipped, each with its reason.
 update scheduled_actions a
 set
   status = 'skipped',
@@ -6,7 +6,7 @@ set
   error_message = t.reason,
   claim_token = null,
   lease_expires_at = null,
-  history = scheduled_actions_history_with(a.history, jsonb_build_object(
+  history = scheduled_actions_append_history(a.history, jsonb_build_object(
     'outcome', 'skipped', 'at', scheduled_actions_now(), 'reason', t.reason)),
   updated_at = scheduled_actions_now()
 from jsonb_to_recordset(%(skips)s::jsonb) as t (id uuid, reason text)

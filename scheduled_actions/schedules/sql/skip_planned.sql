@@ -1,10 +1,10 @@
--- The planned occurrence has ended as skipped, by a person; no row when it had been claimed before.
+-- The planned occurrence is skipped by a user. No row if it was claimed first.
 update scheduled_actions a
 set
   status = 'skipped',
   completed_at = scheduled_actions_now(),
   error_message = %(reason)s,
-  history = scheduled_actions_history_with(a.history, jsonb_strip_nulls(jsonb_build_object(
+  history = scheduled_actions_append_history(a.history, jsonb_strip_nulls(jsonb_build_object(
     'outcome', 'skipped', 'at', scheduled_actions_now(), 'by', %(by)s::text, 'reason', %(reason)s::text))),
   updated_at = scheduled_actions_now()
 where a.id = %(action_id)s and a.status in ('pending', 'no_action') and a.attempts = 0

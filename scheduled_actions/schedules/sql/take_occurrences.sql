@@ -1,8 +1,10 @@
--- The schedules whose planned occurrence is among these actions, claimed by this token, locked for the rest of the transaction,
--- save those that somebody is changing at this moment. Beside each: since when another occurrence of it is at work, since when
--- one waits for its condition, where occurrences have one, and whether one waits for a handler. They are found among what is at
--- work, or waits so: a series may have a long past. Of the schedule no more is read than planning needs. `array(select …)`
--- has the planner neither weigh a hundred ids one by one nor read the whole table instead.
+-- Returns and locks the schedules whose planned occurrence is among these actions, which this token has claimed, except
+-- schedules that another transaction has locked.
+-- Each row also has: when another running occurrence was claimed, when another one began to wait for its condition
+-- (only with the overlap policy `skip`), and whether one has no handler. They are searched among running and waiting
+-- actions, because a series can have a long history.
+-- Returns only the columns that planning needs. `array(select …)` keeps the planner from estimating a hundred ids one
+-- by one and from reading the whole table.
 with met as materialized (
   select m.action_id, m.schedule_id
   from unnest(%(action_ids)s::uuid[], %(schedule_ids)s::uuid[]) as m (action_id, schedule_id)
@@ -37,9 +39,9 @@ select
       and a.id <> s.next_action_id
   ) end,
   u.schedule_id is not null,
-  s.id, s.action_type, s.recurrence, s.kind, s.timezone, extract(epoch from s.anchor_at)::float8, s.recurrence_type,
-  s.misfire, s.misfire_grace_seconds, s.catch_up_limit, s.catch_up_seconds, s.overlap, s.skip, s.jitter_seconds,
-  extract(epoch from s.until)::float8, s.remaining, s.pause_after_failures,
+  s.recurrence, s.timezone, extract(epoch from s.anchor_at)::float8, s.skip, extract(epoch from s.until)::float8,
+  s.id, s.action_type, s.kind, s.recurrence_type, s.misfire, s.misfire_grace_seconds, s.catch_up_limit,
+  s.catch_up_seconds, s.overlap, s.jitter_seconds, s.remaining, s.pause_after_failures,
   extract(epoch from s.next_occurrence_at)::float8
 from met m
 join scheduled_action_schedules s on s.id = m.schedule_id and s.next_action_id = m.action_id

@@ -1,5 +1,5 @@
--- The schedule has these values; its planned occurrence, while it waits, has them too. One that waits for a condition
--- which is another one now is looked at anew.
+-- The schedule has these values, and so has its planned occurrence if that is pending and was never started. If the
+-- condition has changed, an occurrence that was waiting for its next check is due.
 with written as (
   update scheduled_action_schedules s
   set

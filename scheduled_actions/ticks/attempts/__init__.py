@@ -1,1 +1,1 @@
-"""The attempts of a tick: how a handler is called, and what comes of it."""
+"""Run the attempts of a tick: call handlers on threads or in transactions, and collect their results."""

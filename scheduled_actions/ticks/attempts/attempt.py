@@ -1,299 +1,376 @@
-"""One start of a handler: the job of the runner, its call, what comes of it; and the attempts of a tick in flight."""
+"""Attempts: the job, call and result of each start of a handler; the attempts in flight; the tick that runs them."""
 
 from __future__ import annotations
 
 import queue
-from dataclasses import dataclass
+import random
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from scheduled_actions.actions.rules import settlement
-from scheduled_actions.core import json_text
-from scheduled_actions.core.action import RESULT_LIMIT
+from scheduled_actions.actions.claims import TickRow
+from scheduled_actions.actions.rules.settlement import (
+    AttemptResult,
+    Cancelled,
+    Completed,
+    ConditionFailed,
+    ConditionPending,
+    Failed,
+    Outcome,
+    Released,
+    Settlement,
+    Skipped,
+    Snoozed,
+    TimedOut,
+    decide,
+    history_entry,
+    leaves_only_times,
+)
+from scheduled_actions.actions.settling import Completion, SettlementRow
+from scheduled_actions.core import json_text, retry
+from scheduled_actions.core.action import RESULT_LIMIT, Claimed
 from scheduled_actions.database.boundary import describe, text_of
+from scheduled_actions.database.connection import CancellableConnection, RetryingConnection
 from scheduled_actions.registry import loading
-from scheduled_actions.registry.handler import Cancel, Fail, RetryAfter, Skip, Snooze
-from scheduled_actions.ticks.attempts.runner import UNSTARTED, Job, State, run_coroutine
-from scheduled_actions.ticks.rules.plan import LARGEST
+from scheduled_actions.registry.handler import Cancel, Context, Fail, HandlerOptions, RetryAfter, Skip, Snooze
+from scheduled_actions.ticks.attempts.handler_threads import Job, run_coroutine
+from scheduled_actions.ticks.report import TickReport
+from scheduled_actions.ticks.rules.plan import MAX_BATCH, Candidate, TickBudget
+from scheduled_actions.ticks.worker_state import WorkerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, Sequence
-    from datetime import timedelta
-    from uuid import UUID
-
-    from scheduled_actions.actions.evaluation import Asking
-    from scheduled_actions.actions.rules.settlement import Outcome
-    from scheduled_actions.core.action import Claimed
-    from scheduled_actions.database.connection import Loan
-    from scheduled_actions.registry.handler import Context, HandlerOptions
+    from scheduled_actions.actions.evaluation import PendingCheck
     from scheduled_actions.registry.resolution import Handler
-    from scheduled_actions.ticks.rules.plan import Budget, Candidate
-    from scheduled_actions.ticks.worker_state import Process
+
+#: How long an outcome waits for others to be settled with it: in total, and for the next one. The waits are short,
+#: because the handler's thread is idle until the outcome is written.
+_COLLECT_SECONDS = 0.005
+_NEXT_SECONDS = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What came of an attempt."""
+#: The result of an attempt whose handler was not called; the action becomes pending again without using an attempt.
+RELEASED = AttemptResult(Released())
+_COMPLETED = Completed()
 
-    outcome: Outcome
-    follow_ups: tuple[Mapping[str, Any], ...] = ()
-    #: The handler's transaction has committed its settlement; nothing is left to write.
-    is_settled: bool = False
 
-    @property
-    def waits(self) -> bool:
-        """Whether its condition does not hold yet."""
-        return isinstance(self.outcome, settlement.Waited)
+def outcome_name(outcome: Outcome) -> str:
+    """Return the name of an outcome for logs and traces."""
+    return type(outcome).__name__.lower()
+
+
+class EndedEarly(Exception):
+    """Ends an attempt before its handler has returned an outcome; contains the result."""
+
+    def __init__(self, result: AttemptResult) -> None:
+        self.result = result
 
 
 class Attempt(Job):
-    """A claimed action on its way through a handler: the job of the runner that it is.
+    """A claimed action and its job in one object.
 
-    One object for both, and nothing in it that leads back to it: thousands a second are left behind, and only what no
-    circle keeps alive goes away by itself.
+    An attempt must not be part of a reference cycle: thousands are dropped per second, and each has to be freed
+    immediately.
 
     Args:
-        claimed: The action.
-        work: Given the attempt, runs its handler.
-        start_until: On the monotonic clock; later it is not started.
-        on_late: Called with it and its outcome, where it had been given up before.
+        claimed: The claimed action.
+        work: Runs the handler; called with the attempt.
+        start_until: The latest time to start the attempt, on the monotonic clock.
+        on_late: Called with the attempt and its late result if the attempt had been abandoned.
     """
 
     __slots__ = (
-        "asking", "candidate", "claimed", "imported_by", "is_awaited", "loan", "max_attempts", "options", "own_wait",
-        "timeout_seconds", "wait_problem",
+        "candidate",
+        "chosen_delay",
+        "claimed",
+        "connection",
+        "import_deadline",
+        "is_awaited",
+        "is_settled",
+        "max_attempts",
+        "options",
+        "pending_check",
+        "timeout_seconds",
     )  # fmt: skip
 
+    #: `RELEASED` until the handler has returned, or the tick has decided the result.
+    result: AttemptResult
     options: HandlerOptions
     timeout_seconds: float
     max_attempts: int
-    #: What the plan needs to know of it, as far as that was known when it was claimed.
+    #: The properties that decide when the attempt may start, as known when the action was claimed.
     candidate: Candidate
 
     def __init__(
         self,
         claimed: Claimed,
-        work: Callable[[Attempt], Ended],
+        work: Callable[[Attempt], AttemptResult],
         *,
         start_until: float,
-        on_late: Callable[[Attempt, Ended], None],
+        on_late: Callable[[Attempt, AttemptResult], None],
     ) -> None:
         super().__init__(work, start_until=start_until, on_late=on_late)
+        self.result = RELEASED
         self.claimed = claimed
-        #: Of the connection of a transactional handler.
-        self.loan: Loan | None = None
-        #: By when its module must be imported, on the monotonic clock; None while nothing is being imported for it.
-        self.imported_by: float | None = None
-        #: Of a series: whether its schedule, or another occurrence, waits for its end.
+        #: The connection of a transactional handler; None for other handlers.
+        self.connection: CancellableConnection | None = None
+        #: When the import of the handler's module times out, on the monotonic clock; None if no import is in progress.
+        self.import_deadline: float | None = None
+        #: Whether the action's schedule, or another occurrence of its series, waits for its end.
         self.is_awaited = False
-        #: How long to wait if it fails, where its handler has a retry policy of the project's own; None: not known.
-        self.own_wait: timedelta | None = None
-        #: Why that policy said nothing; None where it has.
-        self.wait_problem: str | None = None
-        #: What its condition has to ask the world before its handler starts; None once that is done.
-        self.asking: Asking | None = None
+        #: Whether the handler's transaction has already committed the settlement.
+        self.is_settled = False
+        #: The delay before a retry that the handler's own retry policy returned, or the reason why it returned none;
+        #: None without such a policy.
+        self.chosen_delay: timedelta | str | None = None
+        #: The external checks that the action's condition needs before the handler starts; None if none are left.
+        self.pending_check: PendingCheck | None = None
 
     @property
-    def gives_up_at(self) -> float | None:
-        """When it is given up, on the monotonic clock; None while its time has not begun."""
-        if (imported_by := self.imported_by) is not None:
-            return imported_by
-        started = self.started
-        return None if started is None else started + self.timeout_seconds
+    def times_out_at(self) -> float | None:
+        """When the attempt times out, on the monotonic clock; None before its time has begun."""
+        if self.import_deadline is not None or (started := self.started) is None:
+            return self.import_deadline
+        return started + self.timeout_seconds
 
-    def cut_off(self) -> None:
-        """End what its transactional handler does in the database, if it does anything now."""
-        loan = self.loan
-        if loan is not None:
-            loan.cut()
+    def abort(self) -> None:
+        """Abort the connection of a transactional handler; do nothing for other handlers."""
+        if (connection := self.connection) is not None:
+            connection.cancel()
 
-    def over_its_time(self, reason: str | None = None) -> Outcome:
-        """Return what it is to be given up: an attempt, or a check of its condition that is made again.
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the action's condition does not hold yet."""
+        return isinstance(self.result.outcome, ConditionPending)
+
+    @property
+    def handler_started(self) -> float | None:
+        """When an ended attempt started, on the monotonic clock.
+
+        None if the attempt did not start, or if its result is `Released` or `ConditionFailed`.
+        """
+        return None if isinstance(self.result.outcome, Released | ConditionFailed) else self.started
+
+    def timeout_outcome(self, reason: str | None = None) -> Outcome:
+        """Return the outcome of abandoning the attempt: a timeout, or a later check of its condition.
 
         Args:
-            reason: Why; None: its own time is over.
+            reason: Why the attempt is abandoned; None if it has timed out.
         """
-        if reason is None:
-            reason = f"timed out after {self.timeout_seconds:g} s"
-            if self.imported_by is not None:
-                reason = f"the import of its module timed out after {loading.IMPORT_SECONDS:g} s"
-        if self.asking is None or not self.asking.plan.waits:
-            return settlement.TimedOut(reason)
-        return settlement.Waited(f"the check of its condition {reason}", self.asking.plan.check_seconds)
+        if reason is None and self.import_deadline is not None:
+            reason = f"the import of its module timed out after {loading.IMPORT_SECONDS:g} s"
+        reason = reason or f"timed out after {self.timeout_seconds:g} s"
+        if self.pending_check is None or not self.pending_check.plan.waits:
+            return TimedOut(reason)
+        return ConditionPending(
+            f"the check of its condition was not completed: {reason}", self.pending_check.plan.check_seconds
+        )
 
 
-def began(attempt: Attempt, ended: Ended) -> float | None:
-    """Return when its handler started, on the monotonic clock; None where it was not called, whatever else was done."""
-    return None if isinstance(ended.outcome, settlement.Unstarted | settlement.Unmet) else attempt.started
-
-
-def call(job: Job, handler: Handler, context: Context | None, payload: Any) -> Ended:  # noqa: ANN401 - the handler's own type
-    """Call the handler and make an outcome of what it returns or raises: the one place that catches everything."""
-    arguments = (payload, context) if handler.takes_context else (payload,)
+def call(job: Job, handler: Handler, context: Context | None, payload: Any) -> AttemptResult:  # noqa: ANN401 - the handler's own type
+    """Call the handler, and convert its return value or exception to a result; no exception is raised."""
     try:
-        answer = handler.function(*arguments)
+        answer = handler.function(payload, context) if handler.takes_context else handler.function(payload)
         if handler.is_async:
             answer = run_coroutine(job, answer)
         outcome = _outcome(answer)
     except RetryAfter as error:
-        return Ended(settlement.Failed(text_of(error.reason), retry_after=error.delay))
+        return AttemptResult(Failed(text_of(error.reason), retry_after=error.delay))
     except Fail as error:
-        return Ended(settlement.Failed(text_of(error.reason), is_final=True))
+        return AttemptResult(Failed(text_of(error.reason), is_final=True))
     except BaseException as error:  # noqa: BLE001 - SystemExit of a handler ends the attempt, not the process
-        return Ended(settlement.Failed(describe(error)))
-    if context is None:
-        return _COMPLETED if answer is None else Ended(outcome)
-    return Ended(outcome, tuple(context._follow_ups))  # noqa: SLF001 - the context's other half
-
-
-#: What comes of most attempts.
-_COMPLETED = Ended(settlement.Completed())
+        return AttemptResult(Failed(describe(error)))
+    return AttemptResult(outcome, () if context is None else tuple(context._follow_ups))  # noqa: SLF001 - the context's other half
 
 
 def _outcome(answer: object) -> Outcome:
     match answer:
         case None:
-            return settlement.Completed()
+            return _COMPLETED
         case Snooze():
-            state = None if answer.state is None else json_text.encode("state", answer.state, limit=RESULT_LIMIT)
-            return settlement.Snoozed(answer.delay, state)
+            return Snoozed(
+                answer.delay,
+                None if answer.state is None else json_text.encode("state", answer.state, limit=RESULT_LIMIT),
+            )
         case Skip(reason):
-            return settlement.Skipped(text_of(reason))
+            return Skipped(text_of(reason))
         case Cancel(reason):
-            return settlement.Cancelled(text_of(reason))
+            return Cancelled(text_of(reason))
         case _:
-            return settlement.Completed(json_text.encode("result", answer, limit=RESULT_LIMIT))
+            return Completed(json_text.encode("result", answer, limit=RESULT_LIMIT))
 
 
-#: An outcome waits no longer than this for others to be settled with, and no longer than the second for the next one:
-#: its thread is idle until the outcome is written.
-_GATHER_SECONDS = 0.005
-_NEXT_SECONDS = 0.001
-
-
-class Flight:
-    """What is at work, until its outcome is known.
+class InFlightAttempts:
+    """The announced attempts of one tick that have no result yet, and the results that are not written yet.
 
     Args:
-        process: Its runner and its clock.
-        budget: By when all of it must have ended.
-        ended: What has ended is added here, to be written.
+        state: The shared state, with the handler threads and the clock.
+        budget: The time limits of the tick.
     """
 
-    def __init__(self, process: Process, budget: Budget, ended: list[tuple[Attempt, Ended]]) -> None:
-        self._process = process
-        self._monotonic = process.monotonic
+    def __init__(self, state: WorkerState, budget: TickBudget) -> None:
+        self._state = state
         self._budget = budget
-        self._ended = ended
-        #: In the order of their start.
-        self._attempts: dict[Attempt, None] = {}
-        #: What has ended; a pair of None where another ping asks to look for work.
-        self._results: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
-
-    def __len__(self) -> int:
-        return len(self._attempts)
-
-    @property
-    def attempts(self) -> KeysView[Attempt]:
-        """Those at work."""
-        return self._attempts.keys()
+        #: The attempts whose result is not written yet, including claimed ones that end without being started.
+        self.unwritten: list[Attempt] = []
+        #: The attempts in the order of their start; the values are not used.
+        self.attempts: dict[Attempt, None] = {}
+        #: Attempts that have ended, and None for each nudge.
+        self._queue: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
 
     @property
     def ids(self) -> list[UUID]:
-        """The ids of their actions."""
-        return [one.claimed.id for one in self._attempts]
-
-    @property
-    def busy_threads(self) -> int:
-        """How many threads they hold."""
-        return sum(1 for one in self._attempts if one.ended is None)
+        """The ids of the actions in flight."""
+        return [one.claimed.id for one in self.attempts]
 
     def announce(self, wave: Iterable[Attempt]) -> None:
-        """Take in what is about to start."""
-        self._attempts.update(dict.fromkeys(wave))
+        """Add attempts that are about to start."""
+        self.attempts.update(dict.fromkeys(wave))
 
     def start(self, wave: Sequence[Attempt]) -> None:
-        """Start what was announced."""
-        self._process.runner.submit(wave, self._results)
+        """Start announced attempts."""
+        self._state.threads.submit(wave, self._queue)
 
-    def put_back(self, wave: Iterable[Attempt]) -> None:
-        """Let what was announced end without having started."""
+    def release(self, wave: Iterable[Attempt]) -> None:
+        """End announced attempts without starting them."""
         for attempt in wave:
-            del self._attempts[attempt]
-            self._ended.append((attempt, Ended(settlement.Unstarted())))
+            self._end(attempt)
 
     def nudge(self) -> None:
-        """End the present wait: another ping asks to look for work. May be called from any thread."""
-        self._results.put((None, None))
+        """End the current wait, because actions may have become due; may be called from any thread."""
+        self._queue.put(None)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the next outcome, at most so long; return whether somebody nudged instead."""
+        """Wait at most `seconds` for the next result; return whether a nudge ended the wait."""
         try:
-            return self._take(self._results.get(timeout=max(0.0, seconds)))
+            attempt = self._queue.get(timeout=max(0.0, seconds))
         except queue.Empty:
             return False
+        if attempt in self.attempts:
+            del self.attempts[attempt]
+            self.unwritten.append(attempt)
+        return attempt is None
 
     def collect(self, seconds: float) -> bool:
-        """Wait for the next outcome and gather its companions; return whether somebody nudged."""
-        before = len(self._ended)
+        """Wait at most `seconds` for the next result, and briefly for more; then abandon attempts whose time is up.
+
+        Once the answer of the tick is due, all attempts are abandoned.
+
+        Returns:
+            Whether there was a nudge.
+        """
+        before = len(self.unwritten)
         is_nudged = self.wait(seconds)
-        gather_until = self._monotonic() + _GATHER_SECONDS
-        while before < len(self._ended) < LARGEST and self._attempts:
-            count = len(self._ended)
-            is_nudged |= (was_nudged := self.wait(min(_NEXT_SECONDS, gather_until - self._monotonic())))
-            if len(self._ended) == count and not was_nudged:
+        collect_until = self._state.monotonic() + _COLLECT_SECONDS
+        while before < len(self.unwritten) < MAX_BATCH and self.attempts:
+            count = len(self.unwritten)
+            is_nudged |= (was_nudged := self.wait(min(_NEXT_SECONDS, collect_until - self._state.monotonic())))
+            if len(self.unwritten) == count and not was_nudged:
                 break
-        self._time_out()
+        now = self._state.monotonic()
+        for attempt in list(self.attempts):
+            if (limit := attempt.times_out_at) is not None and now >= limit:
+                self._abandon(attempt, None)
+            elif now >= self._budget.answer_by:
+                self._abandon(attempt, f"given up after {now - (attempt.started or now):.1f} s: the tick's time was up")
         return is_nudged
 
-    def _take(self, result: tuple[Any, Any]) -> bool:
-        """Take in an attempt with its `Ended`, or the runner's `UNSTARTED`; return whether it is a nudge instead."""
-        attempt, outcome = result
-        if attempt is None:
-            return True
-        if attempt in self._attempts:
-            del self._attempts[attempt]
-            self._ended.append((attempt, Ended(settlement.Unstarted())) if outcome is UNSTARTED else result)
-        return False
-
-    def next_timeout(self) -> float | None:
-        """Return when the first of them is over its time, on the monotonic clock; None while none has begun."""
-        return min((limit for one in self._attempts if (limit := one.gives_up_at) is not None), default=None)
-
-    def _time_out(self) -> None:
-        """Give up what is over its time."""
-        now = self._monotonic()
-        is_over = now >= self._budget.answer_by
-        for attempt in list(self._attempts):
-            limit = attempt.gives_up_at
-            if limit is not None and now >= limit:
-                self._abandon(attempt, None)
-            elif is_over:
-                took = now - (attempt.started or now)
-                self._abandon(attempt, f"given up after {took:.1f} s: the tick's time was up")
-
     def give_up(self) -> None:
-        """Whatever happened: no handler starts any more, and none is left without somebody who knows."""
-        for attempt in list(self._attempts):
+        """Abandon all attempts, so that no handler starts any more and each action has a result."""
+        for attempt in list(self.attempts):
             self._abandon(attempt, "given up: the tick ended early")
 
     def _abandon(self, attempt: Attempt, reason: str | None) -> None:
-        """Give an attempt up; `reason` is None where its own time is over."""
-        was = self._process.runner.abandon(attempt)
-        if was is None:
-            if self._monotonic() >= self._budget.answer_by:
-                attempt.cut_off()
+        """Abandon an attempt, unless the attempt has just ended; `reason` is None for a timeout."""
+        if self._state.threads.abandon(attempt) is None:
+            if self._state.monotonic() >= self._budget.answer_by:
+                attempt.abort()
             return
-        attempt.cut_off()
-        del self._attempts[attempt]
-        attempt.ended = self._monotonic()
-        # Asked now that it can no longer start: a moment ago it might still have been waiting.
-        is_uncharged = attempt.started is None and reason is not None
-        outcome = settlement.Unstarted() if is_uncharged else attempt.over_its_time(reason)
-        self._process.stuck_by_team.add(attempt.claimed.team_id, int(was is State.RUNNING))
-        self._ended.append((attempt, Ended(outcome)))
+        attempt.abort()
+        attempt.ended = self._state.monotonic()
+        # Read now that it can no longer start: a moment ago it might still have been waiting.
+        if attempt.started is not None or reason is None:
+            attempt.result = AttemptResult(attempt.timeout_outcome(reason))
+        self._end(attempt)
+
+    def _end(self, attempt: Attempt) -> None:
+        del self.attempts[attempt]
+        self.unwritten.append(attempt)
 
     def stop(self, wanted: Collection[UUID] | None = None) -> None:
-        """Ask handlers to stop: those of these actions; None: all of them."""
-        for attempt in self._attempts:
+        """Ask the handlers of these actions to stop; None: all handlers."""
+        for attempt in self.attempts:
             if wanted is None or attempt.claimed.id in wanted:
-                attempt.stop()
+                attempt.is_stopped = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningTick:
+    """The state that claiming, running and settling share within one tick, whose row has been inserted."""
+
+    state: WorkerState
+    budget: TickBudget
+    connection: RetryingConnection
+    in_flight: InFlightAttempts
+    report: TickReport
+    row: TickRow
+    #: When the statement that inserted the row was sent, on the monotonic clock.
+    begun: float
+
+    def settlement_of(self, attempt: Attempt) -> SettlementRow:
+        """Convert the result of an attempt to the row that settles it."""
+        claimed = attempt.claimed
+        started_at = ended_at = None
+        decided = self._decide(attempt, attempt.result.outcome)
+        if (started := attempt.handler_started) is not None:
+            started_at = self._database_time(started)
+            ended_at = self._database_time(self.state.monotonic() if attempt.ended is None else attempt.ended)
+        return SettlementRow(
+            action_id=claimed.id,
+            token=claimed.token,
+            settlement=decided,
+            started_at=started_at,
+            ended_at=ended_at,
+            entry=history_entry(claimed, decided, started_at=started_at, ended_at=ended_at, tick_id=self.row.id),
+            max_attempts=attempt.max_attempts,
+            schedule_id=claimed.schedule_id,
+            follow_ups=attempt.result.follow_ups,
+        )
+
+    def _database_time(self, instant: float) -> datetime:
+        """Convert an instant of the monotonic clock to the database's time."""
+        return self.row.started_at + timedelta(seconds=instant - self.begun)
+
+    def _decide(self, attempt: Attempt, outcome: Outcome) -> Settlement:
+        policy = self.state.default_policy
+        if isinstance(outcome, Failed | TimedOut):
+            declared = attempt.options.retry
+            if not retry.is_builtin(declared):
+                # A project's policy is called only in the thread of the attempt, by `AttemptRunner`.
+                chosen = attempt.chosen_delay
+                declared = retry.Delays((chosen.total_seconds(),)) if isinstance(chosen, timedelta) else None
+                if isinstance(chosen, str):
+                    outcome = replace(outcome, reason=f"{outcome.reason}; the retry policy failed: {chosen}")
+            policy = retry.effective_policy(attempt.claimed.retry_text, declared, policy)
+        return decide(
+            attempt.claimed,
+            outcome,
+            max_attempts=attempt.max_attempts,
+            policy=policy,
+            draw=random.random(),  # noqa: S311 - jitter, no secret
+        )
+
+    def completions(self, attempts: Iterable[Attempt]) -> list[Completion] | None:
+        """Convert results to plain completions; return None if any result has more to write than its times."""
+        begun = self.begun
+        completions = []
+        for attempt in attempts:
+            claimed, result = attempt.claimed, attempt.result
+            has_more = result.follow_ups or attempt.is_settled or attempt.is_awaited
+            if has_more or not leaves_only_times(claimed, result.outcome):
+                return None
+            assert attempt.started is not None and attempt.ended is not None  # noqa: S101, PT018 - its handler has returned
+            started, ended = int((attempt.started - begun) * 1e6), int((attempt.ended - begun) * 1e6)
+            completions.append(Completion(claimed.id, claimed.token, started, ended, attempt.max_attempts))
+        return completions

@@ -1,1 +1,1 @@
-"""What a tick claims: in which order, for which teams, and whether its conditions hold."""
+"""Claim actions: scan them in order, share claims between teams, and evaluate conditions."""

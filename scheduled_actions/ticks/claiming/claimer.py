@@ -1,261 +1,274 @@
-"""What a tick claims, and which of it may start: conditions, team limits, imports and the time that is left."""
+"""Claim for a tick, and decide which claimed actions may start: conditions, team limits, imports and time left."""
 
-from __future__ import annotations
-
-import logging
-from collections import ChainMap
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import psycopg
 
-from scheduled_actions.actions.rules import settlement
-from scheduled_actions.database.boundary import contain, isolate, reason_of
-from scheduled_actions.database.failures import PASSING
-from scheduled_actions.ticks.attempts.attempt import Ended
-from scheduled_actions.ticks.claiming.scanner import Walk
-from scheduled_actions.ticks.rules.plan import claim_size, expected_seconds, next_wave, too_long
+from scheduled_actions.actions.claims import ClaimResult
+from scheduled_actions.actions.rules.settlement import AttemptResult, Failed, NoHandler, Released
+from scheduled_actions.core.action import Claimed
+from scheduled_actions.core.log import log
+from scheduled_actions.database.boundary import RETRYABLE_ERRORS, contain, isolate, reason_of
+from scheduled_actions.database.connection import RetryingConnection
+from scheduled_actions.registry import Registry
+from scheduled_actions.ticks.attempts.attempt import Attempt, RunningTick
+from scheduled_actions.ticks.attempts.attempt_runner import AttemptRunner
+from scheduled_actions.ticks.claiming.scanner import ClaimScanner
+from scheduled_actions.ticks.hooks import Evaluate, Evaluated
+from scheduled_actions.ticks.rules.plan import Candidate, claim_size, expected_seconds, next_wave, round_robin, too_long
+from scheduled_actions.ticks.settling import ResultWriter
+from scheduled_actions.ticks.worker_state import WorkerState
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from uuid import UUID
+#: After this number of refused claims in a row, a tick claims and starts no more actions.
+MAX_REFUSED_CLAIMS = 3
 
-    from scheduled_actions.actions.claims import ClaimResult, TickRow
-    from scheduled_actions.actions.evaluation import Asking
-    from scheduled_actions.core.action import Claimed
-    from scheduled_actions.database.connection import Line
-    from scheduled_actions.registry import Registry
-    from scheduled_actions.ticks.attempts.attempt import Attempt, Flight
-    from scheduled_actions.ticks.attempts.attempt_runner import Attempts
-    from scheduled_actions.ticks.claiming.team_limits import TeamLimits
-    from scheduled_actions.ticks.hooks import Evaluate
-    from scheduled_actions.ticks.report import Report
-    from scheduled_actions.ticks.rules.plan import Budget, Candidate
-    from scheduled_actions.ticks.settling import Settling
-    from scheduled_actions.ticks.worker_state import Process
 
-log = logging.getLogger("scheduled_actions")
+class TeamLimits:
+    """Applies the concurrency limits of teams in one tick.
 
-#: Claims that the database refuses in a row, until a tick starts nothing more.
-_REFUSED_CLAIMS_MOST = 3
+    A tick keeps about two seconds of work for each team with a limit. Actions claimed beyond that are released without
+    using an attempt, and later claims leave out the teams that have enough.
+    """
+
+    def __init__(self, state: WorkerState) -> None:
+        self._state = state
+        #: Teams with more due actions than they may run: claims stay so small that nothing has to be released again.
+        self._large: set[str] = set()
+
+    def has_room(self, ready: Sequence[Attempt], in_flight: Iterable[Attempt]) -> Callable[[int], bool]:
+        """Return a function that reports whether the attempt at a position of `ready` may start, and counts it."""
+        stuck = [job for job in self._state.threads.stuck_jobs if isinstance(job, Attempt)]
+        running = Counter([one.claimed.team_id for one in (*stuck, *in_flight)])
+
+        def takes_room(position: int) -> bool:
+            team = ready[position].claimed.team_id
+            limit = self._limit(team)
+            if limit is not None and running[team] >= limit:
+                return False
+            running[team] += 1
+            return True
+
+        return takes_room
+
+    def waiting(self, ready: Sequence[Attempt]) -> int:
+        """Return the number of ready attempts that wait for a thread, not for their team's limit."""
+        left_out = self.left_out(ready)
+        return sum(1 for one in ready if (one.claimed.team_id or "") not in left_out) if left_out else len(ready)
+
+    def left_out(self, ready: Iterable[Attempt]) -> frozenset[str]:
+        """Return the teams that claims leave out because they have enough ready attempts."""
+        return frozenset(
+            team
+            for team, count in Counter(one.claimed.team_id for one in ready).items()
+            if team is not None and (most := self._claim_size(team)) is not None and 2 * count >= most
+        )
+
+    def wanted(self, wanted: int, left_out: Collection[str]) -> int:
+        """Return the number of actions to claim at once, reduced so that no large team gets more than it may run."""
+        return min([wanted, *(self._claim_size(team) or wanted for team in self._large if team not in left_out)])
+
+    def surplus(self, ready: Sequence[Attempt]) -> list[Attempt]:
+        """Return the ready attempts to release: those beyond twice the claim size of their team."""
+        counted: Counter[str] = Counter()
+        surplus = []
+        for one in ready:
+            team = one.claimed.team_id or ""
+            counted[team] += 1
+            if (most := self._claim_size(team)) is not None and counted[team] > 2 * most:
+                self._large.add(team)
+                surplus.append(one)
+        return surplus
+
+    def _limit(self, team: str | None) -> int | None:
+        teams = self._state.settings.teams
+        return teams.concurrency_of.get(team, teams.concurrency) if team else None
+
+    def _claim_size(self, team: str) -> int | None:
+        limit, state = self._limit(team), self._state
+        return limit and claim_size(batch_size=state.settings.batch_size, concurrency=limit, stats=state.duration_stats)
 
 
 class Claimer:
-    """Claims for one tick, and keeps what is claimed until it may start.
+    """Claims for one tick, and keeps the claimed actions until they may start.
 
     Args:
-        process: What the ticks of the process share.
-        budget: The tick's.
-        flight: What is at work.
-        ended: Takes what ends without being started.
-        report: Takes errors.
-        tick_seconds: How long the tick may take.
+        tick: The running tick.
+        writer: Counts skipped actions.
     """
 
-    def __init__(
-        self,
-        process: Process,
-        budget: Budget,
-        flight: Flight,
-        ended: list[tuple[Attempt, Ended]],
-        report: Report,
-        *,
-        tick_seconds: float,
-    ) -> None:
-        self._process = process
-        self._settings = process.settings
-        self._budget = budget
-        self._flight = flight
-        self._ended = ended
-        self._report = report
-        self._tick_seconds = tick_seconds
+    def __init__(self, tick: RunningTick, writer: ResultWriter) -> None:
+        self._tick = tick
+        self._state = state = tick.state
+        self._in_flight = tick.in_flight
+        self._attempts = AttemptRunner(tick)
+        self._writer = writer
         self._too_long: set[str] = set()
-        #: Claims refused by the database in a row.
-        self._refused_claims = 0
-        self._limits = _limits_of(process)
-        self.walk = Walk(process, budget)
-        #: Claimed, and not started yet.
+        #: Number of claims in a row that the database has refused.
+        self.refused_claims = 0
+        teams = state.settings.teams
+        #: None in projects without team limits, for which no code runs then.
+        self._limits = None if teams.concurrency is None and not teams.concurrency_of else TeamLimits(state)
+        self.scanner = ClaimScanner(state, tick.budget)
+        #: The attempts of claimed actions that have not been started.
         self.ready: list[Attempt] = []
-        #: Whether anything was claimed since somebody asked last.
+        #: Whether any work was claimed since the tick last reset this.
         self.has_claimed = False
-
-    def begin(self, line: Line, row: TickRow, attempts: Attempts, settling: Settling) -> None:
-        """Take what there is once the tick has its row."""
-        self._line, self._row, self._attempts, self._settling = line, row, attempts, settling
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the database refuses claims again and again: then this tick starts nothing more."""
-        return self._refused_claims >= _REFUSED_CLAIMS_MOST
 
     # -- starting --------------------------------------------------------------------------------------------------
 
     def startable(self) -> list[int]:
-        """Return the positions of those ready that may start now."""
+        """Return the positions in `ready` of the attempts that may start now."""
         candidates = [attempt.candidate for attempt in self.ready]
-        in_flight = self._flight.attempts
+        in_flight = self._in_flight.attempts.keys()
         has_room = None if self._limits is None else self._limits.has_room(self.ready, in_flight)
         return next_wave(
             candidates,
-            free=self._process.runner.capacity - self._flight.busy_threads,
-            in_flight=len(self._flight),
+            free=self._state.threads.capacity - sum(attempt.ended is None for attempt in in_flight),
+            in_flight=len(in_flight),
             one_runs_alone=any(attempt.candidate.runs_alone for attempt in in_flight),
-            now=self._process.monotonic(),
-            budget=self._budget,
-            pace=self._process.pace,
-            has_room=one_per_import(self._process.registry, candidates, in_flight, has_room),
+            now=self._state.monotonic(),
+            budget=self._tick.budget,
+            stats=self._state.duration_stats,
+            has_room=one_per_import(self._state.registry, candidates, in_flight, has_room),
         )
 
     def next_wave(self) -> list[Attempt]:
-        """Return those ready that may start now; they are ready no more."""
-        chosen = set(self.startable())
-        if not chosen:
-            return []
-        wave = [attempt for position, attempt in enumerate(self.ready) if position in chosen]
-        self.ready = [attempt for position, attempt in enumerate(self.ready) if position not in chosen]
+        """Remove the attempts that may start now from `ready`, and return them."""
+        wave = [self.ready[position] for position in self.startable()]
+        started = set(wave)
+        self.ready = [attempt for attempt in self.ready if attempt not in started]
         return wave
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
     def wants_more(self) -> bool:
-        """Whether to claim again."""
+        """Return whether to claim again: few ready attempts are left, and further actions may be due."""
         ready = self.ready
-        if held := types_held(self._process.registry, self._flight.attempts):
-            ready = [attempt for attempt in ready if attempt.claimed.action_type not in held]
+        if importing := types_being_imported(self._state.registry, self._in_flight.attempts):
+            ready = [attempt for attempt in ready if attempt.claimed.action_type not in importing]
         waiting = len(ready) if self._limits is None else self._limits.waiting(ready)
         if waiting > self._claim_size() // 2:
             return False
         if left_out := self._left_out():
-            return self.walk.may_look_beyond(left_out)
-        # Once all is claimed, new work is looked for as long as something runs; then the tick ends.
-        return not self.walk.is_done or (bool(self._flight) and self.walk.is_stale(self._process.monotonic()))
+            return self.scanner.fair_share.may_step(left_out)
+        # After everything is claimed, scans continue as long as attempts are in flight; then the tick ends.
+        return not self.scanner.is_done or (
+            bool(self._in_flight.attempts) and self.scanner.is_stale(self._state.monotonic())
+        )
 
     def _left_out(self) -> frozenset[str]:
         return frozenset() if self._limits is None else self._limits.left_out(self.ready)
 
     def _claim_size(self) -> int:
-        process = self._process
-        concurrency = max(1, process.runner.capacity)
-        return claim_size(batch_size=self._settings.batch_size, concurrency=concurrency, pace=process.pace)
+        return claim_size(
+            batch_size=self._state.settings.batch_size,
+            concurrency=max(1, self._state.threads.capacity),
+            stats=self._state.duration_stats,
+        )
 
     def claim(self) -> None:
-        """Claim a batch; where the database refuses it again and again, this tick claims no more."""
-        self._refused_claims = contain(self._claim_batch, self._claim_refused)
+        """Claim a batch; count refusals by the database.
 
-    def _claim_refused(self, error: BaseException) -> int:
-        reason = f"claim: {reason_of(error)}"
-        log.error("claim.refused tick_id=%s error=%s", self._row.id, reason)
-        self._report.add_error(None, None, reason)
-        # One that was ended for its time has used up enough of it.
-        is_last = isinstance(error, psycopg.errors.QueryCanceled)
-        return _REFUSED_CLAIMS_MOST if is_last else self._refused_claims + 1
+        After three in a row, or one statement timeout, the tick claims and starts no more actions.
+        """
+        self.refused_claims = contain(self._claim_batch, self._count_refusal)
+
+    def _count_refusal(self, error: BaseException) -> int:
+        self._tick.report.add_refusal("claim", error)
+        # A claim that hit its statement timeout has used enough of the tick's time.
+        return MAX_REFUSED_CLAIMS if isinstance(error, psycopg.errors.QueryCanceled) else self.refused_claims + 1
 
     def _claim_batch(self) -> int:
-        """Claim a batch of one kind, the kinds taking turns; sort out what cannot be started at all."""
+        """Claim a batch with the scan whose turn it is; return 0, the new number of refusals in a row."""
         left_out = self._left_out()
-        wanted = self._claim_size() if self._limits is None else self._limits.wanted(self._claim_size(), left_out)
-        excluded = self._too_long | types_held(self._process.registry, self._flight.attempts)
-        claimed = self._line.do(
+        wanted = self._claim_size()
+        claimed = self._tick.connection.do(
             partial(
-                self.walk.step,
-                tick=self._row,
-                wanted=wanted,
-                excluded=excluded,
-                now=self._process.monotonic(),
+                self.scanner.step,
+                tick=self._tick.row,
+                wanted=wanted if self._limits is None else self._limits.wanted(wanted, left_out),
+                excluded=self._too_long | types_being_imported(self._state.registry, self._in_flight.attempts),
+                now=self._state.monotonic(),
                 left_out=left_out,
             )
         )
         self.has_claimed = self.has_claimed or claimed.has_found_work
         self._sort_out(claimed)
-        if claimed.is_by_turns:
-            from scheduled_actions.ticks.rules.fairness import by_turns  # noqa: PLC0415 - most ticks meet no crowd
-
-            self.ready = [self.ready[n] for n in by_turns([one.claimed.team_id for one in self.ready])]
+        if claimed.is_round_robin:
+            self.ready = [self.ready[n] for n in round_robin([one.claimed.team_id for one in self.ready])]
         if self._limits is not None and (surplus := self._limits.surplus(self.ready)):
-            # They go back before the next claim, which begins from the front: a team keeps its order.
+            # Released before the next claim, which starts from the front, so that a team's actions keep their order.
             self.ready = [one for one in self.ready if one not in surplus]
-            self._ended.extend(surplus.items())
-            self.walk.start_over()
+            self._in_flight.unwritten += surplus
+            self.scanner.restart()
         return 0
 
     def _sort_out(self, claimed: ClaimResult) -> None:
+        """Add to `ready` the attempts of actions that can run; add the other attempts to the unwritten results."""
         for skipped, reason in claimed.skipped:
-            self._settling.skipped(skipped, reason)
+            self._writer.count_skipped(skipped, reason)
         for refused, reason in claimed.refused:
-            attempt = self._attempts.make(refused, start_until=self._budget.run_until)
-            self._ended.append((attempt, Ended(settlement.Failed(reason, is_final=True))))
-        types = self._process.registry.types
+            self._end(self._attempts.make(refused), AttemptResult(Failed(reason, is_final=True)))
         fitting: set[Candidate] = set()
-        held = judged(claimed.kept, self._line, self._process.hooks.evaluate)
+        evaluated = evaluate_conditions(claimed.kept, self._tick.connection, self._state.hooks.evaluate)
         for one in claimed.kept:
-            attempt = self._attempts.make(one, start_until=self._budget.run_until)
-            attempt.is_awaited = self._process.settler.awaits(one) and one.id not in claimed.unawaited
-            candidate = attempt.candidate
-            found = held.get(one.id)
-            if isinstance(found, Ended):
-                self._ended.append((attempt, found))
-                continue
-            attempt.asking = found
-            if one.action_type not in types:
-                reason = f'no handler of "{one.action_type}" is in this build'
-                self._ended.append((attempt, Ended(settlement.NoHandler(reason))))
-            elif candidate in fitting or self._could_ever_fit(candidate):
+            attempt = self._attempts.make(one)
+            attempt.is_awaited = self._state.settler.awaits(one) and one.id not in claimed.unawaited
+            candidate, found = attempt.candidate, evaluated.get(one.id)
+            if isinstance(found, AttemptResult):
+                self._end(attempt, found)
+            elif one.action_type not in self._state.registry.types:
+                reason = f'this build has no handler for "{one.action_type}"'
+                self._end(attempt, AttemptResult(NoHandler(reason)))
+            elif candidate in fitting or self._tick.budget.could_ever_fit(
+                expected_seconds(candidate, self._state.duration_stats)
+            ):
                 fitting.add(candidate)
+                attempt.pending_check = found
                 self.ready.append(attempt)
             else:
-                self._set_aside(attempt)
+                self._release_too_long(attempt)
 
-    def _could_ever_fit(self, candidate: Candidate) -> bool:
-        return self._budget.could_ever_fit(expected_seconds(candidate, self._process.pace))
+    def _end(self, attempt: Attempt, result: AttemptResult) -> None:
+        """End an attempt without starting it."""
+        attempt.result = result
+        self._in_flight.unwritten.append(attempt)
 
-    def _set_aside(self, attempt: Attempt) -> None:
-        """Report a type that could never end within a tick; it is claimed no more by this one."""
+    def _release_too_long(self, attempt: Attempt) -> None:
+        """Release an action whose timeout exceeds a tick; report its type once, and exclude it from later claims."""
         claimed = attempt.claimed
-        reason = too_long(timeout_seconds=attempt.timeout_seconds, tick_seconds=self._tick_seconds)
-        self._ended.append((attempt, Ended(settlement.Unstarted(reason))))
+        reason = too_long(timeout_seconds=attempt.timeout_seconds, tick_seconds=self._tick.budget.duration_seconds)
+        self._end(attempt, AttemptResult(Released(reason)))
         if claimed.action_type not in self._too_long:
             self._too_long.add(claimed.action_type)
-            self._report.add_error(claimed.id, claimed.action_type, reason)
+            self._tick.report.add_error(claimed.id, claimed.action_type, reason)
             log.warning("action.too_long id=%s action_type=%s", claimed.id, claimed.action_type)
 
 
-def _limits_of(process: Process) -> TeamLimits | None:
-    """Return the limits of teams; most projects have none, and pay nothing."""
-    teams = process.settings.teams
-    if teams.concurrency is None and not teams.concurrency_of:
-        return None
-    from scheduled_actions.ticks.claiming.team_limits import TeamLimits  # noqa: PLC0415 - as above
+def evaluate_conditions(claimed: Sequence[Claimed], connection: RetryingConnection, evaluate: Evaluate) -> Evaluated:
+    """Return the result of each condition that does not hold, and the external checks that others still need.
 
-    return TeamLimits(process)
-
-
-def judged(claimed: Sequence[Claimed], line: Line, evaluate: Evaluate) -> Mapping[UUID, Ended | Asking]:
-    """Return, by id, the outcome of each unmet condition, and the external checks that others still need.
-
-    A condition that cannot be judged fails its own action: its facts or its progress may be unreadable. Where another
-    session changes at this moment what they wait for, all of them go back uncharged: this thread does not wait for it,
-    because nothing that ends meanwhile would be settled.
+    A condition that cannot be evaluated fails its own action only. If another session is changing what the conditions
+    wait for, all of these actions are released without using an attempt: a wait would delay every settlement.
     """
-    having = [one for one in claimed if one.condition_text is not None]
-    if not having:
+    conditional = [one for one in claimed if one.condition_text is not None]
+    if not conditional:
         return {}
 
-    def judge(batch: Sequence[Claimed]) -> dict[UUID, Ended | Asking]:
+    def evaluate_batch(batch: Sequence[Claimed]) -> Evaluated:
         try:
-            found = evaluate(batch, line.do)
-        except PASSING as error:
-            log.info("waits.put_off actions=%d error=%s", len(batch), type(error).__name__)
-            reason = "another session changes what its condition waits for"
-            return {one.id: Ended(settlement.Unstarted(reason)) for one in batch}
-        return {
-            action_id: Ended(one.outcome, one.follow_ups) if isinstance(one, settlement.Held) else one
-            for action_id, one in found.items()
-        }
+            return evaluate(batch, connection.do)
+        except RETRYABLE_ERRORS as error:
+            log.info("waits.deferred actions=%d error=%s", len(batch), type(error).__name__)
+            released = Released("another session is changing what its condition waits for")
+            return {one.id: AttemptResult(released) for one in batch}
 
-    def refused(one: Claimed, error: BaseException) -> dict[UUID, Ended | Asking]:
-        return {one.id: Ended(settlement.Failed(f"its condition cannot be judged: {reason_of(error)}"))}
+    def fail(one: Claimed, error: BaseException) -> Evaluated:
+        return {one.id: AttemptResult(Failed(f"the condition cannot be evaluated: {reason_of(error)}"))}
 
-    return dict(ChainMap(*isolate(having, judge, refused)))
+    return {key: one for found in isolate(conditional, evaluate_batch, fail) for key, one in found.items()}
 
 
 def one_per_import(
@@ -264,26 +277,24 @@ def one_per_import(
     in_flight: Iterable[Attempt],
     has_room: Callable[[int], bool] | None,
 ) -> Callable[[int], bool] | None:
-    """Return what says, position by position, whether a candidate may start: of each module to import, one at a time.
+    """Return a function that reports whether a candidate may start if each module is imported by one attempt only.
 
     Args:
-        registry: Knows what is imported.
-        candidates: What is ready.
-        in_flight: What has been started and has not ended.
-        has_room: Says so for another reason, and counts those that may; None: all may.
+        registry: The handlers, with the state of their modules.
+        candidates: The ready attempts; the function takes a position in this sequence.
+        in_flight: The attempts that have started and not ended.
+        has_room: Another such function, which also counts the candidates that may start; None: no other limit.
     """
-    awaited = {
+    modules = {
         name: module for name in {one.action_type for one in candidates} if (module := registry.awaits_import(name))
     }
-    if not awaited:
+    if not modules:
         return has_room
-    importing = {awaited.get(one.claimed.action_type) for one in in_flight}
+    importing = {modules.get(one.claimed.action_type) for one in in_flight}
 
     def may_start(position: int) -> bool:
-        module = awaited.get(candidates[position].action_type)
-        if module is not None and module in importing:
-            return False
-        if has_room is not None and not has_room(position):
+        module = modules.get(candidates[position].action_type)
+        if (module is not None and module in importing) or (has_room is not None and not has_room(position)):
             return False
         importing.add(module)
         return True
@@ -291,9 +302,9 @@ def one_per_import(
     return may_start
 
 
-def types_held(registry: Registry, in_flight: Iterable[Attempt]) -> frozenset[str]:
-    """Return the types whose actions wait for a module that is being imported: claims leave them where they are."""
-    modules = {registry.awaits_import(one.claimed.action_type) for one in in_flight if one.imported_by is not None}
+def types_being_imported(registry: Registry, in_flight: Iterable[Attempt]) -> frozenset[str]:
+    """Return the action types to exclude from claims, because their module is being imported."""
+    modules = {registry.awaits_import(one.claimed.action_type) for one in in_flight if one.import_deadline is not None}
     if not modules:
         return frozenset()
     return frozenset(name for name in registry.types if registry.awaits_import(name) in modules - {None})

@@ -1,172 +1,252 @@
-"""Where a tick's claims stand on their way over the due range."""
+"""Scan the due actions and claim them, batch by batch, during one tick."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
-from scheduled_actions.actions import claims
-from scheduled_actions.actions.claims import Batches, ClaimResult
-from scheduled_actions.ticks.rules.fairness import crowd_of
+from scheduled_actions.actions.claims import (
+    START,
+    BatchClaimer,
+    ClaimResult,
+    ScanPosition,
+    TickRow,
+    claim_free,
+    claim_free_of_others,
+    claim_grouped,
+    claim_grouped_of_others,
+)
+from scheduled_actions.core.action import Claimed
+from scheduled_actions.database.connection import Connection
+from scheduled_actions.ticks.rules.plan import ScanBudget, TickBudget, dominant_teams
+from scheduled_actions.ticks.worker_state import WorkerState
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from scheduled_actions.core.action import Claimed
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.ticks.claiming.fair_share import Others
-    from scheduled_actions.ticks.rules.plan import Budget
-    from scheduled_actions.ticks.worker_state import Process
-
-#: A claim without keyset runs at least this often, so that nothing newly urgent waits.
+#: How often a scan starts from the front of the due range at the latest, so that newly urgent actions do not wait.
 FRESH_SECONDS = 1.0
+#: The same for scans that leave out actions without a team and have never found a team: there are probably none.
+_RARE_SECONDS = 5.0
+
+_Claim: TypeAlias = Callable[..., tuple[list[Claimed], ScanPosition]]
 
 
-class Walk:
-    """Where this tick's claims stand: two walks over the due range, result turns, each with a keyset of its own.
+class ClaimScanner:
+    """Claims with two alternating scans of the due range, one for actions without and one for those with a lock group.
+
+    Each scan has its own keyset position.
 
     Args:
-        process: Its settings, and what judges the occurrences of series in the transaction that claims them.
-        budget: The tick's.
+        state: The shared state, with the settings and the hooks that run in the claiming transaction.
+        budget: The time limits of the tick.
     """
 
-    def __init__(self, process: Process, budget: Budget) -> None:
-        batches = Batches(process.hooks.after_claim)
-        claim_alone = partial(claims.claim_free, with_series=False)
-        self._kinds = (_Kind(claims.claim_free, batches, claim_alone), _Kind(claims.claim_grouped, batches))
+    def __init__(self, state: WorkerState, budget: TickBudget) -> None:
+        batches = BatchClaimer(state.hooks.after_claim)
+        claim_alone = partial(claim_free, with_series=False)
+        self._scans = (_Scan(claim_free, batches, claim_alone), _Scan(claim_grouped, batches))
+        self.fair_share = FairShareClaims(batches, budget, state.monotonic)
+        self._is_fair = state.settings.fair_by_team
         self._turn = 0
-        self._process = process
-        self._batches = batches
-        self._budget = budget
-        self._others: Others | None = None
 
     @property
     def is_done(self) -> bool:
-        """Whether the last walks from the beginning claimed nothing."""
-        return all(kind.is_empty for kind in self._kinds)
+        """Whether the last complete scans claimed nothing."""
+        return all(scan.is_empty for scan in self._scans)
 
     def is_stale(self, now: float) -> bool:
-        """Whether it is time to look again from the beginning."""
-        return any(now - kind.begun_at >= FRESH_SECONDS for kind in self._kinds)
+        """Return whether it is time to scan from the front again."""
+        return any(now - scan.begun_at >= FRESH_SECONDS for scan in self._scans)
 
-    def look_again(self) -> None:
-        """Something due may have appeared: go on claiming."""
-        for kind in self._kinds:
-            kind.look_again()
+    def scan_again(self) -> None:
+        """Force another scan: rows may have become due behind the current position."""
+        for scan in self._scans:
+            scan.scan_again()
 
-    def start_over(self) -> None:
-        """Go on from the front: something that was claimed went back."""
-        for kind in self._kinds:
-            kind.start_over()
-        if self._others is not None:
-            self._others.start_over()
-
-    def may_look_beyond(self, left_out: frozenset[str]) -> bool:
-        """Whether there may be something to claim now for other teams than these."""
-        return self._for_others().may_step(left_out)
+    def restart(self) -> None:
+        """Restart both scans from the front: claimed actions were released."""
+        for scan in self._scans:
+            scan.scan_again()
+            scan.position = START
+        self.fair_share.restart()
 
     def step(
         self,
         connection: Connection,
-        tick: claims.TickRow,
+        tick: TickRow,
         *,
         wanted: int,
         excluded: Collection[str],
         now: float,
         left_out: frozenset[str] = frozenset(),
     ) -> ClaimResult:
-        """Claim a batch of the kind whose turn it is, of any team but those left out."""
+        """Claim a batch; with `fair_by_team`, also claim one for the other teams if a few teams fill the batch.
+
+        The two scans take turns; a scan that has just found nothing is passed over.
+
+        Args:
+            connection: In autocommit mode.
+            tick: The row of the tick that claims.
+            wanted: Maximum number of actions per batch.
+            excluded: Action types that are not claimed.
+            now: The current time on the monotonic clock.
+            left_out: Teams whose actions are not claimed; "" for actions without a team.
+        """
         self._turn = 1 - self._turn
+        claim_others = partial(self.fair_share.step, connection, tick, wanted=wanted, excluded=excluded)
         if left_out:
-            return self._for_others().step(
-                connection, tick, is_grouped=bool(self._turn), left_out=left_out, wanted=wanted, excluded=excluded
-            )
-        kind, other = self._kinds[self._turn], self._kinds[1 - self._turn]
-        if kind.is_empty and not other.is_empty and now - kind.begun_at < FRESH_SECONDS:
-            kind = other
-        result = kind.step(connection, tick, wanted=wanted, excluded=excluded, now=now)
-        if self._process.settings.fair_by_team and (crowd := kind.crowd(wanted)):
-            is_grouped = kind is self._kinds[1]
-            result.take_turns_with(
-                self._for_others().step(
-                    connection, tick, is_grouped=is_grouped, left_out=crowd, wanted=wanted, excluded=excluded
-                )
-            )
+            return claim_others(is_grouped=bool(self._turn), left_out=left_out)
+        scan, other = self._scans[self._turn], self._scans[1 - self._turn]
+        if scan.is_empty and not other.is_empty and now - scan.begun_at < FRESH_SECONDS:
+            scan = other
+        result = scan.step(connection, tick, wanted=wanted, excluded=excluded, now=now)
+        if self._is_fair and (dominant := scan.dominant_teams(wanted)):
+            result.take_turns_with(claim_others(is_grouped=scan is self._scans[1], left_out=dominant))
         return result
 
-    def _for_others(self) -> Others:
-        """Return what claims for the teams behind one that fills batches; most ticks meet none that does."""
-        if self._others is None:
-            from scheduled_actions.ticks.claiming.fair_share import Others  # noqa: PLC0415 - a cold tick does without
 
-            self._others = Others(self._batches, self._budget, self._process.monotonic)
-        return self._others
+class _Scan:
+    """A scan of the due range, for actions without or with a lock group."""
 
-
-class _Kind:
-    """One of the two walks."""
-
-    def __init__(
-        self,
-        claim: Callable[..., tuple[list[Claimed], claims.Position]],
-        batches: Batches,
-        claim_alone: Callable[..., tuple[list[Claimed], claims.Position]] | None = None,
-    ) -> None:
+    def __init__(self, claim: _Claim, batches: BatchClaimer, claim_alone: _Claim | None = None) -> None:
         self._claim = claim
-        #: Claims in one statement and no transaction, or nothing where an occurrence of a series would be among it.
+        #: Claims in one statement outside a transaction; claims nothing if the batch has an occurrence of a schedule.
         self._claim_alone = claim_alone
         self._meets_series = True
         self._batches = batches
-        self._position = claims.START
         self._claimed: list[Claimed] = []
         self._has_claimed = False
+        self.position = START
         self.begun_at = float("-inf")
-        #: Whether a whole walk from the beginning claimed nothing.
+        #: Whether a complete scan claimed nothing.
         self.is_empty = False
 
     def step(
-        self, connection: Connection, tick: claims.TickRow, *, wanted: int, excluded: Collection[str], now: float
+        self, connection: Connection, tick: TickRow, *, wanted: int, excluded: Collection[str], now: float
     ) -> ClaimResult:
-        """Claim a batch; begin again from the front at least every second, so that nothing newly urgent waits."""
-        if self._position == claims.START or now - self.begun_at >= FRESH_SECONDS:
-            self._position, self._has_claimed, self.begun_at = claims.START, False, now
-        result, self._position = self._claim_batch(connection, tick, wanted=wanted, excluded=excluded)
-        # What has to wait for its turn is no work: the next walk would only meet it again.
+        """Claim a batch; start from the front again at least every `FRESH_SECONDS`."""
+        if self.position == START or now - self.begun_at >= FRESH_SECONDS:
+            self.position, self._has_claimed, self.begun_at = START, False, now
+        result = self._claim_batch(connection, tick, wanted=wanted, excluded=excluded)
+        # Actions that have to wait for their turn do not count: the next scan would only find them again.
         self._has_claimed = self._has_claimed or result.has_found_work
-        self.is_empty = self._position == claims.START and not self._has_claimed
+        self.is_empty = self.position == START and not self._has_claimed
         return result
 
-    def look_again(self) -> None:
-        """Go on; a walk that is under way may have passed by what appeared, and is not the last one."""
+    def scan_again(self) -> None:
+        """Force another scan: rows may have become due behind the current position."""
         self.is_empty, self._has_claimed = False, True
 
-    def start_over(self) -> None:
-        """Go on from the front."""
-        self.look_again()
-        self._position = claims.START
+    def dominant_teams(self, wanted: int) -> frozenset[str]:
+        """Return the teams that dominate the last batch, "" for actions without a team.
 
-    def crowd(self, wanted: int) -> frozenset[str]:
-        """Return the teams that filled the last batch, '' for actions without one; none where it was not full."""
-        last = self._position
-        if last.has_more or len(self._claimed) >= wanted:
-            crowd = crowd_of([one.team_id for one in self._claimed], wanted=wanted)
-            # Of members whose group is held nothing is claimed, however many are in the way.
-            return crowd if last.team_id is None else crowd | {last.team_id}
-        return frozenset()
+        Empty if the scan has reached the end of the due range and its last batch was not full.
+        """
+        if not self.position.has_more and len(self._claimed) < wanted:
+            return frozenset()
+        teams = dominant_teams([one.team_id for one in self._claimed], wanted=wanted)
+        # The scan may also have passed many members of groups that are held, without claiming any.
+        return teams if self.position.team_id is None else teams | {self.position.team_id}
 
     def _claim_batch(
-        self, connection: Connection, tick: claims.TickRow, *, wanted: int, excluded: Collection[str]
-    ) -> tuple[ClaimResult, claims.Position]:
-        """Claim a batch, alone where the last one met no series: a transaction costs two round trips more."""
+        self, connection: Connection, tick: TickRow, *, wanted: int, excluded: Collection[str]
+    ) -> ClaimResult:
+        """Claim a batch, without a transaction if the last batch had no occurrence of a schedule.
+
+        A transaction costs two more round trips.
+        """
+        after = self.position
         if self._claim_alone is not None and not self._meets_series:
-            claimed, position = self._claim_alone(
-                connection, tick, wanted=wanted, after=self._position, excluded=excluded
+            self._claimed, self.position = self._claim_alone(
+                connection, tick, wanted=wanted, after=after, excluded=excluded
             )
-            self._claimed = claimed
+            if self._claimed:
+                return ClaimResult(self._claimed)
+        claim = partial(self._claim, connection, tick, wanted=wanted, after=after, excluded=excluded)
+        self._claimed, result, self.position = self._batches.claim(connection, claim)
+        self._meets_series = not self._claimed or any(one.schedule_id is not None for one in self._claimed)
+        return result
+
+
+class FairShareClaims:
+    """Claims for the teams that would otherwise wait behind a team that fills the batches.
+
+    Its scans cover the same range with their own positions, and read every due row of the teams left out once. That
+    costs far less than running those actions, and `ScanBudget` limits it.
+
+    Args:
+        batches: Claims batches, and calls the hooks of features.
+        budget: The time limits of the tick.
+        monotonic: A monotonic clock, in seconds.
+    """
+
+    def __init__(self, batches: BatchClaimer, budget: TickBudget, monotonic: Callable[[], float]) -> None:
+        self._batches = batches
+        self._monotonic = monotonic
+        self._budget = ScanBudget(budget.started, budget.run_until)
+        self._scans = (_FairShareScan(claim_free_of_others), _FairShareScan(claim_grouped_of_others))
+
+    def may_step(self, left_out: frozenset[str]) -> bool:
+        """Return whether a scan for teams other than these is in progress, or may begin."""
+        now = self._monotonic()
+        may_begin = self._budget.may_begin(now)
+        return self._budget.has_more() and any(
+            not scan.is_over or (may_begin and scan.is_wanted(left_out, now)) for scan in self._scans
+        )
+
+    def restart(self) -> None:
+        """Begin the next scans from the front, as soon as the budget allows it."""
+        for scan in self._scans:
+            scan.is_over = scan.has_claimed = True
+
+    def step(
+        self,
+        connection: Connection,
+        tick: TickRow,
+        *,
+        is_grouped: bool,
+        left_out: frozenset[str],
+        wanted: int,
+        excluded: Collection[str],
+    ) -> ClaimResult:
+        """Claim a batch for other teams; the result is empty if the budget is used up or a recent scan found none."""
+        scan = self._scans[is_grouped]
+        now = self._monotonic()
+        if scan.is_wanted(left_out, now) and self._budget.may_begin(now):
+            scan.begin(left_out, now)
+        while not scan.is_over and self._budget.has_more():
+            claim = partial(
+                scan.claim, connection, tick, wanted=wanted, after=scan.position, excluded=excluded, left_out=left_out
+            )
+            claimed, result, scan.position = self._batches.claim(connection, claim)
+            scan.is_over = not scan.position.has_more
+            before, now = now, self._monotonic()
+            self._budget.spend(now - before, claimed=len(claimed), wanted=wanted)
             if claimed:
-                return ClaimResult(claimed), position
-        claim = partial(self._claim, connection, tick, wanted=wanted, after=self._position, excluded=excluded)
-        claimed, result, position = self._batches.claim(connection, claim)
-        self._claimed = claimed
-        self._meets_series = not claimed or any(one.schedule_id is not None for one in claimed)
-        return result, position
+                scan.has_claimed = True
+                return result
+        return ClaimResult([])
+
+
+class _FairShareScan:
+    """A scan for other teams, for actions without or with a lock group."""
+
+    def __init__(self, claim: _Claim) -> None:
+        self.claim = claim
+        self.position = START
+        #: Whether the scan has reached the end of the due range.
+        self.is_over = True
+        #: Whether this scan found another team, and whether any earlier scan did.
+        self.has_claimed = self._has_ever_claimed = False
+        self._begun_at = float("-inf")
+        self._left_out: frozenset[str] = frozenset()
+
+    def is_wanted(self, left_out: frozenset[str], now: float) -> bool:
+        """Return whether to scan again: another team was found, a team is no longer left out, or enough time passed."""
+        if self.has_claimed or not self._left_out <= left_out:
+            return True
+        has_no_teams = left_out == {""} and not self._has_ever_claimed
+        return now - self._begun_at >= (_RARE_SECONDS if has_no_teams else FRESH_SECONDS)
+
+    def begin(self, left_out: frozenset[str], now: float) -> None:
+        """Start from the front of the due range."""
+        self.position, self.is_over = START, False
+        self._has_ever_claimed, self.has_claimed = self._has_ever_claimed or self.has_claimed, False
+        self._begun_at, self._left_out = now, left_out

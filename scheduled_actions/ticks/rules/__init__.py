@@ -1,1 +1,1 @@
-"""What is decided about a tick: what it may start, how teams take turns, what is counted."""
+"""Pure rules of a tick: what it may start, how much it claims, and how teams share its claims."""

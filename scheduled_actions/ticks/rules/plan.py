@@ -1,202 +1,174 @@
-"""What a tick may start, how large a wave is, and how much it claims: decided here, without a clock."""
+"""Decide what a tick starts, how large its waves and claims are, and how teams share them, without reading a clock.
 
-from __future__ import annotations
+Actions without a team count as one more team, represented by an empty string.
+"""
 
-from collections import deque
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import count
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from scheduled_actions.core.config import Settings
 
-    from scheduled_actions.core.config import Settings
-
-#: What is kept of `max_duration_seconds` for the last settlement and the answer.
+#: The part of `max_duration_seconds` that is reserved for the last settlement and the answer.
 ANSWER_MARGIN_SECONDS = 1.0
-#: A type whose handlers take no longer may be announced in larger waves than there are threads.
+#: Action types whose handlers are faster than this may be announced in waves larger than the number of free threads.
 FAST_SECONDS = 0.005
-#: A wave of them is no more than one thread does in this time: what a crash charges beside what it ends stays small.
+#: Such a wave contains at most what one thread runs in this time, so that a crash charges few actions that never ran.
 _WAVE_SECONDS = 0.5
-#: Neither a wave nor a claim grows beyond it.
-LARGEST = 500
-#: How many times `batch_size` a claim may take of what takes next to no time.
+#: Maximum size of a wave and of a claim.
+MAX_BATCH = 500
+#: Claims of fast actions may be this many times as large as `batch_size`.
 _GROWTH = 5
-#: Durations remembered per type.
-_REMEMBERED = 64
-#: A p95 of fewer durations is a guess.
-_ENOUGH_FOR_FAST = 5
-_ENOUGH_FOR_P95 = 20
-#: A claim takes about as much work as the threads do in this time, so that other ticks find some too.
+#: Number of durations kept per action type.
+_KEPT_DURATIONS = 64
+#: Minimum number of durations for a usable 95th percentile.
+_MIN_FOR_FAST = 5
+_MIN_FOR_P95 = 20
+#: A claim takes about as many actions as the threads run in this time; the rest stays available to other ticks.
 _CLAIM_SECONDS = 1.0
+#: Time that a tick needs in addition to its handlers, for claiming and settling.
+_SETTLING_SECONDS = 1.0
+#: Scans for other teams may take one twentieth of the time.
+_SCAN_SHARE = 20
+#: A team with more than one tenth of a batch dominates it.
+_DOMINANT_PART = 10
 
 
-class Pace:
-    """How long handlers of each type have taken in this process."""
+class DurationStats:
+    """Stores the latest handler durations of this process, by action type."""
 
     def __init__(self) -> None:
-        self._durations: dict[str, deque[float]] = {}
+        self._durations: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT_DURATIONS))
         self._p95: dict[str, tuple[int, float]] = {}
-        self._recorded: dict[str, int] = {}
+        self._recorded: Counter[str] = Counter()
 
     def record(self, action_type: str, seconds: float) -> None:
-        """Remember one duration."""
-        if action_type not in self._durations:
-            self._durations[action_type] = deque(maxlen=_REMEMBERED)
-            self._recorded[action_type] = 0
+        """Add the duration of one handler, in seconds."""
         self._durations[action_type].append(seconds)
         self._recorded[action_type] += 1
 
-    def p95(self, action_type: str, *, at_least: int = _ENOUGH_FOR_P95) -> float | None:
-        """Return the 95th percentile of the last durations in seconds; None while there are too few to tell."""
-        durations = self._durations.get(action_type)
-        if durations is None or len(durations) < at_least:
+    def p95(self, action_type: str, *, at_least: int = _MIN_FOR_P95) -> float | None:
+        """Return the 95th percentile of the latest durations in seconds; None with fewer than `at_least` durations."""
+        durations = self._durations.get(action_type, ())
+        if len(durations) < at_least:
             return None
         recorded = self._recorded[action_type]
         cached = self._p95.get(action_type)
-        # Sorting at each question would cost more than some handlers do: a few durations more change little.
+        # Sorting on each call would cost more than some handlers do, and a few more durations change little.
         if cached is not None and recorded - cached[0] < len(durations) // 4:
             return cached[1]
-        ordered = sorted(durations)
-        value = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
+        value = sorted(durations)[min(len(durations) - 1, int(len(durations) * 0.95))]
         self._p95[action_type] = (recorded, value)
         return value
 
     def wave(self, action_type: str) -> int | None:
-        """Return how many of the type may be announced at once, where its handlers take next to no time.
+        """Return the number of actions of a fast type that may be announced at once.
 
-        None where they do not, or were not measured: each is announced when a thread is free for it.
+        None for types that are slow or not measured yet: their actions are announced when a thread is free.
         """
-        p95 = self.p95(action_type, at_least=_ENOUGH_FOR_FAST)
-        return None if p95 is None or p95 >= FAST_SECONDS else _in_half_a_second(p95)
+        p95 = self.p95(action_type, at_least=_MIN_FOR_FAST)
+        return None if p95 is None or p95 >= FAST_SECONDS else _wave_size(p95)
 
     def mean(self) -> float | None:
-        """Return the mean of all remembered durations in seconds; None before the first."""
-        counted = sum(len(durations) for durations in self._durations.values())
-        return sum(sum(durations) for durations in self._durations.values()) / counted if counted else None
+        """Return the mean of all stored durations in seconds; None if there are none."""
+        recorded = sum(map(len, self._durations.values()))
+        return sum(map(sum, self._durations.values())) / recorded if recorded else None
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """The two limits of a tick, on the process's monotonic clock in seconds."""
+class TickBudget:
+    """The time limits of a tick, in seconds of the process's monotonic clock."""
 
     started: float
-    #: After it nothing starts.
+    #: When the last handler may start.
     run_until: float
-    #: By it everything has been settled or given up, and the answer is out.
+    #: When every attempt must have been settled or abandoned.
     answer_by: float
-    #: Until then it waits for what comes due; its start where it does not linger.
+    #: Until when the tick waits for actions to become due; `started` if it does not linger.
     linger_until: float = 0.0
+    #: The time limit of the tick including its answer.
+    duration_seconds: float = math.inf
 
     @classmethod
-    def of(
-        cls,
-        *,
-        started: float,
-        duration_seconds: float,
-        run_seconds: float,
-        linger_seconds: float,
-        timeout_seconds: float,
-    ) -> Budget:
-        """Return the limits of a tick.
+    def by_settings(
+        cls, settings: Settings, *, started: float, host_seconds: float | None, lingers: bool
+    ) -> "TickBudget":
+        """Return the limits of a tick under these settings.
 
         Args:
-            started: On the monotonic clock.
-            duration_seconds: Until the answer; the host's limit may be shorter than the settings have it.
-            run_seconds: How long it starts what is due.
-            linger_seconds: How long it waits for more, where the host leaves an action its usual time after that.
-            timeout_seconds: An action's usual time.
+            settings: The settings of the project.
+            started: The start of the tick, on the monotonic clock.
+            host_seconds: The host's time limit for the tick, in seconds; None: only the setting applies.
+            lingers: Whether the tick waits for actions to become due. The wait ends early enough to leave time for an
+                action with the default timeout.
         """
-        linger = min(linger_seconds, max(0.0, duration_seconds - timeout_seconds))
+        duration_seconds = min(settings.max_duration_seconds, math.inf if host_seconds is None else host_seconds)
+        duration = max(0.0, duration_seconds - ANSWER_MARGIN_SECONDS)
+        linger = min(settings.linger_seconds, max(0.0, duration - settings.default_timeout_seconds)) if lingers else 0.0
         return cls(
             started=started,
-            run_until=started + min(max(run_seconds, linger), duration_seconds),
-            answer_by=started + duration_seconds,
+            run_until=started + min(max(settings.max_run_seconds, linger), duration),
+            answer_by=started + duration,
             linger_until=started + linger,
-        )
-
-    @classmethod
-    def by_settings(cls, settings: Settings, *, started: float, duration_seconds: float, lingers: bool) -> Budget:
-        """Return the limits that the settings give a tick.
-
-        Args:
-            settings: Those of the project.
-            started: On the monotonic clock.
-            duration_seconds: What the tick has, as `tick_seconds` says.
-            lingers: Whether it keeps the watch.
-        """
-        return cls.of(
-            started=started,
-            duration_seconds=max(0.0, duration_seconds - ANSWER_MARGIN_SECONDS),
-            run_seconds=settings.max_run_seconds,
-            linger_seconds=settings.linger_seconds if lingers else 0.0,
-            timeout_seconds=settings.default_timeout_seconds,
+            duration_seconds=duration_seconds,
         )
 
     def may_start(self, now: float) -> bool:
-        """Whether anything may start at all."""
+        """Return whether handlers may still start."""
         return now < self.run_until
 
     def fits(self, seconds: float, now: float) -> bool:
-        """Whether something that takes `seconds` would end in time."""
+        """Return whether a handler that takes `seconds` would end before the answer is due."""
         return now + seconds <= self.answer_by
 
     def could_ever_fit(self, seconds: float) -> bool:
-        """Whether something that takes `seconds` would end in time in a tick that had only this to do."""
+        """Return whether a handler that takes `seconds` would end in time if the tick ran nothing else."""
         return seconds <= self.answer_by - self.started - _SETTLING_SECONDS
 
 
-def tick_seconds(settings: Settings, host_seconds: float | None) -> float:
-    """Return how long a tick may take, answer included: the setting, or the host's limit where that is shorter."""
-    duration = settings.max_duration_seconds
-    return duration if host_seconds is None else min(duration, host_seconds)
+class CallerBudget(NamedTuple):
+    """The division of the time that the caller of a tick waits, in whole seconds."""
 
-
-class Within(NamedTuple):
-    """How a tick answers a caller that does not wait for ever, in whole seconds."""
-
-    #: How long it may start what is due: `max_run_seconds`.
+    #: Time in which handlers may start: `max_run_seconds`.
     run_seconds: int
-    #: What starts last has as long to end.
+    #: Time left for the handlers that start last.
     left_seconds: int
 
 
-def within(caller_seconds: float) -> Within | None:
-    """Return how to answer a caller that waits so long; None: no tick is sure to.
+def caller_budget(caller_seconds: float) -> CallerBudget | None:
+    """Divide the time that a caller waits, in seconds; return None if this time is too short for any tick.
 
-    Two thirds are for starting, as by default of half a minute; a second is for the way there and back.
+    Two thirds are for starting handlers, as in the default settings, and one second is for the network.
     """
-    whole = int(caller_seconds)
-    run = whole * 2 // 3
-    left = whole - run - 1
-    return Within(run, left) if min(run, left) >= 1 else None
+    run = int(caller_seconds) * 2 // 3
+    left = int(caller_seconds) - run - 1
+    return CallerBudget(run, left) if min(run, left) >= 1 else None
 
 
 def too_long(*, timeout_seconds: float, tick_seconds: float) -> str:
-    """Return why an action is not started that could never end within a tick."""
+    """Return the error message for an action whose timeout does not fit into any tick."""
     return (
-        f"not started: it may take {timeout_seconds:g} s (its timeout), and a tick has "
-        f"{tick_seconds:g} s; raise max_duration_seconds and the host's limit, or lower timeout_seconds"
+        f"not started: its timeout of {timeout_seconds:g} s does not fit into a tick of {tick_seconds:g} s; lower "
+        "timeout_seconds, or raise max_duration_seconds and the host's limit"
     )
 
 
-#: What a tick needs around its handlers: claiming before, settling after.
-_SETTLING_SECONDS = 1.0
-
-
 class Candidate(NamedTuple):
-    """What the plan needs to know of a claimed action."""
+    """The properties of a claimed action that decide when it may start."""
 
     action_type: str
-    #: The longest it may take: its timeout.
     timeout_seconds: float
     is_last_attempt: bool
-    #: Its last attempt ended with its process: nothing else may be in flight beside it.
+    #: Whether nothing else may be in flight at the same time, because the action's previous attempt crashed.
     runs_alone: bool
 
 
-def expected_seconds(candidate: Candidate, pace: Pace) -> float:
-    """Return how long the action will take: its type's measured p95, or its timeout while that is unknown."""
-    p95 = pace.p95(candidate.action_type)
+def expected_seconds(candidate: Candidate, stats: DurationStats) -> float:
+    """Return the expected duration of an action in seconds: the 95th percentile of its type, at most its timeout."""
+    p95 = stats.p95(candidate.action_type)
     return candidate.timeout_seconds if p95 is None else min(p95, candidate.timeout_seconds)
 
 
@@ -207,72 +179,107 @@ def next_wave(
     in_flight: int,
     one_runs_alone: bool,
     now: float,
-    budget: Budget,
-    pace: Pace,
+    budget: TickBudget,
+    stats: DurationStats,
     has_room: Callable[[int], bool] | None = None,
 ) -> list[int]:
-    """Return the positions of the candidates to start now, in their order.
+    """Return the positions of the candidates to start now, in ascending order.
 
     Args:
-        candidates: Claimed and not started, in the order of the claim.
-        free: Threads without work.
-        in_flight: Actions announced and not settled.
-        one_runs_alone: What is in flight must stay alone.
-        now: On the monotonic clock of `budget`.
-        budget: The tick's limits.
-        pace: What has been measured.
-        has_room: Whether one more of the team of the candidate at a position may start, which is counted then; None:
-            everybody may.
+        candidates: The actions claimed and not started, in the order of the claim.
+        free: Number of idle threads.
+        in_flight: Number of actions announced and not settled.
+        one_runs_alone: Whether an action in flight has to run alone.
+        now: The current time on the monotonic clock of `budget`.
+        budget: The time limits of the tick.
+        stats: The measured durations of handlers.
+        has_room: Returns whether the candidate at a position may start under the limits of teams and imports, and
+            counts it; None without such limits.
     """
     if free <= 0 or one_runs_alone or not budget.may_start(now):
         return []
     if in_flight == 0:
-        alone = (position for position, one in enumerate(candidates) if one.runs_alone)
-        for position in alone:
-            fits = budget.fits(expected_seconds(candidates[position], pace), now)
-            if fits and (has_room is None or has_room(position)):
+        for position, one in enumerate(candidates):
+            may_start = one.runs_alone and budget.fits(expected_seconds(one, stats), now)
+            if may_start and (has_room is None or has_room(position)):
                 return [position]
     wave: list[int] = []
     threads_taken = 0
-    # Most candidates are like the one before: each sort is judged once.
-    judged: dict[Candidate, tuple[bool, int | None]] = {}
+    # Most candidates equal the one before: each distinct one is evaluated once.
+    evaluated: dict[Candidate, tuple[bool, int | None]] = {}
     for position, one in enumerate(candidates):
         if threads_taken == free:
             break
-        if one not in judged:
-            may_start = not one.runs_alone and budget.fits(expected_seconds(one, pace), now)
-            judged[one] = (may_start, _queued_most(one, pace))
-        may_start, most = judged[one]
-        is_wave_full = most is not None and len(wave) >= max(free, most - in_flight)
+        if one not in evaluated:
+            may_start = not one.runs_alone and budget.fits(expected_seconds(one, stats), now)
+            # A fast action may wait for its thread, unless it is the last attempt: a crash would charge it unstarted.
+            evaluated[one] = (may_start, None if one.is_last_attempt else stats.wave(one.action_type))
+        may_start, max_wave = evaluated[one]
+        is_wave_full = max_wave is not None and len(wave) >= max(free, max_wave - in_flight)
         if not may_start or is_wave_full or (has_room is not None and not has_room(position)):
             continue
-        if most is None:
-            threads_taken += 1
+        threads_taken += max_wave is None
         wave.append(position)
     return wave
 
 
-def _queued_most(candidate: Candidate, pace: Pace) -> int | None:
-    """Return in how large a wave the candidate may wait for its thread; None: it takes one that is free.
+def claim_size(*, batch_size: int, concurrency: int, stats: DurationStats) -> int:
+    """Return the number of actions to claim: about what the threads run in a second.
 
-    A fast one needs no thread of its own, but a charged attempt that never started must not be the last one.
+    The maximum is `batch_size`. For fast actions it is what one thread runs in half a second, at most five times
+    `batch_size`: each claim and each settlement costs a commit, whatever its size.
     """
-    return None if candidate.is_last_attempt else pace.wave(candidate.action_type)
-
-
-def claim_size(*, batch_size: int, concurrency: int, pace: Pace) -> int:
-    """Return how many actions to claim: what the threads do in about a second, at most `batch_size`.
-
-    What takes next to no time is claimed in larger batches, of no more than one thread does in half a second: a claim
-    and a settlement each cost a commit, however much they are for.
-    """
-    mean = pace.mean()
+    mean = stats.mean()
     if mean is None:
         return min(batch_size, 2 * concurrency)
-    most = max(batch_size, min(_GROWTH * batch_size, _in_half_a_second(mean)))
+    most = max(batch_size, min(_GROWTH * batch_size, _wave_size(mean)))
     return max(min(batch_size, concurrency), min(most, int(_CLAIM_SECONDS * concurrency / max(mean, 1e-6))))
 
 
-def _in_half_a_second(seconds: float) -> int:
-    """Return how many that take so long one thread does in half a second, at most `LARGEST`."""
-    return min(LARGEST, int(_WAVE_SECONDS / max(seconds, 1e-6)))
+def _wave_size(seconds: float) -> int:
+    """Return the number of handlers of this duration that one thread runs within a wave, at most `MAX_BATCH`."""
+    return min(MAX_BATCH, int(_WAVE_SECONDS / max(seconds, 1e-6)))
+
+
+def dominant_teams(teams: Iterable[str | None], *, wanted: int) -> frozenset[str]:
+    """Return the teams that have more than a tenth of a full batch.
+
+    Args:
+        teams: The team of each action in the batch.
+        wanted: The size of a full batch.
+    """
+    counted = Counter(team or "" for team in teams)
+    return frozenset(team for team, actions in counted.items() if actions * _DOMINANT_PART > wanted)
+
+
+def round_robin(teams: Sequence[str | None]) -> list[int]:
+    """Return the positions of actions in an order in which teams alternate; each team's actions keep their order.
+
+    Args:
+        teams: The team of each action.
+    """
+    counters: defaultdict[str | None, Iterator[int]] = defaultdict(count)
+    rounds = [next(counters[team]) for team in teams]
+    return sorted(range(len(teams)), key=rounds.__getitem__)
+
+
+@dataclass(slots=True)
+class ScanBudget:
+    """The time that a tick may spend on scans for other teams, in seconds of the monotonic clock."""
+
+    started: float
+    #: When the last handler may start.
+    run_until: float
+    spent: float = 0.0
+
+    def has_more(self) -> bool:
+        """Return whether the scans so far took less than one twentieth of the tick's time for starting handlers."""
+        return self.spent * _SCAN_SHARE < self.run_until - self.started
+
+    def may_begin(self, now: float) -> bool:
+        """Return whether a new scan may begin: the scans so far took at most one twentieth of the elapsed time."""
+        return self.spent * _SCAN_SHARE <= now - self.started
+
+    def spend(self, seconds: float, *, claimed: int, wanted: int) -> None:
+        """Add the duration of a scan in seconds, reduced by the share of the wanted actions that the scan claimed."""
+        self.spent += seconds * max(0.0, 1 - claimed / wanted)

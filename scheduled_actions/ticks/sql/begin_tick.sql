@@ -1,4 +1,4 @@
--- The tick has a row, and its leases an end. Repeating it after a lost connection changes nothing.
+-- The tick has a row. Returns its start and the end of its leases. Repeating this after a lost connection changes nothing.
 insert into scheduled_action_ticks as t (id, started_at, lease_expires_at, caller, budget)
 values (
   %(tick_id)s, scheduled_actions_now(), scheduled_actions_now() + make_interval(secs => %(lease_seconds)s), %(caller)s,

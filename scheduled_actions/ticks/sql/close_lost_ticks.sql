@@ -1,4 +1,4 @@
--- A tick that ended without a word is closed once nothing of it is leased any more.
+-- A tick whose lease ended before it finished is closed, once its actions are rescued.
 update scheduled_action_ticks t
 set finished_at = scheduled_actions_now(), running = '{}', outcome = 'lost'
 where t.finished_at is null

@@ -1,4 +1,4 @@
--- The tick has ended and says how, unless it has announced something since.
+-- The tick has ended, unless its row has a later announcement.
 update scheduled_action_ticks t
 set finished_at = scheduled_actions_now(), running = '{}', outcome = %(outcome)s, counts = %(counts)s::jsonb,
   announcement = %(announcement)s

@@ -1,6 +1,5 @@
--- The tick has ended and says how, unless it has announced something since; what it counted is added up, once: a repetition
--- finds its number there.
--- Rows are taken in the order of their key, so that no two ticks wait for each other.
+-- The tick has ended, unless its row has a later announcement. Its metrics are added once: a repeated statement finds the
+-- number of the buffer in the row. Rows are locked in the order of their key, so that two ticks cannot deadlock.
 with before as materialized (
   select b.id, b.counts
   from scheduled_action_ticks b
@@ -11,7 +10,7 @@ ended as (
   update scheduled_action_ticks t
   set
     finished_at = scheduled_actions_now(), running = '{}', outcome = %(outcome)s, announcement = %(announcement)s,
-    counts = %(counts)s::jsonb || jsonb_build_object('tally', %(tally)s::bigint)
+    counts = %(counts)s::jsonb || jsonb_build_object('metrics_buffer', %(buffer)s::bigint)
   from before b
   where t.id = b.id
 )
@@ -21,6 +20,6 @@ from before b
 cross join unnest(
   %(metrics)s::text[], %(subjects)s::text[], %(parts)s::text[], %(values)s::double precision[]
 ) n (metric, subject, part, value)
-where b.counts -> 'tally' is distinct from to_jsonb(%(tally)s::bigint)
+where b.counts -> 'metrics_buffer' is distinct from to_jsonb(%(buffer)s::bigint)
 order by n.metric, n.subject, n.part
 on conflict (metric, subject, part) do update set value = m.value + excluded.value

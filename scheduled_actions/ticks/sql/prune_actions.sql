@@ -1,4 +1,5 @@
--- At most `limit` finished actions past their retention are gone, the oldest first; of these `ids`, or of any where it is null.
+-- At most `limit` finished actions past their retention are deleted, by status, the oldest first; if `ids` is not null, only
+-- those.
 with old as materialized (
   select o.id
   from (values
@@ -11,8 +12,8 @@ with old as materialized (
     where a.status = kept.status
       and (%(ids)s::uuid[] is null or a.id = any (%(ids)s))
       and a.completed_at < scheduled_actions_now() - make_interval(days => kept.days)
-      -- What somebody waits for is kept until they have seen it.
-      and not (a.awaited and exists (select from scheduled_action_waits w where w.topic = a.id))
+      -- Actions that others wait for are kept until the waiting actions have been woken.
+      and not (a.has_waiters and exists (select from scheduled_action_waits w where w.topic = a.id))
     order by a.completed_at
     limit %(limit)s
     for update of a skip locked

@@ -1,1 +1,1 @@
-"""The management API, and its description for programs and for people."""
+"""The management API, with its OpenAPI document and its documentation page."""

@@ -1,172 +1,226 @@
-"""The management API: one way in for every route, from the request's path to its answer."""
+"""Dispatch requests to the routes of the management API, over HTTP and from the dashboard."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flask import Response, request
+from werkzeug.routing import Rule
 
-from scheduled_actions.actions.management import Management
 from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.web.api.auth.attempts import FailedAttempts
-from scheduled_actions.web.api.auth.authentication import authenticated
-from scheduled_actions.web.api.auth.client_address import client_address
-from scheduled_actions.web.api.internal import Desk, router
-from scheduled_actions.web.api.models import Nothing
-from scheduled_actions.web.api.requests import idempotency
-from scheduled_actions.web.api.requests.bodies import read_json
-from scheduled_actions.web.api.requests.problems import problem_of
-from scheduled_actions.web.api.requests.refusals import MethodNotAllowed, UnknownRoute
-from scheduled_actions.web.api.requests.validation import checked, checked_query
-from scheduled_actions.web.api.routing import parts_as_sent
+from scheduled_actions.core.secret import bearer
+from scheduled_actions.runtime import Runtime
+from scheduled_actions.web.api import calendar, facts, installation, people, tokens
+from scheduled_actions.web.api.actions import routes as actions
+from scheduled_actions.web.api.auth import Caller, FailedLogins, caller_of_token, client_address
+from scheduled_actions.web.api.deadlines import routes as deadlines
+from scheduled_actions.web.api.models import EmptyRequest
+from scheduled_actions.web.api.problems import MethodNotAllowed, UnknownRoute, problem_response
+from scheduled_actions.web.api.requests import (
+    IDEMPOTENCY_HEADER,
+    check_idempotency_key,
+    read_json,
+    request_digest,
+    run_once,
+    validate,
+    validate_query,
+)
+from scheduled_actions.web.api.routing import Answer, Call, CallContext, Route, Router, undecoded_parts
+from scheduled_actions.web.api.schedules import routes as schedules
+from scheduled_actions.web.api.webhooks import routes as webhooks
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+#: Every route of the management API.
+ROUTES: tuple[Route, ...] = (
+    *actions.ROUTES,
+    *calendar.ROUTES,
+    *deadlines.ROUTES,
+    *facts.ROUTES,
+    *installation.ROUTES,
+    *people.ROUTES,
+    *schedules.ROUTES,
+    *tokens.ROUTES,
+    *webhooks.ROUTES,
+)
 
-    from werkzeug.routing import Rule
 
-    from scheduled_actions.runtime import Runtime
-    from scheduled_actions.web.api.auth.authentication import Caller
-    from scheduled_actions.web.api.routing import Call, Route
+#: Finds the routes of a path.
+ROUTER = Router(ROUTES)
 
-#: Answered without a route of their own.
-_IMPLIED = ("HEAD", "OPTIONS")
+
+@cache
+def reserved_path_words() -> frozenset[str]:
+    """Return the fixed parts of paths where other paths have an id, such as `counts` in `/actions/counts`.
+
+    They are invalid as names of resources.
+    """
+    before_ids = {route.path.partition("{id}")[0] for route in ROUTES if "{id}" in route.path}
+    return frozenset(
+        route.path.removeprefix(before).split("/")[0]
+        for before in before_ids
+        for route in ROUTES
+        if route.path.startswith(before)
+    ) - {"{id}"}
+
+
+class InternalApi(CallContext):
+    """Calls routes on behalf of one caller, for the dashboard, in place of HTTP."""
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        if_match: str | None = None,
+    ) -> Answer:
+        """Call a route with the permissions of the caller.
+
+        Args:
+            method: HTTP method.
+            path: The path below `/api/v1`.
+            query: The query parameters, by name.
+            body: The JSON object, parsed.
+            if_match: The ETag of the version that the caller has read; None skips the check.
+
+        Raises:
+            UnknownRoute: No route has this method and path.
+            ScheduledActionsError: Any error of the route, as over HTTP.
+        """
+        found = ROUTER.find(path)
+        if found is None or method not in found[0]:
+            raise UnknownRoute(path)
+        route = found[0][method]
+        self.caller.must_be(route.role)
+        call: Call[Any, Any] = Call(
+            runtime=self.runtime,
+            caller=self.caller,
+            base=self.base,
+            path=found[1],
+            query=validate(route.query, dict(query or {}), whole="query"),
+            body=validate(route.body or EmptyRequest, dict(body or {}), whole="body"),
+            if_match=if_match,
+        )
+        if not route.creates:
+            return route.function(call)
+        with self.runtime.database.connection() as connection, connection.transaction():
+            return route.function(replace(call, connection=connection))
 
 
 class Api:
-    """Answers the management API of one project.
-
-    Args:
-        runtime: Its parts.
-    """
+    """Answers HTTP requests to the management API of one project."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._management = Management(runtime.database, lambda: runtime.scheduler)
-        self._router = router()
-        self._attempts = FailedAttempts()
+        self._attempts = FailedLogins()
 
     def answer(self, path: str) -> Response:
-        """Answer the present request.
+        """Answer the current request.
 
         Args:
-            path: What of its path stands below `/api/v1`.
+            path: The part of the request's path below `/api/v1`.
         """
         return self._guarded(lambda: self._answer(path))
 
     def metrics(self) -> Response:
-        """Answer a scrape of Prometheus."""
+        """Answer a Prometheus scrape."""
         return self._guarded(self._metrics)
 
     def _guarded(self, answer: Callable[[], Response]) -> Response:
-        """Return an answer, or the problem document of what kept it from being made."""
         try:
             with self._runtime.request_threads.one():
                 return answer()
-        except Exception as error:  # noqa: BLE001 - told to the caller, and logged, there
-            return problem_of(error, path=request.path)
+        except Exception as error:  # noqa: BLE001 - the boundary of the API: converted to a response, and logged
+            return problem_response(error, path=request.path)
 
     def _metrics(self) -> Response:
-        caller = self._caller()
-        caller.must_have_no_team("metrics are of all teams")
+        self._caller().must_have_no_team("metrics cover all teams")
         from scheduled_actions.web import metrics  # noqa: PLC0415 - its library comes with an extra
 
-        return metrics.scraped(self._runtime, self._management, accept=request.headers.get("Accept", ""))
+        return metrics.scraped(self._runtime, accept=request.headers.get("Accept", ""))
 
     def _caller(self) -> Caller:
-        return authenticated(
+        return caller_of_token(
             self._runtime,
-            request.headers.get("Authorization"),
+            bearer(request.headers.get("Authorization")),
             address=client_address(request, self._runtime.config.settings),
             attempts=self._attempts,
         )
 
     def _answer(self, path: str) -> Response:
-        sent = request.environ.get("RAW_URI") or request.environ.get("REQUEST_URI")
-        found = self._router.find(path, parts_as_sent(path, sent))
+        target = request.environ.get("RAW_URI") or request.environ.get("REQUEST_URI")
+        found = ROUTER.find(path, undecoded_parts(path, target))
         if found is None:
             raise UnknownRoute(request.path)
         by_method, named = found
+        allowed = [*by_method, *(["HEAD"] if "GET" in by_method else []), "OPTIONS"]
         if request.method == "OPTIONS":
             return Response(
-                status=HTTPStatus.NO_CONTENT, headers={"Allow": _allowed(by_method), "Cache-Control": "no-store"}
+                status=HTTPStatus.NO_CONTENT, headers={"Allow": ", ".join(allowed), "Cache-Control": "no-store"}
             )
         route = by_method.get("GET" if request.method == "HEAD" else request.method)
         if route is None:
-            raise MethodNotAllowed(request.method, _allowed(by_method).split(", "))
+            raise MethodNotAllowed(request.method, allowed)
         caller = self._caller()
         caller.must_be(route.role)
-        return self._carried_out(route, caller, named)
+        return self._run(route, caller, named)
 
-    def _carried_out(self, route: Route, caller: Caller, named: Mapping[str, str]) -> Response:
-        query = checked_query(route.query, request.args)
-        given = {}
+    def _run(self, route: Route, caller: Caller, named: Mapping[str, str]) -> Response:
+        query = validate_query(route.query, request.args)
+        body = {}
         if route.body is not None:
-            given = read_json(request, limit=route.body_limit, is_optional=route.is_body_optional)
-        base = f"{request.script_root}{mounted(request.url_rule)}"
-        desk = Desk(runtime=self._runtime, management=self._management, caller=caller, base=base)
-        call = desk.call(
-            named,
+            body = read_json(request, limit=route.body_limit, is_optional=route.is_body_optional)
+        call: Call[Any, Any] = Call(
+            runtime=self._runtime,
+            caller=caller,
+            base=f"{request.script_root}{mounted(request.url_rule)}",
+            path=named,
             query=query,
-            body=checked(route.body or Nothing, given, whole="body"),
+            body=validate(route.body or EmptyRequest, body, whole="body"),
             if_match=request.headers.get("If-Match"),
         )
         if not route.creates:
-            return _response(**_carried_out(route, call))
-        key = idempotency.check_key(request.headers.get(idempotency.HEADER))
+            return _response(**_answer_of(route, call))
+        key = check_idempotency_key(request.headers.get(IDEMPOTENCY_HEADER))
         with self._runtime.database.connection() as connection, connection.transaction():
             call = replace(call, connection=connection)
             if key is None:
-                return _response(**_carried_out(route, call))
-            answered, is_kept = idempotency.once(
+                return _response(**_answer_of(route, call))
+            answered, is_replayed = run_once(
                 connection,
                 scope=caller.team_id or "",
                 key=key,
-                digest=idempotency.digest_of(route.method, route.path, dict(named), request.args.to_dict(), given),
-                answer=lambda: _carried_out(route, call),
+                digest=request_digest(route.method, route.path, dict(named), request.args.to_dict(), body),
+                answer=lambda: _answer_of(route, call),
                 shown_once=route.shown_once,
             )
         response = _response(**answered)
-        if is_kept:
+        if is_replayed:
             response.headers["Idempotent-Replayed"] = "true"
         return response
 
 
 def mounted(rule: Rule | None) -> str:
-    """Return where the application has put the routes: what of the rule stands before its parts."""
+    """Return the URL path under which the application has mounted the routes: the rule up to its first variable."""
     return "" if rule is None else rule.rule.partition("/<")[0]
 
 
-def _carried_out(route: Route, call: Call) -> dict[str, Any]:
+def _answer_of(route: Route, call: Call[Any, Any]) -> dict[str, Any]:
+    """Run a route; in errors, replace the name of a Python argument with the field of the request."""
     try:
         answer = route.function(call)
     except InvalidArgument as error:
-        raise error.renamed(_field(error.name, route)) from error
+        fields = [model.model_fields.get(error.name) for model in (route.body, route.query) if model is not None]
+        aliases = [field.alias for field in fields if field is not None and field.alias]
+        raise error.renamed(aliases[0] if aliases else error.name) from error
     return {
         "status": int(answer.status),
-        "body": answer.document.model_dump_json(),
+        "body": answer.document.model_dump_json(by_alias=True),
         "headers": dict(answer.headers),
     }
 
 
-def _field(name: str, route: Route) -> str:
-    """Return what the route calls an argument: its own name where that is no field of the route."""
-    for model in (route.body, route.query):
-        field = model.model_fields.get(name) if model is not None else None
-        if field is not None:
-            return field.alias or name
-    return name
-
-
 def _response(status: int, body: str, headers: Mapping[str, str]) -> Response:
-    response = Response(body, status, mimetype="application/json")
-    response.headers["Cache-Control"] = "no-store"
-    response.headers.update(headers)
-    return response
-
-
-def _allowed(by_method: Mapping[str, Route]) -> str:
-    implied = [method for method in _IMPLIED if method == "OPTIONS" or "GET" in by_method]
-    return ", ".join([*by_method, *implied])
+    return Response(body, status, {"Cache-Control": "no-store", **headers}, mimetype="application/json")

@@ -1,11 +1,11 @@
-"""What goes in and out of the management API, as pydantic models: the parts that all of them share."""
-
-from __future__ import annotations
+"""Define the pydantic models and field types that the resources of the management API share."""
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from functools import partial
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from pydantic import (
@@ -16,62 +16,77 @@ from pydantic import (
     GetJsonSchemaHandler,
     ValidationInfo,
     WithJsonSchema,
+    WrapSerializer,
+    create_model,
     field_validator,
+    model_validator,
 )
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic.config import JsonDict
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticSerializationError
 
-from scheduled_actions.core import checks as arguments
-from scheduled_actions.core import json_text, retry
-from scheduled_actions.core.action import RESULT_LIMIT, Status
-from scheduled_actions.core.durations import parse_duration
+from scheduled_actions.core import checks, durations, json_text, pages, retry
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, RESULT_LIMIT, Status
 from scheduled_actions.core.errors import InvalidArgument, RequestError
-from scheduled_actions.core.pages import PAGE_MOST
 from scheduled_actions.operations.tokens import NAME_LENGTH
 from scheduled_actions.schedules.rules.new_schedule import RECURRENCE_LIMIT
 
-if TYPE_CHECKING:
-    from pydantic.config import JsonDict
+Response = TypeVar("Response", bound="ResponseModel")
 
-#: The longest delay taken, in days: a hundred years.
-_LONGEST_DELAY_DAYS = 36525
-
-
-#: An id, as answers write it.
+_MAX_DELAY_DAYS = 36525
+#: An id as responses contain it.
 UUID_SHAPE = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
-class Given(BaseModel):
-    """What a caller sends: every field known, of the right type, and nothing beside them."""
+def rejection(message: str, **context: str) -> PydanticCustomError:
+    """Return a validation error; `name` replaces the last part of the field's path, `inside` extends the path."""
+    return PydanticCustomError("refused", "{message}", {"message": message, **context})
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+def rejection_of(error: InvalidArgument) -> PydanticCustomError:
+    """Convert an invalid argument to a validation error of the field that it names."""
+    return rejection(error.problem or str(error).removeprefix(f"{error.name}: "), name=error.name)
 
 
-class GivenParts(Given):
-    """What a caller sends where a field that is left out and one that is null are not the same: null is refused."""
+class RequestModel(BaseModel):
+    """A request's body or query: unknown fields and values of another type are rejected."""
 
-    #: Of these null takes away what is there.
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, populate_by_name=True
+    )
+
+    def given(self) -> dict[str, Any]:
+        """Return the fields that the request contains, by name; nested models as mappings."""
+        return {
+            name: value.model_dump() if isinstance(value, BaseModel) else value
+            for name, value in self
+            if name in self.model_fields_set
+        }
+
+
+class PatchModel(RequestModel):
+    """A request in which null differs from an omitted field: only nullable fields accept null."""
+
+    #: The names of the fields that accept null.
     nullable: ClassVar[frozenset[str]] = frozenset()
 
     @field_validator("*", mode="before")
     @classmethod
-    def _is_not_null(cls, value: Any, about: ValidationInfo) -> Any:  # noqa: ANN401 - any field
-        if value is None and about.field_name not in cls.nullable:
-            raise _wrong("left out rather than null")
+    def _is_not_null(cls, value: Any, field: ValidationInfo) -> Any:  # noqa: ANN401 - any field
+        if value is None and field.field_name not in cls.nullable:
+            raise rejection("should be left out rather than null")
         return value
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return the schema without the nulls that stand for what is left out."""
-        made = handler(core_schema)
-        fields = handler.resolve_ref_schema(made).get("properties", {})
-        for name, schema in fields.items():
-            if name not in cls.nullable:
-                fields[name] = without_null(schema)
-        return made
+        """Return the schema in which only nullable fields accept null."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        properties |= {name: without_null(one) for name, one in properties.items() if name not in cls.nullable}
+        return schema
 
 
 def without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a field's schema that does not take null."""
+    """Return the schema of a field, without the alternative null."""
     match schema:
         case {"anyOf": [*kinds, {"type": "null"}], **others}:
             return {**others, **kinds[0]} if len(kinds) == 1 else {**others, "anyOf": kinds}
@@ -79,133 +94,146 @@ def without_null(schema: dict[str, Any]) -> dict[str, Any]:
             return schema
 
 
-class Shown(BaseModel):
-    """What is answered."""
+class ResponseModel(BaseModel):
+    """A response, or a part of one."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
-class Nothing(Given):
-    """No fields at all."""
+def shares_fields(source: type, /, **descriptions: str | None) -> Callable[[type[Response]], type[Response]]:
+    """Return a decorator that adds fields of a domain class to a response model.
+
+    Fields have the same types as in the domain class; arbitrary JSON becomes a `Document`.
+
+    Args:
+        source: The domain class.
+        descriptions: The descriptions of the fields that responses contain, by name; None: no description.
+    """
+    types = get_type_hints(source)
+    return adds_fields(
+        **{
+            name: (Document if _is_json(types[name]) else types[name], Field(description=description))
+            for name, description in descriptions.items()
+        }
+    )
 
 
-def refused(error: InvalidArgument) -> PydanticCustomError:
-    """Return one of our own refusals as pydantic's, of the field that it names."""
-    message = str(error).removeprefix(f"{error.name}: ")
-    return PydanticCustomError("refused", "{message}", {"message": message, "name": error.name})
+def adds_fields(**fields: Any) -> Callable[[type[Response]], type[Response]]:  # noqa: ANN401 - types of any fields
+    """Return a decorator that adds fields to a response model; a value is a type, or a type and a `Field`."""
+
+    def added(model: type[Response]) -> type[Response]:
+        return create_model(
+            model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields
+        )
+
+    return added
 
 
-def not_both(one: str, other: str) -> JsonDict:
-    """Return what a schema says of two fields of which one may be there."""
-    return {"not": {"required": [one, other]}}
+def _is_json(kind: Any) -> bool:  # noqa: ANN401 - any type
+    """Whether values of a type are any JSON, or objects with any members."""
+    return kind is Any or any(get_origin(one) is Mapping for one in (kind, *get_args(kind)))
 
 
-def about(field: str, message: str) -> PydanticCustomError:
-    """Return a refusal of one field of a model; of the model as a whole where no field is named."""
-    return PydanticCustomError("refused", "{message}", {"message": message, "inside": field})
+class EmptyRequest(RequestModel):
+    """A request without fields."""
 
 
-def kept_text(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what is no text
-    """Return a text that Postgres can keep."""
-    if isinstance(value, str):
-        try:
-            json_text.encode("text", value, limit=RESULT_LIMIT)
-        except RequestError as error:
-            raise PydanticCustomError("refused", "{message}", {"message": str(error).removeprefix("text: ")}) from None
-    return value
+def _checked(check: Callable[[str], object]) -> BeforeValidator:
+    """Return a validator that rejects the strings for which `check` raises an error; it ignores other types."""
+
+    def validate(value: Any) -> Any:  # noqa: ANN401 - pydantic rejects other types
+        if isinstance(value, str):
+            try:
+                check(value)
+            except RequestError as error:
+                expected = error.expected if isinstance(error, InvalidArgument) else ""
+                raise rejection(f"should be {expected}" if expected else str(error).removeprefix("text ")) from None
+        return value
+
+    return BeforeValidator(validate)
 
 
-def _moment(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what is no text
-    """Return the instant of an ISO 8601 text; without an offset it is naive."""
+def _parse_time(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Parse an ISO 8601 time; return it in UTC, or naive if it has no offset."""
+    expected = 'should be an ISO 8601 time, such as "2026-03-29T09:30:00+02:00"'
     if not isinstance(value, str):
-        raise _wrong('an ISO 8601 time, such as "2026-03-29T09:30:00+02:00"')
+        raise rejection(expected)
     try:
         moment = datetime.fromisoformat(value.strip().upper())
-        # An offset may move it out of the years that there are.
+        # The conversion may leave the years 1 to 9999.
         return moment if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        hint = " (in an address, + is written %2B)" if re.search(r"\d \d\d:?\d\d$", value) else ""
-        raise _wrong(f'an ISO 8601 time, such as "2026-03-29T09:30:00+02:00"{hint}') from None
+        hint = " (in a URL, write + as %2B)" if re.search(r"\d \d\d:?\d\d$", value) else ""
+        raise rejection(expected + hint) from None
 
 
-def _instant(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what is no text
-    """Return the aware instant of an ISO 8601 text."""
-    moment = _moment(value)
+def _parse_instant(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Parse an ISO 8601 time; reject one without an offset."""
+    moment = _parse_time(value)
     if moment.tzinfo is None:
-        raise _wrong("a time with its offset: end it with Z, or with +02:00 (in an address, + is written %2B)")
+        raise rejection("should be a time with its offset: end it with Z or +02:00 (in a URL, write + as %2B)")
     return moment
 
 
-def _delay(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what is no text
-    """Return the length of time that a number of seconds or an ISO 8601 duration says."""
+def _parse_delay(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Convert a number of seconds or an ISO 8601 duration to a timedelta; reject more than a hundred years."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise rejection("should be a number of seconds, or a duration such as PT5M")
     try:
-        match value:
-            case bool():
-                raise _wrong("a number of seconds, or a duration such as PT5M")
-            case int() | float():
-                delay = timedelta(seconds=value)
-            case str():
-                delay = parse_duration(value)
-            case _:
-                raise _wrong("a number of seconds, or a duration such as PT5M")
+        delay = durations.parse_duration(value) if isinstance(value, str) else timedelta(seconds=value)
     except InvalidArgument as error:
-        raise _wrong(error.expected) from None
+        raise rejection(f"should be {error.expected}") from None
     except (OverflowError, ValueError):
-        raise _wrong("a time from now: between zero and a hundred years") from None
-    if not timedelta(0) <= delay <= timedelta(days=_LONGEST_DELAY_DAYS):
-        raise _wrong("a time from now: between zero and a hundred years")
+        delay = timedelta.max
+    if not timedelta(0) <= delay <= timedelta(days=_MAX_DELAY_DAYS):
+        raise rejection("should be a duration between zero and a hundred years")
     return delay
 
 
-def _zone(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what is no text
-    if isinstance(value, str):
-        try:
-            arguments.check_timezone(value)
-        except InvalidArgument as error:
-            raise _wrong(error.expected) from None
-    return value
-
-
-def _policy(value: Any) -> Any:  # noqa: ANN401 - retry.parse judges it
-    """Return the retry policy that JSON stands for."""
+def _parse_policy(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Convert JSON to a retry policy."""
     try:
         return retry.parse(value)
     except InvalidArgument as error:
-        raise refused(error) from None
+        raise rejection_of(error) from None
     except TypeError:
-        raise _wrong(f'a list of seconds, or {{"kind": …}}, one of {", ".join(retry.KINDS)}') from None
+        raise rejection(
+            f'should be a list of seconds, or {{"kind": …}} with one of the kinds {", ".join(retry.KINDS)}'
+        ) from None
 
 
-def _from_words(words: dict[str, Any]) -> Any:  # noqa: ANN401 - a validator
-    def read(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what is no known word
-        return words.get(value, value) if isinstance(value, str) else value
-
-    return read
+def _parse_flag(value: Any) -> Any:  # noqa: ANN401 - pydantic rejects other values
+    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
 
 
-def _spelled(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what has no digits
+def _parse_integer(value: Any) -> Any:  # noqa: ANN401 - pydantic rejects other values
     return int(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,9}", value) else value
 
 
-def _whole(value: Any) -> Any:  # noqa: ANN401 - pydantic judges what is no number
+def _integer_of_float(value: Any) -> Any:  # noqa: ANN401 - pydantic rejects other values
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _wrong(expected: str) -> PydanticCustomError:
-    return PydanticCustomError("refused", "{message}", {"message": f"should be {expected}"})
+def _readable(value: Any, serialize: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        # Nested deeper than in the response: what serializes here serializes there.
+        return serialize([[[[[[[[value]]]]]]]])[0][0][0][0][0][0][0][0]
+    except (PydanticSerializationError, ValueError, RecursionError):
+        # SQL can store deeper documents than pydantic serializes: one of them must not fail the whole response.
+        return {"unreadable": "the stored JSON is nested too deeply"}
 
 
 WITHOUT_NUL: JsonDict = {"pattern": "^[^\\u0000]*$"}
-Kept = BeforeValidator(kept_text)
-#: Texts without NUL.
-ShortText = Annotated[str, Field(min_length=1, max_length=255, json_schema_extra=WITHOUT_NUL), Kept]
-TokenName = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH, json_schema_extra=WITHOUT_NUL), Kept]
+#: Text that Postgres can store.
+Storable = _checked(partial(json_text.encode, "text", limit=RESULT_LIMIT))
+#: Strings without NUL characters.
+ShortText = Annotated[str, Field(min_length=1, max_length=255, json_schema_extra=WITHOUT_NUL), Storable]
+TokenName = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH, json_schema_extra=WITHOUT_NUL), Storable]
 ActionTypeName = Annotated[
-    str, Field(min_length=1, max_length=200, examples=["email:send"], json_schema_extra=WITHOUT_NUL), Kept
+    str, Field(min_length=1, max_length=200, examples=["email:send"], json_schema_extra=WITHOUT_NUL), Storable
 ]
-DedupKey = Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=WITHOUT_NUL), Kept]
-LongText = Annotated[str, Field(min_length=1, max_length=4096, json_schema_extra=WITHOUT_NUL), Kept]
-#: A recurrence; what it means is more than a pattern can say.
+LongText = Annotated[str, Field(min_length=1, max_length=4096, json_schema_extra=WITHOUT_NUL), Storable]
+#: A recurrence; a pattern cannot describe its grammar.
 Rule = Annotated[
     str,
     Field(
@@ -214,21 +242,23 @@ Rule = Annotated[
         examples=["daily at 09:00", "0 9 * * 1-5", "FREQ=MONTHLY;BYMONTHDAY=-1", "last business day of the month"],
         json_schema_extra=WITHOUT_NUL,
     ),
-    Kept,
+    Storable,
 ]
 
-#: An instant that may lack its offset.
-Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
-#: An instant with its offset.
-Instant = Annotated[datetime, BeforeValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})]
-#: ISO 8601 in the forms that are always taken, and seconds.
+#: An instant with an offset, or a local time.
+Moment = Annotated[datetime, BeforeValidator(_parse_time), WithJsonSchema({"type": "string", "format": "date-time"})]
+#: An instant with an offset.
+Instant = Annotated[
+    datetime, BeforeValidator(_parse_instant), WithJsonSchema({"type": "string", "format": "date-time"})
+]
+#: An ISO 8601 duration in its unambiguous forms, or seconds.
 Delay = Annotated[
     timedelta,
-    BeforeValidator(_delay),
+    BeforeValidator(_parse_delay),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": _LONGEST_DELAY_DAYS * 86400},
+                {"type": "number", "minimum": 0, "maximum": _MAX_DELAY_DAYS * 86400},
                 {
                     "type": "string",
                     "pattern": "^P([0-9]{1,3}W|[0-9]{1,4}D|([0-9]{1,4}D)?T([0-9]{1,5}H([0-9]{1,6}M)?([0-9]{1,8}S)?"
@@ -238,24 +268,24 @@ Delay = Annotated[
         }
     ),
 ]
-TimeZone = Annotated[str, BeforeValidator(_zone), WithJsonSchema({"x-schema": "TimeZone"})]
+TimeZone = Annotated[str, _checked(checks.check_timezone), WithJsonSchema({"x-schema": "TimeZone"})]
 JsonObject = Annotated[dict[str, Any], WithJsonSchema({"x-schema": "JsonObject"})]
-#: Actions that follow an end: one, or a list.
-FollowUps = JsonObject | Annotated[list[JsonObject], Field(max_length=20)]
+#: Stored JSON in a response.
+Document = Annotated[Any, WrapSerializer(_readable)]
 _SECONDS: JsonDict = {"type": "number", "minimum": 0, "maximum": retry.LONGEST_WAIT_SECONDS}
 _DELAYS: JsonDict = {"type": "array", "items": _SECONDS, "minItems": 1, "maxItems": 100}
-#: By the type of a policy's field.
-_POLICY_FIELDS: dict[str, JsonDict] = {
-    "float": _SECONDS,
-    "Jitter": {"enum": ["none", "full", "equal"]},
-    "tuple[float, ...]": _DELAYS,
+#: JSON Schemas of a policy's fields, by their types.
+_POLICY_FIELDS: dict[Any, JsonDict] = {
+    float: _SECONDS,
+    retry.Jitter: {"enum": ["none", "full", "equal"]},
+    tuple[float, ...]: _DELAYS,
 }
 
 
 def _policy_schema(kind: str, policy: Any) -> JsonDict:  # noqa: ANN401 - a class of policies
     return {
         "type": "object",
-        "properties": {"kind": {"const": kind}, **{one.name: _POLICY_FIELDS[str(one.type)] for one in fields(policy)}},
+        "properties": {"kind": {"const": kind}, **{one.name: _POLICY_FIELDS[one.type] for one in fields(policy)}},
         "required": ["kind", *[one.name for one in fields(policy) if one.default is MISSING]],
         "additionalProperties": False,
     }
@@ -263,54 +293,141 @@ def _policy_schema(kind: str, policy: Any) -> JsonDict:  # noqa: ANN401 - a clas
 
 RetryPolicy = Annotated[
     Any,
-    BeforeValidator(_policy),
+    BeforeValidator(_parse_policy),
     WithJsonSchema({"anyOf": [_DELAYS, *[_policy_schema(kind, policy) for kind, policy in retry.KINDS.items()]]}),
 ]
 StatusName = Annotated[Status, Field(strict=False)]
 Id = Annotated[UUID, Field(strict=False)]
-
-#: JSON Schema's integers: 3.0 is one.
-WholeNumber = BeforeValidator(_whole)
-#: In addresses everything is text.
-Flag = Annotated[bool, BeforeValidator(_from_words({"true": True, "false": False}))]
+#: Accepts any integer of JSON Schema, such as 3.0.
+WholeNumber = BeforeValidator(_integer_of_float)
+#: A Boolean in a query string.
+Flag = Annotated[bool, BeforeValidator(_parse_flag)]
 Limit = Annotated[
-    int, Field(ge=1, le=PAGE_MOST, description=f"At most so many, 1 to {PAGE_MOST}."), BeforeValidator(_spelled)
+    int,
+    Field(ge=1, le=pages.MAX_PAGE_SIZE, description=f"Maximum number of rows, 1 to {pages.MAX_PAGE_SIZE}."),
+    BeforeValidator(_parse_integer),
 ]
+CURSOR = "`next_cursor` of the previous response."
 
 
-class Target(Given):
-    """The thing an action is about."""
+class PageQuery(RequestModel):
+    """The page of a list to return."""
+
+    limit: Limit = pages.MAX_PAGE_SIZE
+    cursor: Id | None = Field(None, description=CURSOR)
+
+
+class TeamQuery(RequestModel):
+    """Limits the request to one team."""
+
+    team_id: ShortText | None = None
+
+
+class TeamPageQuery(PageQuery, TeamQuery):
+    """The page of a list to return, optionally of one team."""
+
+
+class TargetsQuery(TeamPageQuery):
+    """Filters of a list of resources that are about targets."""
+
+    target_type: ShortText | None = None
+    target_id: ShortText | None = None
+    name: ShortText | None = None
+
+
+class PageDocument(ResponseModel):
+    """A page of a list."""
+
+    next_cursor: UUID | None = Field(description="Cursor of the next page; null on the last page.")
+
+
+def page_of(name: str, description: str, **rows: Any) -> type[PageDocument]:  # noqa: ANN401 - the type of any rows
+    """Return the model of a page of a list; `rows` is the field that holds the rows, such as `facts=list[Fact]`."""
+    return create_model(name, __base__=PageDocument, __doc__=description, **rows)
+
+
+def _exclude_both(schema: JsonDict, model: type[Any]) -> None:
+    """Add to the JSON Schema of a model that its alternatives exclude each other."""
+    schema["not"] = {"required": list(model.alternatives)}
+
+
+class InstantOrDelay(RequestModel):
+    """A request that can contain an instant, or a delay from now, but not both."""
+
+    model_config = ConfigDict(json_schema_extra=_exclude_both)
+    #: The names of the two fields.
+    alternatives: ClassVar[tuple[str, str]] = ("scheduled_at", "delay")
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        instant, delay = self.alternatives
+        if {instant, delay} <= self.model_fields_set:
+            raise rejection(f"conflicts with {instant}: give one of them", inside=delay)
+        return self
+
+    def given(self) -> dict[str, Any]:
+        """Return the fields that the request contains; a delay under the name of the instant."""
+        instant, delay = self.alternatives
+        return {instant if name == delay else name: value for name, value in super().given().items()}
+
+
+class Scheduling(InstantOrDelay):
+    """The due time of an action, or the start of a schedule."""
+
+    scheduled_at: Moment | None = Field(
+        None,
+        description="Due time of the action, or start of the schedule: with an offset, or a local time in `timezone`.",
+    )
+    delay: Delay | None = Field(
+        None, description="Instead of `scheduled_at`: seconds from now, or an ISO 8601 duration."
+    )
+    timezone: TimeZone | None = Field(
+        None, description="IANA time zone of local times and, for a schedule, of its rule."
+    )
+
+
+class Ownership(RequestModel):
+    """The team that owns a new object, and its creator."""
+
+    team_id: ShortText | None = Field(
+        None, description="The team that owns the new object. A team's token creates objects only for its own team."
+    )
+    created_by: ShortText | None = Field(None, description="Name of the creator. Default: the token's name.")
+
+
+class AttemptOptions(RequestModel):
+    """Priority and attempts of an action."""
+
+    priority: Annotated[int, Field(ge=-32768, le=32767), WholeNumber] | None = Field(
+        None, description="Lower numbers run first."
+    )
+    max_attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT), WholeNumber] | None = Field(
+        None, description="Maximum number of attempts, including the first."
+    )
+
+
+class Target(RequestModel):
+    """The entity that an action or deadline is about."""
 
     type: ShortText
     id: ShortText
 
 
-class Problem(Shown):
-    """RFC 9457: what is wrong, and what would be right."""
+class ActionOptions(AttemptOptions):
+    """Options of a new action or series."""
 
-    type: str
-    title: str
-    status: int
-    detail: str
-    #: Short name of the fact, to branch on.
-    code: str
-
-
-class FieldError(Shown):
-    """One field of a request that was refused."""
-
-    #: Its path, such as `payload.name` or `actions.3.priority`.
-    field: str
-    message: str
+    retry: RetryPolicy | None = Field(None, description="Retry policy, or a list of delays in seconds.")
+    lock_group: ShortText | None = Field(
+        None, description="Actions of a group run one at a time within a team, oldest first."
+    )
+    target: Target | None = None
+    metadata: JsonObject | None = Field(None, description="Any JSON object, stored with the action.")
 
 
-class InvalidProblem(Problem):
-    """A problem of the request itself: every invalid field is listed where that is known."""
+class Record(ResponseModel):
+    """Fields that stored resources share."""
 
-    errors: list[FieldError] = []
-
-
-class StateProblem(Problem):
-    """A problem of the moment; `action_status` is where the action stands."""
-
-    action_status: StatusName | None = None
+    id: UUID
+    team_id: str | None
+    created_by: str | None
+    created_at: datetime

@@ -1,140 +1,234 @@
-"""What a route of the management API is, and which one a path means."""
+"""Define routes of the management API and the calls that they serve, and match paths to routes."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import KW_ONLY, dataclass, field, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 from urllib.parse import unquote
 
+from pydantic import BaseModel
+from werkzeug.http import parse_etags
+
+from scheduled_actions.core.errors import ScheduledActionsError
+from scheduled_actions.core.pages import read_page
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.transactions import borrowed_connection
-from scheduled_actions.web.api.models import Nothing
+from scheduled_actions.operations.tokens import Role
+from scheduled_actions.runtime import Runtime
+from scheduled_actions.web.api.auth import Caller
+from scheduled_actions.web.api.models import EmptyRequest, RequestModel
+from scheduled_actions.web.api.problems import PreconditionFailed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from contextlib import AbstractContextManager
-
-    from pydantic import BaseModel
-
-    from scheduled_actions.actions.management import Management
-    from scheduled_actions.core.errors import ScheduledActionsError
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.operations.tokens import Role
-    from scheduled_actions.runtime import Runtime
-    from scheduled_actions.web.api.auth.authentication import Caller
-    from scheduled_actions.web.api.models import Given
-
-#: The largest body taken, in bytes, where a route does not say.
+#: The default limit of a body, in bytes.
 BODY_LIMIT = 1024 * 1024
 
+Query = TypeVar("Query", bound=RequestModel)
+Body = TypeVar("Body", bound=RequestModel)
+Thing = TypeVar("Thing")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One request, checked: what a route's function is given."""
+
+@dataclass(frozen=True, kw_only=True)
+class CallContext:
+    """The caller of the API, and the project."""
 
     runtime: Runtime
-    management: Management
     caller: Caller
-    #: Where the routes hang: what an address begins with.
+    #: The URL path under which the API is mounted.
     base: str
-    #: The parts of the path in braces, by name.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(CallContext, Generic[Query, Body]):
+    """A validated request, as the function of its route receives it."""
+
+    #: The variable parts of the path, by name.
     path: Mapping[str, str]
-    #: An instance of the route's own `query`.
-    query: Any
-    #: An instance of the route's own `body`; of `Nothing` where it has none.
-    body: Any
-    #: The If-Match header as it came; None where there was none.
+    query: Query
+    body: Body
+    #: The If-Match header; None without one.
     if_match: str | None
-    #: In the transaction of a route that `creates`; None elsewhere.
+    #: The transaction of a route that `creates`; None for other routes.
     connection: Connection | None = None
 
     def borrowed(self) -> AbstractContextManager[Connection]:
-        """Lend the connection of the transaction, or one of the project's own."""
+        """Lend the connection of the transaction; without a transaction, a new connection."""
         return borrowed_connection(self.runtime.database, self.connection)
+
+    @property
+    def reference(self) -> str:
+        """The id or name in the path."""
+        return self.path.get("id", self.path.get("name", ""))
+
+    @property
+    def team_filter(self) -> str | None:
+        """The team that limits a list: the caller's team, else the team in the query; None: all teams."""
+        return self.caller.team_id or getattr(self.query, "team_id", None)
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The fields of the query by name, without `limit`; `team_id` has the value of `team_filter`."""
+        return {**self.query.model_dump(exclude={"limit"}), "team_id": self.team_filter}
+
+    @property
+    def sees_team(self) -> bool:
+        """Whether the caller may see the team in the query; True without a team in the query."""
+        return self.caller.sees(getattr(self.query, "team_id", None))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a route's function answers."""
+    """The response of a route."""
 
     document: BaseModel
     status: HTTPStatus = HTTPStatus.OK
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def with_etag(cls, document: BaseModel, *, version: BaseModel | None = None) -> Self:
+        """Return a response with the ETag of `version`, which is the document by default."""
+        return cls(document, headers={"ETag": etag_of(version or document)})
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    def located(self, path: str, *, is_new: bool) -> Self:
+        """Return the response with the path of the resource, and with the status 201 if the resource is new."""
+        return replace(
+            self,
+            status=HTTPStatus.CREATED if is_new else HTTPStatus.OK,
+            headers={**self.headers, "Location": path},
+        )
+
+    def extended(self, model: type[BaseModel], **fields: Any) -> Self:  # noqa: ANN401 - values of any fields
+        """Return the response with a document of another model: the fields of the current one, and further fields."""
+        return replace(self, document=model.model_validate({**dict(self.document), **fields}))
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
-    """One method of one path; the OpenAPI document is made of these."""
+    """A method and path of the API, with its documentation; `function.__name__` is the operation id in OpenAPI."""
 
     method: str
-    #: Below `/api/v1`, with its parts in braces: `/actions/{id}`.
+    #: The path below `/api/v1`, with variable parts in braces: `/actions/{id}`.
     path: str
-    function: Callable[[Call], Answer]
-    #: The least role that may ask.
-    role: Role
+    function: Callable[[Call[Any, Any]], Answer]
     summary: str
-    #: Further lines for people, in plain text.
+    _: KW_ONLY
     description: str = ""
-    #: What it is about; routes are grouped by it.
+    #: Groups the routes in the documentation.
     tag: str
-    query: type[Given] = Nothing
-    body: type[Given] | None = None
-    #: Whether a body may be left out.
+    #: The lowest role that may call the route; None: `viewer` for GET, else `operator`.
+    least_role: Role | None = None
+    query: type[RequestModel] = EmptyRequest
+    body: type[RequestModel] | None = None
     is_body_optional: bool = False
     body_limit: int = BODY_LIMIT
-    #: Each success: its model, and when it is answered.
+    #: The model and the description of each successful response.
     answers: Mapping[HTTPStatus, tuple[type[BaseModel], str]]
-    #: The errors of its own; those that every route may answer are known.
+    #: Errors in addition to those of every route, which `openapi/document.py` lists.
     refuses: tuple[type[ScheduledActionsError], ...] = ()
-    #: Runs in one transaction, and takes an Idempotency-Key.
+    #: Whether the route runs in a transaction and accepts an Idempotency-Key.
     creates: bool = False
-    #: The field of its answer that is shown only once: null in what is kept for its Idempotency-Key.
+    #: The field of the response that is not stored for the Idempotency-Key: null in a replayed response.
     shown_once: str | None = None
-    #: Takes If-Match.
     takes_if_match: bool = False
-    #: The headers of its successes, by name: what they say.
+    #: Descriptions of response headers, by name.
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def role(self) -> Role:
+        """The lowest role that may call the route."""
+        return self.least_role or (Role.VIEWER if self.method == "GET" else Role.OPERATOR)
 
-class Located(Protocol):
-    """What answers to a method at a path."""
+
+def page_answer(call: Call[Any, Any], page: type[BaseModel], read: Callable[..., Sequence[Any]]) -> Answer:
+    """Return a page of rows; an empty page for a team that the caller may not see.
+
+    Args:
+        call: The request; its query has the `limit`.
+        page: The model of the response: `next_cursor`, and the field that holds the rows.
+        read: Returns at most `limit` rows, which have ids, in the order of the page.
+    """
+    return found_page(call, page, lambda limit: read_page(lambda most: read(limit=most), limit))
+
+
+def found_page(
+    call: Call[Any, Any], page: type[BaseModel], find: Callable[..., tuple[Sequence[Any], object]]
+) -> Answer:
+    """Return a page as `page_answer` does; `find` takes `limit` and returns the rows and the next page's cursor."""
+    rows, next_cursor = find(limit=call.query.limit) if call.sees_team else ((), None)
+    (name,) = page.model_fields.keys() - {"next_cursor"}
+    return Answer(page.model_validate({name: rows, "next_cursor": next_cursor}))
+
+
+def etag_of(shown: BaseModel) -> str:
+    """Return the strong ETag of a representation."""
+    return f'"{hashlib.sha256(shown.model_dump_json().encode()).hexdigest()[:32]}"'
+
+
+#: A block in which a resource is locked; it yields the connection that holds the lock.
+Locked = AbstractContextManager[Connection | None]
+
+
+@contextmanager
+def require_if_match(
+    call: Call[Any, Any],
+    lock: Callable[..., AbstractContextManager[tuple[Thing, Connection]]],
+    show: Callable[[Thing], BaseModel],
+) -> Iterator[Connection | None]:
+    """Lock a resource and compare it with If-Match; yield the connection that holds the lock.
+
+    Args:
+        call: The request. Without If-Match, nothing is locked and `call.connection` is yielded.
+        lock: Takes a connection, which can be None, and locks the resource; yields the resource and the connection.
+        show: Returns the representation that the ETag identifies.
+
+    Raises:
+        ScheduledActionsError: Any error of `lock`, for example that the resource does not exist (in that team).
+        PreconditionFailed: The resource has changed since the caller read it.
+    """
+    if call.if_match is None:
+        yield call.connection
+        return
+    with lock(connection=call.connection) as (thing, connection):
+        etag = etag_of(show(thing))
+        if not parse_etags(call.if_match).contains(etag.strip('"')):
+            raise PreconditionFailed(call.reference, etag)
+        yield connection
+
+
+class Routable(Protocol):
+    """A route: a method and a path."""
 
     @property
     def method(self) -> str:
-        """The method."""
+        """The HTTP method."""
 
     @property
     def path(self) -> str:
-        """The path, with its parts in braces."""
+        """The path, with variable parts in braces."""
 
 
-Found = TypeVar("Found", bound=Located)
+RouteType = TypeVar("RouteType", bound=Routable)
 
 
-class Router(Generic[Found]):
-    """Finds routes by path.
+class Router(Generic[RouteType]):
+    """Finds routes by path."""
 
-    Args:
-        routes: All of them.
-    """
-
-    def __init__(self, routes: Iterable[Found]) -> None:
-        templates: dict[tuple[str, ...], dict[str, Found]] = {}
+    def __init__(self, routes: Iterable[RouteType]) -> None:
+        templates: dict[tuple[str, ...], dict[str, RouteType]] = {}
         for route in routes:
             templates.setdefault(_parts(route.path), {})[route.method] = route
-        # A word before a part in braces: `/actions/counts` is no action's id.
+        # Fixed parts take precedence over variable ones: `/actions/counts` is not an action.
         self._templates = sorted(templates.items(), key=lambda item: [part.startswith("{") for part in item[0]])
 
     def find(
         self, path: str, parts: tuple[str, ...] | None = None
-    ) -> tuple[Mapping[str, Found], Mapping[str, str]] | None:
-        """Return the routes of a path by method, and its parts in braces; None where nothing answers.
-
-        A slash at the end says nothing.
+    ) -> tuple[Mapping[str, RouteType], Mapping[str, str]] | None:
+        """Return the routes of a path by method, and the values of its variable parts; None if no route matches.
 
         Args:
-            path: Decoded.
-            parts: Of the path, where a part may hold a slash; None: each slash of the path divides parts.
+            path: Decoded; a trailing slash is ignored.
+            parts: The parts of the path, which may contain slashes; None: the path is split at its slashes.
         """
         parts = _parts(path) if parts is None else parts
         for template, by_method in self._templates:
@@ -149,19 +243,19 @@ def _parts(path: str) -> tuple[str, ...]:
     return tuple(path.strip("/").split("/"))
 
 
-def parts_as_sent(path: str, sent: str | None) -> tuple[str, ...] | None:
-    """Return the parts of a path as they were divided before decoding: `%2F` does not divide.
+def undecoded_parts(path: str, target: str | None) -> tuple[str, ...] | None:
+    """Return the decoded parts of a path, which is split before decoding, so that `%2F` does not separate parts.
 
     Args:
-        path: Decoded; the end of the request's path.
-        sent: The request's target as the server received it; None where it does not say.
+        path: The end of the request's path, decoded.
+        target: The request target as the server received it; None if the server does not provide it.
 
     Returns:
-        None where the two do not fit, as behind a proxy that rewrites paths.
+        None if the target is unknown, has no `%2F`, or does not end with the path, for example behind a proxy that
+        rewrites paths.
     """
-    if sent is None or "%2f" not in sent.lower():
+    if target is None or "%2f" not in target.lower():
         return None
-    parts = [unquote(part) for part in sent.partition("?")[0].rstrip("/").split("/")]
-    wanted = path.strip("/")
-    found = next((parts[-n:] for n in range(1, len(parts) + 1) if "/".join(parts[-n:]) == wanted), None)
-    return None if found is None else tuple(found)
+    parts = tuple(unquote(part) for part in target.partition("?")[0].rstrip("/").split("/"))
+    ends = (parts[start:] for start in reversed(range(len(parts))))
+    return next((end for end in ends if "/".join(end) == path.strip("/")), None)

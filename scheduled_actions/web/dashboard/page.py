@@ -1,32 +1,30 @@
-"""What a page is, what it is given, and what it answers."""
+"""Define the pages of the dashboard: their paths, the request passed to a page, and the responses that it returns."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 from urllib.parse import quote_plus
+from zoneinfo import ZoneInfo
 
-from scheduled_actions.core import json_text
+from werkzeug.datastructures import MultiDict
+
 from scheduled_actions.database.clock import now as database_now
 from scheduled_actions.operations.tokens import Role
+from scheduled_actions.runtime import Runtime
+from scheduled_actions.web.api.auth import Caller
+from scheduled_actions.web.api.dispatch import InternalApi
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
-    from zoneinfo import ZoneInfo
-
-    from werkzeug.datastructures import MultiDict
-
-    from scheduled_actions.runtime import Runtime
-    from scheduled_actions.web.api.auth.authentication import Caller
-    from scheduled_actions.web.api.internal import Desk
-    from scheduled_actions.web.api.routing import Answer
+#: A response document of the API; its model depends on the route.
+Document: TypeAlias = Any
+#: Rows on one page of a list.
+ROWS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A page: a template, and what it shows."""
+    """A response that renders a template."""
 
     template: str
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -34,151 +32,152 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """What a change answers: where to look now."""
+class Redirect:
+    """A response to a change that redirects to the next page."""
 
-    #: Below the dashboard, with what stands behind its question mark.
+    #: The path below `/dashboard`, with its query.
     path: str
-    #: Told there, once.
+    #: A message that the next page shows once.
     said: str | None = None
-    #: Shown there, once: what nobody may read on the way, such as a secret. A reload shows it no more.
+    #: Values that the next page of this session shows once, such as a secret.
     shown: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
-    """A text as it is, for programs and for saving."""
-
-    text: str
-    media_type: str = "application/json"
-    #: What a browser saves it as; None: it shows it.
-    filename: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Nav:
-    """A page's place in the navigation."""
+    """The entry of a page in the navigation."""
 
     label: str
-    #: A name of `icons.html`.
+    #: The name of an icon in `icons.html`.
     icon: str
-    #: Not shown to those who see one team alone.
+    #: Whether the entry is hidden from callers bound to a team.
     is_of_no_team: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """One method of one address."""
+class DashboardPage:
+    """One HTTP method of one path of the dashboard."""
 
     method: str
-    #: Below `/dashboard`, with its parts in braces: `/actions/{id}`.
+    #: The path below `/dashboard`, with parameters in braces: `/actions/{id}`.
     path: str
-    function: Callable[[Visit], View | Moved | Raw]
-    #: The least role that may open it.
+    #: Returns a string for plain text.
+    function: "Callable[[RequestContext], View | Redirect | str]"
+    #: The lowest role that may open the page.
     role: Role = Role.VIEWER
     nav: Nav | None = None
 
 
-class Visit:
-    """One request to a page, by somebody who has signed in.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RequestContext:
+    """A request from a signed-in caller."""
 
-    Args:
-        desk: The API, as this caller may use it.
-        base: Where the dashboard hangs: what its addresses begin with.
-        here: The address of the page below `base`, with what stands behind its question mark.
-        path: The parts of the address in braces, by name.
-        query: What stands behind the question mark.
-        form: What was sent.
-        zone: Where the viewer's clock is.
-        shown: What the change before leaves to be shown here, once.
-    """
-
-    def __init__(
-        self,
-        *,
-        desk: Desk,
-        base: str,
-        here: str,
-        path: Mapping[str, str],
-        query: MultiDict[str, str],
-        form: MultiDict[str, str],
-        zone: ZoneInfo,
-        shown: Mapping[str, Any],
-    ) -> None:
-        self.desk = desk
-        self.base = base
-        self.here = here
-        self.path = path
-        self.query = query
-        self.form = form
-        self.zone = zone
-        self.shown = shown
+    #: The API with this caller's rights.
+    api: InternalApi
+    #: The path of the dashboard on this host, such as `/dashboard`.
+    base: str
+    #: The path of the page below `base`, with its query.
+    here: str
+    #: The path parameters, by name.
+    path: Mapping[str, str]
+    query: MultiDict[str, str]
+    form: MultiDict[str, str]
+    #: The viewer's time zone.
+    zone: ZoneInfo
+    #: Values that the preceding change passes to this page, to be shown once.
+    shown: Mapping[str, Any]
 
     @property
     def caller(self) -> Caller:
-        """Who looks."""
-        return self.desk.caller
+        """The signed-in caller."""
+        return self.api.caller
 
     @property
     def runtime(self) -> Runtime:
-        """The project's parts."""
-        return self.desk.runtime
+        """The runtime of the project."""
+        return self.api.runtime
 
     @cached_property
     def now(self) -> datetime:
-        """The database's present moment, in UTC."""
+        """The present time of the database's clock, in UTC; read once per request."""
         with self.runtime.database.connection() as connection:
             return database_now(connection)
 
-    def ask(self, method: str, path: str, **given: Any) -> Any:  # noqa: ANN401 - the route's own document
-        """Return the document that a route of the API answers; see `Desk.ask`."""
-        return self.asked(method, path, **given).document
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        if_match: str | None = None,
+    ) -> Any:  # noqa: ANN401 - the route's own document
+        """Call a route of the API and return the document of its response.
 
-    def asked(self, method: str, path: str, **given: Any) -> Answer:  # noqa: ANN401 - as Desk.ask
-        """Return the whole answer of a route of the API; see `Desk.ask`."""
-        return self.desk.ask(method, path, **given)
+        Raises:
+            ScheduledActionsError: The route refuses the request.
+        """
+        return self.api.call(method, path, query=query, body=body, if_match=if_match).document
+
+    def list(self, path: str, name: str, *filters: str, limit: int = ROWS) -> dict[str, Any]:
+        """Read one page of a list of the API; return the template values for the page.
+
+        Args:
+            path: The path of the list in the API.
+            name: The field of the document that has the rows; also the name of the template value.
+            filters: The query parameters that are passed to the API, in addition to `cursor`.
+            limit: The maximum number of rows.
+
+        Returns:
+            The rows under `name`, `given` (the parameters that are not empty), `filters` (`given` without `cursor`),
+            `next_cursor` (None on the last page) and `is_first`.
+        """
+        given = {one: text for one in (*filters, "cursor") if (text := self.query.get(one, "").strip())}
+        document = self.call("GET", path, query={**given, "limit": limit})
+        return {
+            name: getattr(document, name),
+            "given": given,
+            "filters": {one: text for one, text in given.items() if one != "cursor"},
+            "next_cursor": document.next_cursor,
+            "is_first": "cursor" not in given,
+        }
 
     def may(self, role: str) -> bool:
-        """Whether the caller may do what a role may."""
+        """Return whether the caller's role includes a role: `viewer`, `operator` or `admin`."""
         return self.caller.role.includes(Role(role))
 
+    def choice(self, name: str, options: Iterable[str]) -> str:
+        """Return the option that a query parameter names; the first option if the parameter is missing or invalid."""
+        known = list(options)
+        return next((one for one in known if one == self.query.get(name)), known[0])
+
     def link(self, path: str, **query: object) -> str:
-        """Return the address of a page; what is None or empty is left out."""
+        """Return the URL of a page of the dashboard; query values that are None or empty are omitted."""
         return address(self.base + path, query)
 
     def given(self, *names: str) -> dict[str, str]:
-        """Return those fields of what was sent that hold something."""
+        """Return the named form fields that are not empty, by name, without surrounding spaces."""
         return {name: text for name in names if (text := self.form.get(name, "").strip())}
-
-    def json(self, name: str, *, inside: str = "") -> Any:  # noqa: ANN401 - any JSON
-        """Return the JSON of a field of what was sent.
-
-        Raises:
-            InvalidArgument: It is none; `inside` is what it is called, where that is not the field's name.
-        """
-        return json_text.decode(self.form.get(name, ""), name=inside or name)
 
 
 def address(path: str, query: Mapping[str, object]) -> str:
-    """Return a path with what stands behind its question mark; what is None or empty is left out."""
+    """Return a path with a query; values that are None or empty are omitted."""
     pairs = [f"{_quoted(name)}={_quoted(str(value))}" for name, value in query.items() if value not in {None, ""}]
     return f"{path}?{'&'.join(pairs)}" if pairs else path
 
 
-@lru_cache(maxsize=1024)
-def _quoted(text: str) -> str:
-    """Return a text as it stands in an address; the same few stand in all the addresses of a page."""
-    return quote_plus(text)
+#: Cached: the links of a page repeat the same few values.
+_quoted = lru_cache(maxsize=1024)(quote_plus)
 
 
 @dataclass(slots=True)
-class Frame:
-    """What stands around a page."""
+class PageContext:
+    """Values for the frame of a page: navigation, theme, message and CSRF token."""
 
-    #: Stands in each of its forms; empty where there is nobody who could send one.
+    #: The CSRF token of the forms; empty without a session.
     csrf: str = ""
     theme: str = "auto"
-    #: What the last change did, told once.
+    #: The message of the preceding change; None: no message.
     said: str | None = None
-    #: The pages of the navigation that the caller may open, each with whether it is the present one.
-    pages: list[tuple[Page, bool]] = field(default_factory=list)
+    #: The navigation entries that the caller may open, each with whether it is the current page.
+    pages: list[tuple[DashboardPage, bool]] = field(default_factory=list)

@@ -1,68 +1,59 @@
-"""From a view to a page."""
+"""Render pages: the template environment, its filters, JSON trees and static files."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import json
 import re
-from functools import cache, partial
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from markupsafe import Markup, escape
 
+from scheduled_actions.core.messages import counted
 from scheduled_actions.web.dashboard import times
-from scheduled_actions.web.dashboard.assets import assets
-from scheduled_actions.web.dashboard.json_tree import tree
-from scheduled_actions.web.dashboard.page import address
+from scheduled_actions.web.dashboard.page import PageContext, RequestContext, View, address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-    from zoneinfo import ZoneInfo
-
     from jinja2.runtime import Context
 
-    from scheduled_actions.web.dashboard.page import Frame, View, Visit
-
-_FOLDER = Path(__file__).parent / "templates"
-
-
-def page(view: View, visit: Visit, frame: Frame) -> str:
-    """Return the page of a view, for somebody who has signed in."""
-    values: dict[str, Any] = {
-        "visit": visit,
-        "who": visit.caller,
-        "here": visit.here,
-        "may": visit.may,
-        "zone": visit.zone,
-    }
-    return _environment().get_template(view.template).render(**_shared(visit.base, frame), **values, **view.values)
+_FOLDER = Path(__file__).parent
+_MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+#: The limits of a JSON tree: number of values, characters per string or number, and levels.
+VALUES_MOST = 300
+TEXT_MOST = 1000
+_DEPTH_MOST = 30
+#: Branches at this level and below are initially collapsed.
+_OPEN_TO = 2
+_MARKS = re.compile(r"`([^`\n]+)`|\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?Z)")
 
 
-def outside(template: str, base: str, frame: Frame, **values: Any) -> str:  # noqa: ANN401 - whatever it shows
-    """Return a page for somebody who has not signed in."""
-    return _environment().get_template(template).render(**_shared(base, frame), visit=None, **values)
-
-
-def _shared(base: str, frame: Frame) -> dict[str, Any]:
-    return {
+def page(view: View, base: str, frame: PageContext, context: RequestContext | None = None) -> str:
+    """Render a view; `context` is the request of a signed-in caller, None for other visitors."""
+    shared: dict[str, Any] = {
+        "request_context": context,
         "base": base,
         "link": lambda path, **query: address(base + path, query),
-        "asset": partial(_asset, base),
+        "asset": lambda name: address(f"{base}/static/{name}", {"v": assets()[name].version}),
         "frame": frame,
-        "has_page": lambda path: any(one.path == path for one, _ in frame.pages),
         "csrf": frame.csrf,
     }
-
-
-def _asset(base: str, name: str) -> str:
-    return address(f"{base}/static/{name}", {"v": assets()[name].version})
+    if context is not None:
+        shared |= {"who": context.caller, "here": context.here, "may": context.may, "zone": context.zone}
+    return _environment().get_template(view.template).render(**shared, **view.values)
 
 
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
+        loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -85,53 +76,118 @@ def _environment() -> Environment:
 
 @cache
 def _badge(value: str) -> Markup:
-    """Return a status as a page shows it; there are a few, and a list shows fifty."""
-    words = "no handler" if value == "no_action" else value.replace("_", " ")
-    return Markup('<span class="status {}">{}</span>').format(value, words)
+    """Format a status as a badge; cached, because a list repeats a few statuses."""
+    return Markup('<span class="status {}">{}</span>').format(
+        value, "no handler" if value == "no_action" else value.replace("_", " ")
+    )
 
 
 @pass_context
 def _instant(context: Context, moment: datetime | None, zone: ZoneInfo | None = None) -> Markup:
-    """Return an instant where the viewer is, or in a zone that is named beside it."""
-    visit: Visit = context["visit"]
-    return times.instant(moment, zone or visit.zone, now=visit.now)
+    """Format an instant in `zone`; None: in the viewer's time zone."""
+    request: RequestContext = context["request_context"]
+    return times.instant(moment, zone or request.zone, now=request.now)
 
 
 @pass_context
 def _ago(context: Context, moment: datetime | None) -> Markup:
-    visit: Visit = context["visit"]
-    return times.ago(moment, visit.zone, now=visit.now)
+    request: RequestContext = context["request_context"]
+    return times.ago(moment, request.zone, now=request.now)
 
 
 @pass_context
 def _when_input(context: Context, moment: datetime | None) -> str:
-    visit: Visit = context["visit"]
-    return times.when_input(moment, visit.zone)
+    return times.when_input(moment, context["request_context"].zone)
 
 
 @pass_context
 def _clock(context: Context, moment: datetime, window: str) -> str:
-    """Return an instant under a chart: its time, or in a week its day."""
-    visit: Visit = context["visit"]
-    shown = moment.astimezone(visit.zone)
+    """Format a label of a chart's axis: the day if the window is a week, otherwise the time."""
+    shown = moment.astimezone(context["request_context"].zone)
     return f"{shown:%a} {shown.day}" if window == "week" else f"{shown:%H:%M}"
-
-
-_MARKS = re.compile(r"`([^`\n]+)`|\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?Z)")
 
 
 @pass_context
 def _marked(context: Context, text: str) -> Markup:
-    """Return a sentence of ours as a page shows it: what stands in backticks as code, instants where the viewer is."""
-    made, last = Markup(), 0
+    """Convert a sentence to HTML: text in backticks becomes code, UTC times become the viewer's local times."""
+    marked, last = Markup(), 0
     for found in _MARKS.finditer(text):
-        made += escape(text[last : found.start()])
+        marked += escape(text[last : found.start()])
         code, moment = found.groups()
-        made += Markup("<code>{}</code>").format(code) if code else _instant(context, times.parsed(moment))
+        marked += Markup("<code>{}</code>").format(code) if code else _instant(context, times.parsed(moment))
         last = found.end()
-    return made + escape(text[last:])
+    return marked + escape(text[last:])
 
 
 def _count(number: int | None, capped: bool | Mapping[str, Any] | None = None) -> str:  # noqa: FBT001 - a filter
-    """Return a number as people read it, with a plus sign where it was not counted further."""
+    """Format a number with thousands separators, and a plus sign if it was capped; a dash for None."""
     return "—" if number is None else f"{number:,}{'+' if capped else ''}"
+
+
+@dataclass(slots=True)
+class Node:
+    """A value in a JSON tree."""
+
+    #: The key or index of the value; None at the root.
+    label: str | None
+    #: `text`, `number`, `word` (true, false, null), `object` or `list`.
+    kind: str
+    #: The value as JSON, truncated to `TEXT_MOST` characters; for an object or list, the number of its items.
+    text: str
+    children: list[Node] = field(default_factory=list)
+    is_open: bool = False
+    #: The number of children that are not shown.
+    left_out: int = 0
+
+
+def tree(value: Any) -> Node:  # noqa: ANN401 - any JSON
+    """Build the collapsible tree of a JSON value, truncated to `VALUES_MOST` values and `_DEPTH_MOST` levels."""
+    return _node(None, value, iter(range(1, VALUES_MOST)), depth=0)
+
+
+def _node(label: str | None, value: Any, left: Iterator[int], *, depth: int) -> Node:  # noqa: ANN401 - any JSON
+    """Build a node and its children; each child takes one item of `left`."""
+    items: Iterable[tuple[Any, Any]]
+    match value:
+        case dict():
+            node, items = Node(label, "object", counted(len(value), "key")), value.items()
+        case list() | tuple():
+            node, items = Node(label, "list", counted(len(value), "item")), enumerate(value)
+        case _:
+            kind = {str: "text", bool: "word", type(None): "word"}.get(type(value), "number")
+            text = json.dumps(value, ensure_ascii=not isinstance(value, str), default=str)
+            return Node(label, kind, text if len(text) <= TEXT_MOST else f"{text[:TEXT_MOST]}…")
+    node.is_open = depth < _OPEN_TO
+    node.children = [
+        _node(str(name), child, left, depth=depth + 1)
+        for name, child in items
+        if depth < _DEPTH_MOST and next(left, None) is not None
+    ]
+    node.left_out = len(value) - len(node.children)
+    return node
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A static file."""
+
+    media_type: str
+    #: Changes with the content, so that browsers can cache the file indefinitely.
+    version: str
+    content: bytes
+    compressed: bytes
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """Return the static files by name."""
+    contents = {path: path.read_bytes() for path in (_FOLDER / "static").iterdir() if path.suffix in _MEDIA_TYPES}
+    return {
+        path.name: Asset(
+            media_type=_MEDIA_TYPES[path.suffix],
+            version=hashlib.sha256(content).hexdigest()[:12],
+            content=content,
+            compressed=gzip.compress(content, mtime=0),
+        )
+        for path, content in contents.items()
+    }

@@ -1,1 +1,1 @@
-"""Webhook endpoints: made and changed, as routing needs them, and how they are doing."""
+"""Webhook endpoints: declared in the settings file, or stored in the database."""

@@ -1,114 +1,143 @@
-"""What an endpoint's settings may be: each checked, and made what the table takes."""
+"""Validate the settings of an endpoint, and convert them to the values stored in the table."""
 
-from __future__ import annotations
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-from scheduled_actions.core import checks as arguments
-from scheduled_actions.core import retry, signing
+from scheduled_actions.core import checks as arguments, retry, signing
 from scheduled_actions.core.errors import InvalidArgument, NotConfigured
 from scheduled_actions.core.json_text import encode
 from scheduled_actions.outbound import delivery
-from scheduled_actions.webhooks.rules import filters, headers, routing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from scheduled_actions.webhooks.rules import filters, routing
 
 #: The longest description, in characters.
 DESCRIPTION_LIMIT = 1000
-#: Deliveries a second.
+#: Bounds of a rate limit, in deliveries per second.
 RATE_LEAST, RATE_MOST = 0.001, 10000
+#: Maximum number of custom headers of one endpoint.
+HEADERS_MOST = 20
+#: Maximum number of characters of the value of a header.
+HEADER_LIMIT = 1024
+
+#: Headers of message framing and routing, and headers that deliveries set themselves.
+_RESERVED = frozenset({
+    "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "cookie", "date", "expect",
+    "forwarded", "host", "http2-settings", "keep-alive", "proxy-authorization", "proxy-connection", "range", "te",
+    "trailer", "transfer-encoding", "upgrade", "user-agent", "via",
+})  # fmt: skip
+_RESERVED_PREFIXES = ("webhook-", "proxy-", "sec-", "x-forwarded-")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 
 
 def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as they are kept.
+    """Return the validated settings as they are stored.
 
     Raises:
-        RequestError: One is unknown or cannot be; the message names it.
+        RequestError: A setting is unknown or invalid; the message names it.
     """
     for name in given:
-        if name not in _CHECKS:
-            raise InvalidArgument("endpoint", name, f"a setting; there are {', '.join(_CHECKS)}")
-    return {name: _CHECKS[name](value) for name, value in given.items()}
+        if name not in CHECKS:
+            raise InvalidArgument("endpoint", name, f"a setting of an endpoint: {', '.join(CHECKS)}")
+    return {name: CHECKS[name](value) for name, value in given.items()}
 
 
 def check_secret(given: str) -> str:
-    """Return the one secret that is given; the message of a refusal does not repeat it."""
+    """Validate a single secret; return it without surrounding spaces.
+
+    Raises:
+        InvalidArgument: The secret is invalid, or there are several; the message does not contain it.
+    """
     try:
         keys = signing.keys_of(given)
     except NotConfigured as error:
-        raise InvalidArgument("secret", "what is given", error.expected) from None
+        raise InvalidArgument("secret", problem=f"is not {error.expected}") from None
     if len(keys) != 1:
-        raise InvalidArgument("secret", "what is given", "one secret: a rotation keeps the one before by itself")
+        raise InvalidArgument("secret", problem="must be a single secret: a rotation keeps the previous one valid")
     return given.strip()
 
 
 def _url(value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidArgument("url", value, "a text")
+        raise InvalidArgument("url", value, "a string")
     delivery.check_tenant_url(value)
     return value
 
 
 def _description(value: object) -> str:
-    text = arguments.check_text("description", value) if isinstance(value, str) else None
-    if text is None or len(text) > DESCRIPTION_LIMIT:
-        raise InvalidArgument("description", value, f"a text of at most {DESCRIPTION_LIMIT:,} characters")
-    return text
+    if not isinstance(value, str) or len(value) > DESCRIPTION_LIMIT:
+        raise InvalidArgument("description", value, f"a string of at most {DESCRIPTION_LIMIT:,} characters")
+    return arguments.check_text("description", value) or ""
 
 
 def _patterns(value: object) -> list[str]:
-    if not isinstance(value, list | tuple) or not 1 <= len(value) <= 100:  # noqa: PLR2004 - said in the message
-        raise InvalidArgument("patterns", value, f"a list of 1 to 100, each {routing.PATTERN_SHAPE}")
-    for pattern in value:
-        if not isinstance(pattern, str):
-            raise InvalidArgument("patterns", pattern, routing.PATTERN_SHAPE)
-        routing.check_pattern(pattern)
-    return list(value)
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= 100:  # noqa: PLR2004 - in the message
+        raise InvalidArgument("patterns", value, f"a list of 1 to 100 items, each {routing.PATTERN_SHAPE}")
+    return [routing.check_pattern(pattern) for pattern in value]
 
 
 def _filter(value: object) -> Mapping[str, Any] | None:
-    wanted = filters.check(value)
-    if wanted is not None:
-        encode("filter", wanted, limit=4 * filters.LENGTH_LIMIT)
-    return wanted
+    checked = filters.check(value)
+    encode("filter", checked, limit=4 * filters.LENGTH_LIMIT)
+    return checked
 
 
-def _flag(value: object) -> bool:
+def _enabled(value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidArgument("enabled", value, "true or false")
     return value
 
 
-def _ordering(value: object) -> str:
-    if value not in {"none", "fifo"}:
-        raise InvalidArgument("ordering", value, "none or fifo")
-    return str(value)
-
-
-def _rate(value: Any) -> float | None:  # noqa: ANN401 - it is what is judged
+def _rate_limit(value: Any) -> float | None:  # noqa: ANN401 - validated here
     if value is None:
         return None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not RATE_LEAST <= value <= RATE_MOST:
-        raise InvalidArgument("rate_limit", value, f"a number of deliveries a second from {RATE_LEAST} to {RATE_MOST}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not RATE_LEAST <= value <= RATE_MOST:
+        raise InvalidArgument(
+            "rate_limit", value, f"a number of deliveries per second from {RATE_LEAST} to {RATE_MOST:,}"
+        )
     return float(value)
 
 
-def _retry(value: Any) -> dict[str, Any] | None:  # noqa: ANN401 - it is what is judged
-    return None if value is None else retry.parse(value).as_json()
+def check_headers(given: object) -> dict[str, str]:
+    """Validate custom headers; return them with names in lower case.
+
+    Raises:
+        InvalidArgument: A header is not allowed; the message never contains a value.
+
+    Source: RFC 9110 §5.1 and §5.5 for names and values.
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidArgument("headers", problem='must be an object of names and values, such as {"x-tenant": "acme"}')
+    if len(given) > HEADERS_MOST:
+        raise InvalidArgument("headers", problem=f"has {len(given)} entries; the limit is {HEADERS_MOST}")
+    headers: dict[str, str] = {}
+    for name, value in given.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise InvalidArgument("headers", name, "a valid header name, such as x-tenant, of at most 100 characters")
+        lowered = name.lower()
+        if lowered in _RESERVED or lowered.startswith(_RESERVED_PREFIXES):
+            raise InvalidArgument("headers", problem=f'cannot contain "{name}": the header is reserved')
+        if lowered in headers:
+            raise InvalidArgument("headers", problem=f'contains "{name}" twice: header names are case-insensitive')
+        if not isinstance(value, str) or len(value) > HEADER_LIMIT or not _HEADER_VALUE.fullmatch(value):
+            raise InvalidArgument(
+                "headers",
+                problem=f'has an invalid value for "{name}": use 1 to {HEADER_LIMIT:,} printable ASCII characters '
+                "without leading or trailing spaces",
+            )
+        headers[lowered] = value
+    return headers
 
 
-_CHECKS: dict[str, Callable[[Any], Any]] = {
+CHECKS: dict[str, Callable[[Any], Any]] = {
     "url": _url,
     "description": _description,
     "patterns": _patterns,
     "filter": _filter,
-    "enabled": _flag,
-    "ordering": _ordering,
-    "rate_limit": _rate,
-    "retry": _retry,
-    "headers": headers.check,
+    "enabled": _enabled,
+    "ordering": partial(arguments.check_choice, "ordering", choices=("none", "fifo")),
+    "rate_limit": _rate_limit,
+    "retry": lambda value: None if value is None else retry.parse(value).as_json(),
+    "headers": check_headers,
 }
-#: The names of the settings.
-SETTINGS = frozenset(_CHECKS)

@@ -1,44 +1,41 @@
-"""Webhook endpoints that are made and changed while the application runs; the file's are listed beside them."""
-
-from __future__ import annotations
+"""Create, change and list webhook endpoints in the database; list those of the settings file with them."""
 
 import base64
 import json
 import os
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Any
 
-from scheduled_actions.actions import store as actions
 from scheduled_actions.core import checks as arguments
-from scheduled_actions.core.action import PAYLOAD_LIMIT
+from scheduled_actions.core.action import Scheduled
+from scheduled_actions.core.config import Config
 from scheduled_actions.core.encryption import SecretBox
-from scheduled_actions.core.errors import EndpointOfTheFile, TooManyEndpoints, UnknownEndpoint
-from scheduled_actions.core.json_text import encode
-from scheduled_actions.core.pages import page_by
+from scheduled_actions.core.errors import (
+    ActionTypeForbidden,
+    EndpointDeclaredInFile,
+    TooManyEndpoints,
+    UnknownEndpoint,
+    UrlInvalid,
+)
+from scheduled_actions.core.pages import read_page_by
+from scheduled_actions.core.requester import Requester
+from scheduled_actions.database.connection import Connection, Database
 from scheduled_actions.database.transactions import borrowed_connection
+from scheduled_actions.outbound import delivery
 from scheduled_actions.webhooks import watches
 from scheduled_actions.webhooks.endpoints import store
-from scheduled_actions.webhooks.endpoints import views as shown
 from scheduled_actions.webhooks.endpoints.checks import check_secret, check_settings
-from scheduled_actions.webhooks.endpoints.registry import id_of
+from scheduled_actions.webhooks.endpoints.directory import EndpointDirectory, is_id
+from scheduled_actions.webhooks.endpoints.model import EndpointDetails, EndpointQueue, EndpointRow, EndpointSettings
+from scheduled_actions.webhooks.rules.health import auto_disable_at
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-    from uuid import UUID
-
-    from scheduled_actions.core.action import Scheduled
-    from scheduled_actions.core.config import Config
-    from scheduled_actions.core.config import Endpoint as Declared
-    from scheduled_actions.database.connection import Connection, Database
-    from scheduled_actions.webhooks.endpoints.registry import EndpointBook
-    from scheduled_actions.webhooks.endpoints.views import Shown
-
-#: How long the secret before signs beside a new one.
-BESIDE = timedelta(days=1)
-#: What a test delivers.
+#: How long the previous secret stays valid after a rotation.
+GRACE_PERIOD = timedelta(days=1)
+#: The event of a test delivery.
 TEST_EVENT = "webhook:test"
 
 _DEFAULTS: dict[str, Any] = {
@@ -47,301 +44,333 @@ _DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventKind:
-    """An event type that was declared, or seen."""
+@dataclass(frozen=True, slots=True)
+class EventTypeSummary:
+    """An event type that is declared in the settings, emitted by a watched table, or was emitted before."""
 
     event: str
-    #: What it tells; empty where nobody said.
-    description: str = ""
-    #: Tables whose changes it tells of.
-    tables: tuple[str, ...] = ()
-    first_seen_at: datetime | None = None
-    last_seen_at: datetime | None = None
+    #: The description in the settings file; empty by default.
+    description: str
+    #: Watched tables that emit the event type; empty if the call is restricted to a team.
+    tables: tuple[str, ...]
+    first_seen_at: datetime | None
+    last_seen_at: datetime | None
 
 
 class Endpoints:
     """The webhook endpoints of one project.
 
-    In every method `team_id` narrows what there is to one team: another team's endpoint answers as an unknown one.
+    In every method `team_id` restricts the call to one team; endpoints of other teams are treated as unknown.
     """
 
-    def __init__(self, database: Database, config: Config, book: EndpointBook) -> None:
+    def __init__(self, database: Database, config: Config, directory: EndpointDirectory) -> None:
         self._database = database
         self._config = config
-        self._book = book
+        self._declared = config.settings.webhooks.endpoints
+        self._directory = directory
         self._box = SecretBox(config.encryption_keys)
 
     def create(
         self, *, url: str, team_id: str | None = None, secret: str | None = None, created_by: str | None = None,
         connection: Connection | None = None, **settings: Any,  # noqa: ANN401 - each is checked by its name
-    ) -> tuple[Shown, str]:  # fmt: skip
-        """Put an endpoint in the database; return it and its secret, which is shown this once.
+    ) -> tuple[EndpointDetails, str]:  # fmt: skip
+        """Create an endpoint; return the endpoint and its secret, which cannot be read later.
 
         Args:
             url: https, on the public internet.
-            team_id: Gets this team's events alone; None: those of every team.
-            secret: `whsec_…`, brought from elsewhere; None: a new one.
-            created_by: Who asks for it.
-            connection: Its transaction decides; None: one of its own.
+            team_id: The team whose events the endpoint receives; None: events of all teams.
+            secret: `whsec_…`; None: generate a secret.
+            created_by: The creator, stored with the endpoint.
+            connection: Joins the caller's transaction; None: a transaction of its own.
             settings: `patterns`, `filter`, `description`, `enabled`, `rate_limit`, `headers`, `ordering`, `retry`.
 
         Raises:
-            RequestError: A value cannot be; the message names it.
-            NotConfigured: There is no key to encrypt the secret with.
-            TooManyEndpoints: The team has as many as it may have.
+            RequestError: A value is invalid; the message names it.
+            NotConfigured: No key to encrypt the secret is configured.
+            TooManyEndpoints: The team already has the maximum number of endpoints.
         """
         secret = new_secret() if secret is None else check_secret(secret)
-        values = {**_DEFAULTS, **self._checked({"url": url, **settings})}
+        values = _DEFAULTS | self._checked({"url": url, **settings})
         values |= {
             "team_id": arguments.check_text("team_id", team_id, longest=255),
             "secret": self._box.seal(secret),
             "created_by": arguments.check_text("created_by", created_by, longest=255),
         }
-        with borrowed_connection(self._database, connection) as lent, lent.transaction():
-            endpoint_id = store.create(lent, values)
-            if endpoint_id is None:
+        with self._changing(connection) as lent:
+            created = store.create(lent, values)
+            if created is None:
                 raise TooManyEndpoints(store.ENDPOINTS_MOST)
-            made = self._get(lent, str(endpoint_id), None)
-        self._book.forget()
-        return made, secret
+            return self._details(lent, created)[0], secret
 
-    def get(self, endpoint: str, *, team_id: str | None = None) -> Shown:
-        """Return one endpoint.
+    def get(self, endpoint: str, *, team_id: str | None = None) -> EndpointDetails:
+        """Return an endpoint by id or name.
 
         Raises:
-            UnknownEndpoint: There is none of that id or name.
+            UnknownEndpoint: No endpoint has that id or name.
         """
         with self._database.connection() as connection:
             return self._get(connection, endpoint, team_id)
 
-    def find(self, *, team_id: str | None = None, cursor: str | None = None, limit: int = 100) -> list[Shown]:
-        """Return endpoints of the database, the oldest first; before the first page the file's, which are no team's.
-
-        Args:
-            team_id: Of this team only.
-            cursor: The id of the last endpoint of the page before.
-            limit: Endpoints of the database on this page.
-        """
-        after = None if cursor is None else self._id(cursor, team_id)
-        with self._database.connection() as connection:
-            rows = store.find(connection, team_id=team_id, after=after, limit=limit)
-            named = {} if team_id is not None or after is not None else self._config.settings.webhooks.endpoints
-            states = store.states(connection, list(named)) if named else {}
-            lanes = self._lanes(connection, [*named, *(str(row.id) for row in rows)])
-        of_file = [self._declared(name, one, states.get(name), lanes[name]) for name, one in named.items()]
-        return [*of_file, *(shown.of_row(row, lanes[str(row.id)]) for row in rows)]
-
     def page(
         self, *, team_id: str | None = None, cursor: str | None = None, limit: int = 100
-    ) -> tuple[list[Shown], str | None]:
-        """Return a page of what `find` returns, and the cursor of the next one; None on the last page."""
-        of_file: list[Shown] = []
+    ) -> tuple[list[EndpointDetails], str | None]:
+        """Return database endpoints, the oldest first, and the cursor of the next page; None on the last page.
 
-        def read(most: int) -> list[Shown]:
-            found = self.find(team_id=team_id, cursor=cursor, limit=most)
-            of_file.extend(one for one in found if one.source == "file")
-            return [one for one in found if one.source == "database"]
+        Without `team_id`, the first page starts with the endpoints of the settings file, which have no team.
 
-        of_database, next_cursor = page_by(lambda one: one.id, read, limit)
-        return [*of_file, *of_database], next_cursor
+        Args:
+            team_id: Only endpoints of this team.
+            cursor: The cursor returned with the previous page.
+            limit: Maximum number of database endpoints on the page.
+
+        Raises:
+            UnknownEndpoint: The cursor is not an id.
+            EndpointDeclaredInFile: The cursor is the name of an endpoint in the settings file.
+        """
+        if cursor is not None:
+            self._check_stored(cursor, team_id)
+        declared = self._declared if team_id is None and cursor is None else {}
+        with self._database.connection() as connection:
+            stored, next_cursor = read_page_by(
+                attrgetter("name"),
+                lambda most: store.find(connection, team_id=team_id, after=cursor, limit=most),
+                limit,
+            )
+            return self._details(connection, *store.of_file(connection, declared), *stored), next_cursor
 
     @contextmanager
     def locked(
         self, endpoint: str, *, team_id: str | None = None, connection: Connection | None = None
-    ) -> Iterator[tuple[Shown, Connection]]:
-        """Give an endpoint that stays as it is until the block ends, and the connection whose transaction keeps it so.
+    ) -> Iterator[tuple[EndpointDetails, Connection]]:
+        """Lock an endpoint inside the block; yield the endpoint and the connection that holds the lock.
+
+        An endpoint of the settings file is not locked.
 
         Raises:
-            UnknownEndpoint: There is none of that id or name.
+            UnknownEndpoint: No endpoint has that id or name.
         """
-        with borrowed_connection(self._database, connection) as lent, lent.transaction():
-            if (endpoint_id := id_of(endpoint)) is not None:
-                store.lock(lent, endpoint_id, team_id=team_id)
+        with self._changing(connection) as lent:
+            if is_id(endpoint):
+                store.lock(lent, endpoint, team_id=team_id)
             yield self._get(lent, endpoint, team_id), lent
-        self._book.forget()
 
     def update(
         self, endpoint: str, *, team_id: str | None = None, connection: Connection | None = None,
         **changes: Any,  # noqa: ANN401 - each is checked by its name
-    ) -> Shown:  # fmt: skip
-        """Change what is given of an endpoint; return it as it is now.
+    ) -> EndpointDetails:  # fmt: skip
+        """Change the given settings of an endpoint; return the endpoint.
 
-        `enabled=True` also forgives the failures that disabled it: for an endpoint of the file that is all there is.
+        `enabled=True` also clears the failures that disabled the endpoint. An endpoint of the settings file accepts no
+        other change.
 
         Raises:
-            UnknownEndpoint: There is none of that id.
-            EndpointOfTheFile: It is declared in the file, and changed there.
-            RequestError: A value cannot be; nothing was changed.
+            UnknownEndpoint: No endpoint has that id.
+            EndpointDeclaredInFile: The endpoint is declared in the settings file, and a change is not `enabled=True`.
+            RequestError: A value is invalid; nothing was changed.
         """
-        enables = changes.get("enabled") is True
-        if endpoint in self._config.settings.webhooks.endpoints and team_id is None:
-            if changes != {"enabled": True}:
-                raise EndpointOfTheFile(endpoint)
-            changed: dict[str, Any] = {}
-        else:
-            changed = self._checked(changes)
-        with borrowed_connection(self._database, connection) as lent, lent.transaction():
-            if changed and not store.update(lent, self._id(endpoint, team_id), changed, team_id=team_id):
-                raise UnknownEndpoint(endpoint)
-            if enables:
+        is_declared = endpoint in self._declared and team_id is None
+        if is_declared and changes != {"enabled": True}:
+            raise EndpointDeclaredInFile(endpoint)
+        changed = {} if is_declared else self._checked(changes)
+        with self._changing(connection) as lent:
+            if changed:
+                self._check_stored(endpoint, team_id)
+                store.update(lent, endpoint, changed, team_id=team_id)
+            if changes.get("enabled") is True:
                 store.forget_failures(lent, endpoint, enable=True)
-            shown = self._get(lent, endpoint, team_id)
-        self._book.forget()
-        return shown
+            return self._get(lent, endpoint, team_id)
 
     def rotate(
-        self, endpoint: str, *, team_id: str | None = None, secret: str | None = None, beside: timedelta = BESIDE,
-        connection: Connection | None = None,
-    ) -> tuple[Shown, str]:  # fmt: skip
-        """Give an endpoint a new secret; return it, and the secret, which is shown this once.
+        self, endpoint: str, *, team_id: str | None = None, secret: str | None = None,
+        grace_period: timedelta = GRACE_PERIOD, connection: Connection | None = None,
+    ) -> tuple[EndpointDetails, str]:  # fmt: skip
+        """Replace the secret of an endpoint; return the endpoint and the secret, which cannot be read later.
 
         Args:
-            endpoint: Its id.
-            team_id: Only within this team.
-            secret: `whsec_…`; None: a new one.
-            beside: For how long the one before signs, too; zero: no longer, as when it was stolen.
-            connection: Its transaction decides; None: one of its own.
+            endpoint: The id of the endpoint.
+            team_id: Only an endpoint of this team.
+            secret: `whsec_…`; None: generate a secret.
+            grace_period: How long the previous secret stays valid; zero revokes it immediately.
+            connection: Joins the caller's transaction; None: a transaction of its own.
 
         Raises:
-            UnknownEndpoint: There is none of that id.
-            EndpointOfTheFile: Its secret is in the environment, and rotated there.
-            NotConfigured: There is no key to encrypt the secret with.
+            UnknownEndpoint: No endpoint has that id.
+            EndpointDeclaredInFile: The endpoint is declared in the settings file; its secret is in the environment.
+            InvalidArgument: The given secret is invalid.
+            NotConfigured: No key to encrypt the secret is configured.
         """
         secret = new_secret() if secret is None else check_secret(secret)
-        sealed = self._box.seal(secret)
-        with borrowed_connection(self._database, connection) as lent:
-            found = store.rotate(
-                lent, self._id(endpoint, team_id), sealed, beside_seconds=beside.total_seconds(), team_id=team_id
-            )
-            if not found:
-                raise UnknownEndpoint(endpoint)
-            shown = self._get(lent, endpoint, team_id)
-        self._book.forget()
-        return shown, secret
+        sealed, seconds = self._box.seal(secret), grace_period.total_seconds()
+        self._check_stored(endpoint, team_id)
+        with self._changing(connection) as lent:
+            store.rotate(lent, endpoint, sealed, grace_seconds=seconds, team_id=team_id)
+            return self._get(lent, endpoint, team_id), secret
 
     def delete(self, endpoint: str, *, team_id: str | None = None, connection: Connection | None = None) -> None:
-        """Remove an endpoint; deliveries that wait for it are skipped when they are due.
+        """Delete an endpoint; its pending deliveries are skipped when they are due.
 
         Raises:
-            UnknownEndpoint: There is none of that id.
-            EndpointOfTheFile: It is declared in the file.
+            UnknownEndpoint: No endpoint has that id.
+            EndpointDeclaredInFile: The endpoint is declared in the settings file.
         """
-        with borrowed_connection(self._database, connection) as lent:
-            if not store.delete(lent, self._id(endpoint, team_id), team_id=team_id):
-                raise UnknownEndpoint(endpoint)
-        self._book.forget()
+        self._check_stored(endpoint, team_id)
+        with self._changing(connection) as lent:
+            store.delete(lent, endpoint, team_id=team_id)
 
     def test(
         self, endpoint: str, *, team_id: str | None = None, by: str | None = None, connection: Connection | None = None
     ) -> Scheduled:
-        """Schedule the delivery of a test event to an endpoint, whatever its patterns; return it.
+        """Schedule the delivery of a test event to an endpoint, regardless of its patterns; return the action.
 
         Raises:
-            UnknownEndpoint: There is none of that id or name.
+            UnknownEndpoint: No endpoint has that id or name.
         """
         with borrowed_connection(self._database, connection) as lent:
-            shown = self._get(lent, endpoint, team_id)
+            found = self._get(lent, endpoint, team_id)
             payload = {
                 "event": TEST_EVENT,
                 "entity_type": "webhook",
-                "entity_id": shown.id,
+                "entity_id": found.id,
                 "data": {"message": "This is a test."},
-                "endpoint": shown.id,
+                "endpoint": found.id,
             }
-            new = {
-                "action_type": "webhook:send",
-                "payload": encode("payload", payload, limit=PAYLOAD_LIMIT),
-                "team_id": shown.team_id,
-                "dedup_window": 0,
-                "created_by": by,
-            }
-            return actions.schedule(lent, new)
+            return store.schedule_event(lent, payload, team_id=found.team_id, created_by=by)
 
     def reseal(self) -> int:
-        """Encrypt every secret with the first key, so that the others can go; return how many endpoints there are.
+        """Encrypt all secrets with the first key, so that other keys can be removed; return the number of endpoints.
 
         Raises:
-            SecretUnreadable: One was encrypted with a key that is not there; those before it are done.
+            SecretUnreadable: A secret was encrypted with a key that is not configured; it and the endpoints after it
+                are unchanged.
         """
         count, after = 0, None
         while True:
             with self._database.connection() as connection:
                 rows = store.find(connection, after=after, limit=100)
                 for row in rows:
-                    store.reseal(connection, row, **self._sealed_anew(row))
+                    store.reseal(connection, row, self._resealed(row))
             if not rows:
-                self._book.forget()
+                self._directory.forget()
                 return count
-            count, after = count + len(rows), rows[-1].id
+            count, after = count + len(rows), rows[-1].name
 
-    def events(self, *, team_id: str | None = None) -> list[EventKind]:
-        """Return the event types that the settings declare, that watched tables tell, and that were seen, by name."""
+    def events(self, *, team_id: str | None = None) -> list[EventTypeSummary]:
+        """Return the event types, by name, that are declared, emitted by watched tables, or were emitted before."""
         with self._database.connection() as connection:
-            seen = {one.event: one for one in store.event_types(connection, team_id=team_id)}
+            seen = store.event_types(connection, team_id=team_id)
             watched = watches.watched(connection)
-        tables: dict[str, list[str]] = {}
-        for one in watched:
-            for verb in one.on:
-                tables.setdefault(f"{one.entity}:{verb}", []).append(one.table)
         declared = self._config.settings.webhooks.events
         return [
-            EventKind(
-                event=event,
-                description=declared.get(event, ""),
-                # What the installation's tables are called concerns no team.
-                tables=tuple(tables.get(event, ())) if team_id is None else (),
-                first_seen_at=seen[event].first_seen_at if event in seen else None,
-                last_seen_at=seen[event].last_seen_at if event in seen else None,
+            EventTypeSummary(
+                event,
+                declared.get(event, ""),
+                tuple(one.table for one in watched if event in one.events) if team_id is None else (),
+                *seen.get(event, (None, None)),
             )
-            for event in sorted({*declared, *tables, *seen})
+            for event in sorted({*declared, *seen, *(event for one in watched for event in one.events)})
         ]
 
-    # -- helpers ---------------------------------------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------------------------------------------
 
-    def _sealed_anew(self, row: store.EndpointRow) -> dict[str, Any]:
-        sealed = {"secret": row.secret, "previous_secret": row.previous_secret, "headers": row.headers}
-        return {
-            name: None if one is None else self._box.seal(self._box.open(one, what=f'a secret of endpoint "{row.id}"'))
-            for name, one in sealed.items()
-        }
+    @contextmanager
+    def _changing(self, connection: Connection | None) -> Iterator[Connection]:
+        """Open a transaction, or join the caller's; clear the cached endpoints of this process afterwards."""
+        with borrowed_connection(self._database, connection) as lent, lent.transaction():
+            yield lent
+        self._directory.forget()
 
-    def _id(self, endpoint: str, team_id: str | None) -> UUID:
-        # To a team the file's endpoints are as unknown ones.
-        if team_id is None and endpoint in self._config.settings.webhooks.endpoints:
-            raise EndpointOfTheFile(endpoint)
-        found = id_of(endpoint)
-        if found is None:
+    def _resealed(self, row: EndpointRow) -> dict[str, str | None]:
+        what = f'a secret of endpoint "{row.name}"'
+        sealed = {"secret": row.secret, "previous_secret": row.previous_secret, "headers": row.sealed_headers}
+        return {name: text and self._box.seal(self._box.open(text, what=what)) for name, text in sealed.items()}
+
+    def _check_stored(self, endpoint: str, team_id: str | None) -> None:
+        """Check that an endpoint can be in the database; whether it exists is not checked.
+
+        Raises:
+            EndpointDeclaredInFile: The endpoint is declared in the settings file.
+            UnknownEndpoint: The name is not an id.
+        """
+        # Teams cannot see the endpoints of the settings file.
+        if team_id is None and endpoint in self._declared:
+            raise EndpointDeclaredInFile(endpoint)
+        if not is_id(endpoint):
             raise UnknownEndpoint(endpoint)
-        return found
 
-    def _get(self, connection: Connection, endpoint: str, team_id: str | None) -> Shown:
-        declared = self._config.settings.webhooks.endpoints.get(endpoint) if team_id is None else None
-        if declared is not None:
-            state = store.states(connection, [endpoint]).get(endpoint)
-            return self._declared(endpoint, declared, state, self._lanes(connection, [endpoint])[endpoint])
-        endpoint_id = id_of(endpoint)
-        row = None if endpoint_id is None else store.get(connection, endpoint_id, team_id=team_id)
-        if row is None:
+    def _get(self, connection: Connection, endpoint: str, team_id: str | None) -> EndpointDetails:
+        if team_id is None and endpoint in self._declared:
+            return self._details(connection, *store.of_file(connection, {endpoint: self._declared[endpoint]}))[0]
+        stored = store.get(connection, endpoint, team_id=team_id) if is_id(endpoint) else None
+        if stored is None:
             raise UnknownEndpoint(endpoint)
-        return shown.of_row(row, self._lanes(connection, [endpoint])[endpoint])
+        return self._details(connection, stored)[0]
 
-    def _lanes(self, connection: Connection, endpoints: list[str]) -> dict[str, store.Lane]:
-        return store.lanes(connection, endpoints, concurrency=self._config.settings.concurrency)
+    def _details(self, connection: Connection, *rows: EndpointRow) -> list[EndpointDetails]:
+        queues = store.queues(connection, [row.name for row in rows], concurrency=self._config.settings.concurrency)
+        return [details_of(row, queues[row.name], url=self._url(row)) for row in rows]
 
-    def _declared(self, name: str, declared: Declared, state: store.State | None, lane: store.Lane) -> Shown:
-        return shown.of_file(name, declared, state, lane, url=self._config.endpoint_url(declared))
+    def _url(self, row: EndpointRow) -> str | None:
+        return row.url if row.source == "database" else self._config.endpoint_url(self._declared[row.name])
 
     def _checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings as the table takes them."""
+        """Validate settings; return them as they are stored, with encrypted headers."""
         values = check_settings(given)
-        if "headers" in values:
-            kept = values["headers"]
-            values["header_names"] = sorted(kept)
-            values["headers"] = self._box.seal(json.dumps(kept)) if kept else None
+        if (headers := values.get("headers")) is not None:
+            sealed = self._box.seal(json.dumps(headers)) if headers else None
+            values |= {"header_names": sorted(headers), "headers": sealed}
         return values
 
 
+def details_of(row: EndpointRow, queue: EndpointQueue, *, url: str | None) -> EndpointDetails:
+    """Return an endpoint as returned by the API.
+
+    `url` is that of the row or, for an endpoint of the settings file, that of the environment.
+    """
+    settings = {name: getattr(row, name) for name in EndpointSettings.__dataclass_fields__} | {
+        "enabled": row.enabled and row.disabled_at is None,
+        "previous_secret_until": None if row.previous_secret is None else row.previous_secret_until,
+    }
+    place = None
+    with suppress(UrlInvalid):
+        place = url and delivery.check_url(url)
+    return EndpointDetails(
+        **settings,
+        id=row.name,
+        source=row.source,
+        place=place,
+        auto_disable_at=auto_disable_at(row.clock_started_at) if row.disabled_at is None else None,
+        queue=queue,
+    )
+
+
 def new_secret() -> str:
-    """Return a secret as Standard Webhooks writes it, of 32 random bytes."""
+    """Generate a Standard Webhooks secret of 32 random bytes."""
     return f"whsec_{base64.b64encode(os.urandom(32)).decode()}"
+
+
+def check_event(database: Database, payload: dict[str, Any], requester: Requester) -> dict[str, Any]:
+    """Check that a requester may schedule `webhook:send` with this payload over HTTP; return the payload.
+
+    Raises:
+        ActionTypeForbidden: The event is reserved for failing endpoints, or the endpoint does not belong to the
+            requester's team.
+    """
+    if payload.get("event") in {store.DISABLED_EVENT, store.FAILING_EVENT}:
+        raise ActionTypeForbidden(
+            "webhook:send",
+            "does not accept this event over HTTP: it is emitted when an endpoint fails",
+            where="payload.event",
+        )
+    name = payload.get("endpoint")
+    if requester.team_id is None or name is None:
+        return payload
+    # Endpoints of the settings file, those of other teams, and unknown ones get the same answer.
+    if is_id(str(name)):
+        with database.connection() as connection:
+            if store.get(connection, str(name), team_id=requester.team_id) is not None:
+                return payload
+    raise ActionTypeForbidden(
+        "webhook:send",
+        "accepts from team tokens only events without an endpoint, or with the id of an endpoint of that team",
+        where="payload.endpoint",
+    )

@@ -1,254 +1,214 @@
-"""Webhook endpoints in the database, and how every endpoint has been doing; secrets come and go encrypted."""
+"""Read and write webhook endpoints, their queues and their failures in the database; secrets are encrypted.
 
-from __future__ import annotations
+A recorded failure can warn the owner of the endpoint, or disable an endpoint that has failed for days.
+"""
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
 
+from scheduled_actions.actions import store as actions
+from scheduled_actions.core.action import PAYLOAD_LIMIT, Scheduled
+from scheduled_actions.core.config import EndpointSection
+from scheduled_actions.core.errors import UnknownEndpoint
+from scheduled_actions.core.json_text import encode
+from scheduled_actions.core.log import log
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.database.statements import Statements
-from scheduled_actions.webhooks.rules.health import Health
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from datetime import datetime
-    from uuid import UUID
-
-    from scheduled_actions.database.connection import Connection
+from scheduled_actions.webhooks.endpoints.model import Endpoint, EndpointQueue, EndpointRow, declared_endpoint
+from scheduled_actions.webhooks.rules.health import Health, after_failure, auto_disable_at
 
 sql = Statements(__file__)
 
-#: Endpoints of one team.
+#: Emitted when an endpoint has failed for a while, and when it is disabled.
+FAILING_EVENT = "webhook:endpoint-failing"
+DISABLED_EVENT = "webhook:endpoint-disabled"
+
+#: Maximum number of endpoints of one team.
 ENDPOINTS_MOST = 100
-#: Event types that are remembered of one team.
+#: Maximum number of event types recorded per team.
 EVENT_TYPES_MOST = 1000
-#: Waiting actions that are looked at for what is on its way.
+#: Maximum number of pending actions read for the queue of one endpoint.
 LOOKED_AT = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointRow:
-    """An endpoint as the table has it, and what is known of its failures."""
-
-    id: UUID
-    team_id: str | None
-    url: str
-    description: str
-    patterns: list[str]
-    filter: Any
-    enabled: bool
-    ordering: str
-    rate_limit: float | None
-    retry: Any
-    header_names: list[str]
-    #: Encrypted.
-    headers: str | None
-    #: Encrypted.
-    secret: str
-    #: Encrypted; signs, too, until its instant; None from then on.
-    previous_secret: str | None
-    previous_secret_until: datetime | None
-    created_by: str | None
-    created_at: datetime
-    updated_at: datetime
-    failing_since: datetime | None
-    clock_started_at: datetime | None
-    disabled_at: datetime | None
-    disabled_reason: str | None
-
-
-class State(NamedTuple):
-    """How an endpoint has been doing."""
-
-    endpoint: str
-    failing_since: datetime | None
-    clock_started_at: datetime | None
-    disabled_at: datetime | None
-    disabled_reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """What is on its way to an endpoint, as the table of actions tells it: of all processes together."""
-
-    #: Claimed by a tick, and not settled.
-    in_flight: int
-    #: Deliveries that one process has in flight at most: it begins with 1, and ends at this while the endpoint answers.
-    in_flight_limit: int
-    waiting: int
-    #: When the first of those that wait is due.
-    next_attempt_at: datetime | None
-    #: Of those that wait: put off for the endpoint's sake. That cost no attempt.
-    put_off: int
-    #: When the first of these is due.
-    put_off_until: datetime | None
-    #: Of the first of these: `hung` (one took five seconds or more), `slow` (one takes far longer than usual), `full`
-    #: (no room beside those in flight) or `rate_limit`.
-    put_off_reason: str | None
-    #: False: more actions wait than were looked at, and so there may be more of these.
-    is_complete: bool
-
-
-class EventType(NamedTuple):
-    """An event type that was seen."""
-
-    event: str
-    first_seen_at: datetime
-    last_seen_at: datetime
-
-
-def create(connection: Connection, values: Mapping[str, Any]) -> UUID | None:
-    """Put an endpoint in the table, in the caller's transaction; None when its team has as many as it may have."""
-    sql.run(connection, "lock_endpoints", {"team_id": values["team_id"]})
-    row = sql.run(connection, "create_endpoint", {**_as_json(values), "most": ENDPOINTS_MOST}).fetchone()
-    return None if row is None else row[0]
-
-
-def get(connection: Connection, endpoint_id: UUID, *, team_id: str | None = None) -> EndpointRow | None:
-    """Return the endpoint of that id; None when there is none (in that team)."""
-    row = sql.run_leniently(connection, "get_endpoint", {"id": endpoint_id, "team_id": team_id}).fetchone()
-    return None if row is None else EndpointRow(*row)
-
-
-def find(
-    connection: Connection, *, team_id: str | None = None, after: UUID | None = None, limit: int = 100
-) -> list[EndpointRow]:
-    """Return the endpoints (of that team), the oldest first, those with ids above `after`."""
-    rows = sql.run_leniently(
-        connection, "list_endpoints", {"team_id": team_id, "after": after, "limit": limit}
-    ).fetchall()
-    return [EndpointRow(*row) for row in rows]
-
-
-def of_team(connection: Connection, team_id: str | None) -> list[EndpointRow]:
-    """Return the endpoints that may want an event of that team: its own, and those of no team."""
-    return [
-        EndpointRow(*row) for row in sql.run_leniently(connection, "endpoints_of_team", {"team_id": team_id}).fetchall()
-    ]
-
-
-def lock(connection: Connection, endpoint_id: UUID, *, team_id: str | None) -> None:
-    """Keep an endpoint (of that team) as it is until the transaction ends."""
-    sql.run(connection, "lock_endpoint", {"id": endpoint_id, "team_id": team_id})
-
-
-def update(connection: Connection, endpoint_id: UUID, changes: Mapping[str, Any], *, team_id: str | None) -> bool:
-    """Change what is given of an endpoint; tell whether there was one (in that team)."""
-    nothing = dict.fromkeys(_CHANGEABLE)
-    parameters = {**nothing, **_as_json(changes), "given": list(changes), "id": endpoint_id, "team_id": team_id}
-    return sql.run(connection, "update_endpoint", parameters).fetchone() is not None
-
-
-def rotate(
-    connection: Connection, endpoint_id: UUID, sealed: str, *, beside_seconds: float, team_id: str | None
-) -> bool:
-    """Give an endpoint a new secret, the one before signing beside it for a while; tell whether there was one."""
-    parameters = {"id": endpoint_id, "secret": sealed, "beside_seconds": beside_seconds, "team_id": team_id}
-    return sql.run(connection, "rotate_endpoint", parameters).fetchone() is not None
-
-
-def reseal(
-    connection: Connection, row: EndpointRow, *, secret: str, previous_secret: str | None, headers: str | None
-) -> bool:
-    """Write an endpoint's secrets, encrypted anew; tell whether it still had those of `row`."""
-    parameters = {
-        "id": row.id,
-        "old_secret": row.secret,
-        "old_headers": row.headers,
-        "secret": secret,
-        "previous_secret": previous_secret,
-        "headers": headers,
-    }
-    return sql.run(connection, "reseal_endpoint", parameters).fetchone() is not None
-
-
-def delete(connection: Connection, endpoint_id: UUID, *, team_id: str | None) -> bool:
-    """Remove an endpoint and what is known of it; tell whether there was one (in that team)."""
-    return sql.run(connection, "delete_endpoint", {"id": endpoint_id, "team_id": team_id}).fetchone() is not None
-
-
-def states(connection: Connection, endpoints: Collection[str]) -> dict[str, State]:
-    """Return how endpoints have been doing, by name; those that never failed are missing."""
-    rows = sql.run_leniently(connection, "endpoint_states", {"endpoints": list(endpoints)}).fetchall()
-    return {row[0]: State(*row) for row in rows}
-
-
-def lanes(connection: Connection, endpoints: Collection[str], *, concurrency: int) -> dict[str, Lane]:
-    """Return what is on its way to each of the endpoints, by name; one process starts up to `concurrency` at once."""
-    parameters = {"endpoints": list(endpoints), "most": LOOKED_AT, "concurrency": concurrency}
-    rows = sql.run_leniently(connection, "endpoint_lanes", parameters).fetchall()
-    return {name: Lane(*facts) for name, *facts in rows}
-
-
-def lock_health(connection: Connection, endpoint: str) -> tuple[Health, bool, datetime]:
-    """Return what is known of an endpoint's failures, locked until the transaction ends.
-
-    Returns:
-        It; whether the endpoint is disabled; and the instant that it is.
-    """
-    row = sql.run(connection, "lock_endpoint_state", {"endpoint": endpoint}).fetchone()
-    assert row is not None  # noqa: S101 - insert or update, one row either way
-    failing_since, last_failure_at, clock_started_at, warned_at, is_disabled, now = row
-    health = Health(
-        failing_since=failing_since,
-        last_failure_at=last_failure_at,
-        clock_started_at=clock_started_at,
-        warned_at=warned_at,
-    )
-    return health, is_disabled, now
-
-
-def write_health(connection: Connection, endpoint: str, health: Health, *, disabled_reason: str | None) -> None:
-    """Write what is known of an endpoint's failures; a reason disables it."""
-    sql.run(
-        connection,
-        "write_endpoint_state",
-        {
-            "endpoint": endpoint,
-            "failing_since": health.failing_since,
-            "last_failure_at": health.last_failure_at,
-            "clock_started_at": health.clock_started_at,
-            "warned_at": health.warned_at,
-            "disabled_reason": disabled_reason,
-        },
-    )
-
-
-def forget_failures(connection: Connection, endpoint: str, *, enable: bool) -> None:
-    """Hold nothing against an endpoint any more; with `enable` it gets deliveries again."""
-    sql.run(connection, "forget_failures", {"endpoint": endpoint, "enable": enable})
-
-
-def take_place(connection: Connection, endpoint: str, *, rate: float, patience: float) -> tuple[bool, float]:
-    """Take the next place under a rate limit.
-
-    Returns:
-        Whether there is one within `patience` seconds, and how many seconds to wait: for it, or before asking again.
-    """
-    row = sql.run(connection, "take_place", {"endpoint": endpoint, "rate": rate, "patience": patience}).fetchone()
-    assert row is not None  # noqa: S101 - the function always answers one row
-    return bool(row[0]), float(row[1])
-
-
-def see_event(connection: Connection, event: str, *, team_id: str | None) -> None:
-    """Remember that there was such an event, where its team has not too many types."""
-    sql.run(connection, "see_event", {"event": event, "team_id": team_id or "", "most": EVENT_TYPES_MOST})
-
-
-def event_types(connection: Connection, *, team_id: str | None) -> list[EventType]:
-    """Return the event types that were seen (of that team), by name, at most a thousand."""
-    return [
-        EventType(*row) for row in sql.run_leniently(connection, "list_event_types", {"team_id": team_id}).fetchall()
-    ]
-
-
+#: Columns of `endpoint_states.sql`.
+_STATE = ("failing_since", "clock_started_at", "disabled_at", "disabled_reason")
 _CHANGEABLE = (
     "url", "description", "patterns", "enabled", "ordering", "filter", "rate_limit", "retry", "header_names", "headers",
 )  # fmt: skip
 
 
-def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: json.dumps(value) if name in {"filter", "retry"} and value is not None else value
-        for name, value in values.items()
+def create(connection: Connection, values: Mapping[str, Any]) -> EndpointRow | None:
+    """Insert an endpoint in the caller's transaction; return None if its team has `ENDPOINTS_MOST` endpoints."""
+    sql.run(connection, "lock_endpoints", team_id=values["team_id"])
+    row = sql.run(connection, "create_endpoint", **_as_json(values), most=ENDPOINTS_MOST).fetchone()
+    return None if row is None else get(connection, row[0])
+
+
+def get(connection: Connection, endpoint: str, *, team_id: str | None = None) -> EndpointRow | None:
+    """Return an endpoint by id; None if it does not exist (in that team)."""
+    row = sql.run_leniently(connection, "get_endpoint", id=endpoint, team_id=team_id).fetchone()
+    return None if row is None else EndpointRow(*row)
+
+
+def find(
+    connection: Connection, *, team_id: str | None = None, after: str | None = None, limit: int = 100
+) -> list[EndpointRow]:
+    """Return at most `limit` endpoints (of that team) with ids above `after`, the oldest first."""
+    return [
+        EndpointRow(*row)
+        for row in sql.run_leniently(connection, "list_endpoints", team_id=team_id, after=after, limit=limit)
+    ]
+
+
+def of_team(connection: Connection, team_id: str | None) -> list[EndpointRow]:
+    """Return the endpoints that can receive events of a team: its own, and those without a team."""
+    return [EndpointRow(*row) for row in sql.run_leniently(connection, "endpoints_of_team", team_id=team_id)]
+
+
+def of_file(connection: Connection, declared: Mapping[str, EndpointSection]) -> list[EndpointRow]:
+    """Return the given endpoints of the settings file, with their recorded failures."""
+    rows = sql.run_leniently(connection, "endpoint_states", endpoints=list(declared)) if declared else ()
+    states = {name: dict(zip(_STATE, state, strict=True)) for name, *state in rows}
+    return [replace(declared_endpoint(name, one), **states.get(name, {})) for name, one in declared.items()]
+
+
+def lock(connection: Connection, endpoint: str, *, team_id: str | None) -> None:
+    """Lock an endpoint (of that team) until the transaction ends."""
+    sql.run(connection, "lock_endpoint", id=endpoint, team_id=team_id)
+
+
+def update(connection: Connection, endpoint: str, changes: Mapping[str, Any], *, team_id: str | None) -> None:
+    """Update the given columns.
+
+    Raises:
+        UnknownEndpoint: The endpoint does not exist (in that team).
+    """
+    values = dict.fromkeys(_CHANGEABLE) | _as_json(changes)
+    _change(connection, "update_endpoint", endpoint, team_id=team_id, given=list(changes), **values)
+
+
+def rotate(connection: Connection, endpoint: str, sealed: str, *, grace_seconds: float, team_id: str | None) -> None:
+    """Store a new secret; the previous secret stays valid for `grace_seconds`.
+
+    Raises:
+        UnknownEndpoint: The endpoint does not exist (in that team).
+    """
+    _change(connection, "rotate_endpoint", endpoint, team_id=team_id, secret=sealed, grace_seconds=grace_seconds)
+
+
+def delete(connection: Connection, endpoint: str, *, team_id: str | None) -> None:
+    """Delete an endpoint and its recorded failures.
+
+    Raises:
+        UnknownEndpoint: The endpoint does not exist (in that team).
+    """
+    _change(connection, "delete_endpoint", endpoint, team_id=team_id)
+
+
+def _change(connection: Connection, statement: str, endpoint: str, **parameters: Any) -> None:  # noqa: ANN401 - columns
+    if sql.run(connection, statement, id=endpoint, **parameters).fetchone() is None:
+        raise UnknownEndpoint(endpoint)
+
+
+def reseal(connection: Connection, row: EndpointRow, sealed: Mapping[str, str | None]) -> None:
+    """Store re-encrypted `secret`, `previous_secret` and `headers`, unless they have changed since `row` was read."""
+    sql.run(connection, "reseal_endpoint", id=row.name, old_secret=row.secret, old_headers=row.sealed_headers, **sealed)
+
+
+def queues(connection: Connection, endpoints: Collection[str], *, concurrency: int) -> dict[str, EndpointQueue]:
+    """Return the queues of endpoints, by name or id.
+
+    `concurrency` is the maximum number of deliveries in flight in one process.
+    """
+    rows = sql.run_leniently(
+        connection, "endpoint_queues", endpoints=list(endpoints), most=LOOKED_AT, concurrency=concurrency
+    )
+    return {name: EndpointQueue(*facts) for name, *facts in rows}
+
+
+def forget_failures(connection: Connection, endpoint: str, *, enable: bool) -> None:
+    """Clear the recorded failures of an endpoint; with `enable`, enable it again."""
+    sql.run(connection, "forget_failures", endpoint=endpoint, enable=enable)
+
+
+def write_failure(connection: Connection, endpoint: Endpoint, reason: str, *, disables: bool) -> None:
+    """Record a failure; emit a warning or disable the endpoint if it has failed for long enough.
+
+    Args:
+        connection: In a transaction, so that the endpoint is disabled and the event emitted together.
+        endpoint: The endpoint that failed.
+        reason: Description of the failure.
+        disables: The receiver refuses all further deliveries: disable the endpoint immediately.
+    """
+    *facts, is_disabled, now = sql.run_one(connection, "lock_endpoint_state", endpoint=endpoint.name)
+    failed, decision = after_failure(Health(*facts), now)
+    if is_disabled:
+        decision = "none"
+    elif disables:
+        decision = "disable"
+    lasting = reason if disables else f"failed for days; latest failure: {reason}"
+    disabled_reason = lasting if decision == "disable" else None
+    sql.run(
+        connection, "write_endpoint_state", endpoint=endpoint.name, disabled_reason=disabled_reason, **asdict(failed)
+    )
+    if decision == "none":
+        return
+    event, disable_at = DISABLED_EVENT, None
+    if decision == "warn":
+        event, disable_at = FAILING_EVENT, auto_disable_at(failed.clock_started_at)
+    log.warning("webhook.endpoint_%s endpoint=%s", event.rpartition("-")[2], endpoint.name)
+    instants = {"failing_since": failed.failing_since, "auto_disable_at": disable_at}
+    data = {name: instant.isoformat() for name, instant in instants.items() if instant is not None}
+    payload = {
+        "event": event,
+        "entity_type": "webhook",
+        "entity_id": endpoint.name,
+        "data": {**data, "endpoint": endpoint.name, "reason": reason},
     }
+    # The event belongs to the endpoint's team, whose other endpoints may subscribe to it.
+    schedule_event(connection, payload, team_id=endpoint.team_id, created_by="webhooks")
+
+
+def schedule_event(
+    connection: Connection, payload: Mapping[str, Any], *, team_id: str | None, created_by: str | None
+) -> Scheduled:
+    """Schedule an event, or its delivery to one endpoint; equal events are not merged."""
+    return actions.schedule(
+        connection,
+        {
+            "action_type": "webhook:send",
+            "payload": encode("payload", payload, limit=PAYLOAD_LIMIT),
+            "team_id": team_id,
+            "dedup_window": 0,
+            "created_by": created_by,
+        },
+    )
+
+
+def reserve_slot(connection: Connection, endpoint: str, *, rate: float, patience: float) -> tuple[bool, float]:
+    """Reserve the next slot under a rate limit.
+
+    Returns:
+        Whether a slot was reserved that starts within `patience` seconds; and the seconds until that slot starts or,
+        without one, until the next try.
+    """
+    is_free, seconds = sql.run_one(connection, "reserve_slot", endpoint=endpoint, rate=rate, patience=patience)
+    return is_free, float(seconds)
+
+
+def see_event(connection: Connection, event: str, *, team_id: str | None) -> None:
+    """Record that an event type was emitted; ignore a new type if `EVENT_TYPES_MOST` are recorded for its team."""
+    sql.run(connection, "see_event", event=event, team_id=team_id or "", most=EVENT_TYPES_MOST)
+
+
+def event_types(connection: Connection, *, team_id: str | None) -> dict[str, tuple[datetime, datetime]]:
+    """Return at most 1,000 event types that were emitted (in that team), with the first and the latest instant."""
+    rows = sql.run_leniently(connection, "list_event_types", team_id=team_id)
+    return {event: (first, last) for event, first, last in rows}
+
+
+def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    documents = {name: json.dumps(values[name]) for name in ("filter", "retry") if values.get(name) is not None}
+    return {**values, **documents}

@@ -1,1 +1,1 @@
-"""What is decided about webhooks: which endpoints want an event, and when one is disabled."""
+"""Pure rules of webhooks: event routing, filters, custom headers, endpoint health and throttling."""

@@ -1,31 +1,26 @@
-"""Which endpoints an event goes to.
+"""Route an event to endpoints by patterns.
 
-An event is `entity:verb`, split at its first colon: `invoice.line:paid` is `invoice.line` and `paid`,
-`a:b:c` is `a` and `b:c`. A pattern is split the same way; `*` stands for any characters, none included,
-within its side: `task:*`, `*:created`, `task.*:created`, `*:*`. Upper and lower case differ.
+An event is `entity:verb`, split at its first colon: `invoice.line:paid` is `invoice.line` and `paid`; `a:b:c` is `a`
+and `b:c`. A pattern is split the same way. In a pattern, `*` matches any characters within its side, including none:
+`task:*`, `*:created`, `task.*:created`, `*:*`. Matching is case-sensitive.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
+from scheduled_actions.core.config import EndpointSection
 from scheduled_actions.core.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from scheduled_actions.core.config import Endpoint
 
 #: The longest event or pattern, in characters.
 NAME_LIMIT = 200
-#: Nobody means more stars than that.
+#: Maximum number of stars in one pattern.
 STAR_LIMIT = 8
 
-EVENT_SHAPE = f"an event like task:created: entity, colon, verb, printable, at most {NAME_LIMIT} characters"
+EVENT_SHAPE = f"an event such as task:created (entity, colon, verb; printable characters only, at most {NAME_LIMIT})"
 PATTERN_SHAPE = (
-    f"a pattern like task:created, task:* or *:*: entity, colon, verb, printable ASCII without spaces, "
-    f"at most {NAME_LIMIT} characters and {STAR_LIMIT // 2} stars on each side, no two of them together"
+    f"a pattern such as task:created, task:* or *:* (entity, colon, verb; printable ASCII without spaces, at most "
+    f"{NAME_LIMIT} characters, at most {STAR_LIMIT // 2} stars on each side, no adjacent stars)"
 )
 
 
@@ -33,29 +28,29 @@ def _side(letters: str) -> str:
     return rf"(\*|\*?{letters}+(\*{letters}+){{0,{STAR_LIMIT // 2 - 2}}}\*?)"
 
 
-#: A pattern as an endpoint takes it, as a regular expression of Python and of JSON Schema alike.
+#: A valid pattern of an endpoint, as a regular expression for Python and JSON Schema.
 PATTERN = f"^{_side('[!-)+-9;-~]')}:{_side('[!-)+-~]')}$"
 
 
 def route(
     event: str,
     *,
-    endpoints: Mapping[str, Endpoint],
+    endpoints: Mapping[str, EndpointSection],
     routing: Literal["all", "most_specific"] = "all",
     default_endpoint: str | None = None,
 ) -> tuple[str, ...]:
-    """Return the names of the enabled endpoints that get the event; none when nobody wants it.
+    """Return the names of the enabled endpoints that receive an event.
 
     Args:
         event: `entity:verb`.
         endpoints: By name, in declared order.
-        routing: `all`: every endpoint with a matching pattern, in declared order. `most_specific`: the one
-            whose best pattern comes first in the order exact, `task:*`, `*:created`, `*:*`; among equals the
-            first declared.
-        default_endpoint: Gets what nobody else wants, if it is enabled.
+        routing: `all`: every endpoint with a matching pattern, in declared order. `most_specific`: only the endpoint
+            with the most specific pattern, in the order exact, `task:*`, `*:created`, `*:*`; then the pattern with the
+            most characters other than `*`; then in declared order.
+        default_endpoint: Receives events that match no other endpoint, if it is enabled.
 
     Raises:
-        InvalidArgument: The event or a pattern has no such shape.
+        InvalidArgument: The event or a pattern is invalid.
     """
     enabled = {name: endpoint.patterns for name, endpoint in endpoints.items() if endpoint.enabled}
     matched = matching(event, enabled)
@@ -63,25 +58,25 @@ def route(
         return (default_endpoint,) if default_endpoint in enabled else ()
     if routing == "all":
         return matched
-    return (min(matched, key=lambda name: _best_rank(event, enabled[name])),)
+    return (min(matched, key=lambda name: min(_rank(one) for one in enabled[name] if matches(event, one))),)
 
 
 def matching(event: str, endpoints: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
-    """Return the names whose patterns match the event, in declared order.
+    """Return the names of the endpoints with a pattern that matches the event, in the given order.
 
     Raises:
-        InvalidArgument: The event or a pattern has no such shape.
+        InvalidArgument: The event or a pattern is invalid.
     """
     return tuple(name for name, patterns in endpoints.items() if any(matches(event, one) for one in patterns))
 
 
 def matches(event: str, pattern: str) -> bool:
-    """Return whether the pattern wants the event.
+    """Return whether a pattern matches an event.
 
-    Takes time in proportion to the two lengths, whatever the pattern: no regular expression is built from it.
+    The time is linear in the two lengths for every pattern: no regular expression is built from the pattern.
 
     Raises:
-        InvalidArgument: The event or the pattern has no such shape.
+        InvalidArgument: The event or the pattern is invalid.
     """
     entity, verb = split_event(event)
     entity_pattern, verb_pattern = split_pattern(pattern)
@@ -92,11 +87,9 @@ def split_event(event: str) -> tuple[str, str]:
     """Return the entity and the verb of an event.
 
     Raises:
-        InvalidArgument: A side is missing, it is too long, or a character in it cannot be printed.
+        InvalidArgument: A side is missing, the event is too long, or a character is not printable.
     """
-    if not isinstance(event, str):
-        raise InvalidArgument("event", event, EVENT_SHAPE)
-    entity, _, verb = event.partition(":")
+    entity, _, verb = event.partition(":") if isinstance(event, str) else ("", "", "")
     if not (entity and verb) or len(event) > NAME_LIMIT or not event.isprintable():
         raise InvalidArgument("event", event, EVENT_SHAPE)
     return entity, verb
@@ -106,7 +99,7 @@ def split_pattern(pattern: str) -> tuple[str, str]:
     """Return the two sides of a pattern.
 
     Raises:
-        InvalidArgument: A side is missing, or it has too many characters or stars.
+        InvalidArgument: A side is missing, or the pattern has too many characters or stars.
     """
     entity, _, verb = pattern.partition(":")
     if not (entity and verb) or len(pattern) > NAME_LIMIT or pattern.count("*") > STAR_LIMIT:
@@ -114,13 +107,13 @@ def split_pattern(pattern: str) -> tuple[str, str]:
     return entity, verb
 
 
-def check_pattern(pattern: str) -> str:
-    """Return a pattern that an endpoint may be given.
+def check_pattern(pattern: object) -> str:
+    """Validate a pattern of an endpoint; return it unchanged.
 
     Raises:
-        InvalidArgument: It has no such shape.
+        InvalidArgument: The pattern is invalid.
     """
-    if len(pattern) > NAME_LIMIT or not re.fullmatch(PATTERN, pattern):
+    if not isinstance(pattern, str) or len(pattern) > NAME_LIMIT or not re.fullmatch(PATTERN, pattern):
         raise InvalidArgument("webhook pattern", pattern, PATTERN_SHAPE)
     return pattern
 
@@ -133,31 +126,18 @@ def _fits(text: str, pattern: str) -> bool:
     end = len(text) - len(last)
     if not (text.startswith(first) and text.endswith(last) and len(first) <= end):
         return False
-    # The leftmost place for each piece leaves the most room for the next, so nothing is ever tried twice.
-    place = len(first)
+    # The leftmost match of each piece leaves the most room for the next one, so there is no backtracking.
+    position = len(first)
     for piece in middle:
-        found = text.find(piece, place, end)
+        found = text.find(piece, position, end)
         if found < 0:
             return False
-        place = found + len(piece)
+        position = found + len(piece)
     return True
 
 
-def _best_rank(event: str, patterns: Iterable[str]) -> tuple[int, int]:
-    return min(_rank(pattern) for pattern in patterns if matches(event, pattern))
-
-
-def _rank(pattern: str) -> tuple[int, int]:
-    """Return where a matching pattern stands, the most specific first."""
+def _rank(pattern: str) -> tuple[bool, bool, int]:
+    """Return the sort key of a pattern; more specific patterns sort first."""
     entity, verb = split_pattern(pattern)
-    match ("*" in entity, "*" in verb):
-        case (False, False):
-            rank = 0
-        case (False, True):
-            rank = 1
-        case (True, False):
-            rank = 2
-        case _:
-            rank = 3
-    # `task.*:created` says more than `*:created`, and nothing says less than `*:*`.
-    return rank, -len(pattern.replace("*", ""))
+    # `task.*:created` is more specific than `*:created`; nothing is less specific than `*:*`.
+    return "*" in entity, "*" in verb, -len(pattern.replace("*", ""))

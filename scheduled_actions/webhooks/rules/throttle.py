@@ -1,169 +1,155 @@
-"""Lanes: how many may wait for the same stranger at once, so that one who hangs holds nobody else up.
+"""Limit the deliveries in flight per endpoint, so that an endpoint that hangs cannot delay the others.
 
-A lane is a text, such as the endpoint that a delivery goes to. It begins with one in flight, and has room for twice as
-many with each that answers. Where one takes much longer than those before it, no other starts beside it; where one
-hangs, the lane is closed for a while, longer each time, and begins anew. Lanes of one team that have yet to answer
-share a part of the threads: however many of them hang, others go on.
+An endpoint starts with one delivery in flight; each timely response doubles its limit. While a delivery takes much
+longer than usual, no other starts. An endpoint that hangs is closed for a while, longer each time, and then starts with
+one delivery again. The endpoints of a team that have not responded yet share a limited number of threads.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-#: What takes longer has hung, whatever it says in the end.
+#: A delivery that takes this long has hung, whatever its response.
 HUNG_SECONDS = 5.0
-#: A lane is closed for so long after one has hung, doubled each time, up to the longest.
+#: How long an endpoint is closed after a hung delivery; doubled each time, up to the maximum.
 CLOSED_SECONDS = 30.0
 CLOSED_MOST_SECONDS = 600.0
-#: One in flight for so long, and for much longer than usual, is slow: what waits behind it is put off. It comes back
-#: after about as long again as that one has been in flight, so that an endpoint which is only slow is found open soon.
-#: Less would put off what answers within half a second, for the sake of what never answers.
+#: A delivery in flight for this long, and much longer than usual, is slow: others are deferred for about as long as it
+#: has been in flight. A lower value would defer deliveries to endpoints that respond within half a second.
 SLOW_SECONDS = 0.5
-#: Those that wait for a closed lane come back within so long of its opening, not all at once.
+#: Deliveries deferred by a closed endpoint are spread over this time after it opens.
 SPREAD_SECONDS = 2.0
-#: A lane that nothing has gone through for so long is forgotten.
+#: An endpoint without deliveries for this long is forgotten.
 IDLE_SECONDS = 600.0
 
-#: Longer than usual by this factor, and at least so many seconds: then others wait, to see what comes of it.
+#: A factor of the usual duration, and a minimum in seconds: above both, further deliveries wait.
 _SUSPICIOUS = (3.0, 0.1)
-#: And then it is slow: they are put off.
+#: A factor and a minimum like `_SUSPICIOUS`: above both, further deliveries are deferred.
 _SLOW = (6.0, SLOW_SECONDS)
-#: Share of the latest one in what is usual.
+#: Weight of the latest delivery in the usual duration.
 _LATEST = 0.2
-#: One in so many threads is for the lanes of one team that have yet to answer, but never fewer than so many.
-_TRIED_ONE_OF = 4
-_TRIED_LEAST = 2
+#: The endpoints of a team that have not responded yet use at most this fraction of the threads (1 / divisor), or the
+#: minimum if that is more.
+_TRIAL_DIVISOR = 4
+_MIN_TRIALS = 2
+
+#: Why a delivery is deferred: an earlier delivery hung; a delivery in flight takes much longer than usual; the limit is
+#: reached; other endpoints of the team, which do not respond, occupy the team's threads.
+DeferralReason: TypeAlias = Literal["hung", "slow", "full", "team"]
 
 
-#: Why something is put off: one before it hung; the one in flight takes far longer than usual; there is no room; others
-#: of its team, which do not answer, have the threads that it might have.
-PutOffReason: TypeAlias = Literal["hung", "slow", "full", "team"]
-
-
-class PutOff(NamedTuple):
-    """Not now: come back after so many seconds."""
+class Deferral(NamedTuple):
+    """The decision that a delivery cannot start now: the seconds until the next try, and the reason."""
 
     seconds: float
-    reason: PutOffReason
-
-
-Verdict: TypeAlias = Literal["go", "wait"] | PutOff
+    reason: DeferralReason
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Endpoint:
     limit: int = 1
-    #: When each was started that has not ended.
+    #: Start times of the deliveries in flight.
     in_flight: list[float] = field(default_factory=list)
-    #: How long one takes that does not hang; 0 before the first.
+    #: Average duration without hung deliveries; 0 before the first.
     usual_seconds: float = 0.0
     hung_in_a_row: int = 0
     closed_until: float = 0.0
     used_at: float = 0.0
-    #: Whose it was when it was last gone through.
+    #: The team of the latest delivery.
     team: str | None = None
 
-    @property
-    def has_answered(self) -> bool:
-        """Whether the last one that ended was answered in time."""
+    def has_responded(self) -> bool:
+        """Whether a delivery has ended in time, and none has hung since."""
         return self.usual_seconds > 0 and not self.hung_in_a_row
 
     def is_longer(self, now: float, limits: tuple[float, float]) -> bool:
-        """Whether one has been in flight for longer than a factor of what is usual, and than a least time."""
+        """Whether a delivery has been in flight longer than both limits: factor times usual duration, and minimum."""
         factor, least = limits
         return bool(self.in_flight) and now - min(self.in_flight) > max(least, factor * self.usual_seconds)
 
 
-class Lanes:
-    """What is known in one process of its lanes. Instants are of one monotonic clock, in seconds.
+class ThrottleState:
+    """The state of all endpoints in one process. Instants are seconds of one monotonic clock.
 
     Args:
-        threads: How many run at once, all lanes together.
+        threads: Number of threads that deliver, for all endpoints together.
     """
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._tried_most = max(_TRIED_LEAST, threads // _TRIED_ONE_OF)
-        self._lanes: dict[str, _Lane] = {}
-        #: Of each team, the lanes that have yet to answer and have one in flight, with when that was started.
-        self._tried: dict[str, dict[str, float]] = {}
+        self._max_trials = max(_MIN_TRIALS, threads // _TRIAL_DIVISOR)
+        self._endpoints: dict[str, _Endpoint] = {}
+        #: By team: endpoints with a delivery in flight and no response yet, with the start of that delivery.
+        self._trials: dict[str | None, dict[str, float]] = {}
 
-    def ask(self, lane: str, now: float, *, draw: float, team: str | None = None) -> Verdict:
-        """Return whether one more of a lane may start: now, soon (ask again), or only later.
+    def check(self, name: str, now: float, *, draw: float, team: str | None = None) -> Literal["go", "wait"] | Deferral:
+        """Return whether one more delivery may start: "go", "wait" (check again soon), or a deferral.
 
         Args:
-            lane: Which.
-            now: On the clock.
-            draw: Uniform in [0, 1): what is put off does not come back all at once.
-            team: Whose the lane is; None: nobody's whom a share of the threads is to hold.
+            name: Name or id of the endpoint.
+            now: The current time on the clock.
+            draw: Uniform in [0, 1); spreads the deferred deliveries.
+            team: The team whose share of the threads the delivery uses; None: no share, no limit.
         """
-        found = self._lanes.get(lane)
+        found = self._endpoints.get(name)
         if found is None:
-            return self._trial(team, now, draw)
+            return self._check_trial(team, now, draw)
         if now < found.closed_until:
-            return PutOff(found.closed_until - now + draw * SPREAD_SECONDS, "hung")
+            return Deferral(found.closed_until - now + draw * SPREAD_SECONDS, "hung")
         if found.is_longer(now, _SLOW):
-            return PutOff((now - min(found.in_flight)) * (0.5 + draw), "slow")
+            return Deferral((now - min(found.in_flight)) * (0.5 + draw), "slow")
         if len(found.in_flight) >= found.limit or found.is_longer(now, _SUSPICIOUS):
             return "wait"
-        return "go" if found.has_answered else self._trial(team, now, draw)
+        return "go" if found.has_responded() else self._check_trial(team, now, draw)
 
-    def _trial(self, team: str | None, now: float, draw: float) -> Verdict:
-        """Return whether a lane that has yet to answer may be tried beside the others of its team."""
-        tried = self._tried.get(team) if team is not None else None
-        if tried is None or len(tried) < self._tried_most:
+    def _check_trial(self, team: str | None, now: float, draw: float) -> Literal["go", "wait"] | Deferral:
+        trials = self._trials.get(team, {})
+        if len(trials) < self._max_trials:
             return "go"
-        waited = now - max(tried.values())
-        return PutOff(waited * (0.5 + draw), "team") if waited > SLOW_SECONDS else "wait"
+        waited = now - max(trials.values())
+        return Deferral(waited * (0.5 + draw), "team") if waited > SLOW_SECONDS else "wait"
 
-    def begin(self, lane: str, now: float, *, team: str | None = None) -> None:
-        """Count one that starts."""
-        if lane not in self._lanes:
+    def begin(self, name: str, now: float, *, team: str | None = None) -> None:
+        """Record the start of a delivery."""
+        if name not in self._endpoints:
             self._forget_idle(now)
-        found = self._lanes.setdefault(lane, _Lane())
+        found = self._endpoints.setdefault(name, _Endpoint())
         found.in_flight.append(now)
         found.used_at = now
         found.team = team
-        if team is not None and not found.has_answered:
-            self._tried.setdefault(team, {})[lane] = now
+        if team is not None and not found.has_responded():
+            self._trials.setdefault(team, {})[name] = now
 
-    def end(self, lane: str, began: float, now: float) -> None:
-        """Count one that ended, or was given up.
+    def end(self, name: str, began: float, now: float) -> None:
+        """Record the end of a delivery, including one that raised an exception.
 
         Args:
-            lane: Its lane.
-            began: When it was started, as `begin` was told.
-            now: When it ended.
+            name: Name or id of the endpoint.
+            began: The `now` that was given to `begin`.
+            now: The current time on the clock.
         """
-        found = self._lanes.get(lane)
+        found = self._endpoints.get(name)
         if found is None or began not in found.in_flight:
             return
         found.in_flight.remove(began)
         found.used_at = now
-        self._no_longer_tried(lane, found, began)
+        trials = self._trials.get(found.team, {})
+        if trials.get(name) == began:
+            del trials[name]
+            if not trials:
+                del self._trials[found.team]
         took = now - began
         if took < HUNG_SECONDS:
-            found.usual_seconds = (
-                took if not found.usual_seconds else (1 - _LATEST) * found.usual_seconds + _LATEST * took
-            )
+            found.usual_seconds = (1 - _LATEST) * (found.usual_seconds or took) + _LATEST * took
             found.limit = min(2 * found.limit, self._threads)
             found.hung_in_a_row = 0
             return
         found.limit = 1
+        # Deliveries that hung at the same time count once.
         if now >= found.closed_until:
-            # Those that hung beside the first one say nothing new.
             found.hung_in_a_row += 1
             found.closed_until = now + min(CLOSED_SECONDS * 2 ** (found.hung_in_a_row - 1), CLOSED_MOST_SECONDS)
 
-    def _no_longer_tried(self, lane: str, found: _Lane, began: float) -> None:
-        tried = {} if found.team is None else self._tried.get(found.team, {})
-        if tried.get(lane) == began:
-            del tried[lane]
-            if not tried and found.team is not None:
-                del self._tried[found.team]
-
     def _forget_idle(self, now: float) -> None:
-        for lane, found in list(self._lanes.items()):
+        for name, found in list(self._endpoints.items()):
             if not found.in_flight and now - max(found.used_at, found.closed_until) > IDLE_SECONDS:
-                del self._lanes[lane]
+                del self._endpoints[name]

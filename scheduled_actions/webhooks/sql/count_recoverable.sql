@@ -1,4 +1,4 @@
--- How many deliveries ended so between the two instants, counted to 100,000.
+-- Returns the number of deliveries that ended with one of the statuses between two instants, at most 100,000.
 select count(*)
 from (
   select

@@ -1,10 +1,11 @@
--- Those of the events that have not gone to the endpoint yet are on their way there, and say so; answers how many.
+-- The events among `ids` that were not routed to the endpoint have a delivery to it, and list it in their result.
+-- Returns the number of new deliveries.
 with missed as (
   update scheduled_actions a
   set
     result = jsonb_set(coalesce(a.result, '{}'), '{endpoints}',
       coalesce(a.result -> 'endpoints', '[]') || to_jsonb(%(endpoint)s::text)),
-    history = scheduled_actions_history_with(a.history, jsonb_build_object(
+    history = scheduled_actions_append_history(a.history, jsonb_build_object(
       'outcome', 'replayed', 'endpoint', %(endpoint)s::text, 'at', scheduled_actions_now(), 'by', %(by)s::text)),
     updated_at = scheduled_actions_now()
   where a.id = any (%(ids)s::uuid[])

@@ -1,5 +1,6 @@
--- The ids of the newest deliveries before the cursor that match every filter given, among the `examined` newest actions that
--- may be deliveries; and the last of those, null where there are no more: a rare filter ends there and goes on from it.
+-- Returns the ids of the newest deliveries before the cursor that match all filters, and the id of the last action read,
+-- which is null at the end. Reads at most `examined` actions that may be deliveries; the next page continues after the
+-- last action read.
 select
   array(
     select e.id

@@ -1,4 +1,4 @@
--- The delivery of that id (in that team).
+-- Returns the delivery with this id (in the team).
 select
   -- include: webhooks/delivery_columns
 from webhook_deliveries d

@@ -1,4 +1,4 @@
--- The deliveries of these ids, the newest first.
+-- Returns the deliveries with these ids, newest first.
 select
   -- include: webhooks/delivery_columns
 from webhook_deliveries d

@@ -1,4 +1,5 @@
--- So many events that were routed between the two instants, not to this endpoint; those after the cursor, in order.
+-- Returns at most `limit` events after the cursor, in order, that were routed between two instants, but not to this
+-- endpoint.
 select a.id, a.completed_at, a.team_id, a.payload
 from scheduled_actions a
 where a.status = %(status)s

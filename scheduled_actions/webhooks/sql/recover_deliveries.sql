@@ -1,5 +1,5 @@
--- So many deliveries that ended with this status between the two instants are pending again, the first ended first; due
--- all at one instant, so that their ids keep the order of the events.
+-- At most `limit` deliveries that ended with this status between two instants are pending again; those that ended first
+-- are selected first. All are due at the same instant, so that they run in the order of their ids, that of the events.
 with lost as (
   select a.id
   from scheduled_actions a
@@ -23,7 +23,7 @@ set
   cancel_requested_at = null,
   error_message = null,
   state = null,
-  history = scheduled_actions_history_with(a.history, jsonb_build_object(
+  history = scheduled_actions_append_history(a.history, jsonb_build_object(
     'outcome', 'recovered', 'at', scheduled_actions_now(), 'by', %(by)s::text)),
   updated_at = scheduled_actions_now()
 where a.id = any (array(select l.id from lost l))

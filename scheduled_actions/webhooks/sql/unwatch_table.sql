@@ -1,4 +1,4 @@
--- The table is no longer watched for this entity (for any, where it is null); answers how many watches ended.
+-- The table is not watched for this entity (null: for no entity). Returns the number of removed watches.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 )

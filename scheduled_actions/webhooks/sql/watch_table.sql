@@ -1,5 +1,5 @@
--- The table is watched for this entity, and no longer as it was before; answers the table's name as SQL writes it.
--- It is not waited for longer than `patience_ms`.
+-- The table is watched for this entity with these settings only. Returns the table's name in SQL syntax. Waits at
+-- most `patience_ms` for the table's lock.
 with patience as materialized (
   select set_config('lock_timeout', %(patience_ms)s, true)
 )

@@ -1,4 +1,4 @@
--- Every watch as the catalog has it; `missing` names the columns that it needs and the table no longer has.
+-- Returns all watches in the catalog; `missing` lists the columns that a watch needs and the table no longer has.
 select
   w.watched::text, w.watch, bool_and(w.enabled),
   array(

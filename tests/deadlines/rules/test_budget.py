@@ -1,4 +1,4 @@
-"""The budget of a deadline's calendar: one for all of its stages, counted in days that are looked at."""
+"""The budget of steps that the stages of a deadline share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduled_actions.core.errors import BudgetExceeded
 from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
 from scheduled_actions.deadlines.model import Stage
 from scheduled_actions.deadlines.rules import planning
-from scheduled_actions.deadlines.rules.working_calendar import parse_calendar
+from scheduled_actions.deadlines.rules.calendar import parse_calendar
 
 DUE = datetime(2027, 1, 15, 17, tzinfo=UTC)
 RANGES = [
@@ -21,7 +21,9 @@ RANGES = [
 
 
 def clock_of(**calendar):
-    return planning.Clock(ZoneInfo("Europe/Berlin"), parse_calendar(calendar))
+    return planning.DeadlineClock(
+        ZoneInfo("Europe/Berlin"), parse_calendar(calendar), EvaluationBudget("the deadline's calendar")
+    )
 
 
 def stages(count, business_days):
@@ -31,7 +33,7 @@ def stages(count, business_days):
     ]
 
 
-def test_usual_stages_take_a_step_for_each_day():
+def test_usual_stages_spend_a_step_per_day():
     clock = clock_of(ranges=RANGES)
 
     planning.plan(stages(20, 10), due_at=DUE, clock=clock, now=DUE - timedelta(days=365))

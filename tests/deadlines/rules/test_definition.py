@@ -1,4 +1,4 @@
-"""What a caller may ask of a deadline, and what each refusal says."""
+"""Validation of the arguments of a deadline."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ GIVEN = {"target": {"type": "licence", "id": "42"}, "due_at": NOW + timedelta(da
         ({"timezone": "Mars/Olympus"}, InvalidArgument, "timezone"),
         ({"reminders": "60 days before"}, InvalidArgument, "reminders"),
         ({"reminders": ["60 days befor"]}, InvalidArgument, r"reminders\[0\].offset"),
-        ({"reminders": ["7 days before", "1 week before"]}, InvalidArgument, "the only one of its name"),
+        ({"reminders": ["7 days before", "1 week before"]}, InvalidArgument, "is defined 2 times"),
         ({"reminders": [{"offset": "7 days", "repeats": "daily"}]}, InvalidArgument, "repeat"),
         ({"reminders": [{"offset": "7 days", "times": 3}]}, InvalidArgument, "repeat"),
         ({"reminders": [{"offset": "7 days", "severity": "huge"}]}, InvalidArgument, "urgent"),
         ({"reminders": [f"{n} days before" for n in range(1, 200)]}, InvalidArgument, "100"),
-        ({"escalation": ["2 days after"]}, InvalidArgument, "whom it tells"),
+        ({"escalation": ["2 days after"]}, InvalidArgument, "is required for a level without `assign`"),
         (
-            {"escalation": [{"offset": "2 days after", "to": ANN, "while": "sleeping"}]},
+            {"escalation": [{"offset": "2 days after", "to": ANN, "stop_when": "sleeping"}]},
             InvalidArgument,
-            "unacknowledged",
+            "acknowledged",
         ),
-        ({"escalation": {"levels": [], "rounds": 0}}, InvalidArgument, "rounds"),
-        ({"escalation": {"levels": [], "rounds": 3}}, InvalidArgument, "escalation.levels"),
+        ({"escalation": {"levels": [], "repeat": 0}}, InvalidArgument, "repeat"),
+        ({"escalation": {"levels": [], "repeat": 3}}, InvalidArgument, "escalation.levels"),
         ({"auto_actions": [{"offset": "3 days", "action_type": "approval:start"}]}, InvalidArgument, "before"),
         ({"auto_actions": [{"offset": "when due"}]}, InvalidArgument, "action_type"),
         ({"recipients": [7]}, InvalidArgument, "recipients"),
@@ -46,12 +46,12 @@ GIVEN = {"target": {"type": "licence", "id": "42"}, "due_at": NOW + timedelta(da
         ({"remainders": []}, InvalidArgument, "reminders"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_name(changes, error, said):
+def test_an_invalid_argument_is_refused_with_its_name(changes, error, said):
     with pytest.raises(error, match=said):
         new_deadline(GIVEN | changes)
 
 
-def test_a_naive_due_instant_is_on_the_deadlines_own_clock():
+def test_a_naive_due_instant_is_in_the_time_zone_of_the_deadline():
     local = datetime(2026, 5, 1, 9, 0)  # noqa: DTZ001 - on the deadline's own clock
 
     asked = new_deadline(GIVEN | {"due_at": local, "timezone": "Europe/Berlin"})
@@ -60,7 +60,7 @@ def test_a_naive_due_instant_is_on_the_deadlines_own_clock():
     assert asked.due_at.isoformat() == "2026-05-01T07:00:00+00:00"
 
 
-def test_two_that_say_the_same_in_other_words_ask_for_the_same():
+def test_equivalent_arguments_have_equal_definitions():
     one, other = (
         new_deadline(GIVEN | {"reminders": reminders, "recipients": to}).definition
         for reminders, to in ((["7 days before"], ANN), ([timedelta(days=7)], [ANN]))

@@ -1,4 +1,4 @@
-"""What the doctor asks of the database."""
+"""Database queries of the doctor."""
 
 from __future__ import annotations
 
@@ -11,29 +11,26 @@ from scheduled_actions.database.connection import Database
 from scheduled_actions.operations.doctor import store as diagnosis
 
 
-def test_the_clocks_difference_is_this_machines_lead(connection):
-    ahead = diagnosis.clocks(connection, now=lambda: time.time() + 3600).machine_ahead
-    behind = diagnosis.clocks(connection, now=lambda: time.time() - 60).machine_ahead
+def test_clock_lead_is_positive_when_this_machine_is_ahead(connection):
+    ahead = diagnosis.clock_lead(connection, now=lambda: time.time() + 3600)
+    behind = diagnosis.clock_lead(connection, now=lambda: time.time() - 60)
 
     assert abs(ahead - timedelta(hours=1)) < timedelta(seconds=1)
     assert abs(behind + timedelta(minutes=1)) < timedelta(seconds=1)
 
 
-def test_open_transactions_are_named_by_their_process_the_oldest_first(connection, database_url):
+def test_open_transactions_are_listed_by_process_oldest_first(connection, database_url):
     with psycopg.connect(database_url) as first, psycopg.connect(database_url) as second:
-        for one in (first, second):
-            one.execute("select 1")
+        for session in (first, second):
+            session.execute("select 1")
 
-        found = diagnosis.transactions(connection, older_than=timedelta(0))
-        of_five_minutes = diagnosis.transactions(connection)
+        found = diagnosis.old_transactions(connection, older_than=timedelta(0))
+        older_than_default = diagnosis.old_transactions(connection)
 
-        assert [pid for pid, _ in found.old] == [first.info.backend_pid, second.info.backend_pid]
-        assert all(timedelta(0) < age < timedelta(minutes=1) for _, age in found.old)
-    assert of_five_minutes.old == ()
-    assert found.sees_all
+        assert [pid for pid, _ in found] == [first.info.backend_pid, second.info.backend_pid]
+        assert all(timedelta(0) < age < timedelta(minutes=1) for _, age in found)
+    assert older_than_default == []
 
 
-def test_without_a_pooler_none_is_seen(database_url):
-    line = diagnosis.line(Database(lambda: database_url).connect, is_declared_direct=True)
-
-    assert (line.is_shared, line.is_relayed) == (False, False)
+def test_without_a_pooler_none_is_detected(database_url):
+    assert diagnosis.detect_pooler(Database(lambda: database_url).connect) == (False, False)

@@ -1,4 +1,4 @@
-"""For each reason why an action has not run: rows that make it so."""
+"""Test cases: rows for each reason why an action has not run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-#: Of the project whose deliveries are put off.
+#: Settings of a project with deferred deliveries.
 TOML = """\
 [webhooks.endpoints.crm]
 env_var = "CRM_URL"
@@ -27,12 +27,12 @@ rate_limit = 2
 
 @dataclass(frozen=True)
 class Case:
-    """Rows that leave an action where it is, and what is said of it."""
+    """Rows with an action that does not run, and the expected explanation."""
 
     code: str
-    #: Part of the sentence.
+    #: Part of the explanation's sentence.
     says: str
-    #: Given a connection and the type of a handler that is there, returns the action.
+    #: Takes a connection and an action type with a handler; inserts the rows and returns the id of the action.
     arrange: Callable[[psycopg.Connection[Any], str], UUID]
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -41,51 +41,55 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Return at least one for each code but `registry_unreadable` and `row_locked`, which no row brings about."""
+    """Return at least one case per code, except `registry_unreadable` and `row_locked`, which do not depend on rows."""
     return [
         Case("completed", "completed at", ended("completed", attempts=2)),
         Case("failed", "attempt 2 of 2, its last attempt: boom", ended("failed", attempts=2, error_message="boom")),
-        Case("failed", "a failure that no further attempt can mend", ended("failed", attempts=1)),
+        Case("failed", "with a non-retryable error", ended("failed", attempts=1)),
         Case("cancelled", "cancelled by ada at", ended("cancelled", history=[{"outcome": "cancelled", "by": "ada"}])),
         Case("cancelled", "by its handler", ended("cancelled", history=[{"outcome": "cancelled", "attempt": 1}])),
-        Case("skipped", ": nobody wants it", ended("skipped", error_message="nobody wants it")),
+        Case("skipped", ": not needed", ended("skipped", error_message="not needed")),
         Case("lease_expired", "while its handler ran", lease_expired),
         Case("running", "attempt 1, claimed ", claimed(is_started=True)),
-        Case("claimed", "waits there for a free thread", claimed(is_started=False)),
-        Case("waiting_for_retry", "attempt 1 of 2 failed (boom); the next one comes in 59 minutes", waiting("failed")),
+        Case("claimed", "it waits for a free thread", claimed(is_started=False)),
+        Case("waiting_for_retry", "attempt 1 of 2 failed (boom); the next one starts in 59 minutes", waiting("failed")),
         Case("waiting_for_retry", "attempt 1 of 2 ended with its process", waiting("crashed")),
         Case("waiting_for_retry", "attempt 1 of 2 timed out", waiting("timed_out")),
-        Case("delivery_put_off", 'endpoint "crm" takes 2 a second at most', put_off_delivery),
-        Case("snoozed", "its handler asked to go on later: in 59 minutes", waiting("snoozed")),
-        Case("waiting_cycle", "these actions wait for one another for ever: ", waiting_for_itself),
-        Case("waiting_cycle", "it comes after actions that wait for one another for ever: ", waiting_for_a_cycle),
-        Case("condition_not_met", "order:paid is not known; a change wakes it, and it is looked", waiting_for_a_fact),
-        Case("condition_not_met", "order:paid is not known; nothing wakes it, it is looked", waiting_for_an_answer),
-        Case("not_due", "it comes due in 59 minutes", later),
+        Case("delivery_deferred", 'endpoint "crm" accepts at most 2 deliveries a second', deferred_delivery),
+        Case("snoozed", "its handler snoozed it: it runs in 59 minutes", waiting("snoozed")),
+        Case("waiting_cycle", "these actions wait for one another and never run: ", waiting_for_itself),
+        Case("waiting_cycle", "it waits for actions that wait for one another and never run: ", waiting_for_a_cycle),
+        Case(
+            "condition_not_met",
+            "order:paid is not known; it is evaluated again when a fact changes, or in",
+            waiting_for_a_fact,
+        ),
+        Case("condition_not_met", "order:paid is not known; it is evaluated again in", waiting_for_external_checks),
+        Case("not_due", "it is scheduled in 59 minutes", later),
         Case("not_due", "never", forever),
-        Case("not_due", "it comes due in 59 minutes", moved_by_hand),
+        Case("not_due", "it is scheduled in 59 minutes", rescheduled),
         Case("disabled", "the setting enabled is false", due, {"SCHEDULED_ACTIONS_ENABLED": "false"}),
-        Case("no_tick", "there has never been a tick", due),
-        Case("no_tick", "there has been no tick for 10 minutes", ticked(due, minutes_ago=10)),
+        Case("no_tick", "nothing has called /cron/process yet", due),
+        Case("no_tick", "nothing has called /cron/process for 10 minutes", ticked(due, minutes_ago=10)),
         Case("no_handler", "has no handler; did you mean", of_no_handler("pending")),
         Case("no_handler", "has no handler; did you mean", of_no_handler("no_action")),
-        Case("handler_is_back", "which is here now", ticked(of_status_no_action)),
-        Case("group_lingering", "may still be at work", ticked(held("pending", busy=True))),
-        Case("group_held", "which is at work", ticked(held("processing"))),
-        Case("group_held", "which runs no more", ticked(held("completed"))),
-        Case("group_blocked", "to keep the others out", ticked(held("pending", blocks=True))),
-        Case("group_turn", "goes first", ticked(behind_an_older_member)),
-        Case("series_skip", "missed: found 1 hour late", ticked(missed_occurrence)),
-        Case("series_turn", "it comes after that one", ticked(overlapping_occurrence)),
+        Case("handler_is_back", "which this build has", ticked(of_status_no_action)),
+        Case("group_lingering", "may still be running", ticked(held("pending", busy=True))),
+        Case("group_held", "which is running", ticked(held("processing"))),
+        Case("group_held", "which is no longer running", ticked(held("completed"))),
+        Case("group_blocked", "keeps the group until then", ticked(held("pending", blocks=True))),
+        Case("group_turn", "is first", ticked(behind_an_older_member)),
+        Case("series_skip", "missed: claimed 1 hour late", ticked(missed_occurrence)),
+        Case("series_turn", "this one runs after it", ticked(overlapping_occurrence)),
         Case(
             "too_long",
-            "it may take 40 s (its timeout), and a tick has 30 s",
+            "its timeout of 40 s does not fit into a tick of 30 s",
             ticked(due),
             {"SCHEDULED_ACTIONS_DEFAULT_TIMEOUT_SECONDS": "40", "SCHEDULED_ACTIONS_MAX_DURATION_SECONDS": "30"},
         ),
-        Case("in_line", "3 due before it go first", ticked(behind_three)),
-        Case("next_tick", "the next tick takes it", ticked(due)),
-        Case("next_tick", "the tick that is at work takes it", during_a_tick),
+        Case("in_line", "3 actions are ahead of it", ticked(behind_three)),
+        Case("next_tick", "the next tick runs it", ticked(due)),
+        Case("next_tick", "the running tick or the next one runs it", during_a_tick),
     ]
 
 
@@ -101,7 +105,7 @@ def forever(connection, action_type):
     return insert(connection, action_type=action_type, scheduled_at="infinity")
 
 
-def moved_by_hand(connection, action_type):
+def rescheduled(connection, action_type):
     history = [{"outcome": "failed", "attempt": 1}, {"outcome": "updated", "by": "ada", "changes": ["scheduled_at"]}]
     return insert(connection, action_type=action_type, scheduled_at=in_an_hour(connection), history=history)
 
@@ -152,14 +156,14 @@ def waiting_for_a_cycle(connection, action_type):
     return insert(connection, action_type=action_type, condition=after, scheduled_at=database_now(connection))
 
 
-def waiting_for_an_answer(connection, action_type):
+def waiting_for_external_checks(connection, action_type):
     action_id = waiting_for_a_fact(connection, action_type)
-    asked = {"wait": {"any": [{"kind": "query", "name": "paid"}, {"not": {"kind": "custom", "name": "late"}}]}}
-    connection.execute("update scheduled_actions set condition = %s where id = %s", [Jsonb(asked), action_id])
+    condition = {"wait": {"any": [{"kind": "query", "name": "paid"}, {"not": {"kind": "custom", "name": "late"}}]}}
+    connection.execute("update scheduled_actions set condition = %s where id = %s", [Jsonb(condition), action_id])
     return action_id
 
 
-def put_off_delivery(connection, action_type):
+def deferred_delivery(connection, action_type):
     return insert(
         connection,
         action_type="webhook:send",
@@ -269,9 +273,9 @@ def occurrence(connection, action_type, *, misfire, late):
 
 
 def ticked(arrange, *, minutes_ago=0):
-    """Return the same after a tick that has ended."""
+    """Return the same arrangement followed by a finished tick."""
 
-    def then(connection, action_type):
+    def arrange_and_tick(connection, action_type):
         action_id = arrange(connection, action_type)
         tick = a_tick(connection)
         at = tick.started_at - timedelta(minutes=minutes_ago)
@@ -280,7 +284,7 @@ def ticked(arrange, *, minutes_ago=0):
         )
         return action_id
 
-    return then
+    return arrange_and_tick
 
 
 def during_a_tick(connection, action_type):

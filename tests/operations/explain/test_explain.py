@@ -1,4 +1,4 @@
-"""Why an action has not run: each reason has rows that make it so, and is found by indexes."""
+"""`explain`: every reason has a test case and a line in the docs, and its queries use indexes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.test_docs import DOCS
 TYPE = "test:run"
 
 
-def test_there_is_a_case_for_each_code_and_a_line_in_the_documentation():
+def test_every_code_has_a_test_case_and_a_line_in_the_docs():
     page = (DOCS / "reference" / "explain.md").read_text(encoding="utf-8")
 
-    told = {case.code for case in cases()} | {"registry_unreadable", "row_locked"}
+    codes = {case.code for case in cases()} | {"registry_unreadable", "row_locked"}
 
-    assert told == {code.value for code in Code}
+    assert codes == {code.value for code in Code}
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [code.value for code in Code]
 
 
 @pytest.mark.parametrize("name", ["explain_action", "ahead_in_line", "series_at_work"])
-def test_each_question_is_answered_by_indexes_alone(connection, name):
+def test_the_queries_of_explain_use_indexes(connection, name):
     action_id = held("processing")(connection, TYPE)
     connection.execute(
         "insert into scheduled_actions (action_type, scheduled_at, status, lock_group, completed_at)"

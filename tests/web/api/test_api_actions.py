@@ -116,7 +116,7 @@ def test_an_action_is_scheduled_and_answered_whole(api, connection):
 
 
 def test_what_is_answered_has_every_column_that_python_sees():
-    assert set(action_models.Action.model_fields) == {field.name for field in fields(Action)} - {"claim_token"}
+    assert set(action_models.ActionDocument.model_fields) == {field.name for field in fields(Action)} - {"claim_token"}
 
 
 def test_without_a_word_about_it_an_action_is_due_at_once_and_says_which_token_asked(api, connection):
@@ -127,7 +127,7 @@ def test_without_a_word_about_it_an_action_is_due_at_once_and_says_which_token_a
 
 
 def test_null_is_the_same_as_nothing(api):
-    nothing = dict.fromkeys(set(action_models.NewAction.model_fields) - {"action_type", "payload"})
+    nothing = dict.fromkeys(set(action_models.CreateActionRequest.model_fields) - {"action_type", "payload"})
     del nothing["delay"]
 
     assert api("POST", "/actions", {"action_type": "test:run", "payload": {}} | nothing).status_code == 201
@@ -335,11 +335,11 @@ def test_a_page_that_is_just_full_is_the_last(api, connection):
         ("status=failed", [1]),
         ("action_type=test:welcome", [2]),
         ("team_id=red", [3]),
-        ("team_id=nobody", []),
+        ("team_id=unknown", []),
         ("lock_group=g", [4]),
-        ("scheduled_from=2030-01-01T00:00:00Z", [5, 6]),
-        ("scheduled_to=2020-01-01T00:00:00%2B00:00", [7]),
-        ("scheduled_from=2030-01-01T00:00:00Z&scheduled_to=2031-01-01T00:00:00Z", [5]),
+        ("due_from=2030-01-01T00:00:00Z", [5, 6]),
+        ("due_to=2020-01-01T00:00:00%2B00:00", [7]),
+        ("due_from=2030-01-01T00:00:00Z&due_to=2031-01-01T00:00:00Z", [5]),
         ("q=elcom", [2]),
         ("q=key-of", [8]),
         ("q=needle", []),
@@ -379,7 +379,7 @@ def test_an_action_is_found_by_the_beginning_of_its_id(api, connection):
 
 
 def test_an_action_is_shown_with_its_history_and_an_etag(api, connection):
-    history = [{"attempt": 1, "outcome": "failed", "error": "no"}, {"outcome": "retried", "by": "somebody"}]
+    history = [{"attempt": 1, "outcome": "failed", "error": "no"}, {"outcome": "retried", "by": "ann"}]
     action_id = insert(connection, history=history, attempts=1)
 
     response = api("GET", f"/actions/{action_id}")
@@ -499,19 +499,18 @@ def test_a_new_payload_is_checked_like_a_new_one(api, connection):
     assert row(connection, action_id)["payload"] == {"name": "A"}
 
 
-@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-def test_within_two_minutes_of_its_time_an_action_is_locked_until_it_is_forced(api, connection, method):
+@pytest.mark.parametrize(("method", "path"), [("PATCH", ""), ("POST", "/cancel")])
+def test_within_two_minutes_of_its_time_an_action_is_locked_until_it_is_forced(api, connection, method, path):
     action_id = insert(connection, scheduled_at=database_now(connection) + timedelta(seconds=100))
     before = row(connection, action_id)
 
-    refused = api(method, f"/actions/{action_id}", {"priority": 5})
+    change = {"priority": 5} if method == "PATCH" else {}
+    refused = api(method, f"/actions/{action_id}{path}", change)
 
     assert (refused.status_code, refused.json["code"]) == (409, "action_locked")
-    assert refused.json["detail"].endswith(
-        "locked: add force=true to change it all the same, unless a tick takes it first"
-    )
+    assert refused.json["detail"].endswith("before its due time: set force=true to override the lock")
     assert row(connection, action_id) == before
-    assert api(method, f"/actions/{action_id}?force=true", {"priority": 5}).status_code == 200
+    assert api(method, f"/actions/{action_id}{path}", change | {"force": True}).status_code == 200
 
 
 def test_the_body_of_a_change_may_force_it_too(api, connection):
@@ -551,14 +550,13 @@ def test_the_token_of_a_claim_is_shown_to_nobody(api, connection):
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("PATCH", "?force=true"), ("DELETE", "?force=true"), ("DELETE", "?purge=true"), ("POST", "/retry"),
-     ("POST", "/run-now")],
+    [("PATCH", "?force=true"), ("POST", "/cancel"), ("DELETE", ""), ("POST", "/retry"), ("POST", "/run")],
 )  # fmt: skip
 def test_a_claimed_action_is_left_alone_and_its_status_told(api, connection, method, path):
     action_id = claimed(connection)
     before = row(connection, action_id)
 
-    response = api(method, f"/actions/{action_id}{path}", {"priority": 1})
+    response = api(method, f"/actions/{action_id}{path}", {"force": True} if path == "/cancel" else {"priority": 1})
 
     assert (response.status_code, response.json["code"]) == (409, "wrong_status")
     assert response.json["action_status"] == "processing"
@@ -566,20 +564,21 @@ def test_a_claimed_action_is_left_alone_and_its_status_told(api, connection, met
     assert row(connection, action_id) == before
 
 
-# -- only if nobody changed it -----------------------------------------------------------------------------------------
+# -- If-Match ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-def test_a_change_of_what_was_seen_is_refused_once_it_is_something_else(api, connection, later, method):
+@pytest.mark.parametrize("change", [("PATCH", "", {"priority": 5}), ("POST", "/cancel", {})])
+def test_a_change_of_what_was_seen_is_refused_once_it_is_something_else(api, connection, later, change):
+    method, path, body = change
     seen = api("GET", f"/actions/{later}").headers["ETag"]
     now = api("PATCH", f"/actions/{later}", {"priority": 9}).headers["ETag"]
 
-    refused = api(method, f"/actions/{later}", {"priority": 5}, headers={"If-Match": seen})
+    refused = api(method, f"/actions/{later}{path}", body, headers={"If-Match": seen})
 
     assert (refused.status_code, refused.json["code"]) == (412, "precondition_failed")
     assert refused.headers["ETag"] == now != seen
     assert row(connection, later)["priority"] == 9
-    assert api(method, f"/actions/{later}", {"priority": 5}, headers={"If-Match": now}).status_code == 200
+    assert api(method, f"/actions/{later}{path}", body, headers={"If-Match": now}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -627,7 +626,7 @@ def test_of_two_who_saw_the_same_one_changes_it(api, later, connection, database
 def test_a_waiting_action_is_cancelled_and_stays_to_be_seen(api, connection, status):
     action_id = insert(connection, status=status, scheduled_at=database_now(connection) + IN_AN_HOUR)
 
-    response = api("DELETE", f"/actions/{action_id}?reason=not%20needed")
+    response = api("POST", f"/actions/{action_id}/cancel", {"reason": "not needed"})
 
     assert response.status_code == 200
     assert (response.json["status"], response.json["error_message"]) == ("cancelled", "not needed")
@@ -636,23 +635,23 @@ def test_a_waiting_action_is_cancelled_and_stays_to_be_seen(api, connection, sta
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled", "skipped"])
-def test_a_finished_action_is_removed_when_that_is_asked_for(api, connection, status):
+def test_a_finished_action_is_deleted_and_cannot_be_cancelled(api, connection, status):
     action_id = insert(connection, status=status, completed_at=database_now(connection))
-    refused = api("DELETE", f"/actions/{action_id}?force=true")
+    refused = api("POST", f"/actions/{action_id}/cancel", {"force": True})
 
-    removed = api("DELETE", f"/actions/{action_id}?purge=true")
+    removed = api("DELETE", f"/actions/{action_id}")
 
     assert (refused.status_code, refused.json["action_status"]) == (409, status)
     assert (removed.status_code, removed.json["status"]) == (200, status)
     assert api("GET", f"/actions/{action_id}").status_code == 404
-    assert api("DELETE", f"/actions/{action_id}?purge=true").status_code == 404
+    assert api("DELETE", f"/actions/{action_id}").status_code == 404
 
 
 @pytest.mark.parametrize("status", ["pending", "no_action"])
-def test_a_waiting_action_is_not_removed(api, connection, status):
+def test_a_waiting_action_cannot_be_deleted(api, connection, status):
     action_id = insert(connection, status=status)
 
-    response = api("DELETE", f"/actions/{action_id}?purge=true&force=true")
+    response = api("DELETE", f"/actions/{action_id}")
 
     assert (response.status_code, response.json["action_status"]) == (409, status)
     assert row(connection, action_id)["status"] == status
@@ -681,7 +680,7 @@ def test_what_is_not_to_be_retried_is_not(api, connection, status):
 def test_a_pending_action_is_made_due_even_inside_its_edit_lock(api, connection):
     action_id = insert(connection, scheduled_at=database_now(connection) + timedelta(seconds=60))
 
-    response = api("POST", f"/actions/{action_id}/run-now")
+    response = api("POST", f"/actions/{action_id}/run")
 
     assert response.status_code == 200
     assert datetime.fromisoformat(response.json["scheduled_at"]) <= database_now(connection)
@@ -693,7 +692,7 @@ def test_one_that_is_due_already_keeps_its_place(api, connection):
     action_id = insert(connection)
     before = row(connection, action_id)
 
-    assert api("POST", f"/actions/{action_id}/run-now").status_code == 200
+    assert api("POST", f"/actions/{action_id}/run").status_code == 200
     assert row(connection, action_id) == before
 
 
@@ -730,7 +729,7 @@ def test_counts_tell_how_late_actions_start(api, connection):
 
     counts = api("GET", "/actions/counts").json
 
-    measured = {"measured": 1, "p50_seconds": 8.0, "p95_seconds": 8.0, "max_seconds": 8.0}
+    measured = {"sample_count": 1, "p50_seconds": 8.0, "p95_seconds": 8.0, "max_seconds": 8.0}
     assert counts["lateness"] == {"test:run": measured}
     assert api("GET", "/actions/counts?team_id=another").json["lateness"] == {}
 

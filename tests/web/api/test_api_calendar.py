@@ -31,14 +31,14 @@ def test_it_shows_what_is_to_come_page_by_page(api, connection):
         ("2026-03-06T12:00:00Z", "backup", True),
         ("2026-03-07T12:00:00Z", "backup", True),
     ]
-    assert (page["start"], page["end"]) == ("2026-03-04T12:00:00Z", "2026-04-04T12:00:00Z")
+    assert (page["from"], page["to"]) == ("2026-03-04T12:00:00Z", "2026-04-04T12:00:00Z")
 
 
 def test_from_to_and_user_choose(api, connection):
     for hours, user in ((1, "ann"), (2, "bob"), (3, "ann")):
         insert(connection, scheduled_at=NOW + timedelta(hours=hours), user_id=user)
 
-    page = api("GET", "/calendar?from=2026-03-04T14:00:00Z&to=2026-03-04T16:00:00%2B00:00&user=ann").json
+    page = api("GET", "/calendar?from=2026-03-04T14:00:00Z&to=2026-03-04T16:00:00%2B00:00&user_id=ann").json
 
     assert [one["at"] for one in page["entries"]] == ["2026-03-04T15:00:00Z"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from psycopg.types.json import Jsonb
 
-from scheduled_actions.deadlines.service import SHOWN_MOST
+from scheduled_actions.deadlines.reading import MAX_TIMELINE
 from tests.factories import NOW, set_clock
 
-NOTICES = SHOWN_MOST + 50
+NOTICES = MAX_TIMELINE + 50
 DAILY = {
     "key": "daily", "kind": "reminder", "offset": "1 day before", "repeat": "daily", "action_type": "reminder:send",
     "state": "begun", "occurrence": NOTICES, "begun": NOTICES,
@@ -43,7 +43,7 @@ def deadline_id(api, connection):
 def test_a_deadline_is_shown_with_the_latest_of_its_notices_and_of_its_timeline(api, deadline_id):
     shown = api("GET", f"/deadlines/{deadline_id}").json
 
-    latest = [f"daily#{n}" for n in range(NOTICES - SHOWN_MOST + 1, NOTICES + 1)]
+    latest = [f"daily#{n}" for n in range(NOTICES - MAX_TIMELINE + 1, NOTICES + 1)]
     assert [one["stage"] for one in shown["notices"]] == latest
     assert [f"{one['stage']}#{one['occurrence']}" for one in shown["timeline"]] == latest
 

@@ -33,7 +33,7 @@ def start(payload: dict):
 def runtime(a_runtime, connection):
     set_clock(connection, NOW)
     return a_runtime(
-        registry=Registry.of(start, own.send_reminder, own.send_escalation, own.mark_missed, own.make_next)
+        registry=Registry.of(start, own.send_reminder, own.send_escalation, own.mark_missed, own.create_next)
     )
 
 
@@ -47,18 +47,18 @@ def test_a_deadline_is_set_shown_moved_paused_acknowledged_reassigned_and_comple
     first = made(
         api,
         name="renewal",
-        escalation=[{"offset": "2 days after", "to": ["cfo@example.org"], "while": "unacknowledged"}],
+        escalation=[{"offset": "2 days after", "to": ["cfo@example.org"], "stop_when": "acknowledged"}],
         auto_actions=[{"offset": "30 days before", "action_type": "approval:start", "payload": {"n": 1}}],
     )
     path = f"/deadlines/{first['id']}"
 
     shown = api("GET", "/deadlines/renewal").json
-    moved = api("POST", f"{path}/move", {"due_at": (DUE + DAY).isoformat(), "note": "agreed"}).json
+    moved = api("POST", f"{path}/move", {"due_at": (DUE + DAY).isoformat(), "reason": "agreed"}).json
     paused = api("POST", f"{path}/pause").json
     resumed = api("POST", f"{path}/resume").json
     known = api("POST", f"{path}/acknowledge", {"until": (NOW + DAY).isoformat()}).json
     other = api("POST", f"{path}/reassign", {"recipients": ["bob@example.org"]}).json
-    done = api("POST", f"{path}/complete", {"note": "signed"}).json
+    done = api("POST", f"{path}/complete", {"reason": "signed"}).json
     again = api("POST", f"{path}/complete")
 
     assert (first["status"], first["due_at"]) == ("open", "2026-06-02T12:00:00Z")
@@ -74,7 +74,7 @@ def test_a_deadline_is_set_shown_moved_paused_acknowledged_reassigned_and_comple
     assert resumed["paused_at"] is None
     assert known["acknowledged_by"] == "api:admin"
     assert other["recipients"] == ["bob@example.org"]
-    assert (done["status"], done["days_late"], done["note"]) == ("completed", 0, "signed")
+    assert (done["status"], done["days_late"], done["closed_reason"]) == ("completed", 0, "signed")
     assert again.json == done
     assert connection.execute("select count(*) from scheduled_actions where status = 'pending'").fetchone() == (0,)
 
@@ -84,7 +84,7 @@ def test_a_change_is_made_of_what_was_seen_and_of_nothing_else(api):
     seen = api("GET", "/deadlines/renewal")
 
     changed = api(
-        "PATCH", "/deadlines/renewal", {"reminders": ["10 days before"], "metadata": None, "note": "fewer"},
+        "PATCH", "/deadlines/renewal", {"reminders": ["10 days before"], "metadata": None, "reason": "fewer"},
         headers={"If-Match": seen.headers["ETag"]},
     )  # fmt: skip
     stale = [
@@ -169,7 +169,12 @@ def test_the_newest_are_listed_first_a_page_at_a_time(api, connection):
         ({"delay": "P1D"}, 400, "fields_invalid", "delay"),
         ({"reminders": ["60 days befor"]}, 400, "invalid_argument", "reminders[0].offset"),
         ({"reminders": [{"repeat": "daily"}]}, 400, "fields_invalid", "offset"),
-        ({"escalation": [{"offset": "1 day after"}]}, 400, "invalid_argument", "whom it tells"),
+        (
+            {"escalation": [{"offset": "1 day after"}]},
+            400,
+            "invalid_argument",
+            "required for a level without `assign`",
+        ),
         (
             {"auto_actions": [{"offset": "when due", "action_type": "approval:begin"}]},
             422,
@@ -251,7 +256,7 @@ def test_what_would_come_of_a_change_is_what_comes_of_it(api):
     path = f"/deadlines/{first['id']}"
     changes = {"reminders": ["1 day before"], "timezone": "Europe/Berlin"}
 
-    seen = api("POST", f"{path}/preview", changes | {"note": "to see"}).json
+    seen = api("POST", f"{path}/preview", changes | {"reason": "to see"}).json
     assert api("GET", path).json["stages"] == first["stages"]
     changed = api("PATCH", path, changes).json
 

@@ -9,9 +9,9 @@ import pytest
 from flask import Flask
 
 from scheduled_actions.core.errors import ScheduledActionsError
-from scheduled_actions.recurrence import Skips
-from scheduled_actions.web.api.requests.problems import status_of
-from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.recurrence.skips.model import Skips
+from scheduled_actions.web.api.dispatch import ROUTES
+from scheduled_actions.web.api.problems import status_of
 from tests.web.conftest import ADMIN_TOKEN, application
 
 
@@ -55,7 +55,7 @@ def test_every_operation_has_a_name_of_its_own(document):
     names = [operation["operationId"] for operation in operations(document).values()]
 
     assert len(names) == len(set(names))
-    assert "get_actions_id" in names
+    assert "get_action" in names
 
 
 def test_every_reference_points_to_something(document):
@@ -132,7 +132,7 @@ def test_every_kind_of_error_has_a_status():
 
 
 def test_what_a_schedule_skips_is_described_key_by_key(document):
-    for model in ("NewSchedule", "ScheduleChanges", "PreviewOf"):
+    for model in ("CreateScheduleRequest", "UpdateScheduleRequest", "PreviewRequest"):
         skip = document["components"]["schemas"][model]["properties"]["skip"]["anyOf"][0]
 
         assert skip["additionalProperties"] is False

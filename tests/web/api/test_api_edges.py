@@ -119,7 +119,7 @@ def test_an_idempotency_key_is_printable_ascii_wherever_it_is_taken(shared_api, 
     assert count(shared_connection) == 0
 
 
-#: What pings of odd callers carry beside their secret.
+#: Headers and bodies that unusual callers send together with a valid secret.
 LUGGAGE = [
     ({}, b"\x00\xff" * 1000),
     ({"Content-Type": "application/json"}, b"{"),
@@ -132,7 +132,7 @@ LUGGAGE = [
     ({}, b" " * 2_000_000),
     ({"webhook-id": "x"}, b""),
 ]
-STRANGERS = [
+WITHOUT_SECRET = [
     {},
     {"x-cron-secret": ""},
     {"x-cron-secret": "\xff" * 30},
@@ -168,8 +168,8 @@ def test_a_ping_with_odd_luggage_is_a_ping(client):
         assert stranger.status_code in {401, 413}, (method, path, headers)
 
 
-def test_a_ping_of_a_stranger_is_refused_in_whatever_it_comes(client):
-    for path, headers in itertools.product(PINGS, STRANGERS):
+def test_a_ping_without_a_valid_secret_is_refused_whatever_its_headers(client):
+    for path, headers in itertools.product(PINGS, WITHOUT_SECRET):
         answer = client.post(path, headers=headers, data=b"x")
 
         assert (answer.status_code, answer.json["code"]) == (401, "unauthorized"), headers

@@ -26,7 +26,7 @@ def test_a_fact_is_reported_shown_listed_and_forgotten(red):
     reported = red("PUT", f"{ORDER}/state", {"value": "approved"})
 
     assert reported.status_code == 200
-    assert (reported.json["value"], reported.json["changed"], reported.json["awaited"]) == ("approved", True, False)
+    assert (reported.json["value"], reported.json["changed"], reported.json["has_waiters"]) == ("approved", True, False)
     assert reported.json["team_id"] == "red"
     assert red("PUT", f"{ORDER}/state", {"value": "approved"}).json["changed"] is False
     assert red("GET", f"{ORDER}/state").json["value"] == "approved"

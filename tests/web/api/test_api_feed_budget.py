@@ -48,7 +48,7 @@ def test_hostile_schedules_are_shown_by_their_next_run_and_leave_the_others_whol
     assert len(events) == 31
     assert "rrule" in events["standup"]
     assert "rrule" not in events["h0"]
-    assert "Truncated: of 30 schedules only the next runs are shown" in str(calendar["description"])
+    assert "Truncated: only the next runs are shown for 30 of the schedules" in str(calendar["description"])
 
 
 def test_a_feed_of_many_singular_runs_has_a_bounded_number_of_events(client, path, schedule, connection):

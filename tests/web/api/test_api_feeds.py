@@ -154,7 +154,7 @@ def test_a_revoked_address_answers_nothing(api, client):
     made = api("POST", "/calendar/feeds", {"name": "Work"}).json
     assert client.get(made["path"]).status_code == 200
 
-    revoked = api("DELETE", f"/calendar/feeds/{made['id']}")
+    revoked = api("POST", f"/calendar/feeds/{made['id']}/revoke")
 
     assert revoked.json["revoked_at"]
     answer = client.get(made["path"])
@@ -167,7 +167,7 @@ def test_a_feed_that_sql_gave_an_infinite_instant_answers_is_listed_and_is_revok
 
     assert client.get(made["path"]).status_code == 200
     assert api("GET", "/calendar/feeds").json["feeds"][0]["name"] == "Work"
-    assert api("DELETE", f"/calendar/feeds/{made['id']}").status_code == 200
+    assert api("POST", f"/calendar/feeds/{made['id']}/revoke").status_code == 200
     assert client.get(made["path"]).status_code == 404
 
 
@@ -181,7 +181,7 @@ def test_a_feed_ends_with_the_token_that_made_it(api, client):
     path = Api(client, token["token"])("POST", "/calendar/feeds", {"name": "Mine"}).json["path"]
     assert client.get(path).status_code == 200
 
-    api("DELETE", f"/tokens/{token['id']}")
+    api("POST", f"/tokens/{token['id']}/revoke")
 
     assert client.get(path).status_code == 404
 
@@ -209,7 +209,7 @@ def test_feeds_are_listed_without_their_addresses(api):
     assert {"path", "digest"}.isdisjoint(first["feeds"][0])
 
 
-# -- what stands beside the schedules ----------------------------------------------------------------------------------
+# -- entries other than schedules --------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from cryptography.fernet import Fernet
 
 from scheduled_actions.operations import tokens
 from scheduled_actions.operations.tokens import Role
-from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.api.dispatch import ROUTES
 from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.factories import move_clock
 from tests.web.conftest import Api, application
@@ -63,7 +63,7 @@ API = {
     """,
     "operator": """
         DELETE /actions/{id}
-        DELETE /calendar/feeds/{id}
+        POST /calendar/feeds/{id}/revoke
         DELETE /facts/{target_type}/{target_id}/{name}
         DELETE /schedules/{id}
         DELETE /webhooks/endpoints/{id}
@@ -76,7 +76,8 @@ API = {
         POST /actions/cancel
         POST /actions/retry
         POST /actions/{id}/retry
-        POST /actions/{id}/run-now
+        POST /actions/{id}/run
+        POST /actions/{id}/cancel
         POST /calendar/feeds
         POST /deadlines
         POST /deadlines/move
@@ -104,7 +105,7 @@ API = {
         PUT /facts/{target_type}/{target_id}/{name}
     """,
     "admin": """
-        DELETE /tokens/{id}
+        POST /tokens/{id}/revoke
         GET /tokens
         POST /tokens
     """,

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from scheduled_actions import next_occurrence
-from scheduled_actions.recurrence import Kind
+from scheduled_actions.recurrence.model import Kind
 from scheduled_actions.registry import Registry
 from tests.factories import NOW, set_clock
 from tests.web.conftest import ADMIN_TOKEN, Api, application, run
@@ -68,7 +68,7 @@ def test_a_change_is_made_of_what_was_seen_and_of_nothing_else(api):
     requests = [
         ("DELETE", f"/schedules/{first['id']}", None),
         ("POST", "/schedules/report/resume", None),
-        ("POST", "/schedules/report/pause", {"note": "too many"}),
+        ("POST", "/schedules/report/pause", {"reason": "too many"}),
         ("PATCH", "/schedules/report", {"remaining": 3}),
     ]
 
@@ -122,14 +122,14 @@ def test_it_is_paused_resumed_run_skipped_and_backfilled(api, connection):
     schedule = made(api, recurrence="0 12 * * *")
     path = f"/schedules/{schedule['id']}"
 
-    paused = api("POST", f"{path}/pause", {"note": "the printer is broken"}).json
+    paused = api("POST", f"{path}/pause", {"reason": "the printer is broken"}).json
     resumed = api("POST", f"{path}/resume").json
     skipped = api("POST", f"{path}/skip").json
     extra = api("POST", f"{path}/run")
     past = {"from": (NOW - 3 * DAY).isoformat(), "to": NOW.isoformat()}
     made_up = api("POST", f"{path}/backfill", past).json
 
-    assert (paused["status"], paused["status_note"], paused["upcoming"]) == ("paused", "the printer is broken", [])
+    assert (paused["status"], paused["status_reason"], paused["upcoming"]) == ("paused", "the printer is broken", [])
     assert resumed["next_occurrence_at"] == "2026-03-05T12:00:00Z"
     assert (skipped["next_occurrence_at"], skipped["skipped"]) == ("2026-03-06T12:00:00Z", 1)
     assert (extra.status_code, len(extra.json["ids"])) == (201, 1)
@@ -202,11 +202,11 @@ def test_what_cannot_be_is_refused_in_words(api, body, status, code, said):
 @pytest.mark.parametrize(
     ("method", "path", "body", "code"),
     [
-        ("GET", "/schedules/nobody", None, "unknown_schedule"),
-        ("PATCH", "/schedules/nobody", {"priority": 1}, "unknown_schedule"),
-        ("DELETE", "/schedules/nobody", None, "unknown_schedule"),
-        ("POST", "/schedules/nobody/pause", None, "unknown_schedule"),
-        ("POST", "/schedules/nobody/run", None, "unknown_schedule"),
+        ("GET", "/schedules/unknown", None, "unknown_schedule"),
+        ("PATCH", "/schedules/unknown", {"priority": 1}, "unknown_schedule"),
+        ("DELETE", "/schedules/unknown", None, "unknown_schedule"),
+        ("POST", "/schedules/unknown/pause", None, "unknown_schedule"),
+        ("POST", "/schedules/unknown/run", None, "unknown_schedule"),
     ],
 )
 def test_an_unknown_one_is_unknown(api, method, path, body, code):

@@ -8,12 +8,12 @@ import pytest
 
 from scheduled_actions.core.action import Status
 from scheduled_actions.operations import tokens
-from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.api.dispatch import ROUTES
 from tests.factories import database_now, insert
 
 #: What makes each route with an id do something, for the id of an action that is there.
 BODIES = {"PATCH": {"priority": 5, "force": True}}
-QUERIES = ["", "?force=true", "?purge=true"]
+QUERIES = ["", "?force=true"]
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"]
 
 
@@ -82,15 +82,27 @@ def test_another_teams_id_answers_as_one_that_never_was_on_every_route_and_verb(
 def test_a_precondition_tells_nothing_of_another_teams_action(a_caller, blue_ids, headers):
     red = a_caller("operator", "red")
 
-    for method in ("PATCH", "DELETE"):
+    for method, path, body in (
+        ("PATCH", "", {"force": True}),
+        ("POST", "/cancel", {"force": True}),
+        ("DELETE", "", None),
+    ):
         for wanted in (blue_ids["pending"], uuid4()):
-            response = red(method, f"/actions/{wanted}?force=true", {"priority": 1}, headers=headers)
+            response = red(method, f"/actions/{wanted}{path}", body, headers=headers)
             assert (response.status_code, response.json["code"]) == (404, "unknown_action")
 
 
 @pytest.mark.parametrize(
     "query",
-    ["", "?team_id=blue", "?team_id=nobody", "?status=failed", "?lock_group=shared-group", "?q=key-of-blue", "?q=test"],
+    [
+        "",
+        "?team_id=blue",
+        "?team_id=unknown",
+        "?status=failed",
+        "?lock_group=shared-group",
+        "?q=key-of-blue",
+        "?q=test",
+    ],
 )
 def test_lists_and_counts_hold_nothing_of_another_team(a_caller, connection, blue_ids, query):
     red = a_caller("viewer", "red")
@@ -156,7 +168,7 @@ def test_a_team_sees_and_touches_its_own(a_caller, blue_ids):
     assert blue("GET", "/actions/counts").json["failed"] == 1
     assert blue("PATCH", f"/actions/{blue_ids['pending']}?force=true", {"priority": 3}).json["priority"] == 3
     assert blue("POST", f"/actions/{blue_ids['failed']}/retry").json["status"] == "pending"
-    assert blue("DELETE", f"/actions/{blue_ids['completed']}?purge=true").status_code == 200
+    assert blue("DELETE", f"/actions/{blue_ids['completed']}").status_code == 200
 
 
 @pytest.mark.parametrize("team_id", ["blue", "nobody"])

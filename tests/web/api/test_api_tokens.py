@@ -46,7 +46,7 @@ def test_tokens_are_listed_the_newest_first_page_by_page(api, connection):
 def test_a_revoked_token_stays_to_be_seen_and_opens_nothing(api, client):
     made = api("POST", "/tokens", {"name": "ci", "role": "viewer"}).json
 
-    first, again = api("DELETE", f"/tokens/{made['id']}"), api("DELETE", f"/tokens/{made['id']}")
+    first, again = api("POST", f"/tokens/{made['id']}/revoke"), api("POST", f"/tokens/{made['id']}/revoke")
 
     assert first.status_code == again.status_code == 200
     assert first.json["revoked_at"] == again.json["revoked_at"] is not None
@@ -56,7 +56,7 @@ def test_a_revoked_token_stays_to_be_seen_and_opens_nothing(api, client):
 
 @pytest.mark.parametrize("token_id", [UNKNOWN, "x", "%00"])
 def test_an_id_of_no_token_is_not_found(api, token_id):
-    response = api("DELETE", f"/tokens/{token_id}")
+    response = api("POST", f"/tokens/{token_id}/revoke")
 
     assert (response.status_code, response.json["code"]) == (404, "unknown_token")
 
@@ -97,7 +97,7 @@ def test_an_admin_of_a_team_makes_lists_and_revokes_tokens_of_that_team_alone(ap
     assert (other.status_code, other.json["code"]) == (403, "forbidden")
     assert {one["team_id"] for one in red("GET", "/tokens").json["tokens"]} == {"red"}
     for token_id in (blue_token.id, wide_token.id, UNKNOWN):
-        response = red("DELETE", f"/tokens/{token_id}")
+        response = red("POST", f"/tokens/{token_id}/revoke")
         assert (response.status_code, response.json["code"]) == (404, "unknown_token")
     assert all(one["revoked_at"] is None for one in api("GET", "/tokens").json["tokens"])
 
@@ -120,5 +120,5 @@ def test_a_token_that_sql_gave_an_infinite_instant_opens_is_listed_and_is_revoke
     assert own("GET", "/actions").status_code == 200
     listed = api("GET", "/tokens")
     assert (listed.status_code, listed.json["tokens"][0]["name"]) == (200, "ci")
-    assert api("DELETE", f"/tokens/{made['id']}").status_code == 200
+    assert api("POST", f"/tokens/{made['id']}/revoke").status_code == 200
     assert own("GET", "/actions").status_code == 401

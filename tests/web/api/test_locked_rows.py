@@ -23,7 +23,7 @@ DEADLINE = {"target": {"type": "licence", "id": "42"}, "name": "renewal", "recip
 
 @pytest.fixture
 def runtime(a_runtime):
-    handlers = (run, own.send_reminder, own.send_escalation, own.mark_missed, own.make_next)
+    handlers = (run, own.send_reminder, own.send_escalation, own.mark_missed, own.create_next)
     return a_runtime(registry=Registry.of(*handlers), SCHEDULED_ACTIONS_HTTP_THREADS="20")
 
 
@@ -50,9 +50,9 @@ def locked(api, connection, database_url):
 
 
 CHANGES = [
-    ("POST", "/actions/{action}/run-now", None),
+    ("POST", "/actions/{action}/run", None),
     ("PATCH", "/actions/{action}", {"priority": 3}),
-    ("DELETE", "/actions/{action}", None),
+    ("POST", "/actions/{action}/cancel", None),
     ("POST", "/actions/{failed}/retry", None),
     ("POST", "/schedules/{schedule}/pause", {}),
     ("PATCH", "/schedules/{schedule}", {"recurrence": "hourly"}),

@@ -10,7 +10,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from handlers import deadline, email, for_each, maintenance, notification, webhook
-from handlers.for_each import ForEach  # noqa: TC001 - the annotation is the payload's model
+from handlers.for_each import ForEachPayload
 from scheduled_actions import Context, action
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.operations import tokens
@@ -35,13 +35,13 @@ def do_closed(payload: dict): ...
 
 
 @action(ROWS, transactional=True, open_to_teams=True)
-def do_rows(payload: ForEach, context: Context):
+def do_rows(payload: ForEachPayload, context: Context):
     return for_each.run(payload, context)
 
 
 REGISTRY = (
     do_open, do_closed, do_rows, maintenance.prune, webhook.send, email.send_email, notification.send,
-    deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.make_next,
+    deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.create_next,
 )  # fmt: skip
 FAR_AWAY = datetime(2099, 1, 1, tzinfo=UTC)
 DUE = {"target": {"type": "licence", "id": "42"}, "due_at": FAR_AWAY.isoformat()}
@@ -192,7 +192,7 @@ def test_every_field_that_starts_an_action_takes_only_types_that_are_open_to_the
 
         answer = caller(method, path.replace("{id}", wanted), body)
 
-        assert (answer.status_code, answer.json["code"]) == (403, "type_not_open"), answer.text
+        assert (answer.status_code, answer.json["code"]) == (403, "action_type_forbidden"), answer.text
         assert action_type in answer.json["detail"]
         assert answer.json["errors"][0]["field"].endswith("payload" if is_of_what_is_there else "action_type")
         assert stored(connection) == before
@@ -226,8 +226,8 @@ def test_a_team_operates_its_actions_and_schedules_of_closed_types_without_touch
 
     answers = [
         team("PATCH", f"/actions/{one}", {"priority": 5, "force": True}),
-        team("POST", f"/actions/{one}/run-now"),
-        team("DELETE", f"/actions/{one}?force=true"),
+        team("POST", f"/actions/{one}/run"),
+        team("POST", f"/actions/{one}/cancel", {"force": True}),
         team("POST", f"/actions/{one}/retry"),
         team("POST", f"/schedules/{series}/pause", {}),
         team("PATCH", f"/schedules/{series}", {"priority": 5}),
@@ -251,7 +251,7 @@ def test_a_team_emits_events_and_delivers_only_to_endpoints_of_its_own(team, ope
 
     assert emitted(team).status_code == emitted(team, endpoint=own).status_code == 201
     refused = [emitted(team, endpoint=one) for one in (theirs, of_all, "0197a000-0000-7000-8000-000000000000", "crm")]
-    assert [(one.status_code, one.json["code"]) for one in refused] == [(403, "type_not_open")] * 4
+    assert [(one.status_code, one.json["code"]) for one in refused] == [(403, "action_type_forbidden")] * 4
     assert len({one.text for one in refused}) == 1
     mine = str(runtime.scheduler.schedule_action(
         NewAction(action_type="webhook:send", payload=event, team_id="red", scheduled_at=FAR_AWAY)

@@ -49,7 +49,7 @@ MAKING = {
 @pytest.fixture
 def api(a_runtime):
     registry = Registry.of(
-        run, webhook.send, deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.make_next
+        run, webhook.send, deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.create_next
     )
     key = base64.b64encode(bytes(range(32))).decode()
     return Api(
@@ -96,7 +96,7 @@ def fill(api, connection, path):  # noqa: C901 - a case a list
 
 
 def rows_of(document):
-    (rows,) = [value for name, value in document.items() if isinstance(value, list) and name != "cut_short"]
+    (rows,) = [value for name, value in document.items() if isinstance(value, list) and name != "truncated_schedules"]
     return rows
 
 

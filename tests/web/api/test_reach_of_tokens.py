@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from handlers import deadline
-from handlers.for_each import ForEach, run
+from handlers.for_each import ForEachPayload, run
 from scheduled_actions import Context, action, resolve_recipients
 from scheduled_actions.actions.model import NewAction
 from scheduled_actions.core.errors import UrlInvalid
-from scheduled_actions.notifications.planning import Options
+from scheduled_actions.deadlines import reading
+from scheduled_actions.notifications.planning import NoticeOptions
 from scheduled_actions.operations import tokens
 from tests.factories import CRON_SECRET, row
 from tests.mail_server import Mailbox
@@ -21,7 +22,7 @@ from tests.web.conftest import ADMIN_TOKEN, Api, application
 
 TOML = """
 [notifications]
-gather_seconds = 0
+digest_seconds = 0
 channels_open_to_teams = ["support"]
 
 [notifications.channels]
@@ -54,12 +55,12 @@ def do_open(payload: dict): ...
 
 
 @action("for_each:run", transactional=True, open_to_teams=True)
-def rows(payload: ForEach, context: Context):
+def rows(payload: ForEachPayload, context: Context):
     return run(payload, context)
 
 
 HANDLERS = (
-    role, do_open, rows, deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.make_next,
+    role, do_open, rows, deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.create_next,
 )  # fmt: skip
 
 
@@ -120,9 +121,9 @@ def test_a_guard_that_names_another_teams_deadline_holds_nothing_and_proves_noth
 
     found = [row(connection, one) for one in (forged, unknown)]
     assert {(one["status"], str(one["result"]), one["error_message"]) for one in found} == {
-        ("skipped", "None", "the reason for this notice no longer holds")
+        ("skipped", "None", "the reason for this notification is no longer valid")
     }
-    assert (mails(mailbox), project.deadlines.notices(theirs)) == ([], [])
+    assert (mails(mailbox), reading.notices(project.deadlines.database, theirs)) == ([], [])
 
 
 # -- addresses
@@ -222,7 +223,7 @@ def test_named_channels_are_closed_to_teams_unless_the_settings_open_them(team, 
     assert (told(team, "ops"), told(team, "support"), told(operator, "ops")) == ((400, 400), (201, 201), (201, 201))
     # The project's own code and its resolvers choose channels freely.
     assert told(team, "role:oncall") == (201, 201)
-    project.notifications.notify("ops", "of code", Options(team_id="red"))
+    project.notifications.notify("ops", "of code", NoticeOptions(team_id="red"))
     project.processor.tick()
     assert sorted(mail["To"] for mail in mails(mailbox)) == ["ops@example.org"] * 3 + ["support@example.org"]
 

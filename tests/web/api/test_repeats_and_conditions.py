@@ -19,8 +19,8 @@ OPERATIONS = {
 }
 #: A change that names no single object, and the end of a secret, which nothing may hold up.
 WITHOUT_IF_MATCH = {
-    "DELETE /tokens/{id}": "revoking must always succeed",
-    "DELETE /calendar/feeds/{id}": "revoking must always succeed",
+    "POST /tokens/{id}/revoke": "revoking must always succeed",
+    "POST /calendar/feeds/{id}/revoke": "revoking must always succeed",
 }
 #: POST that neither creates nor runs anything, or that does so in batches that each say where to go on.
 WITHOUT_KEY = {
@@ -113,7 +113,7 @@ def test_a_schedule_is_run_and_backfilled_once_for_one_key(api, connection):
     assert ran == 1
 
 
-@pytest.mark.parametrize(("what", "status"), [("retry", "failed"), ("run-now", "pending")])
+@pytest.mark.parametrize(("what", "status"), [("retry", "failed"), ("run", "pending")])
 def test_an_action_is_retried_or_run_only_as_it_was_seen_and_once_for_one_key(api, connection, what, status):
     ended = {} if status == "pending" else {"completed_at": "2026-01-01T00:00:00Z"}
     action_id = insert(connection, status=status, scheduled_at="2090-01-01T00:00:00Z", **ended)

@@ -15,6 +15,7 @@ from gunicorn.http.unreader import IterUnreader
 from scheduled_actions import action
 from scheduled_actions.core.errors import InvalidArgument, UrlInvalid
 from scheduled_actions.registry import Registry
+from scheduled_actions.schedules.sync import sync
 from scheduled_actions.web.api.openapi import document as openapi
 from scheduled_actions.webhooks.endpoints.checks import check_settings
 from tests.web.conftest import ADMIN_TOKEN, Api, application, run
@@ -124,7 +125,7 @@ def test_no_two_schemas_of_the_document_have_one_name():
     ],
 )  # fmt: skip
 def test_the_document_and_the_server_agree_on_patterns(pattern, is_taken):
-    schema = openapi.document("")["components"]["schemas"]["NewEndpoint"]["properties"]["patterns"]["items"]
+    schema = openapi.document("")["components"]["schemas"]["CreateEndpointRequest"]["properties"]["patterns"]["items"]
 
     assert (re.search(schema["pattern"].replace("$", r"\Z"), pattern) is not None) is is_taken
     if is_taken:
@@ -152,7 +153,7 @@ def send_report(payload: dict): ...
 def test_an_edit_that_a_deployment_will_revert_is_answered_with_a_warning(a_runtime):
     runtime = a_runtime(registry=Registry.of(send_report, run))
     api = Api(application(runtime).test_client(), ADMIN_TOKEN)
-    runtime.schedules.sync()
+    sync(runtime.schedules)
     new = {"action_type": "report:send", "payload": {}, "recurrence": "hourly"}
 
     changed = api("PATCH", "/schedules/report:send", {"recurrence": "hourly"}).json
@@ -162,8 +163,8 @@ def test_an_edit_that_a_deployment_will_revert_is_answered_with_a_warning(a_runt
     paused = api("POST", "/schedules/own/pause", {}).json
 
     for answer in (changed, put, gone):
-        assert "the next deployment that changes a declaration restores" in answer["warnings"][0]
+        assert "the next deployment that changes any declaration" in answer["warnings"][0]
     assert own["warnings"] == []
     assert "warnings" not in paused
-    runtime.schedules.sync(force=True)
+    sync(runtime.schedules, force=True)
     assert runtime.schedules.get("report:send").recurrence == "daily"

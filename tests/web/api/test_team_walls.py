@@ -19,7 +19,7 @@ from cryptography.fernet import Fernet
 from handlers import deadline, notification, webhook
 from scheduled_actions.operations import tokens
 from scheduled_actions.registry import Registry
-from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.api.dispatch import ROUTES
 from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.belongings import FACT, GROUP, KEY, TARGET, URL, USER, belongings
 from tests.factories import CRON_SECRET, NOW, a_tick, set_clock
@@ -39,9 +39,9 @@ BODIES = {
     ("POST", "/deadlines/{id}/acknowledge"): {"until": "2026-03-05T00:00:00Z"},
     ("POST", "/deadlines/{id}/reassign"): {"recipients": "bob@example.org"},
     ("PATCH", "/webhooks/endpoints/{id}"): {"enabled": False},
-    ("POST", "/webhooks/endpoints/{id}/replay-missed"): {"since": "2026-03-01T00:00:00Z"},
+    ("POST", "/webhooks/endpoints/{id}/replay-missed"): {"from": "2026-03-01T00:00:00Z"},
 }
-QUERIES = {("PATCH", "/actions/{id}"): "?force=true", ("DELETE", "/actions/{id}"): "?force=true&purge=true"}
+QUERIES = {("PATCH", "/actions/{id}"): "?force=true"}
 FORMS = {
     "/deadlines/{id}/move": {"due_at": "2026-09-01T12:00"},
     "/deadlines/{id}/reassign": {"recipients": "bob@example.org"},
@@ -65,7 +65,7 @@ ELSEWHERE = {
     "cursor of deliveries": ("GET", "/webhooks/deliveries?cursor={id}", None),
     "deliveries of an endpoint": ("GET", "/webhooks/deliveries?endpoint={id}", None),
     "recovery of an endpoint": (
-        "POST", "/webhooks/deliveries/recover", {"since": "2026-03-01T00:00:00Z", "endpoint": "{id}"},
+        "POST", "/webhooks/deliveries/recover", {"from": "2026-03-01T00:00:00Z", "endpoint": "{id}"},
     ),
     "moves": ("POST", "/deadlines/move", {"moves": {"{id}": "2026-09-01T00:00:00Z"}}),
     "bulk": ("POST", "/actions/cancel", {"q": "{id}", "force": True}),
@@ -114,7 +114,7 @@ class World:
         return Api(self.app.test_client(), secret)
 
     def person(self, api: Api) -> Person:
-        """Return somebody who has signed in with that token."""
+        """Return a person signed in with that token."""
         person = Person(self.app.test_client())
         assert person.signs_in(api.token).status_code == 303
         return person
@@ -143,7 +143,7 @@ def a_world(a_runtime, databases):
     key = Fernet.generate_key().decode()
     registry = Registry.of(
         run, notification.send, webhook.send, deadline.send_reminder, deadline.send_escalation, deadline.mark_missed,
-        deadline.make_next,
+        deadline.create_next,
     )  # fmt: skip
     with ExitStack() as stack:
 
@@ -358,7 +358,7 @@ def test_what_another_team_does_with_its_own_changes_nothing_of_ours(world):
         ("POST", "/deadlines/renewal/complete", {}),
         ("POST", "/actions/cancel", {"lock_group": GROUP, "force": True}),
         ("POST", "/actions/retry", {"all": True}),
-        ("POST", "/webhooks/deliveries/recover", {"since": "2026-01-01T00:00:00Z"}),
+        ("POST", "/webhooks/deliveries/recover", {"from": "2026-01-01T00:00:00Z"}),
     ]:
         assert blue(method, path, body).status_code in {200, 201}, path
 

@@ -1,4 +1,4 @@
-"""Actions as pages: found, looked at, mended; and what is refused to whom."""
+"""Actions: search, show, change one or many; and the role that each needs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shown_ids(text):
 # -- the list ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_list_shows_what_the_filters_want(admin_person, connection):
+def test_the_list_shows_the_actions_that_match_the_filters(admin_person, connection):
     failed = finished(connection, action_type="email:send", team_id="red", error_message="550 no such user")
     waiting = later(connection, lock_group="reports", dedup_key="key-17")
 
@@ -57,18 +57,18 @@ def test_the_list_shows_what_the_filters_want(admin_person, connection):
     assert "550 no such user" in admin_person.opens("/actions?status=failed").text
 
 
-def test_an_address_means_the_same_to_every_viewer(admin_person):
+def test_filters_in_an_address_do_not_depend_on_the_viewers_zone(admin_person):
     admin_person.client.set_cookie(ZONE_COOKIE, "America/New_York")
 
-    led = admin_person.opens("/actions?status=&q=+&scheduled_from=2026-03-04T12:00&zone=x")
+    led = admin_person.opens("/actions?status=&q=+&due_from=2026-03-04T12:00&zone=x")
 
     assert led.status_code == 303
-    assert led.location == "/dashboard/actions?scheduled_from=2026-03-04T17%3A00%3A00Z"
+    assert led.location == "/dashboard/actions?due_from=2026-03-04T17%3A00%3A00Z"
     assert 'value="2026-03-04T12:00:00"' in admin_person.client.get(led.location).text
 
 
-@pytest.mark.parametrize("query", ["status=nonsense", "scheduled_from=soon", "cursor=here", "q=%00"])
-def test_a_filter_that_cannot_be_says_so_and_keeps_the_form(admin_person, query):
+@pytest.mark.parametrize("query", ["status=nonsense", "due_from=soon", "cursor=here", "q=%00"])
+def test_an_invalid_filter_shows_an_error_and_keeps_the_form(admin_person, query):
     page = admin_person.opens(f"/actions?{query}", follow_redirects=True)
 
     assert page.status_code == 400
@@ -76,7 +76,7 @@ def test_a_filter_that_cannot_be_says_so_and_keeps_the_form(admin_person, query)
     assert 'role="search"' in page.text
 
 
-def test_pages_follow_one_another_without_a_gap(admin_person, connection):
+def test_paging_shows_every_action_once(admin_person, connection):
     ids = [later(connection) for _ in range(53)][::-1]
 
     first = admin_person.opens("/actions").text
@@ -87,7 +87,7 @@ def test_pages_follow_one_another_without_a_gap(admin_person, connection):
     assert 'rel="next"' not in second
 
 
-def test_what_comes_meanwhile_is_told_of_and_moves_nothing(admin_person, connection):
+def test_new_actions_are_counted_without_moving_the_list(admin_person, connection):
     ids = [later(connection) for _ in range(3)][::-1]
     kept = unescape(re.search(r'hx-get="([^"]+)"', admin_person.opens("/actions").text)[1])
     later(connection)
@@ -99,7 +99,7 @@ def test_what_comes_meanwhile_is_told_of_and_moves_nothing(admin_person, connect
     assert "2 newer" in refreshed
 
 
-def test_a_team_sees_its_own_alone(a_person, connection):
+def test_a_team_sees_only_its_own_actions(a_person, connection):
     red, blue = later(connection, team_id="red"), later(connection, team_id="blue")
     person = a_person("viewer", "red")
 
@@ -114,7 +114,7 @@ def test_a_team_sees_its_own_alone(a_person, connection):
 # -- one action --------------------------------------------------------------------------------------------------------
 
 
-def test_an_action_tells_why_it_has_not_run_and_what_happened_to_it(admin_person, connection):
+def test_an_action_shows_its_explanation_and_history(admin_person, connection):
     entry = {"attempt": 1, "outcome": "failed", "started_at": "2026-03-04T12:00:00+00:00", "error": "no answer"}
     action_id = later(
         connection, payload={"to": ["ada"]}, attempts=1, max_attempts=3, error_message="no answer", history=[entry],
@@ -125,7 +125,7 @@ def test_an_action_tells_why_it_has_not_run_and_what_happened_to_it(admin_person
 
     assert "Attempt 1 of 3 failed (no answer)" in page
     assert "Attempt 1 failed" in page
-    assert "Attempt 2 is due" in page
+    assert "Attempt 2 is planned" in page
     assert '<span class="text">&#34;ada&#34;</span>' in page
     assert admin_person.opens(f"/actions/{action_id}/as-text/payload").json is None
     assert admin_person.opens(f"/actions/{action_id}/as-text/payload").text == '{\n  "to": [\n    "ada"\n  ]\n}\n'
@@ -133,26 +133,26 @@ def test_an_action_tells_why_it_has_not_run_and_what_happened_to_it(admin_person
 
 
 @pytest.mark.parametrize("status", ["pending", "completed", "failed", "cancelled", "skipped", "no_action"])
-def test_an_action_of_every_status_offers_what_can_be_done(a_person, connection, status):
+def test_an_action_offers_the_buttons_of_its_status(a_person, connection, status):
     ends = {} if status in {"pending", "no_action"} else {"completed_at": database_now(connection)}
     action_id = insert(connection, status=status, **ends)
 
     seen = a_person("viewer").opens(f"/actions/{action_id}").text
-    mended = a_person("operator").opens(f"/actions/{action_id}").text
+    fixed = a_person("operator").opens(f"/actions/{action_id}").text
 
     offers = {
-        "run-now": status == "pending",
+        "run": status == "pending",
         "cancel": status in {"pending", "no_action"},
         "retry": status in {"failed", "cancelled", "skipped"},
         "remove": status in {"completed", "failed", "cancelled", "skipped"},
     }
     for what, is_offered in offers.items():
-        assert (f"/actions/{action_id}/{what}" in mended) == is_offered, what
+        assert (f"/actions/{action_id}/{what}" in fixed) == is_offered, what
         assert f"/actions/{action_id}/{what}" not in seen, what
 
 
-MENDS = [
-    ("run-now", {}, "pending", "pending"),
+FIXES = [
+    ("run", {}, "pending", "pending"),
     ("cancel", {"reason": "not needed"}, "pending", "cancelled"),
     ("retry", {}, "failed", "pending"),
     ("remove", {}, "completed", None),
@@ -160,9 +160,9 @@ MENDS = [
 ]
 
 
-@pytest.mark.parametrize("mend", MENDS, ids=[mend[0] for mend in MENDS])
-def test_an_operator_mends_and_nobody_less_nor_of_another_team(a_person, connection, mend):
-    what, fields, before, after = mend
+@pytest.mark.parametrize("fix", FIXES, ids=[fix[0] for fix in FIXES])
+def test_only_operators_of_the_team_change_an_action(a_person, connection, fix):
+    what, fields, before, after = fix
     make = later if before == "pending" else finished
     action_id = make(connection, status=before, team_id="red", payload={"n": 1})
     was = row(connection, action_id)
@@ -180,17 +180,17 @@ def test_an_operator_mends_and_nobody_less_nor_of_another_team(a_person, connect
         assert "operator of tests" in str(row(connection, action_id)["history"])
 
 
-def test_what_was_done_is_told_once(a_person, connection):
+def test_the_message_of_a_change_is_shown_once(a_person, connection):
     person = a_person("operator")
     action_id = finished(connection)
 
     done = person.sends(f"/actions/{action_id}/retry")
 
-    assert "its attempts back to zero" in person.client.get(done.location).text
-    assert "its attempts back to zero" not in person.client.get(done.location).text
+    assert "with its attempts reset" in person.client.get(done.location).text
+    assert "with its attempts reset" not in person.client.get(done.location).text
 
 
-def test_what_is_due_very_soon_is_locked_until_one_insists(a_person, connection):
+def test_an_action_due_very_soon_is_locked_unless_forced(a_person, connection):
     person = a_person("operator")
     action_id = insert(connection, scheduled_at=database_now(connection) + timedelta(seconds=30))
 
@@ -208,7 +208,7 @@ def test_what_is_due_very_soon_is_locked_until_one_insists(a_person, connection)
     assert statuses(connection)[action_id] == "cancelled"
 
 
-def test_an_edit_changes_what_is_different_and_nothing_that_somebody_else_changed_meanwhile(a_person, connection):
+def test_an_edit_saves_only_changed_fields_and_refuses_a_stale_version(a_person, connection):
     person = a_person("operator")
     action_id = later(connection, payload={"n": 1}, metadata={"by": "hand"})
     page = person.opens(f"/actions/{action_id}/edit").text
@@ -223,8 +223,8 @@ def test_an_edit_changes_what_is_different_and_nothing_that_somebody_else_change
     refused = person.sends(f"/actions/{action_id}/edit", **sent | {"payload": '{"n": 2}'})
 
     assert refused.status_code == 412
-    assert "It has changed since this form was opened" in refused.text
-    assert f'/dashboard/actions/{action_id}/edit">begin again' in refused.text
+    assert "The action has changed since you opened this form" in refused.text
+    assert f'/dashboard/actions/{action_id}/edit">start again' in refused.text
     assert "ETag" not in refused.text
     assert "&#34;n&#34;: 2" in refused.text
     assert row(connection, action_id)["payload"] == {"n": 1}
@@ -240,7 +240,7 @@ def test_an_edit_changes_what_is_different_and_nothing_that_somebody_else_change
         ({"metadata": "nonsense"}, "JSON"),
     ],
 )
-def test_an_edit_that_cannot_be_shows_the_form_again(a_person, connection, fields, said):
+def test_an_invalid_edit_shows_the_form_again(a_person, connection, fields, said):
     action_id = later(connection, payload={"n": 1})
     was = row(connection, action_id)
 
@@ -254,7 +254,7 @@ def test_an_edit_that_cannot_be_shows_the_form_again(a_person, connection, field
 # -- many at once ------------------------------------------------------------------------------------------------------
 
 
-def test_many_are_counted_first_then_changed_in_bites_that_show_how_far_they_are(a_person, connection):
+def test_a_bulk_change_counts_first_and_then_proceeds_in_steps(a_person, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, status, scheduled_at, completed_at, team_id)"
         " select 'test:run', 'failed', now(), now(), case when n <= 510 then 'red' end from generate_series(1, 513) n"
@@ -274,7 +274,7 @@ def test_many_are_counted_first_then_changed_in_bites_that_show_how_far_they_are
     assert sorted(statuses(connection).values()) == ["failed"] * 3 + ["pending"] * 510
 
 
-def test_many_are_cancelled_with_a_reason_and_what_is_locked_is_left(a_person, connection):
+def test_a_bulk_cancellation_stores_the_reason_and_skips_locked_actions(a_person, connection):
     far, near = later(connection, lock_group="g"), insert(connection, lock_group="g")
     person = a_person("operator")
 
@@ -287,7 +287,7 @@ def test_many_are_cancelled_with_a_reason_and_what_is_locked_is_left(a_person, c
 
 
 @pytest.mark.parametrize("change", ["retry", "cancel"])
-def test_many_are_changed_by_operators_alone_and_in_their_own_team_alone(a_person, connection, change):
+def test_bulk_changes_need_an_operator_and_stay_in_its_team(a_person, connection, change):
     blue = finished(connection, team_id="blue") if change == "retry" else later(connection, team_id="blue")
     was = row(connection, blue)
 
@@ -301,7 +301,7 @@ def test_many_are_changed_by_operators_alone_and_in_their_own_team_alone(a_perso
 # -- what is not to be trusted -----------------------------------------------------------------------------------------
 
 
-def test_what_was_put_into_payloads_names_and_errors_is_shown_and_does_nothing(admin_person, connection):
+def test_markup_in_payloads_names_and_errors_is_shown_as_text(admin_person, connection):
     ids = []
     for text in HOSTILE:
         columns = dict.fromkeys(("error_message", "team_id", "lock_group", "target_id", "user_id", "created_by"), text)
@@ -330,16 +330,16 @@ def test_what_was_put_into_payloads_names_and_errors_is_shown_and_does_nothing(a
             assert address.startswith(("/dashboard", "/docs", "#")), address
 
 
-def test_a_row_that_nobody_can_read_hides_no_other(admin_person, connection):
+def test_an_unreadable_row_does_not_hide_others(admin_person, connection):
     odd = insert(connection, scheduled_at="-infinity")
     deep = insert(connection, payload="[" * 3000 + "]" * 3000)
 
     assert shown_ids(admin_person.opens("/actions").text) == [deep, odd]
-    assert "since ever" in admin_person.opens(f"/actions/{odd}").text
+    assert "since forever" in admin_person.opens(f"/actions/{odd}").text
     assert admin_person.opens(f"/actions/{deep}").status_code == 200
 
 
-def test_a_payload_as_large_as_may_be_leaves_its_page_small(admin_person, connection):
+def test_the_largest_payload_leaves_its_page_small(admin_person, connection):
     action_id = insert(connection, payload={"rows": [{"n": n, "text": "x" * 100} for n in range(2000)]})
 
     page = admin_person.opens(f"/actions/{action_id}")
@@ -352,27 +352,27 @@ def test_a_payload_as_large_as_may_be_leaves_its_page_small(admin_person, connec
 # -- what it scheduled -------------------------------------------------------------------------------------------------
 
 
-def test_an_action_leads_to_what_it_scheduled_and_back(admin_person, connection):
+def test_an_action_links_to_its_follow_ups_and_back(admin_person, connection):
     parent = finished(connection, "completed", action_type="order:submit")
     children = [later(connection, action_type=f"step:{number}", scheduled_by=parent) for number in range(21)]
 
     text = admin_person.opens(f"/actions/{parent}").text
 
-    assert "What it scheduled" in text
+    assert "Follow-ups" in text
     assert str(children[20]) in text
     assert str(children[0]) not in text
     older = re.search(r'href="(/dashboard/actions/[^"]+scheduled=[^"#]+)', text)[1]
     assert str(children[0]) in admin_person.opens(older.removeprefix("/dashboard")).text
     assert f'/dashboard/actions/{parent}">order:submit' in admin_person.opens(f"/actions/{children[0]}").text
-    assert "What it scheduled" not in admin_person.opens(f"/actions/{children[0]}").text
+    assert "Follow-ups" not in admin_person.opens(f"/actions/{children[0]}").text
 
 
-def test_another_teams_parent_and_one_that_is_gone_are_no_links(a_person, connection):
+def test_a_parent_that_is_deleted_or_of_another_team_is_not_linked(a_person, connection):
     blue = finished(connection, "completed", team_id="blue", action_type="blue:secret")
     person = a_person("viewer", "red")
 
     for parent in (blue, uuid4()):
         text = person.opens(f"/actions/{later(connection, team_id='red', scheduled_by=parent)}").text
         assert f'href="/dashboard/actions/{parent}"' not in text
-        assert "no longer there" in text
+        assert "not found" in text
         assert "blue" not in text

@@ -1,4 +1,4 @@
-"""The calendar: a month, a week or an agenda of what ran, waits, is due and will recur."""
+"""The calendar: a month, a week or an agenda of ended, waiting, due and forecast entries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from scheduled_actions import set_deadline
-from scheduled_actions.web.dashboard.calendar.page import bounds_of
+from scheduled_actions.web.dashboard.calendar import bounds_of
 from tests.deadlines.deadline_project import deadline_project
 from tests.factories import insert, insert_many, set_clock
 from tests.statements import statement
@@ -35,7 +35,7 @@ def cells(text):
     return dict(zip(found, plain, strict=True))
 
 
-def test_a_month_shows_what_ran_what_waits_and_what_will_recur(admin_person, api, connection):
+def test_a_month_shows_ended_waiting_and_forecast_actions(admin_person, api, connection):
     insert(connection, action_type="report:build", scheduled_at=NOW - DAY, status="completed", completed_at=NOW - DAY)
     insert_many(connection, 3, action_type="email:send", scheduled_at=NOW + DAY)
     failed = insert(connection, scheduled_at=NOW, status="failed", completed_at=NOW - 2 * DAY)
@@ -59,7 +59,7 @@ def test_a_month_shows_what_ran_what_waits_and_what_will_recur(admin_person, api
     assert 'href="/dashboard/actions?status=pending&amp;action_type=email%3Asend&amp;' in page.text
 
 
-def test_deadlines_and_their_reminders_lead_to_the_deadline(admin_person, api, database_url):
+def test_deadlines_and_their_reminders_link_to_the_deadline(admin_person, api, database_url):
     with deadline_project(database_url):
         deadline = set_deadline(
             {"type": "licence", "id": "7"}, NOW + 8 * DAY, name="renewal", reminders=["4 days before"],
@@ -72,8 +72,8 @@ def test_deadlines_and_their_reminders_lead_to_the_deadline(admin_person, api, d
     assert "renewal" in days["2026-03-15"]
     assert "renewal" in days["2026-03-19"]
     assert text.count(f'href="/dashboard/deadlines/{deadline.id}"') == 2
-    assert "renewal" in cells(admin_person.opens("/calendar?user=ann%40example.org").text)["2026-03-15"]
-    assert "renewal" not in admin_person.opens("/calendar?user=bob").text
+    assert "renewal" in cells(admin_person.opens("/calendar?user_id=ann%40example.org").text)["2026-03-15"]
+    assert "renewal" not in admin_person.opens("/calendar?user_id=bob").text
 
 
 def test_a_day_opens_in_place_without_a_script(admin_person, api, connection):
@@ -105,13 +105,13 @@ def test_a_crowded_day_is_counted_within_bounds_and_says_so(admin_person, api, c
     assert re.search(r"search:index</span><b>400</b>", opened)
 
 
-def test_what_occurs_all_day_long_is_named_once(admin_person, api):
+def test_a_very_frequent_schedule_is_listed_once(admin_person, api):
     values = {"action_type": "test:run", "payload": {}, "recurrence": "every 5 minutes", "name": "poll"}
     made = api("POST", "/schedules", values).json
 
     text = admin_person.opens("/calendar").text
 
-    assert "Not drawn" in text
+    assert "Schedules not shown" in text
     assert text.count('class="mark forecast" href') == 0
     assert f'href="/dashboard/schedules/{made["id"]}">poll' in text
 
@@ -150,7 +150,7 @@ def test_days_are_as_long_as_clock_changes_make_them(zone, first, hours):
     ("view", "first", "count"),
     [("week", "2026-03-09", 7), ("month", "2026-02-23", 42), ("nonsense", "2026-02-23", 42)],
 )
-def test_views_have_their_days_and_steps(admin_person, api, view, first, count):
+def test_each_view_has_its_days_and_steps(admin_person, api, view, first, count):
     text = admin_person.opens(f"/calendar?view={view}&day=2026-03-11").text
 
     days = cells(text)
@@ -158,8 +158,8 @@ def test_views_have_their_days_and_steps(admin_person, api, view, first, count):
     assert ("day=2026-03-18" if view == "week" else "day=2026-04-01") in text
 
 
-def test_an_agenda_lists_the_days_that_hold_something(admin_person, api, connection):
-    assert "Nothing in these days" in admin_person.opens("/calendar?view=agenda").text
+def test_an_agenda_lists_the_days_with_entries(admin_person, api, connection):
+    assert "Nothing on these days" in admin_person.opens("/calendar?view=agenda").text
 
     insert(connection, action_type="email:send", scheduled_at=NOW + 3 * DAY)
 
@@ -170,19 +170,19 @@ def test_an_agenda_lists_the_days_that_hold_something(admin_person, api, connect
 
 
 @pytest.mark.parametrize("query", ["day=tomorrow", "day=0001-01-01", "day=9999-12-31", "open=x"])
-def test_what_no_calendar_shows_is_refused_by_name(admin_person, api, query):
+def test_an_invalid_date_or_filter_is_refused_by_name(admin_person, api, query):
     page = admin_person.opens(f"/calendar?{query}")
 
     assert page.status_code == 400
     assert query.partition("=")[0] in re.search(r'role="alert">([^<]+)', page.text)[1]
 
 
-def test_the_edges_of_what_is_shown_lead_no_further(admin_person, api):
+def test_the_first_and_last_month_link_no_further(admin_person, api):
     assert 'rel="prev"' not in admin_person.opens("/calendar?day=2000-01-01").text
     assert 'rel="next"' not in admin_person.opens("/calendar?day=2199-12-31").text
 
 
-def test_a_team_sees_its_own(a_person, admin_person, api, connection):
+def test_a_team_sees_only_its_own(a_person, admin_person, api, connection):
     for team in ("red", "blue"):
         insert(connection, action_type=f"{team}:waits", team_id=team, scheduled_at=NOW + DAY)
         insert(
@@ -205,14 +205,14 @@ def test_a_team_sees_its_own(a_person, admin_person, api, connection):
     assert "red:ran" not in admin_person.opens("/calendar?team_id=blue").text
 
 
-def test_what_is_written_in_names_stays_text(admin_person, api, connection):
+def test_markup_in_names_is_shown_as_text(admin_person, api, connection):
     values = {"action_type": "test:run", "payload": {}, "recurrence": "0 9 * * FRI", "name": "<img src=x onerror=a()>"}
     assert api("POST", "/schedules", values).status_code == 201
 
     assert "<img" not in admin_person.opens("/calendar?open=2026-03-13").text
 
 
-def test_a_team_of_many_is_told_that_not_all_was_looked_through(a_person, api, connection):
+def test_a_large_team_is_warned_that_older_actions_were_not_read(a_person, api, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, team_id, scheduled_at)"
         " select 'email:send', 'red', %(at)s + n * interval '1 s' from generate_series(1, 5000) n",
@@ -225,7 +225,7 @@ def test_a_team_of_many_is_told_that_not_all_was_looked_through(a_person, api, c
     assert "newest 5,000" in text
 
 
-def test_one_user_is_found_among_others(admin_person, api, connection):
+def test_the_user_filter_shows_only_that_users_actions(admin_person, api, connection):
     for user in ("ann", "bob"):
         insert(connection, action_type=f"{user}:waits", user_id=user, scheduled_at=NOW + DAY)
         insert(
@@ -233,14 +233,17 @@ def test_one_user_is_found_among_others(admin_person, api, connection):
             completed_at=NOW - DAY,
         )  # fmt: skip
 
-    text = admin_person.opens("/calendar?user=ann").text
+    text = admin_person.opens("/calendar?user_id=ann").text
+    opened = admin_person.opens(f"/calendar?user_id=ann&open={NOW + DAY:%Y-%m-%d}")
 
     assert "ann:waits" in text
     assert "ann:ran" in text
     assert "bob" not in text
+    assert opened.status_code == 200
+    assert "bob" not in opened.text
 
 
-def test_what_counts_a_month_goes_by_an_index(api, connection):
+def test_the_statements_of_a_month_use_an_index(api, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, status, scheduled_at, completed_at, attempts, team_id)"
         " select 'search:index', 'completed', %(at)s, %(at)s - n * interval '90 s', 1, 'team-' || n %% 50"
@@ -257,10 +260,10 @@ def test_what_counts_a_month_goes_by_an_index(api, connection):
 
 
 @pytest.mark.parametrize("view", ["month", "week", "agenda"])
-def test_days_in_which_nothing_stands_say_so_and_where_to_look(admin_person, view):
+def test_empty_days_say_so_and_offer_other_views(admin_person, view):
     alone = admin_person.opens(f"/calendar?view={view}").text
     of_a_team = admin_person.opens(f"/calendar?view={view}&team_id=blue").text
 
-    assert "Nothing in these days" in alone
-    assert "Look at the schedules" in alone
-    assert "Show everybody's" in unescape(of_a_team)
+    assert "Nothing on these days" in alone
+    assert "Open the schedules" in alone
+    assert "Clear the filters" in unescape(of_a_team)

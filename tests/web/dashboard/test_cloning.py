@@ -1,4 +1,4 @@
-"""A clone of an action: all that the other has, unless the form says otherwise."""
+"""Cloning an action copies every argument that the form does not change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from scheduled_actions import action
 from scheduled_actions.registry import Registry
-from scheduled_actions.web.api.actions.models import NewAction
+from scheduled_actions.web.api.actions.models import CreateActionRequest
 from tests.factories import database_now, insert, row, statuses
 from tests.web.conftest import ADMIN_TOKEN, Api, application
 from tests.web.dashboard.conftest import Person
@@ -101,8 +101,8 @@ def in_rows(connection, action_id):
     return values
 
 
-def test_a_clone_left_as_the_form_stood_keeps_every_argument(person, api, connection, whole):
-    assert whole.keys() | {"delay", "timezone"} == NewAction.model_fields.keys()
+def test_an_untouched_clone_keeps_every_argument(person, api, connection, whole):
+    assert whole.keys() | {"delay", "timezone"} == CreateActionRequest.model_fields.keys()
     whole["team_id"] = None
     made = api.schedule(**{name: value for name, value in whole.items() if value is not None})
     page = person.opens(f"/action-types/payout:send?from={made['id']}").text
@@ -116,7 +116,7 @@ def test_a_clone_left_as_the_form_stood_keeps_every_argument(person, api, connec
     assert row(connection, clone)["dedup_key"] is None
 
 
-def test_a_clone_of_what_waits_for_an_approval_waits_too(person, api, connection):
+def test_a_clone_keeps_the_condition_of_the_original(person, api, connection):
     made = api.schedule(action_type="any:thing", condition=CONDITION)
     page = person.opens(f"/action-types/any:thing?from={made['id']}").text
 
@@ -127,7 +127,7 @@ def test_a_clone_of_what_waits_for_an_approval_waits_too(person, api, connection
     assert (clone["status"], clone["waiting"]["checks"]) == ("pending", 1)
 
 
-def test_what_a_form_does_not_show_is_kept(person, api, connection, whole):
+def test_a_clone_keeps_arguments_that_the_form_does_not_show(person, api, connection, whole):
     whole["team_id"] = None
     made = api.schedule(**{name: value for name, value in whole.items() if value is not None})
 
@@ -142,7 +142,7 @@ def test_what_a_form_does_not_show_is_kept(person, api, connection, whole):
     }
 
 
-def test_what_is_emptied_or_changed_in_the_form_is_not_kept(person, api, connection, whole):
+def test_a_clone_takes_emptied_and_changed_fields_from_the_form(person, api, connection, whole):
     whole["team_id"] = None
     made = api.schedule(**{name: value for name, value in whole.items() if value is not None})
     form = submitted(person.opens(f"/action-types/payout:send?from={made['id']}").text, "/action-types/payout:send")
@@ -160,7 +160,7 @@ def test_what_is_emptied_or_changed_in_the_form_is_not_kept(person, api, connect
     assert clone["payload"] == {"amount": 18, "at": "2030-03-05T08:30:00.123456Z"}
 
 
-def test_a_clone_stays_one_where_its_payload_is_shown_as_json(person, api):
+def test_a_clone_stays_a_clone_when_its_payload_is_edited_as_json(person, api):
     made = api.schedule(action_type="payout:send", payload={"amount": 1})
 
     assert f"as=json&amp;from={made['id']}" in person.opens(f"/action-types/payout:send?from={made['id']}").text
@@ -169,7 +169,7 @@ def test_a_clone_stays_one_where_its_payload_is_shown_as_json(person, api):
     assert submitted(as_json, "/action-types/payout:send")["from"] == made["id"]
 
 
-def test_a_clone_of_an_action_that_is_gone_is_refused_and_nothing_is_lost(person, api, connection):
+def test_cloning_a_deleted_action_is_refused_and_keeps_the_input(person, api, connection):
     made = api.schedule(action_type="payout:send", payload={"amount": 1}, condition=CONDITION)
     form = submitted(person.opens(f"/action-types/payout:send?from={made['id']}").text, "/action-types/payout:send")
     connection.execute("delete from scheduled_actions")

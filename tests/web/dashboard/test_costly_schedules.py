@@ -59,7 +59,7 @@ def spent(monkeypatch):
 
 
 def test_the_list_calls_no_function_of_the_project_to_put_rules_into_words(admin_person, store, calls):
-    store(3, skip='{"function": "always", "then": "following"}')
+    store(3, skip='{"function": "always", "adjustment": "following"}')
 
     page = admin_person.opens("/schedules")
 
@@ -89,7 +89,7 @@ def test_a_schedule_whose_rule_costs_too_much_is_shown_in_words_and_says_that_mo
     assert sum(spent) <= STEPS
     assert shown["description"].startswith("Every day at")
     assert (len(shown["upcoming"]), shown["truncated"]) == (1, True)
-    assert "More could not be computed" in admin_person.opens(f"/schedules/{schedule_id}").text
+    assert "Further runs could not be computed" in admin_person.opens(f"/schedules/{schedule_id}").text
 
 
 def test_a_schedule_with_fewer_instants_than_asked_for_is_not_truncated(store, client, connection):

@@ -1,4 +1,4 @@
-"""Deadlines: set, seen on their ladder, and done by whoever may."""
+"""Deadlines: create, show, edit and complete them, with the required role."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from handlers import deadline as own
-from scheduled_actions.deadlines.service import Step
+from scheduled_actions.deadlines.reading import TimelineEntry
 from scheduled_actions.registry import Registry
-from scheduled_actions.web.dashboard.deadlines.ladder import ladder
+from scheduled_actions.web.dashboard.deadlines.timeline import chart_of
 from tests.web.conftest import ADMIN_TOKEN, Api, run
 
 DUE = datetime(2040, 5, 3, 15, tzinfo=UTC)
@@ -18,7 +18,9 @@ FORM = {"target_type": "licence", "target_id": "42", "due_at": "2040-05-03T17:00
 
 @pytest.fixture
 def runtime(a_runtime):
-    return a_runtime(registry=Registry.of(run, own.send_reminder, own.send_escalation, own.mark_missed, own.make_next))
+    return a_runtime(
+        registry=Registry.of(run, own.send_reminder, own.send_escalation, own.mark_missed, own.create_next)
+    )
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def deadline(api):
     return make
 
 
-def test_a_form_sets_a_deadline_on_its_own_wall_clock(admin_person, api):
+def test_the_form_creates_a_deadline_in_its_own_time_zone(admin_person, api):
     sent = admin_person.sends(
         "/deadlines/new",
         **FORM,
@@ -59,7 +61,7 @@ def test_a_form_sets_a_deadline_on_its_own_wall_clock(admin_person, api):
         action_offset="30 days before",
         payload='{"n": 1}',
         holidays="US",
-        then="preceding",
+        adjustment="preceding",
     )
 
     assert sent.status_code == 303, sent.text
@@ -67,7 +69,7 @@ def test_a_form_sets_a_deadline_on_its_own_wall_clock(admin_person, api):
     assert (made["due_at"], made["recipients"]) == ("2040-05-03T15:00:00Z", ["ann@example.org", "ben@example.org"])
     assert {stage["offset"] for stage in made["stages"]} >= {"60 days before", "1 day before", "5 days before"}
     assert {stage["kind"] for stage in made["stages"]} == {"reminder", "escalation", "action", "due"}
-    assert made["calendar"] == {"holidays": {"country": "US"}, "then": "preceding"}
+    assert made["calendar"] == {"holidays": {"country": "US"}, "adjustment": "preceding"}
     assert sent.headers["Location"].endswith(made["id"])
 
 
@@ -83,7 +85,7 @@ def test_a_form_sets_a_deadline_on_its_own_wall_clock(admin_person, api):
     ],
     ids=str,
 )
-def test_a_form_that_is_wrong_comes_back_as_it_was_with_what_is_wrong(admin_person, api, fields, said):
+def test_an_invalid_form_is_shown_again_with_its_input_and_the_error(admin_person, api, fields, said):
     sent = admin_person.sends("/deadlines/new", **FORM | {"name": "trade licence", "remind": "7 days before"} | fields)
 
     assert sent.status_code == 400
@@ -92,7 +94,7 @@ def test_a_form_that_is_wrong_comes_back_as_it_was_with_what_is_wrong(admin_pers
     assert api("GET", "/deadlines").json["deadlines"] == []
 
 
-def test_the_nearest_stands_first_and_pages_go_on_by_the_due_instant(admin_person, deadline):
+def test_deadlines_are_listed_and_paged_by_due_instant(admin_person, deadline):
     for day in range(51):
         deadline(name=f"number {day:02}", due_at=(DUE - timedelta(days=day)).isoformat(), reminders=[], escalation=[])
 
@@ -106,20 +108,29 @@ def test_the_nearest_stands_first_and_pages_go_on_by_the_due_instant(admin_perso
     assert admin_person.opens("/deadlines?cursor=nowhere").status_code == 400
 
 
-def test_a_deadline_shows_its_ladder_and_what_will_be(admin_person, deadline):
+def test_a_deadline_shows_its_timeline_with_planned_stages(admin_person, deadline):
     made = deadline(name="<b>bold</b>")
 
     page = admin_person.opens(f"/deadlines/{made['id']}").text
 
-    assert page.count('<g class="ladder-planned">') == 3
+    assert page.count('<g class="stages-planned">') == 3
     assert "60 days before" in page
     assert ("&lt;b&gt;bold" in page, "<b>bold" in page) == (True, False)
+
+
+def test_the_action_of_a_stage_links_to_its_deadline(admin_person, api, deadline):
+    made = deadline()
+    stages = [one for one in api("GET", "/actions").json["actions"] if one["deadline_id"] == made["id"]]
+
+    page = admin_person.opens(f"/actions/{stages[0]['id']}").text
+
+    assert f'href="/dashboard/deadlines/{made["id"]}"' in page
 
 
 @pytest.mark.parametrize(
     "done",
     [
-        ("complete", {"note": "signed"}, "status", "completed"),
+        ("complete", {"reason": "signed"}, "status", "completed"),
         ("cancel", {}, "status", "cancelled"),
         ("move", {"due_at": "2041-01-01T10:00"}, "due_at", "2041-01-01T10:00:00Z"),
         ("acknowledge", {"until": "2039-01-01T10:00"}, "acknowledged_until", "2039-01-01T10:00:00Z"),
@@ -128,7 +139,7 @@ def test_a_deadline_shows_its_ladder_and_what_will_be(admin_person, deadline):
     ],
     ids=lambda one: one[0],
 )
-def test_what_is_done_to_a_deadline_is_done(admin_person, api, deadline, done):
+def test_the_buttons_of_a_deadline_change_it(admin_person, api, deadline, done):
     what, fields, field, value = done
     made = deadline()
 
@@ -149,7 +160,7 @@ def test_a_deadline_is_paused_and_resumed(admin_person, api, deadline):
 
 
 @pytest.mark.parametrize("what", ["complete", "cancel", "move", "pause", "resume", "acknowledge", "reassign"])
-def test_what_is_closed_takes_no_more(admin_person, api, deadline, what):
+def test_a_closed_deadline_refuses_changes(admin_person, api, deadline, what):
     made = deadline()
     api("POST", f"/deadlines/{made['id']}/cancel")
 
@@ -159,14 +170,14 @@ def test_what_is_closed_takes_no_more(admin_person, api, deadline, what):
     assert api("GET", f"/deadlines/{made['id']}").json["status"] == "cancelled"
 
 
-def test_a_move_to_nowhere_is_refused(admin_person, api, deadline):
+def test_a_move_without_a_valid_instant_is_refused(admin_person, api, deadline):
     made = deadline()
 
     assert admin_person.sends(f"/deadlines/{made['id']}/move", due_at="someday").status_code == 400
     assert api("GET", f"/deadlines/{made['id']}").json["due_at"] == made["due_at"]
 
 
-def test_a_viewer_sees_and_changes_nothing(a_person, api, deadline):
+def test_a_viewer_can_read_but_not_change_anything(a_person, api, deadline):
     made = deadline()
     person = a_person("viewer")
 
@@ -179,7 +190,7 @@ def test_a_viewer_sees_and_changes_nothing(a_person, api, deadline):
     assert api("GET", f"/deadlines/{made['id']}").json["status"] == "open"
 
 
-def test_a_team_sees_and_completes_its_own(a_person, api, deadline):
+def test_a_team_sees_and_completes_only_its_own_deadlines(a_person, api, deadline):
     ours, theirs = deadline(team_id="red", name="ours"), deadline(team_id="blue", name="theirs")
     person = a_person("operator", "red")
 
@@ -192,53 +203,53 @@ def test_a_team_sees_and_completes_its_own(a_person, api, deadline):
     assert api("GET", f"/deadlines/{theirs['id']}").json["status"] == "open"
 
 
-def test_a_change_without_the_forms_token_is_refused(admin_person, api, deadline):
+def test_a_change_with_a_wrong_csrf_token_is_refused(admin_person, api, deadline):
     made = deadline()
 
     assert admin_person.sends(f"/deadlines/{made['id']}/complete", "forged").status_code == 400
     assert api("GET", f"/deadlines/{made['id']}").json["status"] == "open"
 
 
-def test_an_empty_page_teaches_how_to_set_one(admin_person):
+def test_an_empty_list_shows_how_to_create_a_deadline(admin_person):
     assert "set_deadline(" in admin_person.opens("/deadlines").text
 
 
 def a_step(days, stage="reminder:x", state="planned"):
-    return Step(DUE + timedelta(days=days), stage, 1, state, None, None)
+    return TimelineEntry(DUE + timedelta(days=days), stage, 1, state, None, None)
 
 
-def test_marks_keep_their_order_on_the_line_and_their_distance_tells():
-    drawn = ladder([a_step(-60), a_step(-1), a_step(2, "escalation:1", "sent")], due_at=DUE, now=DUE)
+def test_marks_are_placed_in_order_by_their_distance():
+    drawn = chart_of([a_step(-60), a_step(-1), a_step(2, "escalation:1", "sent")], due_at=DUE, now=DUE)
 
     first, second, last = drawn.marks
     assert first.x < second.x < drawn.due_x == drawn.now_x < last.x
     assert (first.label, last.kind, last.look) == ("-60 d", "escalation", "done")
 
 
-def test_labels_that_would_lie_on_one_another_are_left_out():
-    drawn = ladder([a_step(-60), a_step(-59.9), a_step(-30)], due_at=DUE, now=DUE)
+def test_overlapping_labels_are_omitted():
+    drawn = chart_of([a_step(-60), a_step(-59.9), a_step(-30)], due_at=DUE, now=DUE)
 
     assert [mark.label for mark in drawn.marks] == ["-60 d", "", "-30 d"]
 
 
-def test_a_ladder_of_one_instant_is_drawn_too():
-    assert ladder([], due_at=DUE, now=DUE).due_x == 50
+def test_a_timeline_of_one_instant_is_drawn():
+    assert chart_of([], due_at=DUE, now=DUE).due_x == 50
 
 
 # -- seen before it is set, and changed --------------------------------------------------------------------------------
 
 
-def test_a_form_shows_its_ladder_before_it_is_sent_and_writes_nothing(admin_person, api):
+def test_the_preview_shows_the_timeline_and_writes_nothing(admin_person, api):
     asked = {"due_at": "2040-05-03T17:00", "timezone": "Europe/Berlin", "remind": ["1 day before"]}
 
     level = {"level_offset_1": "2 days after", "level_to_1": "cfo@example.org"}
     seen = admin_person.sends("/deadlines/preview", **asked, **level)
 
     assert seen.status_code == 200
-    assert 'class="ladder"' in seen.text
+    assert 'class="stages"' in seen.text
     assert "2040-05-02 15:00:00" in seen.text
     assert "escalation 2 days after" in seen.text
-    assert "Say when it is due" in admin_person.sends("/deadlines/preview", timezone="UTC").text
+    assert "Choose a due date" in admin_person.sends("/deadlines/preview", timezone="UTC").text
     wrong = admin_person.sends("/deadlines/preview", **asked, reminders="whenever").text
     assert "whenever" in wrong
     assert 'class="problem"' in wrong
@@ -246,20 +257,20 @@ def test_a_form_shows_its_ladder_before_it_is_sent_and_writes_nothing(admin_pers
     assert api("GET", "/deadlines").json["deadlines"] == []
 
 
-def test_a_form_changes_what_it_shows_and_leaves_the_rest_as_it_is(admin_person, api, deadline):
+def test_an_edit_keeps_fields_that_the_form_does_not_show(admin_person, api, deadline):
     made = deadline(
         name="trade licence",
         reminders=["60 days before", {"offset": "7 days before", "repeat": "daily", "message": "Hurry."}],
-        calendar={"dates": ["2040-04-30"], "holidays": "DE-BY", "then": "preceding"},
+        calendar={"dates": ["2040-04-30"], "holidays": "DE-BY", "adjustment": "preceding"},
         recipients=[{"id": "ann", "email": "ann@example.org"}],
     )
     form = admin_person.opens(f"/deadlines/{made['id']}/edit").text
-    assert "reminder 7 days before, again daily" in form
+    assert "reminder 7 days before, repeats daily" in form
     assert 'value="DE-BY"' in form
 
     changed = {
         "target_type": "licence", "target_id": "43", "timezone": "UTC",
-        "recipients": '[{"id": "ann", "email": "ann@example.org"}]', "holidays": "DE-BY", "then": "following",
+        "recipients": '[{"id": "ann", "email": "ann@example.org"}]', "holidays": "DE-BY", "adjustment": "following",
         "keep": ["reminder:7 days before", "escalation:1"], "remind": ["14 days before"],
         "level_offset_1": "5 days after", "level_to_1": "boss@example.org",
     }  # fmt: skip
@@ -273,18 +284,18 @@ def test_a_form_changes_what_it_shows_and_leaves_the_rest_as_it_is(admin_person,
     assert (now["name"], now["target_id"], now["due_at"]) == ("trade licence", "43", made["due_at"])
     assert now["recipients"] == made["recipients"]
     assert now["calendar"]["dates"] == ["2040-04-30"]
-    assert now["calendar"]["then"] == "following"
+    assert now["calendar"]["adjustment"] == "following"
     asked = {one["key"]: one for one in now["stages"] if one["kind"] not in {"due", "renewal"}}
     assert asked.keys() == {"reminder:7 days before", "reminder:14 days before", "escalation:1", "escalation:2"}
     assert asked["reminder:7 days before"]["repeat"] == "daily"
 
 
 @pytest.mark.parametrize("recurrence", [None, "yearly"])
-def test_a_form_left_as_it_was_changes_nothing(admin_person, api, deadline, recurrence):
-    level = {"offset": "2 days after", "to": ["cfo@example.org"], "while": "unacknowledged", "severity": "urgent"}
+def test_saving_an_untouched_form_changes_nothing(admin_person, api, deadline, recurrence):
+    level = {"offset": "2 days after", "to": ["cfo@example.org"], "stop_when": "acknowledged", "severity": "urgent"}
     made = deadline(
         reminders=["60 days before", {"offset": "7 days before", "repeat": "daily", "times": 3, "name": "hurry"}],
-        escalation={"levels": [level], "rounds": 2, "every": "weekly"},
+        escalation={"levels": [level], "repeat": 2, "interval": "weekly"},
         auto_actions=[{"offset": "1 day before", "action_type": "test:run", "payload": {"n": 1}, "priority": 3}],
         **({} if recurrence is None else {"recurrence": recurrence}),
     )
@@ -300,7 +311,7 @@ def test_a_form_left_as_it_was_changes_nothing(admin_person, api, deadline, recu
     assert ([one["what"] for one in now["history"]], now["updated_at"]) == (["set"], made["updated_at"])
 
 
-def test_what_cannot_be_changed_is_refused_in_the_form(admin_person, a_person, api, deadline):
+def test_an_invalid_change_shows_the_form_again_with_the_error(admin_person, a_person, api, deadline):
     made = deadline(team_id="blue")
     path = f"/deadlines/{made['id']}/edit"
     fields = {"target_type": "licence", "target_id": "42", "timezone": "UTC", "recipients": "ann@example.org"}

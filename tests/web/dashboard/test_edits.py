@@ -35,7 +35,7 @@ ENDPOINT = {"url": "https://hooks.example.com/x", "patterns": ["task:*"], "filte
 @pytest.fixture
 def app(a_runtime):
     registry = Registry.of(
-        run, deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.make_next
+        run, deadline.send_reminder, deadline.send_escalation, deadline.mark_missed, deadline.create_next
     )
     key = base64.b64encode(bytes(range(32))).decode()
     return application(a_runtime(registry=registry, SCHEDULED_ACTIONS_ENCRYPTION_KEY=key))
@@ -62,14 +62,14 @@ def person(app):
     ids=["a schedule", "a deadline", "an endpoint"],
 )
 def case(request, api):
-    """Return the API's path of an object, an edit with the form, and a change by somebody else."""
+    """Return the API's path of an object, an edit with the form, and a change by someone else."""
     kind, body, edit, change = request.param
     made = api("POST", kind, body)
     assert made.status_code == 201, made.text
     return f"{kind}/{made.json['id']}", edit, change
 
 
-_MOVING = {"updated_at", "lane", "history", "timeline", "revision"}
+_MOVING = {"updated_at", "queue", "history", "timeline", "revision"}
 
 
 def stored(api, path):
@@ -106,7 +106,7 @@ def test_a_form_is_refused_when_the_object_has_changed_since(api, person, case):
     assert stored(api, path) == before
 
 
-def test_a_form_changes_what_was_changed_in_it(api, person, case):
+def test_a_form_saves_the_fields_that_were_changed(api, person, case):
     path, edit, _ = case
     before = stored(api, path)
 
@@ -118,7 +118,7 @@ def test_a_form_changes_what_was_changed_in_it(api, person, case):
     assert changed - {"stages"} == set(edit), changed
 
 
-def test_a_schedule_leaves_out_the_run_that_its_page_showed(api, person):
+def test_skip_skips_the_run_that_the_page_showed(api, person):
     path = f"/schedules/{api('POST', '/schedules', SCHEDULE).json['id']}"
     button = submitted(person.opens(path).text, f"{path}/skip")
 
@@ -161,7 +161,7 @@ def test_a_secret_is_not_replaced_twice_by_one_form(api, person):
     assert answers == [303, 412]
 
 
-def test_executions_that_were_used_up_meanwhile_are_not_given_back(api, person, connection):
+def test_an_edit_does_not_restore_remaining_runs_used_meanwhile(api, person, connection):
     path = f"/schedules/{api('POST', '/schedules', SCHEDULE).json['id']}"
     form = form_of(person, path)
     connection.execute("update scheduled_action_schedules set remaining = 2")

@@ -1,4 +1,4 @@
-"""Garbage in forms and behind question marks: every page says what is wrong, and none breaks."""
+"""Invalid input in forms and queries: every page shows an error, and none fails."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from urllib.parse import quote
 
 import pytest
 from cryptography.fernet import Fernet
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from handlers import deadline, notification, webhook
 from scheduled_actions.registry import Registry
-from scheduled_actions.web.api.internal import words_beside_ids
+from scheduled_actions.web.api.dispatch import reserved_path_words
 from scheduled_actions.web.dashboard.site_map import PAGES
 from tests.belongings import belongings
 from tests.web.conftest import ADMIN_TOKEN, Api, gather, run, welcome
@@ -83,8 +82,8 @@ QUERIES = {
     "q",
     "cursor",
     "limit",
-    "scheduled_from",
-    "scheduled_to",
+    "due_from",
+    "due_to",
     "next",
     "window",
     "from",
@@ -105,8 +104,6 @@ QUERIES = {
     "day",
     "overdue",
     "series_id",
-    "due_from",
-    "due_to",
     "v",
     "page",
     "force",
@@ -119,7 +116,7 @@ ANSWERS = {200, 303, 400, 404, 409, 412, 413}
 def runtime(a_runtime):
     registry = Registry.of(
         run, welcome, gather, notification.send, webhook.send, deadline.send_reminder, deadline.send_escalation,
-        deadline.mark_missed, deadline.make_next,
+        deadline.mark_missed, deadline.create_next,
     )  # fmt: skip
     return a_runtime(registry=registry, SCHEDULED_ACTIONS_ENCRYPTION_KEY=Fernet.generate_key().decode())
 
@@ -140,7 +137,7 @@ def ids(client, connection):
 #: Each page; those that end what the others look at at the end. A tick takes nothing of what is sent, and does work.
 ALL = sorted(
     (page for page in PAGES if page.path != "/ticks/run"),
-    key=lambda page: re.search(r"/(cancel|complete|remove|delete|revoke|run-now|edit)$", page.path) is not None,
+    key=lambda page: re.search(r"/(cancel|complete|remove|delete|revoke|run|edit)$", page.path) is not None,
 )
 
 
@@ -162,7 +159,7 @@ def encoded(pairs):
 
 
 class Visitor:
-    """Somebody signed in, who knows every input of every page."""
+    """Someone signed in, who knows every input of every page."""
 
     def __init__(self, person, ids, caplog):
         self.client = person.client
@@ -178,7 +175,7 @@ class Visitor:
             if page.method == "POST":
                 # A form stands on the page of its own address, or is one of the buttons of the page above it.
                 own = self.names.get(page.path) or self.names.get(page.path.rpartition("/")[0], set())
-                self.names[page.path] = own | ({"reason", "note"} & everywhere)
+                self.names[page.path] = own | ({"reason"} & everywhere)
 
     def inputs(self, page):
         """Return the names of what a page reads, in order."""
@@ -217,12 +214,12 @@ def visitor(admin_person, ids, caplog):
         ("/schedules/new", {"skip_dates": "2026-02-30", "payload": "{"}),
         ("/deadlines/new", {"due_at": "9999-12-31T23:59", "timezone": "Europe/Nowhere"}),
         ("/action-types/test:welcome", {"when": "delay", "delay": "9" * 400, "payload.times": "1e400"}),
-        ("/actions/retry", {"scheduled_from": "0001-01-01T00:00", "all": "on"}),
+        ("/actions/retry", {"due_from": "0001-01-01T00:00", "all": "on"}),
         ("/webhooks/endpoints/new", {"url": "http://[::1", "rate_limit": "NaN", "headers": "\x00: x"}),
     ],
     ids=str,
 )
-def test_a_form_of_garbage_says_what_is_wrong(admin_person, ids, path, fields):
+def test_a_form_with_invalid_input_shows_an_error(admin_person, ids, path, fields):
     sent = admin_person.sends(path, **fields)
 
     assert sent.status_code in {400, 404}
@@ -232,13 +229,13 @@ def test_a_form_of_garbage_says_what_is_wrong(admin_person, ids, path, fields):
 @pytest.mark.parametrize(
     "query", ["from=9999-12-31T23:59", "from=0001-01-01T00:00", "from=x", "window=century", "from=%ED%A0%80"]
 )
-def test_a_stretch_that_no_calendar_has_is_refused(admin_person, query):
+def test_an_invalid_calendar_range_is_refused(admin_person, query):
     assert admin_person.opens(f"/simulate?{query}").status_code in {200, 400}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_no_page_breaks_over_one_piece_of_garbage_in_all_of_its_inputs(visitor, method):
+def test_no_page_fails_on_the_same_garbage_in_every_input(visitor, method):
     broken = [
         visitor.sends(page, [(name, value) for name in names])
         for page in ALL
@@ -249,9 +246,9 @@ def test_no_page_breaks_over_one_piece_of_garbage_in_all_of_its_inputs(visitor, 
     assert [one for one in broken if one] == []
 
 
-def test_no_page_takes_a_word_of_the_api_for_an_id(admin_person, ids, caplog):
+def test_no_page_uses_a_reserved_word_of_the_api_as_an_id(admin_person, ids, caplog):
     csrf = admin_person.csrf("/schedules/new")
-    words = words_beside_ids()
+    words = reserved_path_words()
 
     for page, word in itertools.product((page for page in PAGES if "{id}" in page.path), sorted(words)):
         path = page.path.replace("{id}", word).replace("{name}", "payload")
@@ -266,7 +263,7 @@ def test_no_page_takes_a_word_of_the_api_for_an_id(admin_person, ids, caplog):
 
 
 @pytest.mark.slow
-def test_no_page_breaks_over_garbage_of_every_kind_at_once(visitor):
+def test_no_page_fails_on_different_garbage_in_every_input(visitor):
     pages = [page for page in ALL if visitor.inputs(page)]
 
     @settings(max_examples=1500, database=None, suppress_health_check=list(HealthCheck))

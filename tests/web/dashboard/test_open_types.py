@@ -1,4 +1,4 @@
-"""What the dashboard offers and sends for a token of a team: the types that are open to it."""
+"""A token of a team sees and schedules only the types that are open to teams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules: made, changed, paused, run and removed by whoever may."""
+"""Schedules: create, edit, pause, run, skip and delete them, with the required role."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 from werkzeug.datastructures import MultiDict
 
 from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.web.dashboard.schedules import form as schedule_form
-from scheduled_actions.web.dashboard.schedules.form import rule_of
+from scheduled_actions.web.dashboard.schedules import choices_of, rule_of
 from tests.web.conftest import Api
 
 FORM = {"action_type": "test:run", "name": "nightly", "payload": '{"n": 1}', "timezone": "Europe/Berlin"}
@@ -36,7 +35,7 @@ def schedule(api):
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_simple_choices_make_a_rule(fields, rule):
+def test_the_choices_of_the_form_give_a_rule(fields, rule):
     assert rule_of(MultiDict(fields)) == rule
 
 
@@ -44,14 +43,14 @@ def test_simple_choices_make_a_rule(fields, rule):
     ("fields", "name"),
     [({"pattern": "weekly"}, "days"), ({"pattern": "daily", "at": "x"}, "at"), ({"at": "²:00"}, "at")],
 )
-def test_a_choice_that_lacks_something_is_refused_by_name(fields, name):
+def test_a_missing_or_invalid_choice_is_refused_by_name(fields, name):
     with pytest.raises(InvalidArgument) as refused:
         rule_of(MultiDict(fields))
 
     assert refused.value.name == name
 
 
-def test_a_form_makes_a_schedule(admin_person, api):
+def test_the_form_creates_a_schedule(admin_person, api):
     sent = admin_person.sends("/schedules/new", pattern="weekly", days=["MON"], at="08:00", weekends="on", **FORM)
 
     assert sent.status_code == 303, sent.text
@@ -73,7 +72,7 @@ def test_a_form_makes_a_schedule(admin_person, api):
     ],
     ids=str,
 )
-def test_a_form_that_is_wrong_comes_back_as_it_was_with_what_is_wrong(admin_person, api, fields, said):
+def test_an_invalid_form_is_shown_again_with_its_input_and_the_error(admin_person, api, fields, said):
     sent = admin_person.sends("/schedules/new", **FORM | fields)
 
     assert sent.status_code == 400
@@ -82,7 +81,7 @@ def test_a_form_that_is_wrong_comes_back_as_it_was_with_what_is_wrong(admin_pers
     assert api("GET", "/schedules").json["schedules"] == []
 
 
-def test_a_rule_is_shown_in_words_while_it_is_typed(admin_person):
+def test_the_preview_describes_the_rule_of_the_form(admin_person):
     token = admin_person.csrf("/schedules/new")
 
     shown = admin_person.sends("/schedules/preview", token, pattern="weekly", days=["MON"], timezone="Europe/Berlin")
@@ -113,7 +112,7 @@ def test_a_schedule_is_changed_and_keeps_what_the_form_does_not_show(admin_perso
 
 
 @pytest.mark.parametrize("holidays", ["US-CA", {"country": "US", "subdivision": "CA"}, {"market": "XNYS"}])
-def test_a_form_that_is_sent_as_it_was_shown_changes_nothing(admin_person, api, schedule, holidays):
+def test_saving_an_untouched_form_changes_nothing(admin_person, api, schedule, holidays):
     made = api("PATCH", f"/schedules/{schedule['id']}", {"skip": {"holidays": holidays}, "jitter_seconds": 2.5}).json
     page = admin_person.opens(f"/schedules/{schedule['id']}/edit").text
     shown = {
@@ -145,15 +144,15 @@ def test_a_form_that_is_sent_as_it_was_shown_changes_nothing(admin_person, api, 
         ("FREQ=DAILY;INTERVAL=2", "own", {}),
     ],
 )
-def test_a_rule_that_the_choices_tell_is_shown_as_them_when_it_is_edited(rule, pattern, shown):
-    choices = schedule_form.choices_of(rule)
+def test_a_rule_is_edited_as_choices_where_they_can_express_it(rule, pattern, shown):
+    choices = choices_of(rule)
 
     assert choices["pattern"] == pattern
     assert {name: ",".join(choices.getlist(name)) for name in shown} == shown
-    assert pattern == "own" or schedule_form.rule_of(choices) == rule
+    assert pattern == "own" or rule_of(choices) == rule
 
 
-def test_a_schedule_of_simple_choices_is_edited_by_them(admin_person, api, schedule):
+def test_a_schedule_created_from_choices_is_edited_with_them(admin_person, api, schedule):
     api("PATCH", f"/schedules/{schedule['id']}", {"recurrence": "30 7 * * TUE,SAT"})
 
     page = admin_person.opens(f"/schedules/{schedule['id']}/edit").text
@@ -163,7 +162,7 @@ def test_a_schedule_of_simple_choices_is_edited_by_them(admin_person, api, sched
     assert 'name="at" type="time" value="07:30"' in page
 
 
-def test_the_form_of_a_schedule_holds_what_it_is(admin_person, schedule):
+def test_the_edit_form_is_filled_with_the_fields_of_the_schedule(admin_person, schedule):
     page = admin_person.opens(f"/schedules/{schedule['id']}/edit").text
 
     assert 'value="0 9 * * 1"' in page
@@ -184,6 +183,43 @@ def test_a_schedule_is_paused_resumed_and_skipped(admin_person, api, schedule, w
         assert api("GET", f"/schedules/{schedule['id']}").json["status"] == "active"
 
 
+def test_undo_schedules_a_skipped_occurrence_again_at_its_own_time(admin_person, api, schedule):
+    path = f"/schedules/{schedule['id']}"
+    skipped = api("GET", path).json["next_action_id"]
+
+    page = admin_person.makes(f"{path}/skip", next_action_id=skipped).text
+    status_after_skip = api("GET", f"/actions/{skipped}").json["status"]
+    sent = admin_person.sends(f"{path}/undo-skip", skipped=skipped)
+
+    assert f'action="/dashboard{path}/undo-skip"' in page
+    assert f'name="skipped" value="{skipped}"' in page
+    assert status_after_skip == "skipped"
+    assert sent.headers["Location"].endswith(path)
+    restored = api("GET", f"/actions/{skipped}").json
+    assert (restored["status"], restored["scheduled_at"]) == ("pending", schedule["next_occurrence_at"])
+
+
+def test_undo_of_an_unknown_occurrence_is_not_found(admin_person, schedule):
+    assert admin_person.sends(f"/schedules/{schedule['id']}/undo-skip", skipped="x").status_code == 404
+
+
+def test_the_name_of_another_schedule_is_refused_and_that_schedule_stays_as_it_is(admin_person, api, schedule):
+    fields = FORM | {"pattern": "daily", "name": schedule["name"]}
+
+    sent = admin_person.sends("/schedules/new", **fields)
+
+    assert sent.status_code == 400
+    assert "is taken by another schedule" in sent.text
+    assert [one["recurrence"] for one in api("GET", "/schedules").json["schedules"]] == [schedule["recurrence"]]
+
+
+def test_teams_may_use_the_same_schedule_name(admin_person, api, schedule):
+    fields = FORM | {"pattern": "daily", "name": schedule["name"], "team_id": "red"}
+
+    assert admin_person.sends("/schedules/new", **fields).status_code == 303
+    assert len(api("GET", "/schedules").json["schedules"]) == 2
+
+
 def test_run_now_leads_to_the_action_that_runs(admin_person, api, schedule):
     sent = admin_person.sends(f"/schedules/{schedule['id']}/run", admin_person.csrf("/schedules"))
 
@@ -191,14 +227,14 @@ def test_run_now_leads_to_the_action_that_runs(admin_person, api, schedule):
     assert api("GET", f"/actions/{action_id}").json["schedule_id"] == schedule["id"]
 
 
-def test_a_schedule_is_removed(admin_person, api, schedule):
+def test_a_schedule_is_deleted(admin_person, api, schedule):
     sent = admin_person.sends(f"/schedules/{schedule['id']}/delete", admin_person.csrf("/schedules"))
 
     assert sent.status_code == 303
     assert api("GET", f"/schedules/{schedule['id']}").status_code == 404
 
 
-def test_a_viewer_sees_and_changes_nothing(a_person, api, schedule):
+def test_a_viewer_can_read_but_not_change_anything(a_person, api, schedule):
     person = a_person("viewer")
 
     page = person.opens(f"/schedules/{schedule['id']}").text
@@ -206,13 +242,13 @@ def test_a_viewer_sees_and_changes_nothing(a_person, api, schedule):
     assert "At 09:00, only on Monday" in page
     assert "Pause" not in page
     assert "New schedule" not in person.opens("/schedules").text
-    for what in ("pause", "run", "skip", "delete"):
+    for what in ("pause", "run", "skip", "undo-skip", "delete"):
         assert person.sends(f"/schedules/{schedule['id']}/{what}", person.csrf("/schedules")).status_code == 403
     assert person.opens("/schedules/new").status_code == 403
     assert api("GET", f"/schedules/{schedule['id']}").json["status"] == "active"
 
 
-def test_a_team_sees_its_own(a_person, api):
+def test_a_team_sees_only_its_own(a_person, api):
     ours = api(
         "POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "daily", "team_id": "red"}
     )
@@ -228,7 +264,7 @@ def test_a_team_sees_its_own(a_person, api):
     assert person.opens(f"/schedules/{theirs.json['id']}").status_code == 404
 
 
-def test_a_change_without_the_forms_token_is_refused(admin_person, api, schedule):
+def test_a_change_with_a_wrong_csrf_token_is_refused(admin_person, api, schedule):
     assert admin_person.sends(f"/schedules/{schedule['id']}/pause", "forged").status_code == 400
     assert api("GET", f"/schedules/{schedule['id']}").json["status"] == "active"
 

@@ -1,4 +1,4 @@
-"""Ticks, action types, and scheduling with a form that the payload's own schema makes."""
+"""Ticks, action types, and scheduling with a form built from the payload's schema."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import BaseModel, Field
 
 from handlers.email import send_email
@@ -92,7 +91,7 @@ def test_the_types_of_this_build_are_shown_and_each_has_a_form(person):
     assert "did you mean &#34;parcel:send&#34;?" in person.opens("/action-types/parcel:sent").text
 
 
-def test_a_form_schedules_what_its_schema_wants(person, connection):
+def test_a_form_built_from_the_schema_schedules_a_valid_payload(person, connection):
     person.client.set_cookie(times.ZONE_COOKIE, "Europe/Berlin")
 
     done = person.sends("/action-types/parcel:send", **WHOLE, when="delay", delay="2", unit="hours", priority="-5")
@@ -108,7 +107,7 @@ def test_a_form_schedules_what_its_schema_wants(person, connection):
     assert timedelta(minutes=119) < away <= timedelta(hours=2)
 
 
-def test_what_is_wrong_stands_beside_each_input_and_nothing_that_was_typed_is_lost(person, connection):
+def test_errors_are_shown_next_to_their_inputs_and_the_input_is_kept(person, connection):
     wrong = WHOLE | {"payload.weight": "heavy", "payload.to.name": "", "payload.sizes": "1\nx", "payload.pieces": "1.5"}
 
     refused = person.sends("/action-types/parcel:send", **wrong, when="at", at="2026-03-05T08:30")
@@ -132,7 +131,7 @@ def test_what_is_wrong_stands_beside_each_input_and_nothing_that_was_typed_is_lo
         ({"team_id": "x" * 300}, "255"),
     ],
 )
-def test_a_form_that_cannot_be_is_shown_again_with_the_reason(person, connection, fields, said):
+def test_a_refused_form_is_shown_again_with_the_reason(person, connection, fields, said):
     refused = person.sends("/action-types/parcel:send", **WHOLE | fields)
 
     assert refused.status_code == 400
@@ -140,7 +139,7 @@ def test_a_form_that_cannot_be_is_shown_again_with_the_reason(person, connection
     assert statuses(connection) == {}
 
 
-def test_json_does_where_no_form_can_and_where_one_prefers_it(person, connection):
+def test_a_payload_is_edited_as_json_if_no_form_fits_or_on_request(person, connection):
     for action_type in ("any:thing", "parcel:send?as=json"):
         assert 'name="payload"' in person.opens(f"/action-types/{action_type}").text
     payload = '{"label": "b", "weight": 1, "to": {"name": "x"}}'
@@ -154,7 +153,7 @@ def test_json_does_where_no_form_can_and_where_one_prefers_it(person, connection
     assert len(statuses(connection)) == 2
 
 
-def test_a_clone_begins_with_what_the_other_has(person, connection):
+def test_a_clone_starts_with_the_fields_of_the_original(person, connection):
     payload = {"label": "box", "weight": 2, "to": {"name": "x"}, "tags": ["a"], "insured": True}
     model = insert(connection, action_type="parcel:send", payload=payload, priority=7, dedup_key="key-17")
 
@@ -166,7 +165,7 @@ def test_a_clone_begins_with_what_the_other_has(person, connection):
     assert "key-17" not in page
 
 
-def test_an_edit_that_leaves_the_form_as_it_was_changes_no_payload(person, connection):
+def test_saving_an_untouched_form_does_not_change_the_payload(person, connection):
     payload = {"label": "box", "weight": 2, "to": {"name": "x"}, "at": "2030-03-05T08:30:00.123456Z"}
     at = database_now(connection) + timedelta(hours=1)
     action_id = insert(connection, action_type="parcel:send", payload=payload, scheduled_at=at)
@@ -184,7 +183,7 @@ def test_an_edit_that_leaves_the_form_as_it_was_changes_no_payload(person, conne
     assert row(connection, action_id)["payload"]["weight"] == 3
 
 
-def test_what_a_form_has_no_input_for_is_cloned_as_json(person, connection):
+def test_a_payload_that_the_form_cannot_show_is_cloned_as_json(person, connection):
     model = insert(connection, action_type="parcel:send", payload={"label": "box", "older": True})
 
     page = person.opens(f"/action-types/parcel:send?from={model}").text
@@ -192,7 +191,7 @@ def test_what_a_form_has_no_input_for_is_cloned_as_json(person, connection):
     assert "&#34;older&#34;: true" in page
 
 
-def test_the_form_of_an_email_takes_an_address_as_people_write_it(a_runtime, connection):
+def test_the_form_of_an_email_accepts_a_display_name_and_address(a_runtime, connection):
     person = Person(application(a_runtime(registry=Registry.of(send_email))).test_client())
     person.signs_in(ADMIN_TOKEN)
     page = person.opens("/action-types/email:send").text
@@ -209,7 +208,7 @@ def test_the_form_of_an_email_takes_an_address_as_people_write_it(a_runtime, con
 
 
 @pytest.mark.parametrize("tag", ["", " x", "a\nb"])
-def test_what_lines_would_change_is_cloned_as_json(person, connection, tag):
+def test_a_list_whose_items_do_not_survive_lines_is_cloned_as_json(person, connection, tag):
     payload = {"label": "box", "weight": 2, "to": {"name": "x"}, "tags": ["kept", tag]}
     model = insert(connection, action_type="parcel:send", payload=payload)
 
@@ -225,7 +224,7 @@ def test_a_viewer_sees_the_schema_and_schedules_nothing(a_person, connection):
     assert statuses(connection) == {}
 
 
-def test_a_team_schedules_in_itself(a_person, connection):
+def test_a_team_token_schedules_for_its_own_team(a_person, connection):
     operator = a_person("operator", "red")
 
     done = operator.sends("/action-types/test:run", payload="{}")
@@ -238,10 +237,10 @@ def test_a_team_schedules_in_itself(a_person, connection):
 # -- ticks -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_tick_by_hand_runs_what_is_due_and_is_seen(a_person, connection):
+def test_a_manual_tick_runs_due_actions_and_is_listed(a_person, connection):
     due = insert(connection)
     operator = a_person("operator")
-    assert "Nobody has pinged yet" in operator.opens("/ticks").text
+    assert "No ticks yet" in operator.opens("/ticks").text
 
     done = operator.sends("/ticks/run", **{"from": "ticks"})
 
@@ -252,7 +251,7 @@ def test_a_tick_by_hand_runs_what_is_due_and_is_seen(a_person, connection):
     assert operator.sends("/ticks/run").location == "/dashboard"
 
 
-def test_ticks_are_run_by_operators_of_no_team_alone(a_person, connection):
+def test_only_operators_without_a_team_run_ticks(a_person, connection):
     due = insert(connection, team_id="red")
 
     assert a_person("viewer").sends("/ticks/run").status_code == 403
@@ -265,7 +264,7 @@ def test_ticks_are_run_by_operators_of_no_team_alone(a_person, connection):
 # -- the overview ------------------------------------------------------------------------------------------------------
 
 
-def test_the_overview_says_what_is_wrong_and_what_waits(a_person, connection):
+def test_the_overview_shows_failed_checks_and_waiting_actions(a_person, connection):
     insert(connection)
     insert(
         connection, status="failed", action_type="email:send", error_message="550 no such user",
@@ -274,7 +273,7 @@ def test_the_overview_says_what_is_wrong_and_what_waits(a_person, connection):
 
     page = a_person("operator").opens("?window=day").text
 
-    assert "there was none yet" in page
+    assert "Nothing has called /cron/process yet" in page
     assert "Run a tick now" in page
     assert "550 no such user" in page
     assert "Nothing failed" not in page
@@ -284,7 +283,7 @@ def test_the_overview_says_what_is_wrong_and_what_waits(a_person, connection):
     assert "550 no such user" in a_person("viewer", "red").opens("").text
 
 
-def test_the_overview_tells_of_deadlines_that_are_near_to_those_who_may_know(a_person, connection):
+def test_the_overview_shows_near_deadlines_of_the_callers_team(a_person, connection):
     for name, team, away in (("renewal", "red", "2 days"), ("audit", "blue", "-1 hour"), ("far", "red", "30 days")):
         connection.execute(
             "insert into scheduled_action_deadlines (name, team_id, target_type, target_id, status, due_at, timezone,"
@@ -320,7 +319,7 @@ parcels = st.builds(
 
 @settings(max_examples=40)
 @given(payload=parcels)
-def test_what_a_form_shows_is_what_it_sends(payload):
+def test_a_form_sends_back_the_values_that_it_shows(payload):
     schema = Parcel.model_json_schema()
 
     fields = schema_forms.form_of(schema, payload, zone=BERLIN)
@@ -332,11 +331,11 @@ def test_what_a_form_shows_is_what_it_sends(payload):
 @pytest.mark.parametrize(
     "schema", [None, {}, {"type": "array"}, {"type": "object"}, {"properties": {}}, {"properties": []}, {"$ref": "#/x"}]
 )
-def test_a_schema_without_named_parts_makes_no_form(schema):
+def test_a_schema_without_properties_has_no_form(schema):
     assert schema_forms.form_of(schema, zone=BERLIN) is None
 
 
-def test_a_schema_that_goes_in_a_circle_ends_in_json():
+def test_a_circular_schema_falls_back_to_json():
     class Node(BaseModel):
         name: str
         child: Node | None = None
@@ -358,18 +357,18 @@ def test_a_schema_that_goes_in_a_circle_ends_in_json():
         (timedelta(minutes=2), "2 min"),
     ],
 )  # fmt: skip
-def test_lengths_of_time_in_words(length, words):
+def test_durations_are_shown_in_at_most_two_units(length, words):
     assert times.seconds(length) == words
 
 
 @pytest.mark.parametrize(
     ("apart", "words"), [(0, "now"), (30, "30 s ago"), (-90, "in 90 s"), (1200, "20 min ago"), (-90000, "in 25 h")]
 )
-def test_how_far_an_instant_is_from_now(apart, words):
+def test_instants_are_shown_relative_to_now(apart, words):
     assert f">{words}<" in times.ago(NOW - timedelta(seconds=apart), BERLIN, now=NOW)
 
 
-def test_an_instant_is_shown_where_the_viewer_is_and_tells_its_utc():
+def test_an_instant_is_shown_in_the_viewers_zone_with_its_utc():
     shown = times.instant(NOW, BERLIN, now=NOW)
 
     assert ">4 Mar 13:00:00<" in shown

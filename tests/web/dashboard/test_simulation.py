@@ -1,4 +1,4 @@
-"""What will run, on a page."""
+"""The page of the simulation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from scheduled_actions.operations import tokens
 from tests.web.conftest import ADMIN_TOKEN, Api
 
 
-def test_what_will_run_is_counted_and_drawn(admin_person, client):
+def test_the_simulation_counts_and_charts_future_runs(admin_person, client):
     Api(client, ADMIN_TOKEN)(
         "POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": "every hour"}
     )
@@ -18,17 +18,17 @@ def test_what_will_run_is_counted_and_drawn(admin_person, client):
     assert "test:run" in page
 
 
-def test_an_empty_stretch_says_so(admin_person):
-    assert "Nothing will run" in admin_person.opens("/simulate").text
+def test_a_window_without_runs_says_so(admin_person):
+    assert "No runs in the forecast" in admin_person.opens("/simulate").text
 
 
-def test_a_start_that_is_none_is_named(admin_person):
+def test_an_invalid_start_is_refused_by_name(admin_person):
     shown = admin_person.opens("/simulate?from=soon")
 
     assert (shown.status_code, "soon" in shown.text) == (400, True)
 
 
-def test_a_team_sees_its_own_load(a_person, client, connection):
+def test_a_team_simulates_only_its_own_load(a_person, client, connection):
     api = Api(client, ADMIN_TOKEN)
     for team, rule in (("red", "every hour"), ("blue", "every minute")):
         api("POST", "/schedules", {"action_type": "test:run", "payload": {}, "recurrence": rule, "team_id": team})

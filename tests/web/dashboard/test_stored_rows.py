@@ -34,7 +34,7 @@ READERS = {
 }  # fmt: skip
 #: Columns that say which row it is, whether it is found, and by which claim.
 KEPT = {"id", "name", "team_id", "status", "claim_token", "schedule_id", "deadline_id", "series_id", "occurrence_at"}
-#: A clone of a row that is nobody else's occurrence or stage, and bears no name.
+#: A copy of a row without its occurrence, stage and name.
 OWN = {"name": None, "dedup_open": False, "schedule_id": None, "deadline_id": None, "deadline_stage": None}
 
 
@@ -42,7 +42,7 @@ OWN = {"name": None, "dedup_open": False, "schedule_id": None, "deadline_id": No
 def runtime(a_runtime):
     registry = Registry.of(
         run, welcome, gather, notification.send, webhook.send, deadline.send_reminder, deadline.send_escalation,
-        deadline.mark_missed, deadline.make_next,
+        deadline.mark_missed, deadline.create_next,
     )  # fmt: skip
     return a_runtime(registry=registry, SCHEDULED_ACTIONS_ENCRYPTION_KEY=Fernet.generate_key().decode())
 

@@ -1,4 +1,4 @@
-"""Webhooks: endpoints made, changed and mended, deliveries found and sent again, by whoever may."""
+"""Webhooks: create, edit and recover endpoints, find and resend deliveries, with the required role."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 from cryptography.fernet import Fernet
 
-from scheduled_actions.web.dashboard.webhooks import recovery as webhook_recovery
+from scheduled_actions.web.dashboard import webhooks
 from tests.web.conftest import ADMIN_TOKEN, Api
 
 URL = "https://receiver.example/hook"
@@ -30,7 +30,7 @@ def endpoint(api):
 
 @pytest.fixture
 def lost(connection):
-    """Return a function that loses deliveries of an endpoint; it gives their ids."""
+    """Return a function that stores failed deliveries of an endpoint and returns their ids."""
 
     def lose(endpoint, count=1, team_id=None):
         return [
@@ -49,7 +49,7 @@ def lost(connection):
     return lose
 
 
-def test_a_form_makes_an_endpoint_and_shows_its_secret_this_once(admin_person, api):
+def test_the_form_creates_an_endpoint_and_shows_its_secret_once(admin_person, api):
     sent = admin_person.makes(
         "/webhooks/endpoints/new",
         url=URL,
@@ -69,22 +69,20 @@ def test_a_form_makes_an_endpoint_and_shows_its_secret_this_once(admin_person, a
     (secret,) = re.findall(r"whsec_[A-Za-z0-9+/=]{20,}", sent.text.replace("&#43;", "+"))
     assert secret not in admin_person.opens(f"/webhooks/endpoints/{made['id']}").text
     again = admin_person.client.get(sent.request.path)
-    assert (again.status_code, "whsec_" in again.text, "It was shown once" in again.text) == (200, False, True)
+    assert (again.status_code, "whsec_" in again.text, "The secret was shown once" in again.text) == (200, False, True)
     assert len(api("GET", "/webhooks/endpoints").json["endpoints"]) == 1
 
 
-def test_a_secret_on_its_way_to_be_shown_stands_in_no_address_and_only_its_session_can_read_it(
-    admin_person, somebody, endpoint
-):
+def test_a_new_secret_is_in_no_address_and_readable_only_by_its_session(admin_person, a_visitor, endpoint):
     path = f"/webhooks/endpoints/{endpoint['id']}"
 
-    sent = admin_person.sends(f"{path}/rotate", admin_person.csrf("/webhooks"), beside="0")
+    sent = admin_person.sends(f"{path}/rotate", admin_person.csrf("/webhooks"), grace_seconds="0")
 
     assert sent.headers["Location"].endswith(f"{path}/secret")
     (cookie,) = [one for one in sent.headers.getlist("Set-Cookie") if one.startswith("scheduled_actions_shown=")]
     assert "HttpOnly" in cookie
     sealed = cookie.partition(";")[0].partition("=")[2]
-    other = somebody()
+    other = a_visitor()
     other.signs_in(ADMIN_TOKEN)
     other.client.set_cookie("scheduled_actions_shown", sealed, path="/dashboard")
     assert "whsec_" not in other.opens(f"{path}/secret").text
@@ -105,7 +103,7 @@ def test_a_secret_on_its_way_to_be_shown_stands_in_no_address_and_only_its_sessi
     ],
     ids=str,
 )
-def test_a_form_that_is_wrong_comes_back_as_it_was_with_what_is_wrong(admin_person, api, fields, said):
+def test_an_invalid_form_is_shown_again_with_its_input_and_the_error(admin_person, api, fields, said):
     sent = admin_person.sends("/webhooks/endpoints/new", **{"url": URL, "description": "of ours"} | fields)
 
     assert sent.status_code == 400
@@ -139,32 +137,32 @@ def test_an_endpoint_is_disabled_and_enabled(admin_person, api, endpoint):
     assert api("GET", path).json["enabled"] is True
 
 
-def test_the_page_of_an_endpoint_says_what_is_put_off_and_why(admin_person, endpoint, connection):
+def test_the_page_of_an_endpoint_shows_deferred_deliveries_and_the_reason(admin_person, endpoint, connection):
     path = f"/webhooks/endpoints/{endpoint['id']}"
     before = admin_person.opens(path).text
     connection.execute(
         "insert into scheduled_actions (action_type, payload, scheduled_at, state, history)"
         " select 'webhook:send', jsonb_build_object('endpoint', %s::text), scheduled_actions_now() + interval '1 hour',"
-        '  \'{"put_off": "slow"}\', \'[{"outcome": "snoozed"}]\' from generate_series(1, 3)',
+        '  \'{"deferred": "slow"}\', \'[{"outcome": "snoozed"}]\' from generate_series(1, 3)',
         [endpoint["id"]],
     )
 
     shown = admin_person.opens(path).text
 
-    assert "Put off" not in before
-    assert "Put off" in shown
-    assert "one takes far longer than usual" in shown
+    assert "Deferred" not in before
+    assert "Deferred" in shown
+    assert "a delivery takes much longer than usual" in shown
 
 
-def test_a_new_secret_is_shown_once_and_the_old_one_signs_beside_it(admin_person, api, endpoint):
+def test_a_rotated_secret_is_shown_once_and_the_previous_one_stays_valid(admin_person, api, endpoint):
     path = f"/webhooks/endpoints/{endpoint['id']}"
 
-    sent = admin_person.makes(f"{path}/rotate", admin_person.csrf("/webhooks"), beside="86400")
+    sent = admin_person.makes(f"{path}/rotate", admin_person.csrf("/webhooks"), grace_seconds="86400")
 
     assert "whsec_" in sent.text
     assert endpoint["secret"] not in sent.text
     assert api("GET", path).json["previous_secret_until"] is not None
-    assert admin_person.sends(f"{path}/rotate", admin_person.csrf("/webhooks"), beside="soon").status_code == 400
+    assert admin_person.sends(f"{path}/rotate", admin_person.csrf("/webhooks"), grace_seconds="soon").status_code == 400
 
 
 def test_a_test_event_leads_to_its_delivery(admin_person, api, endpoint):
@@ -174,7 +172,7 @@ def test_a_test_event_leads_to_its_delivery(admin_person, api, endpoint):
     assert (delivery["event"], delivery["endpoint"]) == ("webhook:test", endpoint["id"])
 
 
-def test_an_endpoint_is_removed(admin_person, api, endpoint):
+def test_an_endpoint_is_deleted(admin_person, api, endpoint):
     sent = admin_person.sends(f"/webhooks/endpoints/{endpoint['id']}/delete", admin_person.csrf("/webhooks"))
 
     assert sent.status_code == 303
@@ -189,10 +187,10 @@ def test_deliveries_are_filtered_and_paged(admin_person, endpoint, lost):
 
     assert (ids[-1] in page, ids[0] in page) == (True, False)
     assert ids[0] in admin_person.opens(older.replace("&amp;", "&")).text
-    assert "No delivery matches" in admin_person.opens("/webhooks/deliveries?status=completed").text
+    assert "No deliveries match" in admin_person.opens("/webhooks/deliveries?status=completed").text
 
 
-def test_a_delivery_shows_what_was_sent_and_is_sent_again(admin_person, api, endpoint, lost):
+def test_a_delivery_shows_its_payload_and_is_resent(admin_person, api, endpoint, lost):
     (one,) = lost(endpoint)
 
     page = admin_person.opens(f"/webhooks/deliveries/{one}").text
@@ -205,20 +203,88 @@ def test_a_delivery_shows_what_was_sent_and_is_sent_again(admin_person, api, end
     assert again.status_code == 409
 
 
-def test_what_was_lost_is_counted_and_then_sent_again_with_one_press(admin_person, api, endpoint, lost):
+def test_failed_deliveries_are_counted_and_resent_together(admin_person, api, endpoint, lost):
     lost(endpoint, 3)
 
     page = admin_person.opens("/webhooks/recover?since=2020-01-01T00:00").text
     sent = admin_person.sends("/webhooks/recover", since="2020-01-01T00:00", total="3")
 
-    assert "3 deliveries were lost" in page
+    assert "3 failed or skipped deliveries" in page
     assert sent.status_code == 303, sent.text
-    assert "3 deliveries are on their way again" in admin_person.opens("/webhooks/deliveries").text
+    assert "3 deliveries will be sent" in admin_person.opens("/webhooks/deliveries").text
     assert len(api("GET", "/webhooks/deliveries?status=pending").json["deliveries"]) == 3
 
 
-def test_a_long_recovery_tells_how_far_it_is_and_goes_on(admin_person, api, endpoint, lost, monkeypatch):
-    monkeypatch.setattr(webhook_recovery, "_STEPS", 1)
+@pytest.fixture
+def waiting(connection):
+    """Return a function that stores deliveries of an endpoint that wait an hour for their retry."""
+
+    def wait(endpoint, count):
+        connection.execute(
+            "insert into scheduled_actions (action_type, payload, scheduled_at, attempts)"
+            " select 'webhook:send', jsonb_build_object('event', 'task:made', 'entity_type', 'task',"
+            " 'entity_id', n::text, 'data', '{}'::jsonb, 'endpoint', %s::text),"
+            " scheduled_actions_now() + interval '1 hour', 1 from generate_series(1, %s) n",
+            [endpoint["id"], count],
+        )
+
+    return wait
+
+
+def due_deliveries(connection):
+    row = connection.execute(
+        "select count(*) from scheduled_actions"
+        " where action_type = 'webhook:send' and scheduled_at <= scheduled_actions_now()"
+    ).fetchone()
+    return row[0]
+
+
+def test_send_waiting_makes_the_waiting_deliveries_of_one_endpoint_due(
+    admin_person, api, endpoint, waiting, connection
+):
+    other = api("POST", "/webhooks/endpoints", {"url": f"{URL}/2", "patterns": ["task:*"]}).json
+    waiting(endpoint, 101)
+    waiting(other, 1)
+
+    page = admin_person.makes(f"/webhooks/endpoints/{endpoint['id']}/send-waiting")
+
+    assert "101 deliveries are due now." in page.text
+    assert due_deliveries(connection) == 101
+
+
+def test_send_waiting_stops_after_a_batch_and_says_how_to_continue(
+    admin_person, endpoint, waiting, connection, monkeypatch
+):
+    monkeypatch.setattr(webhooks, "_BATCH", 1)
+    waiting(endpoint, 101)
+
+    page = admin_person.makes(f"/webhooks/endpoints/{endpoint['id']}/send-waiting")
+
+    assert "press the button again to send more" in page.text
+    assert due_deliveries(connection) == 100
+
+
+def test_the_pages_of_a_failing_endpoint_offer_to_send_waiting_deliveries(admin_person, endpoint, waiting, connection):
+    button = f"/dashboard/webhooks/endpoints/{endpoint['id']}/send-waiting"
+    connection.execute(
+        "insert into webhook_endpoint_states (endpoint, failing_since)"
+        " values (%s, scheduled_actions_now() - interval '1 minute')",
+        [endpoint["id"]],
+    )
+    before = admin_person.opens(f"/webhooks/endpoints/{endpoint['id']}").text
+    waiting(endpoint, 2)
+
+    shown = admin_person.opens(f"/webhooks/endpoints/{endpoint['id']}").text
+    recovery = admin_person.opens(f"/webhooks/recover?since=2020-01-01T00:00&endpoint={endpoint['id']}").text
+
+    assert button not in before
+    assert button in shown
+    assert "2 deliveries are pending" in recovery
+    assert button in recovery
+
+
+def test_a_long_recovery_shows_its_progress_and_continues(admin_person, api, endpoint, lost, monkeypatch):
+    monkeypatch.setattr(webhooks, "_STEPS", 1)
     lost(endpoint, 2)
 
     first = admin_person.sends("/webhooks/recover", since="2020-01-01T00:00", total="2")
@@ -232,10 +298,10 @@ def test_a_long_recovery_tells_how_far_it_is_and_goes_on(admin_person, api, endp
             break
         fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', last.text.partition("<main")[2]))
     assert last.status_code == 303
-    assert "2 deliveries are on their way" in admin_person.opens("/webhooks/deliveries").text
+    assert "2 deliveries will be sent" in admin_person.opens("/webhooks/deliveries").text
 
 
-def test_what_an_endpoint_missed_is_sent_to_it(admin_person, api, endpoint, connection):
+def test_events_that_an_endpoint_never_received_are_sent_to_it(admin_person, api, endpoint, connection):
     connection.execute(
         "insert into scheduled_actions (action_type, payload, status, scheduled_at, completed_at, attempts) values"
         ' (\'webhook:send\', \'{"event": "task:made", "entity_type": "task", "entity_id": "1", "data": {}}\','
@@ -252,7 +318,7 @@ def test_what_an_endpoint_missed_is_sent_to_it(admin_person, api, endpoint, conn
 @pytest.mark.parametrize(
     "fields", [{"since": "yesterday"}, {"since": "2020-01-01T00:00", "what": "missed"}], ids=lambda one: str(len(one))
 )
-def test_a_recovery_that_is_asked_for_wrongly_is_refused_where_it_stands(admin_person, api, endpoint, lost, fields):
+def test_an_invalid_recovery_form_is_shown_again_with_the_error(admin_person, api, endpoint, lost, fields):
     lost(endpoint)
 
     sent = admin_person.sends("/webhooks/recover", **fields)
@@ -262,7 +328,7 @@ def test_a_recovery_that_is_asked_for_wrongly_is_refused_where_it_stands(admin_p
     assert api("GET", "/webhooks/deliveries?status=failed").json["deliveries"] != []
 
 
-def test_a_viewer_sees_and_changes_nothing(a_person, api, endpoint, lost):
+def test_a_viewer_can_read_but_not_change_anything(a_person, api, endpoint, lost):
     (one,) = lost(endpoint)
     person = a_person("viewer")
 
@@ -271,6 +337,7 @@ def test_a_viewer_sees_and_changes_nothing(a_person, api, endpoint, lost):
     for path in (
         *(f"/webhooks/endpoints/{endpoint['id']}/{what}" for what in ("edit", "rotate", "test", "enable", "disable")),
         f"/webhooks/endpoints/{endpoint['id']}/delete",
+        f"/webhooks/endpoints/{endpoint['id']}/send-waiting",
         f"/webhooks/deliveries/{one}/replay",
         "/webhooks/endpoints/new",
         "/webhooks/recover",
@@ -280,7 +347,7 @@ def test_a_viewer_sees_and_changes_nothing(a_person, api, endpoint, lost):
     assert api("GET", f"/webhooks/endpoints/{endpoint['id']}").json["enabled"] is True
 
 
-def test_a_team_sees_and_sends_again_its_own(a_person, api, endpoint, lost):
+def test_a_team_sees_and_resends_only_its_own_deliveries(a_person, api, endpoint, lost):
     ours = api("POST", "/webhooks/endpoints", {"url": "https://red.example/", "team_id": "red"}).json
     (mine,) = lost(ours, team_id="red")
     (theirs,) = lost(endpoint, team_id="blue")
@@ -292,17 +359,17 @@ def test_a_team_sees_and_sends_again_its_own(a_person, api, endpoint, lost):
     for path in (f"/webhooks/endpoints/{endpoint['id']}", f"/webhooks/deliveries/{theirs}"):
         assert person.opens(path).status_code == 404
         assert person.sends(f"{path}/{'replay' if theirs in path else 'delete'}").status_code == 404
-    assert "1 delivery was lost" in person.opens("/webhooks/recover?since=2020-01-01T00:00").text
+    assert "1 failed or skipped delivery" in person.opens("/webhooks/recover?since=2020-01-01T00:00").text
     person.sends("/webhooks/recover", since="2020-01-01T00:00")
     assert api("GET", f"/webhooks/deliveries/{mine}").json["status"] == "pending"
     assert api("GET", f"/webhooks/deliveries/{theirs}").json["status"] == "failed"
 
 
-def test_a_change_without_the_forms_token_is_refused(admin_person, api, endpoint):
+def test_a_change_with_a_wrong_csrf_token_is_refused(admin_person, api, endpoint):
     assert admin_person.sends(f"/webhooks/endpoints/{endpoint['id']}/delete", "forged").status_code == 400
     assert api("GET", f"/webhooks/endpoints/{endpoint['id']}").status_code == 200
 
 
-def test_event_types_and_empty_pages_teach_how_to_tell_an_event(admin_person):
+def test_event_types_and_empty_pages_show_how_to_emit_an_event(admin_person):
     for path in ("/webhooks", "/webhooks/deliveries", "/webhooks/events"):
         assert "emit_event(" in admin_person.opens(path).text

@@ -1,9 +1,9 @@
--- The fact has this value, and the actions that wait for it are due once the transaction has committed.
--- Answers `changed`: it had another value or none before; `awaited`: an action waits for it.
+-- The fact has this value, and the actions that wait for the fact are woken by a tick after the transaction has committed.
+-- Returns `changed`: the fact had another value or none before; `has_waiters`: the value has changed and an action waits.
 create or replace function report_fact(
   target jsonb, name text, value jsonb, team_id text default null, reported_by text default null
 )
-  returns table (changed boolean, awaited boolean)
+  returns table (changed boolean, has_waiters boolean)
   language plpgsql volatile
   as $$
   #variable_conflict use_variable
@@ -14,13 +14,13 @@ create or replace function report_fact(
     oldest uuid;
   begin
     if type is null or thing is null or length(type) not between 1 and 255 or length(thing) not between 1 and 255 then
-      perform scheduled_actions_refuse('target: is not {"type": …, "id": …} of 1 to 255 characters each');
+      perform scheduled_actions_refuse('target: must be {"type": …, "id": …} with 1 to 255 characters each');
     elsif name is null or length(name) not between 1 and 255 or name like '%*%' then
-      perform scheduled_actions_refuse('name: is not 1 to 255 characters without *');
+      perform scheduled_actions_refuse('name: must have 1 to 255 characters and no *');
     elsif value is null then
-      perform scheduled_actions_refuse('value: is not JSON');
+      perform scheduled_actions_refuse('value: must be a JSON value, not an SQL null');
     elsif pg_column_size(value) > 4096 and octet_length(value::text) > 16384 then
-      perform scheduled_actions_refuse(format('value is %s bytes; at most 16384 are taken', octet_length(value::text)));
+      perform scheduled_actions_refuse(format('value is %s bytes; the limit is 16384', octet_length(value::text)));
     end if;
     update scheduled_action_facts f
     set reported_at = scheduled_actions_now(), reported_by = report_fact.reported_by

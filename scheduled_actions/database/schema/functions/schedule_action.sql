@@ -1,5 +1,5 @@
--- The action is stored, or merged into a pending one with the same open dedup key. Answers its id, and whether it was merged.
--- Refuses arguments that cannot be an action with invalid_parameter_value, naming the argument and its value.
+-- The action is stored, or merged into a pending one with the same open dedup key. Returns its id, and whether it was merged.
+-- Invalid arguments raise invalid_parameter_value; the message names the argument.
 create or replace function schedule_action(
   action_type text,
   payload jsonb default '{}',
@@ -52,10 +52,10 @@ create or replace function schedule_action(
       dedup_window, dedup_mode);
     if condition is not null or after is not null or on_success is not null or on_failure is not null then
       problem := coalesce(
-        problem, scheduled_actions_extras_problem(condition, to_jsonb(after), on_success, on_failure, team_id));
+        problem, scheduled_actions_dependencies_problem(condition, to_jsonb(after), on_success, on_failure, team_id));
       item.condition := scheduled_actions_condition(condition, to_jsonb(after));
-      item.on_success := scheduled_actions_follow_ups(on_success);
-      item.on_failure := scheduled_actions_follow_ups(on_failure);
+      item.on_success := scheduled_actions_follow_up_list(on_success);
+      item.on_failure := scheduled_actions_follow_up_list(on_failure);
     end if;
     if problem is not null then
       perform scheduled_actions_refuse(problem);
@@ -65,6 +65,6 @@ create or replace function schedule_action(
       seconds := coalesce(dedup_window, scheduled_actions_dedup_window(action_type));
     end if;
     item.dedup_open := seconds > 0;
-    return query select put.id, put.deduplicated from scheduled_actions_put_patiently(item, seconds, dedup_mode) put;
+    return query select put.id, put.deduplicated from scheduled_actions_insert_with_timeout(item, seconds, dedup_mode) put;
   end
   $$;

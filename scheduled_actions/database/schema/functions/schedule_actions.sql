@@ -1,5 +1,5 @@
--- The actions are stored, all or none: each element has the names of schedule_action's arguments, or `delay` (seconds from
--- now) in place of `scheduled_at`. Answers a row for each, in their order, as schedule_action does.
+-- The actions are stored, all or none. Each element has arguments of schedule_action by name; `delay` (seconds from now) can
+-- replace `scheduled_at`. Returns a row for each element, in their order, as schedule_action does.
 create or replace function schedule_actions(new_actions jsonb)
   returns table (id uuid, deduplicated boolean)
   language sql volatile

@@ -1,4 +1,4 @@
--- Refuses an element of schedule_actions, with insufficient_privilege, that a role bound to a team may not schedule. The
+-- Raises insufficient_privilege for an element of schedule_actions that a role bound to a team may not schedule. The
 -- actions that follow from it belong to the same team and are checked in the same way.
 create or replace function scheduled_actions_check_team(element jsonb, team text) returns void
   language plpgsql stable
@@ -29,17 +29,17 @@ create or replace function scheduled_actions_check_team(element jsonb, team text
         and not exists (
           select from webhook_endpoints e
           where e.team_id = team and e.id::text = s.one -> 'payload' ->> 'endpoint')
-        then 'payload.endpoint: a role of a team delivers only to endpoints of that team, by id; without it, this is an event'
-      -- These two cause a mail to the operator.
+        then 'payload.endpoint: must be the id of an endpoint of the team; to emit an event, leave out the endpoint'
+      -- These two events cause an email to the operator.
       when s.one ->> 'action_type' = 'webhook:send'
         and s.one -> 'payload' ->> 'event' in ('webhook:endpoint-disabled', 'webhook:endpoint-failing')
-        then 'payload.event: this event is emitted when an endpoint fails'
+        then 'payload.event: is reserved for failing endpoints; use another event'
       when not coalesce((
         select o.value ? (s.one ->> 'action_type')
         from scheduled_action_settings o
         where o.name = 'types_open_to_teams'
       ), s.one ->> 'action_type' = 'webhook:send')
-        then format('action_type: %s is not open to teams', to_jsonb(left(s.one ->> 'action_type', 80)))
+        then format('action_type: %s is not open to teams: its handler needs @action(open_to_teams=True)', to_jsonb(left(s.one ->> 'action_type', 80)))
     end
     into problem
     from scheduled s

@@ -1,4 +1,4 @@
--- Returns the dedup window of an action type in seconds: its own, else the project's, else five seconds.
+-- Returns the dedup window of an action type in seconds: that of the type, else that of the project, else five seconds.
 create or replace function scheduled_actions_dedup_window(action_type text) returns double precision
   language plpgsql stable parallel safe
   as $$

@@ -1,5 +1,5 @@
--- Returns the elements of schedule_actions as rows of scheduled_actions, with what is wrong with each. The columns are set as
--- schedule_action sets them.
+-- Returns the elements of schedule_actions as rows of scheduled_actions, each with its validation error. The columns
+-- have the same values as with schedule_action.
 create or replace function scheduled_actions_elements(new_actions jsonb)
   returns table (
     "position" bigint, id uuid, action_type text, payload jsonb, scheduled_at timestamptz, team_id text, priority integer,
@@ -16,14 +16,14 @@ create or replace function scheduled_actions_elements(new_actions jsonb)
       e.dedup_event, e.dedup_key is not null and coalesce(e.dedup_window, e.usual_window) > 0,
       coalesce(e.dedup_window, e.usual_window), e.dedup_mode, e.target ->> 'type', e.target ->> 'id', e.user_id,
       e.metadata, e.created_by, case when e.has_extras then scheduled_actions_condition(e.condition, e.after) end,
-      case when e.has_extras then scheduled_actions_follow_ups(e.on_success) end,
-      case when e.has_extras then scheduled_actions_follow_ups(e.on_failure) end,
+      case when e.has_extras then scheduled_actions_follow_up_list(e.on_success) end,
+      case when e.has_extras then scheduled_actions_follow_up_list(e.on_failure) end,
       coalesce(
         scheduled_actions_problem(
           e.action_type, e.payload, e.due_at, e.team_id, e.priority, e.max_attempts, e.retry, e.lock_group, e.dedup_key,
           e.dedup_window, e.dedup_mode),
         case when e.has_extras
-          then scheduled_actions_extras_problem(e.condition, e.after, e.on_success, e.on_failure, e.team_id) end)
+          then scheduled_actions_dependencies_problem(e.condition, e.after, e.on_success, e.on_failure, e.team_id) end)
     from (
       select
         r.position, r.action_type, coalesce(r.payload, '{}') as payload, at.due_at, r.team_id,

@@ -1,14 +1,14 @@
--- Each row that the statement changed has its event scheduled: the trigger of a watched table. An error here is a warning, so
--- that a write never fails because of an event. Only a cancelled statement and a statement timeout end it.
--- Runs with its owner's rights: rows are read as scheduled_actions_json_columns lists them, and what it calls with their
--- values is named with its schema, or takes exactly these types.
+-- The trigger of a watched table: an event is scheduled for each changed row that the watch covers. Errors are reported as
+-- warnings, so that a write never fails because of an event; only a cancellation and a statement timeout end the statement.
+-- Runs with its owner's rights: rows are read as scheduled_actions_json_columns lists their columns, and functions
+-- called with their values are schema-qualified or take exactly these types.
 create or replace function scheduled_actions_emit_changes() returns trigger
   language plpgsql security definer
   as $$
   declare
     watch constant jsonb := tg_argv[0];
     table_name constant text := pg_catalog.format('%I.%I', tg_table_schema, tg_table_name);
-    -- The statement may have waited long for a row: its own beginning would put it before what it waited for.
+    -- Not the start of the statement, which may have waited for a row: its event would precede that of the other transaction.
     at constant timestamptz := scheduled_actions_now() operator(pg_catalog.+)
       (pg_catalog.clock_timestamp() operator(pg_catalog.-) pg_catalog.statement_timestamp());
     columns constant text := scheduled_actions_json_columns(tg_relid);
@@ -16,23 +16,23 @@ create or replace function scheduled_actions_emit_changes() returns trigger
     change jsonb;
     batch jsonb[] := '{}';
   begin
-    -- `r.*` is the row also where a column is called r.
+    -- `r.*` is the row even if a column is named r.
     case tg_op
       when 'INSERT' then
         open changes for execute pg_catalog.format(
-          'select scheduled_actions_change($1, null::jsonb, pg_catalog.to_jsonb(r.*), $2, $3)'
+          'select scheduled_actions_row_event($1, null::jsonb, pg_catalog.to_jsonb(r.*), $2, $3)'
           ' from (select %s from new_rows r) r', columns)
           using watch, at, table_name;
       when 'DELETE' then
         open changes for execute pg_catalog.format(
-          'select scheduled_actions_change($1, pg_catalog.to_jsonb(r.*), null::jsonb, $2, $3)'
+          'select scheduled_actions_row_event($1, pg_catalog.to_jsonb(r.*), null::jsonb, $2, $3)'
           ' from (select %s from old_rows r) r', columns)
           using watch, at, table_name;
       else
         open changes for execute pg_catalog.format(
           'with o as (select pg_catalog.to_jsonb(r.*) as record from (select %1$s from old_rows r) r),'
           ' n as (select pg_catalog.to_jsonb(r.*) as record from (select %1$s from new_rows r) r)'
-          ' select scheduled_actions_change($1, o.record, n.record, $2, $3)'
+          ' select scheduled_actions_row_event($1, o.record, n.record, $2, $3)'
           ' from (select o.record, scheduled_actions_row_key(o.record, $4) as key from o) o'
           ' full join (select n.record, scheduled_actions_row_key(n.record, $4) as key from n) n'
           ' on n.key operator(pg_catalog.=) o.key'
@@ -61,5 +61,5 @@ create or replace function scheduled_actions_emit_changes() returns trigger
   end
   $$;
 
--- Only its owner may attach it to a table.
+-- Only the owner may create triggers with it.
 revoke execute on function scheduled_actions_emit_changes() from public;

@@ -1,4 +1,4 @@
--- Returns the dedup key of a payload that names an entity: the same event of the same entity, at the same time.
+-- Returns the dedup key of a payload that names an entity: the same event of the same entity at the same time.
 create or replace function scheduled_actions_entity_key(payload jsonb, scheduled_at timestamptz) returns text
   language plpgsql stable parallel safe
   as $$

@@ -1,5 +1,5 @@
--- The topics of the fact are marked as changed: the actions that wait for them are woken once this transaction has committed.
--- Returns whether an action waits for one.
+-- The topics of the fact are marked as changed, so that the actions waiting for them are woken once this transaction
+-- has committed. Returns whether an action waits for one of these topics.
 create or replace function scheduled_actions_fact_changed(team_id text, target_type text, target_id text, name text)
   returns boolean
   language plpgsql volatile

@@ -1,7 +1,8 @@
--- Returns the columns of a watched table's row `r` as a select list that `to_jsonb` may be given. A value of a type that is not
--- trusted becomes its text, a list of such values a list of texts: that calls the type's output function, which only a
--- superuser can define. Under a snapshot that is older than the row the catalog may name another type than the row has:
--- there each value is checked to be of the type that was examined.
+-- Returns the columns of a watched table's row `r` as a select list that is safe for `to_jsonb`. A value whose type is
+-- not trusted becomes text, and an array of such values an array of texts: this calls the output function of the type,
+-- which only a superuser can define.
+-- Under a snapshot older than the row, the catalog may show another type than the row has; then each value is checked
+-- to have the type that was examined.
 create or replace function scheduled_actions_json_columns(watched oid) returns text
   language plpgsql stable
   as $$
@@ -28,7 +29,7 @@ create or replace function scheduled_actions_json_columns(watched oid) returns t
       from (
         select
           a.attnum as number, a.attname as name, a.atttypid as type, t.typcategory = 'A' as is_list,
-          -- Types below this number came with the server.
+          -- Object ids below this number are built-in types.
           a.atttypid < 16384 or scheduled_actions_type_is_trusted(a.atttypid) as is_trusted
         from pg_attribute a
         join pg_type t on t.oid = a.atttypid

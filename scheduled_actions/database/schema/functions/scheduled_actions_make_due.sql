@@ -1,4 +1,4 @@
--- The waiting actions are due now. One that was moved to another time since its last check is left there.
+-- The waiting actions are due now, except those that were moved to another time since their last check.
 create or replace function scheduled_actions_make_due(ids uuid[]) returns void
   language sql volatile
   as $$

@@ -1,5 +1,5 @@
--- A delivery to an endpoint with `fifo` ordering is in the lock group of its endpoint and entity; an event that such an
--- endpoint may get is in the group of its entity, so that events are routed one after the other, too.
+-- A delivery to an endpoint with `fifo` ordering is in the lock group of its endpoint and entity. An event that such an
+-- endpoint may receive is in the lock group of its entity, so that events are routed in order, too.
 create or replace function scheduled_actions_order_webhook() returns trigger
   language plpgsql
   as $$

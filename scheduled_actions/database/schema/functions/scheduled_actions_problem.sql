@@ -1,4 +1,4 @@
--- Returns what is wrong with the arguments of an action, naming the value and what is expected; null: nothing.
+-- Returns which argument of an action is wrong, and what is expected; null if all are valid.
 create or replace function scheduled_actions_problem(
   action_type text, payload jsonb, scheduled_at timestamptz, team_id text, priority integer, max_attempts integer,
   retry jsonb, lock_group text, dedup_key text, dedup_window double precision, dedup_mode text
@@ -6,25 +6,25 @@ create or replace function scheduled_actions_problem(
   language sql stable parallel safe
   as $$
     select case
-      -- The length is judged apart: a counted repetition makes the pattern thirty times as slow.
+      -- The length is checked separately, because a counted repetition makes the pattern thirty times slower.
       when action_type is null or length(action_type) > 200 or action_type !~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$'
-        then format('action_type: %L is not letters, digits and . _ : - only, at most 200', left(action_type, 80))
+        then format('action_type: %L is not an action type: 1 to 200 letters, digits, ".", "_", ":" or "-", starting with a letter or digit', left(action_type, 80))
       when jsonb_typeof(payload) is distinct from 'object'
-        then format('payload: a JSON %s is not a JSON object', coalesce(jsonb_typeof(payload), 'null'))
-      -- The binary form is never much smaller than half of the text: only a large one is turned into text to be measured.
+        then format('payload: must be a JSON object, not a JSON %s', coalesce(jsonb_typeof(payload), 'null'))
+      -- The binary form is never much smaller than half of the text, so only large values are converted to text.
       when pg_column_size(payload) > 65536 and octet_length(payload::text) > 262144
-        then format('payload is %s bytes; at most 262144 are taken', octet_length(payload::text))
-      when not isfinite(scheduled_at) then format('scheduled_at: %s is not an instant', scheduled_at)
+        then format('payload is %s bytes; the limit is 262144', octet_length(payload::text))
+      when not isfinite(scheduled_at) then format('scheduled_at: must be a finite instant, not %s', scheduled_at)
       when team_id is not null and length(team_id) not between 1 and 255
-        then 'team_id: is not between 1 and 255 characters'
+        then 'team_id: must have 1 to 255 characters'
       when priority is null or priority not between -32768 and 32767
         then format('priority: %s is not between -32768 and 32767', priority)
       when max_attempts not between 1 and 1000 then format('max_attempts: %s is not between 1 and 1000', max_attempts)
-      when jsonb_typeof(retry) not in ('object', 'array') then 'retry: is not {"kind": …} or a list of seconds'
+      when jsonb_typeof(retry) not in ('object', 'array') then 'retry: must be {"kind": …} or a list of seconds'
       when lock_group is not null and length(lock_group) not between 1 and 255
-        then 'lock_group: is not between 1 and 255 characters'
+        then 'lock_group: must have 1 to 255 characters'
       when dedup_key is not null and length(dedup_key) not between 1 and 512
-        then 'dedup_key: is not between 1 and 512 characters'
+        then 'dedup_key: must have 1 to 512 characters'
       when dedup_window not between 0 and 31622400
         then format('dedup_window: %s is not a number of seconds between 0 and a year', dedup_window)
       when dedup_mode is null or dedup_mode not in ('latest', 'first', 'append')

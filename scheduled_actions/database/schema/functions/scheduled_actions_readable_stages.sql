@@ -1,4 +1,4 @@
--- Returns those elements of a deadline's stages that are stages.
+-- Returns the elements of a deadline's stages that are valid stages.
 create or replace function scheduled_actions_readable_stages(stages jsonb) returns jsonb
   language sql immutable parallel safe
   as $$

@@ -1,4 +1,4 @@
--- Returns what identifies a row: the value of its one id column, or a list of those of several.
+-- Returns the key of a row: the value of its id column, or a list of values for several.
 create or replace function scheduled_actions_row_key(record jsonb, id_columns jsonb) returns jsonb
   language sql immutable parallel safe
   as $$

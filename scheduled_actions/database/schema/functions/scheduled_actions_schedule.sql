@@ -1,5 +1,5 @@
--- The actions are stored as schedule_actions does it, on behalf of an action (null: of none); keys of other transactions are
--- waited for `wait_ms` at most, all of them together.
+-- The actions are stored as by schedule_actions, on behalf of an action (null: of none). Waits at most `wait_ms` in
+-- total for dedup keys of other transactions.
 create or replace function scheduled_actions_schedule(new_actions jsonb, scheduled_by uuid, wait_ms integer default 300)
   returns table (id uuid, deduplicated boolean)
   language plpgsql volatile
@@ -19,11 +19,13 @@ create or replace function scheduled_actions_schedule(new_actions jsonb, schedul
     wait_until timestamptz := clock_timestamp() + wait_ms * interval '1 millisecond';
   begin
     if jsonb_typeof(new_actions) is distinct from 'array' then
-      perform scheduled_actions_refuse('new_actions: is not a JSON array');
+      perform scheduled_actions_refuse('new_actions: must be a JSON array');
     end if;
     select format('new_actions[%s]: %s', e.position - 1, case jsonb_typeof(e.element) when 'object'
-      then format('%L is no argument of schedule_action', (select min(name) from jsonb_object_keys(e.element - arguments) name))
-      else 'is not a JSON object' end)
+      then format(
+        '%L is not an argument of schedule_action; the arguments are %s',
+        (select min(name) from jsonb_object_keys(e.element - arguments) name), array_to_string(arguments, ', '))
+      else 'must be a JSON object' end)
     into unknown
     from jsonb_array_elements(new_actions) with ordinality e (element, position)
     where case jsonb_typeof(e.element) when 'object' then e.element - arguments <> '{}' else true end
@@ -46,7 +48,7 @@ create or replace function scheduled_actions_schedule(new_actions jsonb, schedul
           -- include: actions/new_action_columns,
           scheduled_actions_schedule.scheduled_by
         from elements
-        -- In the order of their keys, so that two callers wait for each other in one direction only.
+        -- In the order of their keys to prevent deadlocks.
         order by case when dedup_open then dedup_key end, position
         on conflict (dedup_key, action_type, coalesce(team_id, ''), coalesce(dedup_event, '')) where dedup_open do nothing
         returning id
@@ -62,11 +64,10 @@ create or replace function scheduled_actions_schedule(new_actions jsonb, schedul
         select e.position from scheduled_actions_elements(new_actions) e order by e.dedup_key, e.position);
     end;
     merged := array_fill(false, array[coalesce(cardinality(ids), 0)]);
-    -- What met an open key is merged one by one, in the order of the keys, too; all of them together wait no longer than
-    -- one would.
+    -- Actions whose key is open are merged one by one, also in the order of their keys; `wait_ms` is their total wait.
     foreach position in array coalesce(left_over, '{}') loop
       select put.id, put.deduplicated into placed
-      from scheduled_actions_put_element(
+      from scheduled_actions_insert_element(
         new_actions -> (position - 1)::int,
         greatest(1, (extract(epoch from wait_until - clock_timestamp()) * 1000)::int),
         scheduled_actions_schedule.scheduled_by) put;

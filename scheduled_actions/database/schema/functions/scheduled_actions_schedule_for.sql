@@ -1,4 +1,4 @@
--- The actions are stored as schedule_actions does it, for a role that is bound to a team.
+-- The actions are stored as by schedule_actions, for a role that is bound to a team.
 create or replace function scheduled_actions_schedule_for(team text, new_actions jsonb)
   returns table (id uuid, deduplicated boolean)
   language plpgsql volatile

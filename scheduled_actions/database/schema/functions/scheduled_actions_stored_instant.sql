@@ -1,4 +1,5 @@
--- Returns an instant that is stored in a document; null for anything else. Not parallel safe: it begins a subtransaction.
+-- Returns an instant stored in a document; null if the value is not an instant. Not parallel safe, because it starts a
+-- subtransaction.
 create or replace function scheduled_actions_stored_instant(stored text) returns timestamptz
   language plpgsql stable
   as $$

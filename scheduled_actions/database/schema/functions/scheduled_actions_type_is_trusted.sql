@@ -1,6 +1,7 @@
--- Returns whether values of a type may be turned into JSON with our owner's rights. `to_jsonb` calls a cast that the owner of
--- a type defines: so every type in it must belong to a role that has our owner's rights anyway (a superuser, a member).
--- A cast from a domain is never used; the type that it is based on counts.
+-- Returns whether values of a type may be converted to JSON with our owner's rights. `to_jsonb` calls a cast that the
+-- owner of the type defines, so every type in it must belong to a role that has our owner's rights anyway (a superuser,
+-- a member).
+-- A cast from a domain is never used; its base type counts.
 create or replace function scheduled_actions_type_is_trusted(type oid) returns boolean
   language sql stable
   as $$

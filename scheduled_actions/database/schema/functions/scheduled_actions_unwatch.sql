@@ -1,4 +1,4 @@
--- The triggers of one entity, or of all, are removed from a table; returns how many entities there were.
+-- The triggers of an entity, or of all entities, are removed from a table. Returns the number of entities.
 create or replace function scheduled_actions_unwatch(watched regclass, entity text default null) returns integer
   language plpgsql volatile
   as $$

@@ -1,5 +1,5 @@
--- Returns a UUID of version 7 (RFC 9562): milliseconds, their fraction in 12 bits, 62 random bits, so that ids ascend in the
--- order in which they are made. PostgreSQL 18 has a function for it; servers before get ours.
+-- Returns a UUID of version 7 (RFC 9562): milliseconds, their fraction in 12 bits, and 62 random bits, so that ids
+-- ascend in the order of creation. PostgreSQL 18 has a built-in function; older servers use this one.
 do $do$
 begin
   if current_setting('server_version_num')::int >= 180000 then

@@ -1,5 +1,5 @@
--- From now on each statement that changes the table schedules `entity:created`, `entity:updated` and `entity:deleted` in its
--- own transaction, one event for each row. Watching the same entity of the same table again replaces the watch.
+-- Each later statement that changes the table schedules `entity:created`, `entity:updated` and `entity:deleted` in its
+-- own transaction, one event per row. Watching the same entity of the same table again replaces the watch.
 create or replace function scheduled_actions_watch(
   watched regclass,
   entity text,
@@ -29,7 +29,7 @@ create or replace function scheduled_actions_watch(
       'entity', entity, 'id', to_jsonb(ids), 'team', team_column, 'columns', to_jsonb(columns), 'on', to_jsonb(verbs),
       'dedup_window', dedup_window));
     perform scheduled_actions_unwatch(watched, entity);
-    -- A changed id is the end of one entity and the beginning of another: updates are watched for all verbs.
+    -- Updates are watched for all verbs, because a changed id deletes one entity and creates another.
     foreach operation in array array['insert', 'update', 'delete'] loop
       verb := case operation when 'insert' then 'created' when 'update' then 'updated' else 'deleted' end;
       if operation = 'update' or verb = any (verbs) then

@@ -1,4 +1,4 @@
--- Returns the columns of a table, in their order.
+-- Returns the columns of a table in order.
 create or replace function scheduled_actions_watch_columns(watched regclass) returns text[]
   language sql stable
   as $$

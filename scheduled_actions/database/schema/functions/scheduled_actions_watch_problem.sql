@@ -1,4 +1,4 @@
--- Returns what is wrong with a watch, naming the value and what is expected; null: nothing.
+-- Returns what is wrong with a watch, and what is expected; null if the watch is valid.
 create or replace function scheduled_actions_watch_problem(
   watched regclass, entity text, id_columns text[], team_column text, columns text[], verbs text[], dedup_window double precision
 ) returns text
@@ -12,23 +12,23 @@ create or replace function scheduled_actions_watch_problem(
     from unnest(id_columns || columns || team_column) name where name is not null and name <> all (there) limit 1;
     return case
       when (select c.relkind from pg_class c where c.oid = watched) not in ('r', 'p')
-        then format('%s is no table: only tables can be watched', watched)
+        then format('%s is not a table: only tables can be watched', watched)
       when watched in (
         select c.oid from pg_class c
         where c.relname in (
           'scheduled_actions', 'scheduled_action_holds', 'scheduled_action_ticks', 'scheduled_action_settings',
           'scheduled_action_migrations', 'webhook_endpoints', 'webhook_endpoint_states', 'webhook_event_types')
-      ) then format('%s is one of our own tables: its events would make events', watched)
+      ) then format('%s is a table of Scheduled Actions and cannot be watched: its events would cause further events', watched)
       when entity is null or length(entity) not between 1 and 190 or entity ~ '[:[:cntrl:]]'
-        then format('entity: %L is not 1 to 190 printable characters without a colon', left(entity, 80))
+        then format('entity: %L must have 1 to 190 printable characters and no colon', left(entity, 80))
       when verbs is null or verbs = '{}' or not verbs <@ '{created,updated,deleted}'
-        then format('on: %s is not some of created, updated, deleted', array_to_string(verbs, ','))
+        then format('on: "%s" is not a list of created, updated or deleted', array_to_string(verbs, ','))
       when dedup_window is null or dedup_window not between 0 and 31622400
         then format('dedup_window: %s is not a number of seconds between 0 and a year', dedup_window)
       when unknown is not null
         then format('%s has no column %I; it has %s', watched, unknown, array_to_string(there, ', '))
       when coalesce(id_columns, '{}') = '{}'
-        then format('%s has no primary key: name the id column, one that is unique and not null', watched)
+        then format('%s has no primary key: name its id column, which must be unique and not null', watched)
       when not exists (
         select from pg_index i
         where i.indrelid = watched and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
@@ -38,7 +38,7 @@ create or replace function scheduled_actions_watch_problem(
           ) <@ id_columns
       ) or exists (
         select from pg_attribute a where a.attrelid = watched and a.attname = any (id_columns) and not a.attnotnull
-      ) then format('id column: %s of %s is not unique and not null', array_to_string(id_columns, ', '), watched)
+      ) then format('id column: %s of %s must be unique and not null', array_to_string(id_columns, ', '), watched)
     end;
   end
   $$;

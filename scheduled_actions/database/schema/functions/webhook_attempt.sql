@@ -1,4 +1,4 @@
--- Returns one attempt of a delivery, from an entry of its history. The error is in the words of the handler.
+-- Returns an attempt of a delivery from an entry of its history, with the error message of the handler.
 create or replace function webhook_attempt(entry jsonb) returns jsonb
   language sql stable
   as $$

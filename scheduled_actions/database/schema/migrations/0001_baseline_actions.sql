@@ -25,7 +25,7 @@ create table scheduled_action_functions (
 
 -- Values that processes share, and settings of the project that SQL functions read.
 create table scheduled_action_settings (
-  -- What is set. Never changes.
+  -- The name of the value. Never changes.
   name text primary key,
   -- Settings of the project change by the first tick of a process and by `migrate`; others by the process that holds them.
   value jsonb not null,
@@ -44,7 +44,7 @@ create table scheduled_actions (
   created_at timestamptz not null default scheduled_actions_now(),
   -- When the row last changed.
   updated_at timestamptz not null default scheduled_actions_now(),
-  -- The instant of the recurrence rule that it was planned for. Never changes, also when scheduled_at does.
+  -- The instant of the recurrence rule that it was planned for. Never changes, even when scheduled_at does.
   occurrence_at timestamptz,
   -- The occurrence before this one, for handlers that report "since the last run". Never changes.
   previous_occurrence_at timestamptz,
@@ -60,30 +60,30 @@ create table scheduled_actions (
   attempts integer not null default 0,
   -- Attempts allowed; null until the first settlement stores the handler's value. Changes by an edit, and with its schedule.
   max_attempts integer,
-  -- The lower number runs first. Changes by an edit, and with its schedule.
+  -- Lower numbers run first. Changes by an edit, and with its schedule.
   priority smallint not null default 0,
   -- Whether later actions with its key are merged into it. Becomes false at the claim or the end of the window, for good.
   dedup_open boolean not null default false,
   -- Whether a pending member keeps later members of its group from running. Changes with its schedule.
   lock_group_blocks boolean not null default false,
-  -- Another action waits for its end. Becomes true once, and stays so.
-  awaited boolean not null default false,
+  -- Whether another action waits for its end. Once true, it stays true.
+  has_waiters boolean not null default false,
   -- Identifies the claim while it is processing: a settlement needs it. Set by the claim, cleared by the settlement.
   claim_token uuid,
   -- The schedule that planned it. Never changes.
   schedule_id uuid,
   -- The deadline that planned it. Never changes.
   deadline_id uuid,
-  -- The action whose handler scheduled it, or whose end it follows. Never changes, also when that one is pruned.
+  -- The action whose handler scheduled it, or whose end it follows. Never changes, even when that action is pruned.
   scheduled_by uuid,
   -- Changes by a claim (processing), a settlement, a cancellation and a retry.
   status text not null default 'pending',
-  -- Names the handler. Never changes.
+  -- The action type, which selects the handler. Never changes.
   action_type text not null,
   -- The handler's argument: a JSON object, or an array of them with dedup_mode `append`. Changes while it is pending: by a
   -- later action with the same open key, by an edit, and with its schedule.
   payload jsonb not null default '{}',
-  -- The tenant; null: none. Never changes.
+  -- The team that owns the row; null: no team. Never changes.
   team_id text,
   -- Why the latest attempt failed, or why it was skipped or cancelled. Cleared when it completes and by a retry.
   error_message text,
@@ -97,9 +97,9 @@ create table scheduled_actions (
   metadata jsonb,
   -- An entry for each attempt and each change by a person: the first 5 and the last 45.
   history jsonb not null default '[]',
-  -- The kind of thing that it is about. Changes with its schedule.
+  -- The type of its target. Changes with its schedule.
   target_type text,
-  -- The thing that it is about. Changes with its schedule.
+  -- The id of its target. Changes with its schedule.
   target_id text,
   -- The user that it concerns. Changes with its schedule.
   user_id text,
@@ -107,7 +107,7 @@ create table scheduled_actions (
   created_by text,
   -- Which occurrence of which stage of its deadline it is for: "reminder:60 days before#1". Never changes.
   deadline_stage text,
-  -- Equal keys of one type, team and event are the same intent. Never changes.
+  -- The dedup key: actions with the same key, type, team and event have the same intent. Never changes.
   dedup_key text,
   -- The event in the payload, which takes part in the comparison of keys. Never changes.
   dedup_event text,
@@ -158,13 +158,13 @@ create index scheduled_actions_lease on scheduled_actions (lease_expires_at)
 create unique index scheduled_actions_dedup
   on scheduled_actions (dedup_key, action_type, coalesce(team_id, ''), coalesce(dedup_event, ''))
   where dedup_open;
--- No occurrence of a schedule twice.
+-- A schedule has at most one action for each occurrence.
 create unique index scheduled_actions_occurrence on scheduled_actions (schedule_id, occurrence_at)
   where schedule_id is not null;
--- Occurrences that wait for their condition: one that comes due meanwhile may have to be skipped.
+-- Occurrences that wait for their condition: if another one becomes due in the meantime, one may have to be skipped.
 create index scheduled_actions_waiting_occurrence on scheduled_actions (schedule_id)
   where schedule_id is not null and waiting is not null and status in ('pending', 'processing');
--- No occurrence of a deadline's stage twice.
+-- A deadline has at most one action for each occurrence of a stage.
 create unique index scheduled_actions_deadline on scheduled_actions (deadline_id, deadline_stage)
   where deadline_id is not null;
 create index scheduled_actions_prune on scheduled_actions (status, completed_at)
@@ -215,13 +215,13 @@ create table scheduled_action_ticks (
   -- The actions whose handlers were started and not settled yet: rescue charges exactly these. Overwritten by each
   -- announcement.
   running uuid[] not null default '{}',
-  -- What called it: the cron caller, the command, the server.
+  -- The caller of the tick: a cron service, a command or a server. Never changes.
   caller text,
   -- `finished`, `hung_up` (the caller closed the connection) or `lost`. Set and cleared with finished_at.
   outcome text,
-  -- What it did, by name. Set when it ends.
+  -- The counts of its report, by name. Set when it ends.
   counts jsonb,
-  -- How long it was allowed to take. Never changes.
+  -- Its time limits in seconds, by name. Never changes.
   budget jsonb,
   -- The number of announcements written to `running`: one that arrives late, from a backend whose connection was lost,
   -- changes nothing.
@@ -258,9 +258,9 @@ create table scheduled_action_facts (
   id uuid not null default scheduled_actions_uuid7(),
   -- The team; '' for none. Never changes.
   team_id text not null default '',
-  -- The kind of thing that the fact is about. Never changes.
+  -- The type of the fact's target. Never changes.
   target_type text not null,
-  -- The thing that the fact is about. Never changes.
+  -- The id of the fact's target. Never changes.
   target_id text not null,
   -- The name of the fact. Never changes.
   name text not null,
@@ -270,7 +270,7 @@ create table scheduled_action_facts (
   reported_by text,
   -- When `value` last changed.
   changed_at timestamptz not null default scheduled_actions_now(),
-  -- When it was last reported, also with the same value.
+  -- When it was last reported, even with the same value.
   reported_at timestamptz not null default scheduled_actions_now(),
   primary key (team_id, target_type, target_id, name)
 )
@@ -287,9 +287,9 @@ create table scheduled_action_fact_changes (
   id uuid primary key default scheduled_actions_uuid7(),
   -- The team of the fact; '' for none.
   team_id text not null,
-  -- The kind of thing that the fact is about.
+  -- The type of the fact's target.
   target_type text not null,
-  -- The thing that the fact is about.
+  -- The id of the fact's target.
   target_id text not null,
   -- The name of the fact.
   name text not null,
@@ -333,11 +333,11 @@ with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
 create table scheduled_action_for_each (
   -- The team; '' for none.
   team_id text not null default '',
-  -- Which query.
+  -- The name of the query.
   name text not null,
-  -- Which row of it.
+  -- The key of the row in the query's result.
   key text not null,
-  -- The row becomes no other action before this instant.
+  -- Until when the row cannot become another action.
   until timestamptz not null,
   -- When it became an action.
   created_at timestamptz not null default scheduled_actions_now(),
@@ -346,14 +346,14 @@ create table scheduled_action_for_each (
 with (autovacuum_vacuum_scale_factor = 0.05);
 create index scheduled_action_for_each_until on scheduled_action_for_each (until) where isfinite(until);
 
-create trigger scheduled_actions_tell_listeners
+create trigger scheduled_actions_notify_listeners
   after insert on scheduled_actions
-  for each statement execute function scheduled_actions_tell_listeners();
+  for each statement execute function scheduled_actions_notify_listeners();
 create trigger scheduled_action_wakes_tell_listeners
   after insert on scheduled_action_wakes
-  for each statement execute function scheduled_actions_tell_listeners();
+  for each statement execute function scheduled_actions_notify_listeners();
 create trigger scheduled_actions_wake_after
   after update of status on scheduled_actions
   for each row
-  when (new.awaited and new.status in ('completed', 'failed', 'cancelled', 'skipped'))
+  when (new.has_waiters and new.status in ('completed', 'failed', 'cancelled', 'skipped'))
   execute function scheduled_actions_wake_after();

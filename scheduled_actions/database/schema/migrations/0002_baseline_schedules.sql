@@ -1,18 +1,18 @@
 -- Schedules and deadlines: what plans actions. The comment above a column says what it holds and when it changes.
 
--- The lasting definition of a recurring action. An active one has exactly one planned occurrence that was never claimed, an
+-- The stored definition of a recurring action. An active one has exactly one planned occurrence that was never claimed, an
 -- ordinary action named by `next_action_id`; a rolling one has none while its occurrence runs. Deleted by a person only.
 create table scheduled_action_schedules (
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
-  -- One schedule of a team has it; null: known by its id alone. Changes by an edit.
+  -- Unique within the team; null: the schedule has no name. Changes by an edit.
   name text,
   -- The type of every occurrence. Never changes.
   action_type text not null,
   -- The payload of every occurrence. Changes by an edit, as do all columns down to `on_failure` unless they say otherwise; an
   -- edit also changes the planned occurrence.
   payload jsonb not null default '{}',
-  -- The tenant; null: none. Never changes.
+  -- The team that owns the row; null: no team. Never changes.
   team_id text,
   -- The rule as it was written.
   recurrence text not null,
@@ -26,19 +26,19 @@ create table scheduled_action_schedules (
   recurrence_type text not null default 'fixed',
   -- What happens to occurrences that were missed: `fire_once`, `skip` or `catch_up`.
   misfire text not null default 'fire_once',
-  -- How late an occurrence counts as missed.
+  -- From which lateness on an occurrence counts as missed.
   misfire_grace_seconds double precision not null default 300,
-  -- How many missed occurrences are caught up on.
+  -- Maximum number of missed occurrences to catch up on.
   catch_up_limit integer not null default 100,
-  -- How old they may be.
+  -- Maximum age of missed occurrences to catch up on.
   catch_up_seconds double precision not null default 604800,
-  -- What happens when the occurrence before still runs: `skip`, `queue` or `allow`.
+  -- What happens when the previous occurrence is still running: `skip`, `queue` or `allow`.
   overlap text not null default 'skip',
   -- Which occurrences are skipped: an object.
   skip jsonb,
-  -- Each occurrence is delayed by its own share of it.
+  -- Each occurrence is delayed by its own part of this time.
   jitter_seconds double precision not null default 0,
-  -- No occurrence after it; null: no end.
+  -- No occurrence is planned after this instant; null: no end.
   until timestamptz,
   -- Executions still to come; null: no end. Decreases with each occurrence.
   remaining integer,
@@ -56,9 +56,9 @@ create table scheduled_action_schedules (
   lock_group text,
   -- Whether it keeps later members of the group from running while it is pending.
   lock_group_blocks boolean not null default false,
-  -- The kind of thing that it is about.
+  -- The type of its target.
   target_type text,
-  -- The thing that it is about.
+  -- The id of its target.
   target_id text,
   -- The user that it concerns.
   user_id text,
@@ -73,7 +73,7 @@ create table scheduled_action_schedules (
   -- `active`, `paused` or `ended`. Changes by a person, by failures in a row, and when the rule has no further occurrence.
   status text not null default 'active',
   -- Why it is paused or has ended. Changes with `status`.
-  status_note text,
+  status_reason text,
   -- Who paused or ended it. Changes with `status`.
   status_by text,
   -- Since when it has its status. Changes with `status`.
@@ -90,7 +90,7 @@ create table scheduled_action_schedules (
   executions bigint not null default 0,
   -- Occurrences that a skip rule or an overlap left out. Grows.
   skipped bigint not null default 0,
-  -- Occurrences that passed while nothing ticked, and were dropped. Grows.
+  -- Occurrences that were missed because no tick ran, and were dropped. Grows.
   missed bigint not null default 0,
   -- The arguments as given: the same call again changes nothing. Changes by an edit.
   definition jsonb not null default '{}',
@@ -122,13 +122,13 @@ create table scheduled_action_schedules (
     and max_attempts between 1 and 1000
   ),
   constraint scheduled_action_schedules_instants_are_in_the_calendar check (
-    anchor_at = scheduled_actions_in_calendar(anchor_at)
-    and until = scheduled_actions_in_calendar(until)
-    and status_at = scheduled_actions_in_calendar(status_at)
-    and next_occurrence_at = scheduled_actions_in_calendar(next_occurrence_at)
-    and last_occurrence_at = scheduled_actions_in_calendar(last_occurrence_at)
-    and created_at = scheduled_actions_in_calendar(created_at)
-    and updated_at = scheduled_actions_in_calendar(updated_at)
+    anchor_at = scheduled_actions_clamp_instant(anchor_at)
+    and until = scheduled_actions_clamp_instant(until)
+    and status_at = scheduled_actions_clamp_instant(status_at)
+    and next_occurrence_at = scheduled_actions_clamp_instant(next_occurrence_at)
+    and last_occurrence_at = scheduled_actions_clamp_instant(last_occurrence_at)
+    and created_at = scheduled_actions_clamp_instant(created_at)
+    and updated_at = scheduled_actions_clamp_instant(updated_at)
   ),
   constraint scheduled_action_schedules_documents_are_shaped check (
     jsonb_typeof(skip) = 'object'
@@ -153,13 +153,13 @@ create unique index scheduled_action_schedules_name on scheduled_action_schedule
 create table scheduled_action_deadlines (
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
-  -- One unresolved deadline of a team has it; those of a series share theirs. Never changes.
+  -- Unique among the unresolved deadlines of a team; deadlines of a series share one name. Never changes.
   name text,
-  -- The tenant; null: none. Never changes.
+  -- The team that owns the row; null: no team. Never changes.
   team_id text,
-  -- The kind of thing that it is about. Changes by an edit.
+  -- The type of its target. Changes by an edit.
   target_type text not null,
-  -- The thing that it is about. Changes by an edit.
+  -- The id of its target. Changes by an edit.
   target_id text not null,
   -- `open`, `missed`, `completed` or `cancelled`. Changes at the due instant and by a person.
   status text not null default 'open',
@@ -169,7 +169,7 @@ create table scheduled_action_deadlines (
   timezone text not null default 'UTC',
   -- Business days and hours of work; null: every day, around the clock. Changes by an edit.
   calendar jsonb,
-  -- Who is responsible, and gets the reminders. Changes by an edit.
+  -- The people who are responsible and receive the reminders. Changes by an edit.
   recipients jsonb not null default '[]',
   -- Every reminder, level, auto-action and the due instant itself: its distance, its instant, its state. Changes with each
   -- stage that begins, and when the deadline moves, pauses or ends.
@@ -178,7 +178,7 @@ create table scheduled_action_deadlines (
   recurrence text,
   -- The first deadline of its series. Never changes.
   series_id uuid,
-  -- The instant of the rule that it was made for. Never changes, also when due_at does.
+  -- The instant of the rule that it was made for. Never changes, even when due_at does.
   occurrence_at timestamptz,
   -- Where the rule counts from. Changes with the rule.
   anchor_at timestamptz,
@@ -194,15 +194,15 @@ create table scheduled_action_deadlines (
   closed_at timestamptz,
   -- Who closed it. Set with `closed_at`.
   closed_by text,
-  -- What they noted. Set with `closed_at`.
-  note text,
-  -- Of a completed one: days begun after the due instant; 0: on time. Set with `closed_at`.
+  -- The reason that this person gave. Set with `closed_at`.
+  closed_reason text,
+  -- Number of days, rounded up, that a completed deadline was late; 0: on time. Set with `closed_at`.
   days_late integer,
-  -- When it was acknowledged. Cleared when it is moved.
+  -- When it was acknowledged. Cleared when the deadline is moved or reassigned.
   acknowledged_at timestamptz,
   -- Who acknowledged it. Set and cleared with `acknowledged_at`.
   acknowledged_by text,
-  -- Until when reminders are muted; null: until it is moved or closed. Set and cleared with `acknowledged_at`.
+  -- Until when reminders are muted; null: until the deadline is moved, reassigned or closed. Set and cleared with `acknowledged_at`.
   acknowledged_until timestamptz,
   -- Notes of the caller. Changes by an edit.
   metadata jsonb,
@@ -226,16 +226,16 @@ create table scheduled_action_deadlines (
     and days_late >= 0
   ),
   constraint scheduled_action_deadlines_instants_are_in_the_calendar check (
-    due_at = scheduled_actions_in_calendar(due_at)
-    and occurrence_at = scheduled_actions_in_calendar(occurrence_at)
-    and anchor_at = scheduled_actions_in_calendar(anchor_at)
-    and paused_at = scheduled_actions_in_calendar(paused_at)
-    and missed_at = scheduled_actions_in_calendar(missed_at)
-    and closed_at = scheduled_actions_in_calendar(closed_at)
-    and acknowledged_at = scheduled_actions_in_calendar(acknowledged_at)
-    and acknowledged_until = scheduled_actions_in_calendar(acknowledged_until)
-    and created_at = scheduled_actions_in_calendar(created_at)
-    and updated_at = scheduled_actions_in_calendar(updated_at)
+    due_at = scheduled_actions_clamp_instant(due_at)
+    and occurrence_at = scheduled_actions_clamp_instant(occurrence_at)
+    and anchor_at = scheduled_actions_clamp_instant(anchor_at)
+    and paused_at = scheduled_actions_clamp_instant(paused_at)
+    and missed_at = scheduled_actions_clamp_instant(missed_at)
+    and closed_at = scheduled_actions_clamp_instant(closed_at)
+    and acknowledged_at = scheduled_actions_clamp_instant(acknowledged_at)
+    and acknowledged_until = scheduled_actions_clamp_instant(acknowledged_until)
+    and created_at = scheduled_actions_clamp_instant(created_at)
+    and updated_at = scheduled_actions_clamp_instant(updated_at)
   ),
   constraint scheduled_action_deadlines_documents_are_shaped check (
     jsonb_typeof(recipients) = 'array'
@@ -248,7 +248,7 @@ create table scheduled_action_deadlines (
   )
 );
 
--- No occurrence of a series twice.
+-- A series has at most one deadline for each occurrence.
 create unique index scheduled_action_deadlines_occurrence on scheduled_action_deadlines (series_id, occurrence_at)
   where series_id is not null;
 -- A name is one unresolved deadline's; those of a series share theirs.
@@ -276,7 +276,7 @@ create trigger scheduled_actions_wake_after_deadline
   when (new.status is distinct from old.status)
   execute function scheduled_actions_wake_after_deadline();
 
--- What proves that somebody was notified of a deadline: what was sent, to whom, through what and when, and what was refused.
+-- The proof of each notification of a deadline: what was sent or refused, to whom, on which channel, and when.
 -- Rows never change, and are deleted with their deadline only.
 create table scheduled_action_deadline_notices (
   -- UUID version 7: ids ascend in order of sending.

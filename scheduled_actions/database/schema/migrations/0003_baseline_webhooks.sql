@@ -1,38 +1,38 @@
 -- Webhooks: endpoints, their health, the types of events, and the deliveries as a view over actions. The comment above a
 -- column says what it holds and when it changes.
 
--- Endpoints that teams, or the operator, create while the application runs; those of the file have no row here. Secrets and
--- the values of headers are encrypted by the application; the database never sees the key.
+-- Endpoints that teams, or the operator, create while the application runs; those of the settings file have no row here.
+-- Secrets and the values of headers are encrypted by the application; the database never receives the key.
 create table webhook_endpoints (
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
-  -- The tenant; null: the operator. Never changes.
+  -- The team that owns the endpoint; null: no team, it belongs to the operator. Never changes.
   team_id text,
   -- The address. Changes by an edit, as do all columns down to `headers`.
   url text not null,
   -- A description for people.
   description text not null default '',
-  -- Which events it gets: `entity:verb`, with `*`.
+  -- Patterns of the events that it receives: `entity:verb`, with `*`.
   patterns text[] not null,
-  -- Which payloads it gets; null: all.
+  -- The filter that the content of an event must pass; null: no filter.
   filter jsonb,
-  -- False: it gets nothing.
+  -- Whether it receives deliveries, as set by its owner.
   enabled boolean not null default true,
   -- `none`, or `fifo`: the events of one entity one after the other.
   ordering text not null default 'none',
   -- Deliveries per second; null: no limit.
   rate_limit double precision,
-  -- The retry policy of its deliveries; null: the usual one.
+  -- The retry policy of its deliveries; null: the default policy.
   retry jsonb,
   -- The names of its additional headers.
   header_names text[] not null default '{}',
-  -- Their values, encrypted together.
+  -- The values of the additional headers, encrypted together.
   headers text,
   -- The secret that signs, encrypted. Replaced by a rotation, and encrypted again when the key changes.
   secret text not null,
-  -- The secret before the last rotation, encrypted the same way; null: none is valid any more.
+  -- The secret before the last rotation, encrypted the same way; null: there is none.
   previous_secret text,
-  -- Until when `previous_secret` signs, too. Set with it.
+  -- When `previous_secret` expires. Set with it.
   previous_secret_until timestamptz,
   -- Who created it. Never changes.
   created_by text,
@@ -55,9 +55,9 @@ create table webhook_endpoints (
 create index webhook_endpoints_team on webhook_endpoints (team_id);
 create index webhook_endpoints_fifo on webhook_endpoints (team_id) where ordering = 'fifo';
 
--- The health of an endpoint, of the file or of the table above. No row: it has never failed and has no rate limit.
+-- The health of an endpoint in the settings file or in the table above. No row: it has never failed and has no rate limit.
 create table webhook_endpoint_states (
-  -- The name in the file, or the id as text.
+  -- The name in the settings file, or the id as text.
   endpoint text primary key,
   -- The first failure since the last success. Cleared by a success.
   failing_since timestamptz,
@@ -69,7 +69,7 @@ create table webhook_endpoint_states (
   warned_at timestamptz,
   -- When it was disabled for its failures. Cleared when it is enabled again.
   disabled_at timestamptz,
-  -- Why. Set and cleared with `disabled_at`.
+  -- Why it was disabled. Set and cleared with `disabled_at`.
   disabled_reason text,
   -- The earliest instant of the next delivery under the rate limit. Moves with each delivery.
   rate_next_at timestamptz,

@@ -1,7 +1,7 @@
 -- Access: tokens, repeated requests, calendar feeds, sessions. The comment above a column says what it holds and when it
 -- changes. Secrets are stored as digests: with 256 random bits in them nothing slower than SHA-256 is needed.
 
--- The tokens of the management API. A revoked or expired one keeps its row.
+-- The tokens of the management API. A revoked or expired token keeps its row.
 create table scheduled_action_tokens (
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
@@ -9,7 +9,7 @@ create table scheduled_action_tokens (
   name text not null,
   -- SHA-256 of the token. Never changes.
   digest bytea not null,
-  -- The first characters of the token, to recognise it by. Never changes.
+  -- The first characters of the token, for recognition. Never changes.
   hint text not null,
   -- `viewer`, `operator` or `admin`. Never changes.
   role text not null,
@@ -46,7 +46,7 @@ create table scheduled_action_idempotency_keys (
 );
 create index scheduled_action_idempotency_keys_created on scheduled_action_idempotency_keys (created_at);
 
--- Calendar feeds: private addresses that a calendar program reads. A revoked one keeps its row.
+-- Calendar feeds: private addresses that a calendar program reads. A revoked feed keeps its row.
 create table scheduled_action_feeds (
   -- UUID version 7: ids ascend in order of creation. Never changes.
   id uuid primary key default scheduled_actions_uuid7(),
@@ -54,13 +54,13 @@ create table scheduled_action_feeds (
   name text not null,
   -- SHA-256 of the secret in the address. Never changes.
   digest bytea not null,
-  -- The first characters of the secret, to recognise it by. Never changes.
+  -- The first characters of the secret, for recognition. Never changes.
   hint text not null,
-  -- The team that it shows; null: all. Never changes.
+  -- The only team whose data it shows; null: all teams. Never changes.
   team_id text,
-  -- The user that it shows; null: all. Never changes.
+  -- The only user whose data it shows; null: all users. Never changes.
   user_id text,
-  -- The action type that it shows; null: all. Never changes.
+  -- The only action type that it shows; null: all types. Never changes.
   action_type text,
   -- The token that created it: the feed ends with it. Null: created by the operator. Never changes.
   token_id uuid references scheduled_action_tokens (id) on delete cascade,

@@ -1,247 +1,304 @@
-"""What the latest pings mean: whether they come, come twice, are waited for, end, and show the right secret."""
-
-from __future__ import annotations
+"""Checks of the latest pings and heartbeats: missing, doubled, aborted and refused pings, and lost ticks."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from scheduled_actions.operations.doctor.rules import Check, Level
-from scheduled_actions.operations.doctor.rules.database import TICKS_MISSED, in_words
-from scheduled_actions.ticks.rules.plan import within
+from scheduled_actions.core.messages import counted
+from scheduled_actions.operations.doctor.rules import FAULT, WARNING, Check, Level, first_problem, in_words
+from scheduled_actions.ticks.rules.plan import caller_budget
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-#: How far back the verdicts look.
+#: Pings older than this do not count.
 WINDOW = timedelta(hours=1)
-#: Pings that come so soon after another did not mean to.
+#: After this time without a ping, a cron that pings every minute has failed several times.
+TICKS_MISSED = timedelta(minutes=5)
+#: Two pings within this time are suspected duplicates.
 CLOSE = timedelta(seconds=10)
-#: Fewer are chance.
+#: Fewer observations may be chance.
 _ENOUGH = 3
-#: A caller that pinged thrice within this time does so by a clock.
+#: A caller that pinged `_ENOUGH` times within this time does so regularly.
 _REGULAR = timedelta(minutes=15)
-#: Callers that are no cron: people at a keyboard, listeners, and pings right after an action.
+#: Prefixes of callers other than crons: people at a keyboard, listeners, and pings right after an action.
 _NO_CRON = ("cli:", "listen", "scheduled-actions-wake")
-#: That a caller has gone is seen as much later.
-_LOOK = timedelta(seconds=1)
+#: Maximum time until the disconnection of a caller is noticed.
+_DISCONNECT_DELAY = timedelta(seconds=1)
+#: The previous heartbeat in the row of a tick: none was sent yet, or it was answered; any other value is its error.
+UNSENT, ANSWERED = "unsent", "answered"
+_HEARTBEAT_URL = "SCHEDULED_ACTIONS_HEARTBEAT_URL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
-    """A call of the cron endpoint that became a tick."""
+    """A call to the cron endpoint that became a tick."""
 
     ago: timedelta
-    #: None while it is at work, and for one that ended without a word.
+    #: Duration of the tick; None while the tick is running, and if its process died.
     duration: timedelta | None = None
     caller: str = ""
-    #: It ended without a word: its process died.
+    #: Whether the process of its tick died.
     is_lost: bool = False
+    #: Whether its tick is running.
     is_at_work: bool = False
-    #: After how long its caller hung up; None for one that heard the answer, or that nobody could see.
+    #: Time from the start of the tick until the caller disconnected; None if the caller did not, or if unknown.
     hung_up_after: timedelta | None = None
-    #: Who else pinged while it was at work.
+    #: Callers that pinged while the tick was running.
     joined: tuple[str, ...] = ()
-    #: How the heartbeat before it went; None where its process sends none.
+    #: The result of the previous heartbeat of the process; None if the process sends none.
     heartbeat: str | None = None
 
     @property
     def is_by_cron(self) -> bool:
-        """Whether a cron sent it, as far as its name tells."""
-        return _is_cron(self.caller)
+        """Whether its caller looks like a cron."""
+        return not self.caller.startswith(_NO_CRON)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TicksFound:
-    """Whether pings come at all."""
-
-    #: The latest; None where there was never one.
-    last: Ping | None
-    #: How many actions are due.
-    due: int
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether no cron seems to ping: a tick that lingers may have begun long before."""
-        if self.last is None:
-            return True
-        ended = self.last.ago - (self.last.duration or timedelta(0))
-        return not self.last.is_at_work and ended > TICKS_MISSED
-
-    def judged(self) -> Check:
-        """Return a warning where no cron seems to ping."""
-        waiting = f"; {self.due:,} due action{' waits' if self.due == 1 else 's wait'}" if self.due else ""
-        every = "let a cron ping /cron/process every minute (`scheduled-actions cron-setup`)"
-        if self.last is None:
-            return Check("ticks", Level.WARNING, f"there was none yet{waiting}", every)
-        by = f", by {self.last.caller}" if self.last.caller else ""
-        ago = in_words(self.last.ago)
-        if self.is_missing:
-            remedy = f"see whether that cron still runs, and what it is answered; or {every}"
-            last = f": the last one came{by.removeprefix(',')}" if by else ""
-            return Check("ticks", Level.WARNING, f"no ping for {ago}{last}{waiting}", remedy)
-        return Check("ticks", Level.OK, f"the last one was {ago} ago{by}")
+def recent(pings: Iterable[Ping]) -> list[Ping]:
+    """Return the pings of the last hour."""
+    return [ping for ping in pings if ping.ago <= WINDOW]
 
 
-@dataclass(frozen=True, slots=True)
-class DoublesFound:
-    """Whether two crons ping."""
+def is_missing(last: Ping | None) -> bool:
+    """Return whether no cron seems to ping: no tick is running, and no tick has ended within `TICKS_MISSED`.
 
-    #: Of the last hour, the latest first.
-    pings: Sequence[Ping]
-
-    def judged(self) -> Check:
-        """Return a warning where pings come in pairs, beside one another, or from two callers by the clock."""
-        pings = [ping for ping in self.pings if ping.is_by_cron]
-        close = _close_pairs(pings)
-        joined = [caller for ping in pings for caller in ping.joined if _is_cron(caller)]
-        regular = _regular_callers(pings)
-        if len(close) >= _ENOUGH:
-            callers = _named(ping.caller for pair in close for ping in pair)
-            share = f"{len(close)} of {len(pings)} began within {in_words(CLOSE)} of another"
-            detail = f"pings come twice: {share} ({callers})"
-        elif len(joined) >= _ENOUGH:
-            callers = _named([*joined, *(ping.caller for ping in pings if ping.joined)])
-            detail = f"pings come twice: {len(joined)} came while another one's tick was at work ({callers})"
-        elif len(regular) > 1:
-            detail = f"two crons ping: {_named(regular)}"
-        else:
-            return Check("doubled_pings", Level.OK, "no ping comes twice")
-        remedy = (
-            "keep one of these crons and remove the others; nothing runs twice, but each ping looks for work anew "
-            "(pings by hand, with curl say, are counted for an hour, too)"
-        )
-        return Check("doubled_pings", Level.WARNING, detail, remedy)
+    A tick whose process died counts as ended when it started.
+    """
+    if last is None:
+        return True
+    return not last.is_at_work and last.ago - (last.duration or timedelta(0)) > TICKS_MISSED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HangUpsFound:
-    """Whether callers wait for the answer."""
+def ticks(last: Ping | None, *, due: int, names_caller: bool = True) -> Check:
+    """Return a warning if no cron seems to ping.
 
-    pings: Sequence[Ping]
-    max_run_seconds: float
-    linger_seconds: float
-
-    def judged(self) -> Check:
-        """Return a warning where a caller hung up twice: its time limit is shorter than a tick may take."""
-        by_caller: dict[str, list[timedelta]] = {}
-        for ping in self.pings:
-            if ping.hung_up_after is not None:
-                by_caller.setdefault(ping.caller, []).append(ping.hung_up_after)
-        caller, waits = max(by_caller.items(), key=lambda item: len(item[1]), default=("", []))
-        if len(waits) < _ENOUGH - 1:
-            return Check("hung_up_pings", Level.OK, "callers wait for the answer")
-        limit = min(waits)
-        of = sum(ping.caller == caller for ping in self.pings)
-        detail = (
-            f"{caller or 'a caller'} hung up within {_seconds(limit)} in {len(waits)} of its last {of} pings, before "
-            "the tick had ended: the work goes on, but that caller counts a failure, and some give up for good"
-        )
-        return Check("hung_up_pings", Level.WARNING, detail, self._remedy(limit))
-
-    def _remedy(self, seen: timedelta) -> str:
-        """Return which settings let a tick answer in time, as far as there are such."""
-        raise_it = "let that caller wait longer (60 seconds)"
-        waits = (seen - _LOOK).total_seconds()
-        found = within(waits)
-        if found is None:
-            return f"{raise_it}: no tick is sure to answer in {_seconds(seen)}"
-        to_lower = [
-            f"{name} = {bound} (SCHEDULED_ACTIONS_{name.upper()})"
-            for name, value, bound in (
-                ("max_run_seconds", self.max_run_seconds, f"{found.run_seconds}"),
-                ("linger_seconds", self.linger_seconds, f"0, or {found.run_seconds} at most"),
-            )
-            if value > found.run_seconds
-        ]
-        if to_lower:
-            last = f"what a tick starts last then has {found.left_seconds} seconds to end"
-            return f"{raise_it}, or set {' and '.join(to_lower)}: {last}"
-        starts = max(self.max_run_seconds, self.linger_seconds)
-        left = int(waits - starts) - 1
-        return (
-            f"{raise_it}, or shorten the handlers: what a tick starts last, after {starts:g} seconds, has {left} to end"
-        )
+    Args:
+        last: The latest ping; None: there was none.
+        due: Number of due actions.
+        names_caller: Whether the text may contain the name of the latest caller.
+    """
+    waiting = f"; {due:,} due {'action is' if due == 1 else 'actions are'} waiting" if due else ""
+    remedy = "let a cron ping /cron/process every minute: `scheduled-actions cron-setup` prints how"
+    if last is None:
+        return Check("ticks", WARNING, f"nothing has called /cron/process yet{waiting}", remedy)
+    ago, caller = in_words(last.ago), last.caller if names_caller else ""
+    return first_problem(
+        "ticks",
+        (
+            is_missing(last),
+            WARNING,
+            f"nothing has called /cron/process for {ago}{f' (last caller: {caller})' if caller else ''}{waiting}",
+            f"check that the cron job runs and which status it gets; or {remedy}",
+        ),
+        ok=f"last ping {ago} ago{f', by {caller}' if caller else ''}",
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class LossesFound:
-    """Whether ticks end."""
+def doubled_pings(recent: Sequence[Ping]) -> Check:
+    """Return a warning if three or more pings came shortly after another or during a tick, or if several crons ping.
 
-    pings: Sequence[Ping]
-
-    def judged(self) -> Check:
-        """Return a warning where processes died in the middle of ticks."""
-        lost = [ping for ping in self.pings if ping.is_lost]
-        if not lost:
-            return Check("lost_ticks", Level.OK, "every tick has ended")
-        longest = max((ping.duration for ping in self.pings if ping.duration is not None), default=None)
-        told = "" if longest is None else f"; the longest that ended took {_seconds(longest)}"
-        detail = (
-            f"{len(lost)} of the last {len(self.pings)} ticks ended without a word: their process was killed, by the "
-            f"host's time limit or for its memory{told}"
-        )
-        remedy = (
-            "set max_duration_seconds below the host's limit for a request, and max_run_seconds below that; see the "
-            "host's log for kills"
-        )
-        return Check("lost_ticks", Level.WARNING, detail, remedy)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusalsFound:
-    """Pings that were refused in the last day of them."""
-
-    #: Those that showed a secret or a signature, and those that showed nothing.
-    wrong: int = 0
-    without: int = 0
-    #: None where there was none.
-    last_ago: timedelta | None = None
-    callers: tuple[str, ...] = ()
-    #: Whether no cron seems to ping.
-    is_missing: bool = False
-
-    def judged(self) -> Check:
-        """Return a warning where a wrong secret is being tried, or where pings without one may be the cron's own."""
-        if self.last_ago is None:
-            return Check("refused_pings", Level.OK, "none was refused")
-        when = f"the last one {in_words(self.last_ago)} ago"
-        by = f", by {_named(self.callers)}" if any(self.callers) else ""
-        if self.last_ago <= WINDOW and self.wrong:
-            detail = f"a wrong secret is being tried: {_pings(self.wrong)} in a day, {when}{by}"
-            remedy = "if that is your cron, give it this deployment's CRON_SECRET; if it is not, it opens nothing"
-            return Check("refused_pings", Level.WARNING, detail, remedy)
-        detail = f"{_pings(self.wrong + self.without)} refused in a day, {when}{by}"
-        if self.last_ago <= WINDOW and self.is_missing:
-            remedy = "have your cron send CRON_SECRET as x-cron-secret (`scheduled-actions cron-setup` prints how)"
-            return Check("refused_pings", Level.WARNING, f"{detail}: without a secret, and no other comes", remedy)
-        return Check("refused_pings", Level.OK, detail)
-
-
-def anonymous(caller: str) -> str:
-    """Return what kind of caller it is, without its name."""
-    return next((kind for kind in _NO_CRON if caller.startswith(kind)), "")
-
-
-def _is_cron(caller: str) -> bool:
-    return not caller.startswith(_NO_CRON)
+    Args:
+        recent: The pings of the last hour, the latest first.
+    """
+    pings = [ping for ping in recent if ping.is_by_cron]
+    close = _close_pairs(pings)
+    joined = [caller for ping in pings for caller in ping.joined if not caller.startswith(_NO_CRON)]
+    counts = Counter(ping.caller for ping in pings if ping.ago <= _REGULAR)
+    regular = [caller for caller, count in counts.items() if count >= _ENOUGH]
+    remedy = (
+        "keep one of these crons and remove the others; no action runs twice, but each ping searches for work "
+        "(manual pings, for example with curl, count for an hour)"
+    )
+    return first_problem(
+        "doubled_pings",
+        (
+            len(close) >= _ENOUGH,
+            WARNING,
+            (
+                f"pings come twice: {len(close)} of {len(pings)} started within {in_words(CLOSE)} of another "
+                f"({_named(ping.caller for pair in close for ping in pair)})"
+            ),
+            remedy,
+        ),
+        (
+            len(joined) >= _ENOUGH,
+            WARNING,
+            (
+                f"pings come twice: {len(joined)} arrived during another tick "
+                f"({_named([*joined, *(ping.caller for ping in pings if ping.joined)])})"
+            ),
+            remedy,
+        ),
+        (len(regular) > 1, WARNING, f"several crons ping: {_named(regular)}", remedy),
+        ok="no ping comes twice",
+    )
 
 
 def _close_pairs(pings: Sequence[Ping]) -> list[tuple[Ping, Ping]]:
-    """Return the pairs that began much closer to one another than pings usually do here."""
+    """Return the consecutive pings that started within `CLOSE`, and much closer to each other than usual."""
     pairs = list(pairwise(pings))
     gaps = sorted(before.ago - after.ago for after, before in pairs)
     if not gaps:
         return []
-    usual = gaps[len(gaps) * 3 // 4]
-    return [(after, before) for after, before in pairs if before.ago - after.ago <= min(CLOSE, usual / 4)]
+    limit = min(CLOSE, gaps[len(gaps) * 3 // 4] / 4)
+    return [(after, before) for after, before in pairs if before.ago - after.ago <= limit]
 
 
-def _regular_callers(pings: Sequence[Ping]) -> list[str]:
-    counted = Counter(ping.caller for ping in pings if ping.ago <= _REGULAR)
-    return [caller for caller, count in counted.items() if count >= _ENOUGH]
+def hung_up_pings(pings: Sequence[Ping], *, max_run_seconds: float, linger_seconds: float) -> Check:
+    """Return a warning if the caller that disconnected most often did so at least twice, before its ticks had ended."""
+    callers = Counter(ping.caller for ping in pings if ping.hung_up_after is not None)
+    caller = max(callers, key=callers.__getitem__, default="")
+    waits = [ping.hung_up_after for ping in pings if ping.caller == caller and ping.hung_up_after is not None]
+    if len(waits) < _ENOUGH - 1:
+        return Check("hung_up_pings", Level.OK, "callers wait for the answer")
+    limit = min(waits)
+    return Check(
+        "hung_up_pings",
+        WARNING,
+        f"{caller or 'a caller'} disconnected within {_seconds(limit)} in {len(waits)} of its last "
+        f"{sum(ping.caller == caller for ping in pings)} pings, "
+        "before the tick had ended: the work continues, but that caller counts failures, and some stop after many",
+        _remedy_of_timeouts(limit, max_run_seconds=max_run_seconds, linger_seconds=linger_seconds),
+    )
+
+
+def _remedy_of_timeouts(limit: timedelta, *, max_run_seconds: float, linger_seconds: float) -> str:
+    """Return the settings with which a tick answers in time, if there are any."""
+    wait_longer = "let that caller wait longer (60 seconds)"
+    waits = (limit - _DISCONNECT_DELAY).total_seconds()
+    found = caller_budget(waits)
+    if found is None:
+        return f"{wait_longer}: no tick is certain to answer within {_seconds(limit)}"
+    to_lower = [
+        f"{name} = {bound} (SCHEDULED_ACTIONS_{name.upper()})"
+        for name, value, bound in (
+            ("max_run_seconds", max_run_seconds, f"{found.run_seconds}"),
+            ("linger_seconds", linger_seconds, f"0, or {found.run_seconds} at most"),
+        )
+        if value > found.run_seconds
+    ]
+    if to_lower:
+        return (
+            f"{wait_longer}, or set {' and '.join(to_lower)}: handlers that start last then have "
+            f"{found.left_seconds} seconds to finish"
+        )
+    starts = max(max_run_seconds, linger_seconds)
+    last = f"those that start last, after {starts:g} seconds, have {int(waits - starts) - 1} to finish"
+    return f"{wait_longer}, or shorten the handlers: {last}"
+
+
+def lost_ticks(pings: Sequence[Ping]) -> Check:
+    """Return a warning if processes died during ticks."""
+    lost = sum(ping.is_lost for ping in pings)
+    durations = [ping.duration for ping in pings if ping.duration is not None]
+    longest_text = f"; the longest that ended took {_seconds(max(durations))}" if durations else ""
+    return first_problem(
+        "lost_ticks",
+        (
+            lost,
+            WARNING,
+            (
+                f"{lost} of the last {len(pings)} ticks did not end: their process was killed, by the host's time "
+                f"limit or for lack of memory{longest_text}"
+            ),
+            (
+                "set max_duration_seconds below the host's request limit, and max_run_seconds below both; look for "
+                "kills in the host's log"
+            ),
+        ),
+        ok="every tick has ended",
+    )
+
+
+def refused_pings(
+    *,
+    wrong: int = 0,
+    without: int = 0,
+    last_ago: timedelta | None = None,
+    callers: Sequence[str] = (),
+    is_missing: bool = False,
+) -> Check:
+    """Return a warning if pings were refused in the last hour: for a wrong secret, or while no valid ones arrive.
+
+    Args:
+        wrong: Number of pings in the current day of counting with a wrong secret or signature.
+        without: Number of pings in that day with neither.
+        last_ago: Time since the last refused ping; None: there was none.
+        callers: The names of the callers of refused pings; empty if they may not be shown.
+        is_missing: Whether no valid pings arrive.
+    """
+    if last_ago is None:
+        return Check("refused_pings", Level.OK, "none was refused")
+    named = f" ({_named(callers)})" if any(callers) else ""
+    number, last_try = counted(wrong + without, "ping"), f"last try {in_words(last_ago)} ago"
+    is_recent = last_ago <= WINDOW
+    return first_problem(
+        "refused_pings",
+        (
+            is_recent and wrong,
+            WARNING,
+            f"a caller{named} uses a wrong CRON_SECRET: {counted(wrong, 'ping')} in a day, {last_try}",
+            "if it is your cron, update its secret",
+        ),
+        (
+            is_recent and is_missing,
+            WARNING,
+            f"a caller{named} sends no secret, and no other pings arrive: {number} refused in a day, {last_try}",
+            "let your cron send CRON_SECRET as x-cron-secret: `scheduled-actions cron-setup` prints how",
+        ),
+        ok=f"{number} refused in a day, {last_try}{named}",
+    )
+
+
+def heartbeat(pings: Sequence[Ping], *, is_set: bool, problem: str | None) -> Check:
+    """Return a fault if the address is invalid, a warning if the last heartbeat failed or the ticks send none.
+
+    Args:
+        pings: The pings of the last hour, the latest first.
+        is_set: Whether an address is configured in this process; another process may run the ticks.
+        problem: Why the address cannot be used; None if it can.
+    """
+    sending = [ping for ping in pings if ping.heartbeat is not None]
+    known = next((ping for ping in sending if ping.heartbeat != UNSENT), None)
+    last = "" if known is None else f"{known.heartbeat}, according to the tick of {in_words(known.ago)} ago"
+    # A process stores the result of a heartbeat with its next tick; each may have ended after its first tick.
+    passed = "configured; its first result is not known yet"
+    if len(sending) >= _ENOUGH:
+        passed = (
+            "configured; results are unknown, because every process of the last hour ended after its first tick: see "
+            "heartbeat.failed in the log, and the receiver"
+        )
+    if known is not None:
+        passed = "the last one was answered"
+    elif not is_set and not sending:
+        passed = f"not configured (optional); set {_HEARTBEAT_URL} to be alerted when ticks stop"
+    return first_problem(
+        "heartbeat",
+        (
+            problem,
+            FAULT,
+            f"{_HEARTBEAT_URL}: {problem}",
+            f"set {_HEARTBEAT_URL} to the address from your monitoring service, or unset it",
+        ),
+        (
+            known is not None and known.heartbeat != ANSWERED,
+            WARNING,
+            f"the last heartbeat {last}",
+            f"check that the address in {_HEARTBEAT_URL} exists, and is reachable from where ticks run",
+        ),
+        (
+            is_set and len(pings) >= _ENOUGH and not sending,
+            WARNING,
+            f"{_HEARTBEAT_URL} is set here, but not where the ticks of the last hour ran",
+            "set it for the process that answers /cron/process, too, and restart that process",
+        ),
+        ok=passed,
+    )
+
+
+def anonymous(caller: str) -> str:
+    """Return the kind of a caller without its name; empty for a cron."""
+    return next((kind for kind in _NO_CRON if caller.startswith(kind)), "")
 
 
 def _named(callers: Iterable[str]) -> str:
@@ -250,7 +307,3 @@ def _named(callers: Iterable[str]) -> str:
 
 def _seconds(span: timedelta) -> str:
     return f"{span.total_seconds():.1f} seconds"
-
-
-def _pings(count: int) -> str:
-    return f"{count:,} ping{'' if count == 1 else 's'}"

@@ -1,2 +1,2 @@
--- The server's clock at this very moment.
+-- Returns the current time of the server's clock.
 select extract(epoch from clock_timestamp())::double precision

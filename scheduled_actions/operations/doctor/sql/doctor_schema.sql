@@ -1,11 +1,11 @@
--- The schema of our tables, and who else may create in it: roles without the rights of the tables' owner, by name; null
--- stands for every role.
+-- Returns the schema of our tables, and the roles other than its owner that may create objects in it; null stands for
+-- all roles.
 select
   n.nspname::text,
   array(
     select distinct r.rolname::text
     from aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
-    -- The owner of the database stands for the role that has its rights.
+    -- `pg_database_owner` is the owner of the database.
     left join pg_database d on d.datname = current_database() and a.grantee = 'pg_database_owner'::regrole
     left join pg_roles r on r.oid = coalesce(d.datdba, nullif(a.grantee, 0))
     where a.privilege_type = 'CREATE'

@@ -1,4 +1,4 @@
--- The encrypted secrets of the newest hundred endpoints of the database, and how many endpoints there are.
+-- Returns the encrypted secrets of the newest hundred endpoints, and the number of endpoints.
 select e.secret, count(*) over ()
 from webhook_endpoints e
 order by e.id desc

@@ -1,4 +1,4 @@
--- What the server is, in which encoding the database stores text, and whether this role sees the sessions of others.
+-- Returns the server's version, the encoding of the database, and whether this role sees other sessions.
 select
   current_setting('server_version_num')::int / 10000,
   current_setting('server_encoding'),

@@ -1,2 +1,2 @@
--- The server's process that serves this statement.
+-- Returns the process id of the server's backend.
 select pg_backend_pid()

@@ -1,4 +1,4 @@
--- The transactions in this database that began longer ago than `seconds`, the oldest first, twenty at most.
+-- Returns the transactions in this database that are older than `seconds`, oldest first, twenty at most.
 select s.pid, extract(epoch from clock_timestamp() - s.xact_start)::double precision
 from pg_stat_activity s
 where s.datname = current_database()

@@ -1,5 +1,6 @@
--- What waits for a person: how many actions failed in the last day and stand so (counted to `most`); the action types without
--- a handler; the schedules paused after failures, and the webhook endpoints disabled for theirs, the latest `most_names`.
+-- Returns what needs attention: the number of actions that failed within the last day (at most `most`), action types
+-- without a handler, schedules paused after failures, and webhook endpoints disabled after failures (the latest
+-- `most_names`).
 select
   (
     select count(*)

@@ -1,292 +1,199 @@
-"""Pending actions whose time has come, and those that wait for a handler: why no tick has run them."""
+"""Due actions, and those that wait for a handler: why no tick has run them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from scheduled_actions.core.action import Status
 from scheduled_actions.core.errors import UnknownActionType
-from scheduled_actions.operations.doctor.rules.database import TICKS_MISSED, in_words
-from scheduled_actions.operations.explain.rules.facts import AHEAD_MOST, Code, Explanation, Facts, at, iso
+from scheduled_actions.operations.doctor.rules import in_words
+from scheduled_actions.operations.doctor.rules.ticks import TICKS_MISSED
+from scheduled_actions.operations.explain.rules.facts import AHEAD_MOST, ActionContext, Code, Explanation, at, iso
 from scheduled_actions.schedules.rules import series
 from scheduled_actions.ticks.rules import plan as tick_plan
 
-if TYPE_CHECKING:
-    from scheduled_actions.operations.explain.rules.facts import HoldSeen, TickSeen
 
-
-def unhandled(facts: Facts) -> Explanation | None:
-    """Say that a tick has found no handler of its type, and there is none here either."""
-    is_so = facts.action.status is Status.NO_ACTION and facts.here.types is not None and not _has_handler(facts)
-    return _no_handler(facts) if is_so else None
-
-
-def disabled(facts: Facts) -> Explanation | None:
-    """Say that ticks process nothing."""
-    if not _wants_a_tick(facts) or facts.here.is_enabled:
-        return None
-    return Explanation(
-        code=Code.DISABLED,
-        sentence=f"{_since(facts)}, but the setting enabled is false: ticks answer, and process nothing",
-        remedy="set enabled = true (SCHEDULED_ACTIONS_ENABLED) when work may go on",
-        details=_due(facts),
+def reasons(context: ActionContext) -> Iterator[Explanation]:
+    """Yield the reasons that apply, in the order in which they stop the action; the last one always applies."""
+    action = context.action
+    yield from _stopped_ticks(context)
+    if action.status is Status.NO_ACTION:
+        yield Explanation(
+            code=Code.HANDLER_IS_BACK,
+            sentence=f'it waited for a handler of "{action.action_type}", which this build has: the next tick runs it',
+            details={"action_type": action.action_type},
+        )
+    if context.locked_by is not None:
+        yield Explanation(
+            code=Code.ROW_LOCKED,
+            sentence=f"{_due_for(context)}, but ticks skip locked rows",
+            remedy=f"end that transaction, or run `select pg_terminate_backend({context.locked_by})`",
+            details=context.timing,
+        )
+    yield from _lock_group(context)
+    yield from _series(context)
+    if _has_no_handler(context):
+        yield _no_handler(context)
+    yield from _ticks_without_room(context)
+    tick = context.last_tick
+    runner = "the running tick or the next one" if tick is not None and tick.finished_at is None else "the next tick"
+    yield Explanation(
+        code=Code.NEXT_TICK,
+        sentence=f"{_due_for(context)}, and nothing stops it: {runner} runs it",
+        details={**context.timing, "last_tick_at": None if tick is None else iso(tick.started_at)},
     )
 
 
-def registry_unreadable(facts: Facts) -> Explanation | None:
-    """Say that no tick of this build can work."""
-    if not _wants_a_tick(facts) or facts.here.types is not None:
-        return None
-    return Explanation(
-        code=Code.REGISTRY_UNREADABLE,
-        sentence=f"{_since(facts)}, but no tick of this build can work: {facts.here.registry_problem}",
-        remedy="run `scheduled-actions registry build`, and deploy what it writes",
-        details={**_due(facts), "problem": facts.here.registry_problem},
-    )
+def _stopped_ticks(context: ActionContext) -> Iterator[Explanation]:
+    """Yield why ticks of this build run no actions, or none of this type."""
+    build, tick = context.build, context.last_tick
+    if context.action.status is Status.NO_ACTION and _has_no_handler(context):
+        yield _no_handler(context)
+    if not build.is_enabled:
+        yield Explanation(
+            code=Code.DISABLED,
+            sentence=f"{_due_for(context)}, but the setting enabled is false: ticks answer but process nothing",
+            remedy="set enabled = true (SCHEDULED_ACTIONS_ENABLED) to resume processing",
+            details=context.timing,
+        )
+    if build.types is None:
+        yield Explanation(
+            code=Code.REGISTRY_UNREADABLE,
+            sentence=f"{_due_for(context)}, but this build cannot run actions: {build.registry_problem}",
+            remedy="run `scheduled-actions registry build`, and deploy the result",
+            details={**context.timing, "problem": build.registry_problem},
+        )
+    is_running = tick is not None and tick.finished_at is None and tick.lease_expires_at > context.now
+    # A tick that lingers may have started long before.
+    if tick is None or (not is_running and context.now - (tick.finished_at or tick.started_at) > TICKS_MISSED):
+        since = "yet" if tick is None else f"for {in_words(context.now - tick.started_at)}"
+        yield Explanation(
+            code=Code.NO_TICK,
+            sentence=f"{_due_for(context)}, but nothing has called /cron/process {since}",
+            remedy="let a cron ping /cron/process every minute; `scheduled-actions doctor` shows what prevents it",
+            details={**context.timing, "last_tick_at": None if tick is None else iso(tick.started_at)},
+        )
 
 
-def no_tick(facts: Facts) -> Explanation | None:
-    """Say that nobody pings."""
-    tick = facts.last_tick
-    if not _wants_a_tick(facts) or (tick is not None and _is_recent(tick, facts)):
-        return None
-    ago = None if tick is None else in_words(facts.now - tick.started_at)
-    last = "there has never been a tick" if tick is None else f"there has been no tick for {ago}"
-    return Explanation(
-        code=Code.NO_TICK,
-        sentence=f"{_since(facts)}, but {last}: nobody calls /cron/process",
-        remedy="let a cron ping /cron/process every minute; `scheduled-actions doctor` says what keeps it from it",
-        details={**_due(facts), "last_tick_at": None if tick is None else iso(tick.started_at)},
-    )
+def _lock_group(context: ActionContext) -> Iterator[Explanation]:
+    """Yield why the action's lock group runs another action first."""
+    action, hold, first = context.action, context.hold, context.first_in_group
+    group, details = f'its lock group "{action.lock_group}"', {**context.timing, "lock_group": action.lock_group}
+    # Its own hold, kept while it waited, does not stop it.
+    if hold is not None and (hold.action_id != action.id or hold.busy_until is not None):
+        held = details | {"held_by": str(hold.action_id), "holder_status": hold.status}
+        if hold.busy_until is not None:
+            yield Explanation(
+                code=Code.GROUP_LINGERING,
+                sentence=f"{group} is held by {hold.action_id}: the attempt timed out, but the handler may still be "
+                f"running, until {at(hold.busy_until)} at the latest",
+                remedy="add timeouts to what that handler waits for; the group is free once it returns",
+                details=held | {"busy_until": iso(hold.busy_until)},
+            )
+        if hold.status == Status.PENDING and hold.blocks:
+            due = "" if hold.scheduled_at is None else f", due at {at(hold.scheduled_at)}"
+            yield Explanation(
+                code=Code.GROUP_BLOCKED,
+                sentence=f"{group} is blocked by {hold.action_id}, which waits for its next attempt{due} and keeps the "
+                "group until then (lock_group_blocks)",
+                remedy=f"`scheduled-actions explain {hold.action_id}` shows what it waits for; cancelling it frees the "
+                "group",
+                details=held | {"holder_scheduled_at": iso(hold.scheduled_at)},
+            )
+        sentence = f"{group} is held by {hold.action_id}, which is running: members run one at a time"
+        remedy = f"`scheduled-actions explain {hold.action_id}` shows since when it has been running"
+        if hold.status != Status.PROCESSING:
+            sentence = f"{group} was held by {hold.action_id}, which is no longer running: the next tick frees it"
+            remedy = "nothing to do: a hold without a running holder disappears within a minute or two of ticks"
+        yield Explanation(code=Code.GROUP_HELD, sentence=sentence, remedy=remedy, details=held)
+    if first not in {None, action.id}:
+        yield Explanation(
+            code=Code.GROUP_TURN,
+            sentence=f"{group} runs one action at a time, and {first} is first: it has a more urgent priority, or is "
+            "older",
+            remedy=f"`scheduled-actions explain {first}` shows why that one has not run",
+            details=details | {"goes_first": str(first)},
+        )
 
 
-def row_locked(facts: Facts) -> Explanation | None:
-    """Say that ticks pass it by, because another session has locked its row."""
-    if not facts.is_due or facts.lock is None:
-        return None
-    return Explanation(
-        code=Code.ROW_LOCKED,
-        sentence=f"{_since(facts)}, but ticks skip a locked row",
-        remedy=f"end that transaction, or its session with `select pg_terminate_backend({facts.lock.process})`",
-        details=_due(facts),
-    )
-
-
-def lock_words(facts: Facts) -> str:
-    """Return who has locked the action's row, and for how long."""
-    assert facts.lock is not None  # noqa: S101 - asked for
-    since = facts.lock.since
-    age = "" if since is None else f" for {in_words(facts.now - since)}"
-    return f"a transaction of another session (process {facts.lock.process}) has locked its row{age}"
-
-
-def handler_is_back(facts: Facts) -> Explanation | None:
-    """Say that a tick had found no handler of its type; this build has one."""
-    if facts.action.status is not Status.NO_ACTION:
-        return None
-    return Explanation(
-        code=Code.HANDLER_IS_BACK,
-        sentence=f'it waited for a handler of "{facts.action.action_type}", which is here now: the next tick frees it',
-        details={"action_type": facts.action.action_type},
-    )
-
-
-def group_lingering(facts: Facts) -> Explanation | None:
-    """Say that a member of its group timed out, and its handler may not have returned."""
-    hold = _other_hold(facts)
-    if hold is None or hold.busy_until is None:
-        return None
-    return Explanation(
-        code=Code.GROUP_LINGERING,
-        sentence=f"{_group(facts)} is held by {hold.action_id}: its attempt timed out, but its handler may still be at "
-        f"work, until {at(hold.busy_until)} at the latest",
-        remedy="bound what that handler waits for; the group is free once it returns",
-        details={**_held(facts, hold), "busy_until": iso(hold.busy_until)},
-    )
-
-
-def group_held(facts: Facts) -> Explanation | None:
-    """Say that a member of its group is at work, or nobody who could be."""
-    hold = _other_hold(facts)
-    if hold is None or (hold.status is Status.PENDING and hold.blocks):
-        return None
-    if hold.status is Status.PROCESSING:
-        sentence = f"{_group(facts)} is held by {hold.action_id}, which is at work: members run one at a time"
-        remedy = f"`scheduled-actions explain {hold.action_id}` says since when"
-    else:
-        sentence = f"{_group(facts)} was held by {hold.action_id}, which runs no more: the next tick frees it"
-        remedy = "nothing: a hold without a holder is gone within a minute or two of ticks"
-    return Explanation(code=Code.GROUP_HELD, sentence=sentence, remedy=remedy, details=_held(facts, hold))
-
-
-def group_blocked(facts: Facts) -> Explanation | None:
-    """Say that a member of its group waits for its retry and keeps the others out."""
-    hold = _other_hold(facts)
-    if hold is None:
-        return None
-    due = "" if hold.scheduled_at is None else f", due at {at(hold.scheduled_at)}"
-    return Explanation(
-        code=Code.GROUP_BLOCKED,
-        sentence=f"{_group(facts)} is blocked by {hold.action_id}: it waits for its next attempt{due}, and was "
-        "scheduled to keep the others out meanwhile (lock_group_blocks)",
-        remedy=f"`scheduled-actions explain {hold.action_id}` says what it waits for; cancelling it lets the others go",
-        details={**_held(facts, hold), "holder_scheduled_at": iso(hold.scheduled_at)},
-    )
-
-
-def group_turn(facts: Facts) -> Explanation | None:
-    """Say that another member of its group goes first."""
-    if not facts.is_due or facts.first_in_group in {None, facts.action.id}:
-        return None
-    return Explanation(
-        code=Code.GROUP_TURN,
-        sentence=f"{_group(facts)} runs one at a time, and {facts.first_in_group} goes first: it is more urgent, or "
-        "older",
-        remedy=f"`scheduled-actions explain {facts.first_in_group}` says why that one has not run",
-        details={**_due(facts), "lock_group": facts.action.lock_group, "goes_first": str(facts.first_in_group)},
-    )
-
-
-def series_judged(facts: Facts) -> Explanation | None:
-    """Say that the policies of its schedule leave it out, or let another occurrence end first."""
-    seen = facts.series
-    if not facts.is_due or seen is None:
-        return None
-    if seen.schedule.recurrence_type == "rolling" and (facts.action.attempts or facts.action.history):
-        return None
-    judged = series.judge(
+def _series(context: ActionContext) -> Iterator[Explanation]:
+    """Yield why the policies of the schedule skip the occurrence, or delay it until another one has ended."""
+    seen, action = context.series, context.action
+    if seen is None or (seen.schedule.recurrence_type == "rolling" and (action.attempts or action.history)):
+        return
+    decision = series.decide(
         seen.schedule,
-        due_at=facts.action.scheduled_at,
-        now=facts.now,
+        due_at=action.scheduled_at,
+        now=context.now,
         running_since=seen.running_since,
         waiting_since=seen.waiting_since,
         has_unhandled=seen.has_unhandled,
     )
     name = seen.schedule.name or str(seen.schedule.id)
-    details = {**_due(facts), "schedule_id": str(seen.schedule.id), "schedule": name}
-    match judged.verdict:
-        case "run":
-            return None
-        case "skip":
-            sentence = f"the next tick will skip it, as its schedule {name} says: {judged.reason}"
-            remedy = "the policies misfire and overlap of the schedule decide: `scheduled-actions schedules edit`"
-            return Explanation(code=Code.SERIES_SKIP, sentence=sentence, remedy=remedy, details=details)
-        case "wait":
-            sentence = f"another occurrence of its schedule {name} is at work; it comes after that one"
-            return Explanation(code=Code.SERIES_TURN, sentence=sentence, details=details)
+    details = {**context.timing, "schedule_id": str(seen.schedule.id), "schedule": name}
+    if decision.verdict == "skip":
+        yield Explanation(
+            code=Code.SERIES_SKIP,
+            sentence=f"the next tick skips it because of the policies of its schedule {name}: {decision.reason}",
+            remedy="`scheduled-actions schedules update REF` with --misfire or --overlap changes the policies",
+            details=details,
+        )
+    if decision.verdict == "wait":
+        yield Explanation(
+            code=Code.SERIES_TURN,
+            sentence=f"another occurrence of its schedule {name} is running; this one runs after it",
+            details=details,
+        )
 
 
-def no_handler(facts: Facts) -> Explanation | None:
-    """Say that the tick that claims it will find no handler."""
-    return None if not facts.is_due or _has_handler(facts) else _no_handler(facts)
+def _ticks_without_room(context: ActionContext) -> Iterator[Explanation]:
+    """Yield why no tick has time for the action, or why the next tick may not reach the action."""
+    build, tick, ahead = context.build, context.last_tick, context.ahead
+    if not build.budget.could_ever_fit(build.expected_seconds):
+        yield Explanation(
+            code=Code.TOO_LONG,
+            sentence=tick_plan.too_long(
+                timeout_seconds=build.timeout_seconds, tick_seconds=build.budget.duration_seconds
+            ),
+            remedy="raise max_duration_seconds (and the limits of host and caller), lower the handler's "
+            "timeout_seconds, or split the work with Snooze",
+            details={
+                **context.timing,
+                "timeout_seconds": build.timeout_seconds,
+                "expected_seconds": build.expected_seconds,
+                "tick_seconds": build.budget.duration_seconds,
+            },
+        )
+    was_left = tick is not None and tick.remaining and context.action.scheduled_at <= tick.started_at
+    if ahead or (ahead is None and was_left):
+        number = "other due" if ahead is None else f"{ahead:,}{'+' if ahead >= AHEAD_MOST else ''}"
+        yield Explanation(
+            code=Code.IN_LINE,
+            sentence=f"{_due_for(context)}, and {number} {'action is' if ahead == 1 else 'actions are'} ahead of it "
+            "(by priority, then by time)",
+            remedy="it runs after them; if the backlog grows, raise concurrency, add processes, or ping more often",
+            details={
+                **context.timing,
+                "ahead": ahead,
+                "last_tick_at": None if tick is None else iso(tick.started_at),
+            },
+        )
 
 
-def too_long(facts: Facts) -> Explanation | None:
-    """Say that no tick has as much time as it may take."""
-    here = facts.here
-    if not facts.is_due or here.budget.could_ever_fit(here.expected_seconds):
-        return None
-    return Explanation(
-        code=Code.TOO_LONG,
-        sentence=tick_plan.too_long(timeout_seconds=here.timeout_seconds, tick_seconds=here.tick_seconds),
-        remedy="raise max_duration_seconds (and what the host and the caller allow), lower the handler's "
-        "timeout_seconds, or let the handler go on in pieces with Snooze",
-        details={
-            **_due(facts),
-            "timeout_seconds": here.timeout_seconds,
-            "expected_seconds": here.expected_seconds,
-            "tick_seconds": here.tick_seconds,
-        },
-    )
+def _has_no_handler(context: ActionContext) -> bool:
+    return context.build.types is not None and context.action.action_type not in context.build.types
 
 
-def in_line(facts: Facts) -> Explanation | None:
-    """Say that others go first."""
-    tick = facts.last_tick
-    is_left = facts.ahead is None and tick is not None and tick.remaining > 0 and _was_due(facts, tick)
-    if not facts.is_due or not (facts.ahead or is_left):
-        return None
-    ahead = facts.ahead
-    who = (
-        "others that are due go" if ahead is None else f"{ahead:,}{'+' if ahead >= AHEAD_MOST else ''} due before it go"
-    )
-    return Explanation(
-        code=Code.IN_LINE,
-        sentence=f"{_since(facts)}, and stands in line: {who} first (the more urgent priority, then the older time)",
-        remedy="it runs when they have; where the line grows, raise concurrency, add processes, or ping more often",
-        details={**_due(facts), "ahead": ahead, "last_tick_at": None if tick is None else iso(tick.started_at)},
-    )
-
-
-def next_tick(facts: Facts) -> Explanation:
-    """Say that nothing stands in its way."""
-    tick = facts.last_tick
-    is_at_work = tick is not None and tick.finished_at is None
-    return Explanation(
-        code=Code.NEXT_TICK,
-        sentence=f"{_since(facts)}, and nothing stands in its way: "
-        f"{'the tick that is at work takes it, or the next one' if is_at_work else 'the next tick takes it'}",
-        details={**_due(facts), "last_tick_at": None if tick is None else iso(tick.started_at)},
-    )
-
-
-def _wants_a_tick(facts: Facts) -> bool:
-    return facts.is_due or facts.action.status is Status.NO_ACTION
-
-
-def _has_handler(facts: Facts) -> bool:
-    return facts.here.types is None or facts.action.action_type in facts.here.types
-
-
-def _no_handler(facts: Facts) -> Explanation:
-    error = UnknownActionType(facts.action.action_type, facts.here.types or ())
+def _no_handler(context: ActionContext) -> Explanation:
+    action_type = context.action.action_type
     return Explanation(
         code=Code.NO_HANDLER,
-        sentence=str(error),
-        remedy="write the handler or mend its name and build the registry: the first tick of a build that has it takes "
-        "the action; or cancel it",
-        details={"action_type": facts.action.action_type},
+        sentence=str(UnknownActionType(action_type, context.build.types or ())),
+        remedy="write the handler, or correct its name, and build the registry: the first tick of that build runs the "
+        "action; or cancel it",
+        details={"action_type": action_type},
     )
 
 
-def _is_recent(tick: TickSeen, facts: Facts) -> bool:
-    """Whether it is at work, or was a short while ago: one that lingers may have begun long before."""
-    if tick.finished_at is None and tick.lease_expires_at > facts.now:
-        return True
-    return facts.now - (tick.finished_at or tick.started_at) <= TICKS_MISSED
-
-
-def _was_due(facts: Facts, tick: TickSeen) -> bool:
-    return facts.action.scheduled_at <= tick.started_at
-
-
-def _other_hold(facts: Facts) -> HoldSeen | None:
-    """Return the hold of another action on the group; its own, kept while it waited, keeps it from nothing."""
-    hold = facts.hold
-    if not facts.is_due or hold is None or (hold.action_id == facts.action.id and hold.busy_until is None):
-        return None
-    return hold
-
-
-def _group(facts: Facts) -> str:
-    return f'its lock group "{facts.action.lock_group}"'
-
-
-def _held(facts: Facts, hold: HoldSeen) -> dict[str, str | float | None]:
-    return {
-        **_due(facts),
-        "lock_group": facts.action.lock_group,
-        "held_by": str(hold.action_id),
-        "holder_status": hold.status,
-    }
-
-
-def _since(facts: Facts) -> str:
-    if not facts.is_due:
+def _due_for(context: ActionContext) -> str:
+    if context.action.status is Status.NO_ACTION:
         return "it waits for a handler"
-    return f"it has been due for {in_words(facts.now - facts.action.scheduled_at)}"
-
-
-def _due(facts: Facts) -> dict[str, str | float | None]:
-    moment = facts.action.scheduled_at
-    return {"scheduled_at": iso(moment), "due_for_seconds": round((facts.now - moment).total_seconds(), 3)}
+    return f"it has been due for {in_words(context.now - context.action.scheduled_at)}"

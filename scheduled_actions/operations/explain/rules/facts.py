@@ -1,186 +1,176 @@
-"""What has to be known to say why an action has not run, and what is said."""
+"""The facts that explain why an action has not run, and the explanation."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
-from scheduled_actions.core.action import Status
+from scheduled_actions.core.action import Action, Status
+from scheduled_actions.schedules.model import Schedule
+from scheduled_actions.ticks.rules.plan import TickBudget
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-    from uuid import UUID
+#: Every reason; the values are in lower case. `docs/reference/explain.md` describes them in this order.
+Code = StrEnum(
+    "Code",
+    [
+        "COMPLETED",
+        "FAILED",
+        "CANCELLED",
+        "SKIPPED",
+        "LEASE_EXPIRED",
+        "RUNNING",
+        "CLAIMED",
+        "WAITING_FOR_RETRY",
+        "DELIVERY_DEFERRED",
+        "SNOOZED",
+        "WAITING_CYCLE",
+        "CONDITION_NOT_MET",
+        "NOT_DUE",
+        "NO_HANDLER",
+        "DISABLED",
+        "REGISTRY_UNREADABLE",
+        "NO_TICK",
+        "ROW_LOCKED",
+        "HANDLER_IS_BACK",
+        "GROUP_LINGERING",
+        "GROUP_HELD",
+        "GROUP_BLOCKED",
+        "GROUP_TURN",
+        "SERIES_SKIP",
+        "SERIES_TURN",
+        "TOO_LONG",
+        "IN_LINE",
+        "NEXT_TICK",
+    ],
+)
 
-    from scheduled_actions.core.action import Action
-    from scheduled_actions.schedules.model import Schedule
-    from scheduled_actions.ticks.rules.plan import Budget
-
-
-class Code(StrEnum):
-    """Every reason there is; `docs/reference/explain.md` says what each means."""
-
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    SKIPPED = "skipped"
-    LEASE_EXPIRED = "lease_expired"
-    RUNNING = "running"
-    CLAIMED = "claimed"
-    WAITING_FOR_RETRY = "waiting_for_retry"
-    DELIVERY_PUT_OFF = "delivery_put_off"
-    SNOOZED = "snoozed"
-    WAITING_CYCLE = "waiting_cycle"
-    CONDITION_NOT_MET = "condition_not_met"
-    NOT_DUE = "not_due"
-    NO_HANDLER = "no_handler"
-    DISABLED = "disabled"
-    REGISTRY_UNREADABLE = "registry_unreadable"
-    NO_TICK = "no_tick"
-    ROW_LOCKED = "row_locked"
-    HANDLER_IS_BACK = "handler_is_back"
-    GROUP_LINGERING = "group_lingering"
-    GROUP_HELD = "group_held"
-    GROUP_BLOCKED = "group_blocked"
-    GROUP_TURN = "group_turn"
-    SERIES_SKIP = "series_skip"
-    SERIES_TURN = "series_turn"
-    TOO_LONG = "too_long"
-    IN_LINE = "in_line"
-    NEXT_TICK = "next_tick"
+#: Maximum number of due actions ahead of an action that are counted.
+AHEAD_MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why an action has not run, or how it ended."""
+    """The reason why an action has not run, or how it ended."""
 
     code: Code
     #: For people; instants in UTC.
     sentence: str
-    #: What to do; None where nothing has to be done.
+    #: What to do; None if there is nothing to do.
     remedy: str | None = None
-    #: The facts behind the sentence, as JSON takes them; instants as ISO 8601 texts in UTC.
+    #: The facts behind the sentence as JSON values; instants as ISO 8601 strings in UTC.
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TickSeen:
-    """A tick."""
+@dataclass(frozen=True, slots=True)
+class TickState:
+    """The latest tick, or the one that claimed the action."""
 
     id: UUID
     started_at: datetime
-    #: None while it is at work, or ended without a word.
+    #: None while the tick is running, and if its process died.
     finished_at: datetime | None
     lease_expires_at: datetime
-    #: Due actions that it left, as far as it said.
-    remaining: int = 0
-    #: The host's own limit, as far as it said.
-    duration_seconds: float | None = None
+    #: Number of due actions that the tick left; None if it did not report them.
+    remaining: int | None
+    #: The host's time limit in seconds; None if the tick did not report one.
+    duration_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldSeen:
-    """Who holds the action's lock group."""
+@dataclass(frozen=True, slots=True)
+class HoldState:
+    """The holder of the action's lock group."""
 
     action_id: UUID
-    #: Of the holder; None when it is gone.
-    status: Status | None
-    #: Whether the holder, waiting for its retry, keeps the others out.
-    blocks: bool
-    #: When the holder is due.
+    #: None if the holder was deleted.
+    status: str | None
+    #: Whether the holder keeps the group while it waits for its retry; None if it was deleted.
+    blocks: bool | None
+    #: When the holder is due; None if it was deleted.
     scheduled_at: datetime | None
-    #: Its attempt timed out, and its handler may be at work until then.
+    #: Until when the holder's handler may still be running after its attempt timed out; None if it did not time out.
     busy_until: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockSeen:
-    """A session whose open transaction has locked or changed the action's row."""
-
-    #: The number of the server's process.
-    process: int
-    #: When its transaction began; None where this role may not see it.
-    since: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesSeen:
-    """The schedule of a planned occurrence, as a claim would find it."""
+@dataclass(frozen=True, slots=True)
+class SeriesState:
+    """The schedule of a planned occurrence, as a claim would see it."""
 
     schedule: Schedule
-    #: Since when another occurrence of it is at work.
+    #: Since when another occurrence has been running; None if there is no such occurrence.
     running_since: datetime | None
-    #: Since when another one waits for its condition.
+    #: Since when another occurrence has been waiting for its condition; None if there is no such occurrence.
     waiting_since: datetime | None
-    #: Whether an occurrence before it waits for a build that has its handler.
+    #: Whether another occurrence waits for a build with its handler.
     has_unhandled: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Here:
-    """What the build that is asked knows of the action's type."""
+class BuildContext:
+    """The settings and the registry of this build, for one action type."""
 
-    #: The setting `enabled`.
     is_enabled: bool
-    #: Every action type of this build; None when the registry cannot be read.
+    #: The action types of this build; None if the registry cannot be read.
     types: frozenset[str] | None
-    #: Why it cannot be read.
+    #: Why the registry cannot be read; None if it can.
     registry_problem: str | None
     max_attempts: int
     timeout_seconds: float
-    #: How long it will take: what was measured here, or its timeout.
+    #: Measured duration of the handler, or its timeout, in seconds.
     expected_seconds: float
-    #: What a tick that had only this to do would have.
-    budget: Budget
-    tick_seconds: float
-    #: The rate of the endpoint that a delivery goes to, where it is known to have one.
+    #: The time budget of a tick that runs only this action.
+    budget: TickBudget
+    #: Deliveries per second that the endpoint of a delivery accepts; None without a limit.
     endpoint_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """An action and what stands around it, in one moment."""
+class ActionContext:
+    """An action, and everything that decides when it runs, at one moment."""
 
     action: Action
-    #: The database's.
+    #: The database's clock.
     now: datetime
-    here: Here
-    last_tick: TickSeen | None = None
-    #: The tick that claimed it.
-    claimed_by: TickSeen | None = None
-    #: Whether that tick has announced its handler.
+    build: BuildContext
+    last_tick: TickState | None = None
+    #: The running tick that claimed the action; None if there is none.
+    claimed_by: TickState | None = None
+    #: Whether that tick has started the handler.
     is_started: bool = False
-    hold: HoldSeen | None = None
-    #: The due member of its group that goes first; the action itself, perhaps.
+    hold: HoldState | None = None
+    #: The due member of the action's lock group that runs next, possibly the action itself; None if there is none.
     first_in_group: UUID | None = None
-    lock: LockSeen | None = None
-    series: SeriesSeen | None = None
-    #: Actions each of which comes after the next, the last after the first: it is one of them, or comes after one.
+    #: Process id of the session whose open transaction has locked or changed the action's row; None without one.
+    locked_by: int | None = None
+    #: Start of that transaction; None if this role may not see the start.
+    locked_since: datetime | None = None
+    series: SeriesState | None = None
+    #: Actions that wait for one another in this order; the action is one of them, or waits for one.
     cycle: Sequence[UUID] = ()
-    #: Due actions before it, counted to `AHEAD_MOST`; None where they are not counted.
+    #: Due actions ahead of the action, counted to `AHEAD_MOST`; None: not counted.
     ahead: int | None = None
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether it is pending."""
-        return self.action.status is Status.PENDING
+    def is_early(self) -> bool:
+        """Whether the action is pending and not due yet."""
+        return self.action.status is Status.PENDING and self.action.scheduled_at > self.now
 
     @property
-    def is_due(self) -> bool:
-        """Whether a tick of this moment would claim it, if nothing stood in the way."""
-        return self.is_waiting and self.action.scheduled_at <= self.now
-
-
-#: Those before an action in the line are counted to here.
-AHEAD_MOST = 10_000
+    def timing(self) -> dict[str, Any]:
+        """The due time for `details`, with the seconds until then or since then."""
+        late = round((self.now - self.action.scheduled_at).total_seconds(), 3)
+        return {
+            "scheduled_at": iso(self.action.scheduled_at),
+            **({"due_in_seconds": -late} if self.is_early else {"due_for_seconds": late}),
+        }
 
 
 def at(moment: datetime) -> str:
-    """Return an instant as sentences say it."""
+    """Format an instant in UTC for a sentence, to the second."""
     return f"{moment:%Y-%m-%d %H:%M:%S}Z"
 
 
 def iso(moment: datetime | None) -> str | None:
-    """Return an instant as details say it."""
+    """Format an instant in UTC as ISO 8601, for details."""
     return None if moment is None else moment.isoformat().replace("+00:00", "Z")

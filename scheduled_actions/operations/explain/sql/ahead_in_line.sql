@@ -1,5 +1,5 @@
--- How many due actions without a lock group a claim takes before the one of this place, counted to `most`. Walks the
--- claims' own index priority by priority, so that a million rows of later instants cost nothing.
+-- Returns how many due actions without a lock group a claim takes before this position, at most `most`. Reads the claim
+-- index priority by priority, so that actions scheduled for later cost nothing.
 with recursive priorities (priority) as (
   select min(a.priority) from scheduled_actions a where a.status = 'pending' and a.lock_group is null
   union all

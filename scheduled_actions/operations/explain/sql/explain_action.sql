@@ -1,6 +1,6 @@
--- One whole action, and what stands around it in the same moment: the latest tick, the tick that claimed it, who holds its
--- lock group, which due member of the group goes first, and which session holds a lock on its row. Of another team's there is
--- nothing to see.
+-- Returns an action and its context at the same moment: the latest tick, the tick that claimed it, the holder of its
+-- lock group, the due member of the group that goes first, and the session that holds a lock on its row. Another team's
+-- action returns no row.
 select
   -- include: actions/action_columns,
   scheduled_actions_now(),
@@ -37,7 +37,7 @@ left join lateral (
   limit 1
 ) m on a.status = 'pending'
 left join lateral (
-  -- A transaction that has locked or changed the row, and has not ended, holds the lock of its own number.
+  -- An open transaction that has locked or changed the row holds a lock on its own transaction id.
   select k.pid, s.xact_start
   from pg_locks k
   left join pg_stat_activity s on s.pid = k.pid

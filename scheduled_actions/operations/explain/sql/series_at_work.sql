@@ -1,5 +1,5 @@
--- Of the schedule whose planned occurrence this action is, as a claim would find it: since when another occurrence is at
--- work, since when one waits for its condition, and whether one waits for a handler; no row where the action is no planned occurrence.
+-- Returns, for the schedule whose planned occurrence this action is, since when another occurrence is running, since
+-- when one waits for its condition, and whether one has no handler. No row if the action is not a planned occurrence.
 select
   (
     select min(a.updated_at)

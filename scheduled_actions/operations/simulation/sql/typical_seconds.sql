@@ -1,4 +1,4 @@
--- How long the handlers of each type took, in the middle, of the ten thousand that were completed last.
+-- Returns the median duration of handlers by type, from the latest ten thousand completed actions.
 select c.action_type, percentile_cont(0.5) within group (order by extract(epoch from c.completed_at - c.started_at))
 from (
   select a.action_type, a.started_at, a.completed_at

@@ -1,4 +1,5 @@
--- What waits outside of any schedule, by the minute in which it comes due and by type; of so many found first.
+-- Returns the number of pending actions without a schedule by type and minute in which they become due, from at most
+-- `limit` actions.
 select date_trunc('minute', w.scheduled_at, 'UTC'), w.action_type, count(*)
 from (
   select a.scheduled_at, a.action_type

@@ -1,1 +1,1 @@
-"""Actions over HTTP."""
+"""Routes and models of actions."""

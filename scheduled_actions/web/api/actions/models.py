@@ -1,398 +1,356 @@
-"""What goes in and out of the management API about actions."""
+"""Define the requests and responses of the routes of actions."""
 
-from __future__ import annotations
-
-from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, WrapSerializer, model_validator
-from pydantic_core import PydanticSerializationError
+from pydantic import ConfigDict, Field, model_validator
 
-from scheduled_actions.actions.management import BULK_MOST
-from scheduled_actions.actions.search import Filters
-from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Status
-from scheduled_actions.core.pages import PAGE_MOST
-from scheduled_actions.operations.explain.rules.facts import Code
+from scheduled_actions.actions import management, search
+from scheduled_actions.core.action import Action, Scheduled, Status
+from scheduled_actions.operations.explain.rules.facts import Explanation
 from scheduled_actions.web.api.models import (
+    CURSOR,
+    WITHOUT_NUL,
+    ActionOptions,
     ActionTypeName,
-    DedupKey,
-    Delay,
+    AttemptOptions,
     Flag,
-    FollowUps,
-    Given,
-    GivenParts,
     Id,
     Instant,
     JsonObject,
-    Limit,
     LongText,
-    Moment,
+    Ownership,
+    PageQuery,
+    PatchModel,
+    Record,
+    RequestModel,
+    ResponseModel,
     RetryPolicy,
+    Scheduling,
     ShortText,
-    Shown,
     StatusName,
-    Target,
-    TimeZone,
+    Storable,
+    TeamQuery,
     WholeNumber,
-    about,
-    not_both,
+    adds_fields,
+    page_of,
+    rejection,
+    shares_fields,
 )
 
-#: The most actions that one request creates.
+#: Follow-up actions: one, or a list.
+_FollowUps = JsonObject | Annotated[list[JsonObject], Field(max_length=20)]
+#: The maximum number of actions that one request creates.
 BATCH_MOST = 1000
-_SMALLEST, _LARGEST = -32768, 32767
 _YEAR_SECONDS = 366 * 86400
-#: How long an action has been due when it is overdue: five pings a minute apart have passed it by.
+#: Default of `overdue_seconds`: five pings, a minute apart.
 _OVERDUE_SECONDS = 300
 
-Priority = Annotated[int, Field(ge=_SMALLEST, le=_LARGEST, description="The lower number goes first."), WholeNumber]
-MaxAttempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT, description="The first included."), WholeNumber]
-After = Annotated[list[Id], Field(max_length=100)]
-Window = Annotated[float, Field(ge=0, le=_YEAR_SECONDS, allow_inf_nan=False)]
-_ONE_INSTANT = not_both("scheduled_at", "delay")
+_DedupKey = Annotated[str, Field(min_length=1, max_length=512, json_schema_extra=WITHOUT_NUL), Storable]
+_After = Annotated[list[Id], Field(max_length=100)]
 
 
-class _When(Given):
-    """When an action is due, as JSON says it."""
+class HookOptions(RequestModel):
+    """A condition before an action, and follow-ups after it."""
 
-    scheduled_at: Moment | None
-    delay: Delay | None
-    timezone: TimeZone | None
+    condition: JsonObject | None = Field(
+        None,
+        description="Evaluated before each attempt; an action with an unmet condition is skipped. "
+        '`{"wait": condition, …}` waits until the condition is met.',
+    )
+    on_success: _FollowUps | None = Field(
+        None, description="Actions to schedule when the action completes: one, or a list."
+    )
+    on_failure: _FollowUps | None = Field(
+        None, description="Actions to schedule when the action fails permanently: one, or a list."
+    )
+
+
+class AllActionOptions(ActionOptions, HookOptions):
+    """Options that actions and schedules share."""
+
+    lock_group_blocks: bool | None = Field(
+        None, description="Whether the other actions of the lock group wait while this one waits for a retry."
+    )
+    user_id: ShortText | None = None
+
+
+class _ActionDue(Scheduling):
+    """The due time of an action."""
 
     @model_validator(mode="after")
-    def _is_one_instant(self) -> Self:
-        if {"scheduled_at", "delay"} <= self.model_fields_set:
-            raise about("delay", "says the same as scheduled_at: give one of them")
+    def _has_offset_or_timezone(self) -> Self:
         if self.scheduled_at is not None and self.scheduled_at.tzinfo is None and self.timezone is None:
-            raise about("scheduled_at", "has no offset: end it with Z or +02:00, or give timezone")
+            raise rejection("has no offset: end it with Z or +02:00, or give timezone", inside="scheduled_at")
         return self
 
-    def arguments(self) -> dict[str, Any]:
-        """Return what is given, under the names of `schedule_action`."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        given = {name: value for name, value in given.items() if value is not None}
-        if "delay" in given:
-            given["scheduled_at"] = given.pop("delay")
-        return given
 
-
-class NewAction(_When):
-    """An action to schedule; the names are those of `schedule_action`."""
-
-    model_config = ConfigDict(json_schema_extra=_ONE_INSTANT)
+class CreateActionRequest(_ActionDue, AllActionOptions, Ownership):
+    """A new action; fields have the names of the arguments of `schedule_action`."""
 
     action_type: ActionTypeName
-    payload: JsonObject = Field(description="Checked against the handler's model.")
-    scheduled_at: Moment | None = Field(
-        None, description="When it is due: with an offset, or without one and `timezone`. Left out: at once."
+    payload: JsonObject = Field(description="Validated against the handler's model.")
+    dedup_key: _DedupKey | None = Field(
+        None,
+        description="The new action is merged into a pending action with the same key that was created within "
+        "`dedup_window`. Default: a key derived from the payload if the payload has `entity_id`.",
     )
-    delay: Delay | None = Field(
-        None, description="In place of `scheduled_at`: seconds from now, or an ISO 8601 duration."
+    dedup_window: Annotated[float, Field(ge=0, le=_YEAR_SECONDS, allow_inf_nan=False)] | None = Field(
+        None,
+        description="How many seconds after its creation an action accepts further actions with its key; 0 disables "
+        "merging. Default: the value of the handler, else that of the settings.",
     )
-    timezone: TimeZone | None = Field(None, description="IANA zone of a `scheduled_at` without an offset.")
-    team_id: ShortText | None = Field(
-        None, description="The tenant. A token that is bound to a team creates only there."
+    dedup_mode: Literal["latest", "first", "append"] | None = Field(
+        None,
+        description="Payload of a merged action: the `latest`, the `first`, or with `append` a list of all payloads. "
+        "Default: `latest`.",
     )
-    priority: Priority | None = None
-    max_attempts: MaxAttempts | None = None
-    retry: RetryPolicy | None = Field(None, description="A policy for this action alone, or a list of seconds.")
-    lock_group: ShortText | None = Field(None, description="Members of a group run one at a time, the oldest first.")
-    lock_group_blocks: bool | None = Field(None, description="While it waits for its retry, the others wait, too.")
-    dedup_key: DedupKey | None = Field(None, description="The same intent: merged into an action that waits under it.")
-    dedup_window: Window | None = Field(None, description="For how many seconds; 0 merges nothing.")
-    dedup_mode: Literal["latest", "first", "append"] | None = Field(None, description="What becomes of the payloads.")
-    target: Target | None = None
-    user_id: ShortText | None = None
-    metadata: JsonObject | None = Field(None, description="Your own notes.")
-    created_by: ShortText | None = Field(None, description="Who asked for it. Left out: the token's name.")
-    condition: JsonObject | None = Field(
-        None, description='What must hold when it would run, else it is skipped; `{"wait": condition, …}` waits.'
+    after: _After | None = Field(None, description="Ids of the actions of the same team that must complete first.")
+
+
+class CreateActionsRequest(RequestModel):
+    """New actions: all are scheduled, or none."""
+
+    actions: list[CreateActionRequest] = Field(min_length=1, max_length=BATCH_MOST)
+
+
+class UpdateActionRequest(PatchModel, _ActionDue, AttemptOptions, HookOptions):
+    """Changes to a pending action; omitted fields keep their values; null removes a condition or follow-up."""
+
+    nullable: ClassVar[frozenset[str]] = frozenset({"condition", "after", "on_success", "on_failure"})
+
+    payload: JsonObject | None = Field(None, description="Replaces the whole payload.")
+    retry: RetryPolicy | None = Field(None, description="Retry policy of this action.")
+    metadata: JsonObject | None = Field(None, description="Replaces all metadata.")
+    after: _After | None = Field(
+        None, description="Ids of the actions of the same team that must complete first; null removes all of them."
     )
-    after: After | None = Field(None, description="Ids of actions that must have completed.")
-    on_success: FollowUps | None = Field(None, description="What to schedule when it completes: one action, or a list.")
-    on_failure: FollowUps | None = Field(None, description="What to schedule when it has failed for good.")
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what is given, under the names of `schedule_action`."""
-        given = super().arguments()
-        return given | ({"target": self.target.model_dump()} if self.target is not None else {})
+    force: bool = Field(default=False, description="Overrides the lock of `edit_lock_seconds`.")
 
 
-class NewActions(Given):
-    """Many actions to schedule: all of them, or none."""
+class CancelActionRequest(RequestModel):
+    """Options of a cancellation."""
 
-    actions: list[NewAction] = Field(min_length=1, max_length=BATCH_MOST)
-
-
-class ActionChanges(GivenParts, _When):
-    """What is to change of a pending action; what is left out stays."""
-
-    model_config = ConfigDict(json_schema_extra=_ONE_INSTANT)
-    nullable = frozenset({"condition", "after", "on_success", "on_failure"})
-
-    payload: JsonObject | None = Field(None, description="The whole new payload.")
-    scheduled_at: Moment | None = Field(None, description="With an offset, or without one and `timezone`.")
-    delay: Delay | None = Field(
-        None, description="In place of `scheduled_at`: seconds from now, or an ISO 8601 duration."
-    )
-    timezone: TimeZone | None = Field(None, description="IANA zone of a `scheduled_at` without an offset.")
-    priority: Priority | None = None
-    max_attempts: MaxAttempts | None = None
-    retry: RetryPolicy | None = Field(None, description="The policy for this action alone.")
-    metadata: JsonObject | None = Field(None, description="Replaces what was there.")
-    condition: JsonObject | None = Field(
-        None, description="What must hold from now on, looked at anew; null: nothing must."
-    )
-    after: After | None = Field(None, description="Ids of the actions it comes after; null: of none.")
-    on_success: FollowUps | None = Field(None, description="What follows its completion; null: nothing.")
-    on_failure: FollowUps | None = Field(None, description="What follows its final failure; null: nothing.")
-    force: bool = Field(default=False, description="As the query parameter of that name.")
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what is given, under the names of `update_action`; None takes away what is there."""
-        return dict.fromkeys(self.model_fields_set & self.nullable) | super().arguments()
+    reason: LongText | None = Field(None, description="Reason for the cancellation, stored with the action.")
+    force: bool = Field(default=False, description="Overrides the lock of `edit_lock_seconds`.")
 
 
-class ListQuery(Given):
-    """Which actions to list."""
-
-    status: StatusName | None = None
-    action_type: ActionTypeName | None = None
-    team_id: ShortText | None = None
-    lock_group: ShortText | None = None
-    scheduled_from: Instant | None = Field(None, description="Scheduled then or later.")
-    scheduled_to: Instant | None = Field(None, description="Scheduled before then.")
-    q: ShortText | None = Field(
-        None, description="Part of the type, the dedup key or the lock group, or the beginning of the id."
-    )
-    limit: Limit = PAGE_MOST
-    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
-
-    def filters(self) -> Filters:
-        """Return which actions are meant."""
-        return Filters(
-            statuses=None if self.status is None else (self.status,),
-            action_type=self.action_type,
-            team_id=self.team_id,
-            lock_group=self.lock_group,
-            scheduled_from=self.scheduled_from,
-            scheduled_to=self.scheduled_to,
-            q=self.q,
-        )
-
-
-class FollowUpsQuery(Given):
-    """Which of an action's follow-ups to list."""
-
-    limit: Limit = PAGE_MOST
-    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
-
-
-class ChangeQuery(Given):
-    """How to change an action."""
-
-    force: Flag = Field(default=False, description="Also when it is due within `edit_lock_seconds`.")
-
-
-class DeleteQuery(ChangeQuery):
-    """How to cancel or remove an action."""
-
-    purge: Flag = Field(default=False, description="Remove a finished one, in place of cancelling a waiting one.")
-    reason: LongText | None = Field(None, description="Why it is cancelled; kept with it.")
-
-
-class CountsQuery(Given):
-    """What to count."""
-
-    team_id: ShortText | None = None
-    overdue_seconds: Annotated[float, Field(ge=0, le=_YEAR_SECONDS, strict=False, allow_inf_nan=False)] = Field(
-        _OVERDUE_SECONDS, description="For how long an action has been due when it is overdue."
-    )
-
-
-_FILTERS = ("status", "action_type", "team_id", "lock_group", "scheduled_from", "scheduled_to", "q")
-
-
-class _Matching(GivenParts):
-    """Which actions to change, and how many."""
-
-    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": [name]} for name in (*_FILTERS, "all")]})
+class ActionFilterFields(PatchModel):
+    """Filters that select actions; all of them must match."""
 
     action_type: ActionTypeName | None = None
     team_id: ShortText | None = None
     lock_group: ShortText | None = None
-    scheduled_from: Instant | None = Field(None, description="Scheduled then or later.")
-    scheduled_to: Instant | None = Field(None, description="Scheduled before then.")
+    due_from: Instant | None = Field(None, description="Inclusive lower bound of `scheduled_at`.")
+    due_to: Instant | None = Field(None, description="Exclusive upper bound of `scheduled_at`.")
     q: ShortText | None = Field(
         None, description="Part of the type, the dedup key or the lock group, or the beginning of the id."
     )
-    all: Literal[True] | None = Field(None, description="In place of a filter: really all of them.")
-    dry_run: bool = Field(default=False, description="Only count what matches.")
-    limit: Annotated[int, Field(ge=1, le=BULK_MOST), WholeNumber] = Field(1000, description="Change at most so many.")
-    cursor: Id | None = Field(None, description="`next_cursor` of the call before.")
 
-    @model_validator(mode="after")
-    def _says_which(self) -> Self:
-        if self.model_fields_set.isdisjoint({*_FILTERS, "all"}):
-            raise about("", f"say which: give one of {', '.join(_FILTERS)}, or all: true")
-        return self
+    def filters(
+        self, team_id: str | None, *statuses: Status, unlocked_for_seconds: int | None = None
+    ) -> search.ActionFilters:
+        """Return the filters of a search.
 
-    def filters(self, team_id: str | None, *statuses: Status, unlocked_for_seconds: int | None = None) -> Filters:
-        """Return which actions are meant, out of those of the statuses; of the team alone where there is one."""
-        return Filters(
-            statuses=statuses,
+        Args:
+            team_id: Limits the search to this team.
+            statuses: Limits the search to these statuses; without any, all statuses.
+            unlocked_for_seconds: Leaves out pending actions that are overdue or due within this time; None: no limit.
+        """
+        return search.ActionFilters(
+            statuses=statuses or None,
             action_type=self.action_type,
-            team_id=team_id or self.team_id,
+            team_id=team_id,
             lock_group=self.lock_group,
-            scheduled_from=self.scheduled_from,
-            scheduled_to=self.scheduled_to,
+            due_from=self.due_from,
+            due_to=self.due_to,
             q=self.q,
             unlocked_for_seconds=unlocked_for_seconds,
         )
 
 
-class RetryMatching(_Matching):
-    """Which finished actions to make pending again."""
+class ActionsQuery(ActionFilterFields, PageQuery):
+    """Filters of a list of actions."""
+
+    status: StatusName | None = None
+
+
+class UpdateActionQuery(RequestModel):
+    """Options of an update."""
+
+    force: Flag = Field(default=False, description="Overrides the lock of `edit_lock_seconds`.")
+
+
+class ActionCountsQuery(TeamQuery):
+    """Filters of the counts, and when an action is overdue."""
+
+    overdue_seconds: Annotated[float, Field(ge=0, le=_YEAR_SECONDS, strict=False, allow_inf_nan=False)] = Field(
+        _OVERDUE_SECONDS, description="An action is overdue once it has been due for this many seconds."
+    )
+
+
+_FILTERS = ("status", *ActionFilterFields.model_fields)
+
+
+class _BulkRequest(ActionFilterFields):
+    """Filters that select the actions of a bulk change, and the maximum number of actions."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": [name]} for name in (*_FILTERS, "all")]})
+
+    all: Literal[True] | None = Field(
+        None, description="Required without a filter: selects all actions that have the status."
+    )
+    dry_run: bool = Field(default=False, description="Only count the matching actions; change nothing.")
+    limit: Annotated[int, Field(ge=1, le=management.BULK_MOST), WholeNumber] = Field(
+        1000, description="Maximum number of actions to change."
+    )
+    cursor: Id | None = Field(None, description=CURSOR)
+
+    @model_validator(mode="after")
+    def _has_filter(self) -> Self:
+        if self.model_fields_set.isdisjoint({*_FILTERS, "all"}):
+            raise rejection(f"must have a filter ({', '.join(_FILTERS)}), or all: true")
+        return self
+
+
+class RetryActionsRequest(_BulkRequest):
+    """Finished actions to retry."""
 
     status: Literal["failed", "cancelled", "skipped"] = "failed"
 
 
-class CancelMatching(_Matching):
-    """Which waiting actions to cancel."""
+class CancelActionsRequest(_BulkRequest):
+    """Actions to cancel that are pending or have no handler."""
 
-    status: Literal["pending", "no_action"] | None = Field(None, description="Left out: both.")
-    force: bool = Field(default=False, description="Also those that are due within `edit_lock_seconds`.")
-    reason: LongText | None = Field(None, description="Why; kept with each.")
-
-
-def _readable(value: Any, serialize: Any) -> Any:  # noqa: ANN401 - any JSON, and pydantic's own function
-    try:
-        # Some levels deeper than it will stand in the answer: what passes here passes there.
-        return serialize([[[[[[[[value]]]]]]]])[0][0][0][0][0][0][0][0]
-    except (PydanticSerializationError, ValueError, RecursionError):
-        # SQL can nest deeper than JSON is written here: one such value must not hide the rest.
-        return {"unreadable": "stored JSON that is nested too deep"}
-
-
-Document = Annotated[Any, WrapSerializer(_readable)]
-
-
-class Action(Shown):
-    """An action: the columns of its row."""
-
-    id: UUID
-    action_type: str
-    status: Status
-    payload: Document = Field(description="A list of payloads when scheduled with `dedup_mode` `append`.")
-    team_id: str | None
-    priority: int
-    scheduled_at: datetime
-    occurrence_at: datetime | None
-    started_at: datetime | None
-    completed_at: datetime | None
-    error_message: str | None
-    attempts: int
-    max_attempts: int | None
-    result: Document
-    state: Document
-    metadata: Document
-    history: Document = Field(description="An entry per attempt and per change by a person, oldest first.")
-    target_type: str | None
-    target_id: str | None
-    user_id: str | None
-    created_by: str | None
-    schedule_id: UUID | None
-    deadline_id: UUID | None
-    dedup_key: str | None
-    lock_group: str | None
-    lock_group_blocks: bool
-    condition: Document = Field(description="What must hold when it would run; null where nothing must.")
-    waiting: Document = Field(description="How its wait stands: since, checks, next_check_at, unmet, unmet_since.")
-    on_success: Document = Field(description="What is scheduled when it completes.")
-    on_failure: Document = Field(description="What is scheduled when it has failed for good.")
-    scheduled_by: UUID | None = Field(
-        description="The action whose handler scheduled it, or whose end it follows; pruned, perhaps, by now."
+    status: Literal["pending", "no_action"] | None = Field(None, description="Default: both statuses.")
+    force: bool = Field(
+        default=False, description="Includes pending actions that are overdue or due within `edit_lock_seconds`."
     )
-    retry: Document = Field(description="The retry policy of this action alone; null: the handler's, else the setting.")
-    cancel_requested_at: datetime | None
-    lease_expires_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
+    reason: LongText | None = Field(None, description="Reason for the cancellation, stored with each action.")
 
 
-class Explanation(Shown):
-    """Why an action has not run, or how it ended."""
+@shares_fields(
+    Action,
+    action_type=None,
+    payload="Input of the handler; a list of payloads if the action was scheduled with `dedup_mode` `append`.",
+    priority=None,
+    max_attempts=None,
+    retry="Retry policy; null: that of the handler, else that of the settings.",
+    lock_group=None,
+    lock_group_blocks=None,
+    target_type=None,
+    target_id=None,
+    user_id=None,
+    metadata=None,
+    condition="Evaluated before each attempt; null: no condition.",
+    on_success="Actions to schedule when the action completes.",
+    on_failure="Actions to schedule when the action fails permanently.",
+    updated_at=None,
+)
+class ActionTemplate(Record):
+    """Fields that actions and schedules share."""
+
+
+@shares_fields(
+    Action,
+    status=None,
+    scheduled_at=None,
+    occurrence_at=None,
+    started_at=None,
+    completed_at=None,
+    error_message=None,
+    attempts=None,
+    result=None,
+    state=None,
+    schedule_id=None,
+    deadline_id=None,
+    dedup_key=None,
+    waiting="Progress of the wait for the condition: `since`, `checks`, `next_check_at`, `unmet`, `unmet_since`; null "
+    "before the first check.",
+    scheduled_by="Id of the action whose handler scheduled this one, or that this one follows; that action may have "
+    "been pruned.",
+    cancel_requested_at=None,
+    lease_expires_at=None,
+    history="Attempts, and changes by people, oldest first: the first 5 and the last 45 entries. A first attempt that "
+    "completes has no entry.",
+)
+class ActionDocument(ActionTemplate):
+    """An action: one row, one unit of work."""
+
+
+@shares_fields(
+    Explanation,
+    code=None,
+    sentence="The reason, or how the action ended, as a sentence; times are in UTC.",
+    remedy="What to do; null if nothing needs to be done.",
+    details="The values behind the sentence, such as ids, counts and times.",
+)
+class ActionExplanation(ResponseModel):
+    """An explanation of why an action has not run, or of how it ended."""
 
     id: UUID
-    code: Code
-    sentence: str = Field(description="The reason in words; instants in UTC.")
-    remedy: str | None = Field(description="What to do; null where nothing has to be done.")
-    details: Document = Field(description="The facts behind the sentence.")
 
 
-class ScheduledAction(Action):
-    """An action as scheduling answers it."""
-
-    deduplicated: bool = Field(description="Whether it was merged into one that already waited.")
-
-
-class ActionsPage(Shown):
-    """Some of the actions that match, the newest first."""
-
-    actions: list[Action]
-    next_cursor: UUID | None = Field(
-        description="Where to go on; null on the last page. A short page, even an empty one, may still have it."
-    )
+@shares_fields(Scheduled, deduplicated="Whether the action was merged into an existing pending action.")
+class ScheduledAction(ActionDocument):
+    """A new action, or the pending action that it was merged into."""
 
 
-class Scheduled(Shown):
-    """Which action will do the work."""
-
-    id: UUID
-    deduplicated: bool
-
-
-class ScheduledActions(Shown):
-    """What became of each, in their order."""
-
-    actions: list[Scheduled]
+ActionPage = page_of(
+    "ActionPage",
+    "A page of actions, newest first; a page with a `next_cursor` may be short or even empty.",
+    actions=list[ActionDocument],
+)
 
 
-class Lateness(Shown):
-    """How late the actions of one type started: their start less the instant that attempt came due, in seconds."""
-
-    measured: int = Field(description="On how many it was measured.")
-    p50_seconds: float
-    p95_seconds: float
-    max_seconds: float
+@shares_fields(Scheduled, id=None, deduplicated=None)
+class ActionReference(ResponseModel):
+    """The id of a new action, or of the action that it was merged into."""
 
 
-class Counts(Shown):
-    """How many actions there are; each status is counted to 10,000."""
+class ScheduledActionsBatch(ResponseModel):
+    """The ids of the scheduled actions, in the order of the request."""
 
-    pending: int
-    processing: int
-    completed: int
-    failed: int
-    cancelled: int
-    skipped: int
-    no_action: int
-    due: int = Field(description="Pending, and their time has come.")
-    overdue: int = Field(description="Due for longer than `overdue_seconds`.")
-    oldest_due_seconds: float | None = Field(description="For how long the oldest has been due.")
-    by_type: dict[str, dict[Status, int]] = Field(description="By action type and status.")
-    capped: list[str] = Field(description="Which of the counts stopped at 10,000.")
+    actions: list[ActionReference]
+
+
+@shares_fields(
+    management.LatenessStats,
+    sample_count=None,
+    p50_seconds=None,
+    p95_seconds=None,
+    max_seconds=None,
+)
+class Lateness(ResponseModel):
+    """The lateness of actions of a type: the seconds from the due time to the start of the last attempt."""
+
+
+@shares_fields(
+    management.ActionCounts,
+    due="Pending actions whose `scheduled_at` has passed.",
+    overdue="Pending actions that have been due for longer than `overdue_seconds`.",
+    oldest_due_seconds="How many seconds the oldest due action has been due; null without due actions.",
+    by_type="Number of actions by action type and status.",
+    capped="Names of the counts that exceed 10,000; their values are 10,000.",
+)
+@adds_fields(**dict.fromkeys(Status, int))
+class ActionCountsDocument(ResponseModel):
+    """Numbers of actions; each status, and the due and overdue actions, are counted up to 10,000."""
+
     lateness: dict[str, Lateness] = Field(
-        description="By action type, of the last hour: the latest 5,000 that completed and as many that failed."
+        description="Lateness by action type, of the latest 5,000 completed and 5,000 failed actions that ended in the "
+        "last hour."
     )
 
 
-class Changed(Shown):
-    """What a change of many did."""
+@shares_fields(
+    management.BulkResult,
+    matched="Number of matching actions that this request found: at most `limit`, in a dry run at most 10,000.",
+    changed="Number of actions that this request changed.",
+    more="Whether more actions may match.",
+    next_cursor="Send as `cursor` to continue; null at the end, and after a dry run.",
+)
+class BulkResultDocument(ResponseModel):
+    """The result of a bulk operation."""
 
-    matched: int = Field(description="Actions found that match and can be changed so; counted to 10,000.")
-    changed: int
-    more: bool = Field(description="Whether there may be more that match: call again, with `next_cursor`.")
-    next_cursor: UUID | None
-    dry_run: bool
+    dry_run: bool = False

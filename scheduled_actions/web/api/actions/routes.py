@@ -1,17 +1,17 @@
-"""Actions over HTTP: schedule, list, show, change, cancel, remove, retry."""
+"""Define the routes that schedule, list, count, explain, update, cancel, retry, run and delete actions."""
 
-from __future__ import annotations
-
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scheduled_actions.actions.management import Counts
-from scheduled_actions.actions.model import NewAction
-from scheduled_actions.actions.search import Page
-from scheduled_actions.core import checks as arguments
+from scheduled_actions.actions import management, model
+from scheduled_actions.core import checks
+from scheduled_actions.core.action import Action, Status
 from scheduled_actions.core.errors import (
     ActionLocked,
+    ActionTypeForbidden,
     FollowUpInvalid,
     HandlerBroken,
     InvalidArgument,
@@ -20,359 +20,340 @@ from scheduled_actions.core.errors import (
     RegistryInvalid,
     RequestError,
     TooLarge,
-    TypeNotOpen,
     UnknownAction,
     UnknownActionType,
     WrongStatus,
 )
+from scheduled_actions.database.connection import Connection
 from scheduled_actions.operations.explain import service as explaining
-from scheduled_actions.operations.tokens import Role
-from scheduled_actions.web.api.actions import models
-from scheduled_actions.web.api.requests.etags import as_it_was_seen, etag_of
-from scheduled_actions.web.api.requests.problems import field_problems
-from scheduled_actions.web.api.requests.refusals import FieldsInvalid, UnknownActionTypes
-from scheduled_actions.web.api.routing import Answer, Call, Route
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from scheduled_actions.core.action import Action
-    from scheduled_actions.database.connection import Connection
+from scheduled_actions.web.api.actions.models import (
+    BATCH_MOST,
+    ActionCountsDocument,
+    ActionCountsQuery,
+    ActionDocument,
+    ActionExplanation,
+    ActionPage,
+    ActionsQuery,
+    BulkResultDocument,
+    CancelActionRequest,
+    CancelActionsRequest,
+    CreateActionRequest,
+    CreateActionsRequest,
+    RetryActionsRequest,
+    ScheduledAction,
+    ScheduledActionsBatch,
+    UpdateActionQuery,
+    UpdateActionRequest,
+)
+from scheduled_actions.web.api.models import EmptyRequest, PageQuery
+from scheduled_actions.web.api.problems import FieldsInvalid, UnknownActionTypes, field_problems
+from scheduled_actions.web.api.routing import Answer, Call, Locked, Route, require_if_match
 
 _BATCH_LIMIT = 4 * 1024 * 1024
 
 
-def list_actions(call: Call) -> Answer:
-    """Answer a page of the actions that match; of another team there are none."""
-    query: models.ListQuery = call.query
-    if call.caller.sees(query.team_id):
-        filters = replace(query.filters(), team_id=call.caller.team_id or query.team_id)
-        page = call.management.page(filters, cursor=query.cursor, limit=query.limit)
-    else:
-        page = Page([], None)
-    return Answer(models.ActionsPage.model_validate(page))
-
-
-def schedule(call: Call) -> Answer:
-    """Schedule one action; answer it, or the one that it was merged into."""
-    with call.borrowed() as connection:
-        new = NewAction(**_arguments(call, call.body))
-        scheduled = call.runtime.scheduler.schedule_action(new, requester=call.caller.requester, connection=connection)
-        action = call.management.get(scheduled.id, team_id=call.caller.team_id, connection=connection)
-    shown = models.Action.model_validate(action)
+def list_actions(call: Call[ActionsQuery, EmptyRequest]) -> Answer:
+    """Return a page of actions, newest first; an empty page for a team that the caller may not see."""
+    if not call.sees_team:
+        return Answer(ActionPage.model_validate({"actions": [], "next_cursor": None}))
+    statuses = () if call.query.status is None else (call.query.status,)
     return Answer(
-        models.ScheduledAction(**dict(shown), deduplicated=scheduled.deduplicated),
-        HTTPStatus.OK if scheduled.deduplicated else HTTPStatus.CREATED,
-        {"ETag": etag_of(shown), "Location": f"{call.base}/actions/{action.id}"},
+        ActionPage.model_validate(
+            call.runtime.action_operations.page(
+                call.query.filters(call.team_filter, *statuses), cursor=call.query.cursor, limit=call.query.limit
+            )
+        )
     )
 
 
-def schedule_many(call: Call) -> Answer:
-    """Schedule many actions, all of them or none; answer their ids in their order."""
+def create_action(call: Call[EmptyRequest, CreateActionRequest]) -> Answer:
+    """Schedule an action; return the new action, or the pending one that it was merged into."""
+    with call.borrowed() as connection:
+        scheduled = call.runtime.scheduler.schedule_action(
+            model.NewAction(**_arguments(call, call.body)), requester=call.caller.requester, connection=connection
+        )
+        action = call.runtime.action_operations.get(scheduled.id, team_id=call.caller.team_id, connection=connection)
+    return (
+        _answer(action)
+        .extended(ScheduledAction, deduplicated=scheduled.deduplicated)
+        .located(f"{call.base}/actions/{action.id}", is_new=not scheduled.deduplicated)
+    )
+
+
+def create_actions(call: Call[EmptyRequest, CreateActionsRequest]) -> Answer:
+    """Schedule many actions, all of them or none."""
     rows: list[dict[str, Any]] = []
     refused: list[tuple[int, RequestError]] = []
     for position, new in enumerate(call.body.actions):
+        # Not in the try block: `Forbidden` is an error of the whole request, not of a field.
         arguments = _arguments(call, new)
         try:
-            rows.append(call.runtime.preparation.row(arguments, requester=call.caller.requester))
-        except TypeNotOpen as error:
+            rows.append(call.runtime.action_validator.row(arguments, requester=call.caller.requester))
+        except ActionTypeForbidden as error:
             raise error.inside(f"actions.{position}") from None
         except RequestError as error:
             refused.append((position, error))
     if refused:
         problems = [one for position, error in refused for one in field_problems(error, inside=f"actions.{position}")]
         unknown = next((error for _, error in refused if isinstance(error, UnknownActionType)), None)
-        raise FieldsInvalid(problems) if unknown is None else UnknownActionTypes(unknown, problems)
+        if unknown is None:
+            raise FieldsInvalid(problems)
+        raise UnknownActionTypes(unknown.action_type, unknown.known, problems=problems)
     scheduled = call.runtime.scheduler.schedule_prepared(rows, connection=call.connection)
-    document = models.ScheduledActions(
-        actions=[models.Scheduled(id=one.id, deduplicated=one.deduplicated) for one in scheduled]
-    )
-    is_new = any(not one.deduplicated for one in scheduled)
-    return Answer(document, HTTPStatus.CREATED if is_new else HTTPStatus.OK)
-
-
-def show(call: Call) -> Answer:
-    """Answer one action with its whole history."""
-    return _told(call.management.get(call.path["id"], team_id=call.caller.team_id))
-
-
-def explain(call: Call) -> Answer:
-    """Answer why one action has not run, or how it ended."""
-    found = explaining.explain(call.runtime, call.path["id"], team_id=call.caller.team_id)
     return Answer(
-        models.Explanation(
-            id=arguments.check_id(call.path["id"]),
-            code=found.code,
-            sentence=found.sentence,
-            remedy=found.remedy,
-            details=found.details,
+        ScheduledActionsBatch.model_validate({"actions": scheduled}),
+        HTTPStatus.OK if all(one.deduplicated for one in scheduled) else HTTPStatus.CREATED,
+    )
+
+
+def get_action(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Return an action with its history."""
+    return _answer(call.runtime.action_operations.get(call.reference, team_id=call.caller.team_id))
+
+
+def explain_action(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Return an explanation of why an action has not run, or of how it ended."""
+    found = explaining.explain(call.runtime, call.reference, team_id=call.caller.team_id)
+    return Answer(ActionExplanation.model_validate({"id": checks.check_id(call.reference), **asdict(found)}))
+
+
+def list_scheduled_actions(call: Call[PageQuery, EmptyRequest]) -> Answer:
+    """Return a page of the actions that an action scheduled, in its handler or as follow-ups, newest first."""
+    return Answer(
+        ActionPage.model_validate(
+            call.runtime.action_operations.scheduled_by(
+                call.reference, team_id=call.caller.team_id, cursor=call.query.cursor, limit=call.query.limit
+            )
         )
     )
 
 
-def follow_ups(call: Call) -> Answer:
-    """Answer a page of what one action scheduled."""
-    query: models.FollowUpsQuery = call.query
-    page = call.management.scheduled_by(
-        call.path["id"], team_id=call.caller.team_id, cursor=query.cursor, limit=query.limit
-    )
-    return Answer(models.ActionsPage.model_validate(page))
-
-
-def change(call: Call) -> Answer:
-    """Change what is given of a pending action; where nothing is, answer it as it is."""
-    arguments = call.body.arguments()
+def update_action(call: Call[UpdateActionQuery, UpdateActionRequest]) -> Answer:
+    """Update a pending action."""
+    arguments = call.body.given()
     is_forced = arguments.pop("force", False) or call.query.force
-    with _as_it_was_seen(call) as connection:
+    with _require_if_match(call) as connection:
         if arguments.keys() <= {"timezone"}:
-            return _told(call.management.get(call.path["id"], team_id=call.caller.team_id, connection=connection))
-        action = call.runtime.scheduler.update_action(
-            call.path["id"],
-            **arguments,
-            by=call.caller.name,
-            team_id=call.caller.team_id,
-            edit_lock_seconds=None if is_forced else call.runtime.config.settings.edit_lock_seconds,
-            requester=call.caller.requester,
-            connection=connection,
+            return _answer(
+                call.runtime.action_operations.get(call.reference, team_id=call.caller.team_id, connection=connection)
+            )
+        return _answer(
+            call.runtime.scheduler.update_action(
+                call.reference,
+                **arguments,
+                **_change(call, connection),
+                edit_lock_seconds=_edit_lock(call, is_forced=is_forced),
+                requester=call.caller.requester,
+            )
         )
-    return _told(action)
 
 
-def delete(call: Call) -> Answer:
-    """Cancel a waiting action, or remove a finished one; answer what it is, or was."""
-    query: models.DeleteQuery = call.query
-    team_id = call.caller.team_id
-    with _as_it_was_seen(call) as connection:
-        if query.purge:
-            return _told(call.management.purge(call.path["id"], team_id=team_id, connection=connection))
-        action = call.runtime.scheduler.cancel_action(
-            call.path["id"],
-            reason=query.reason,
-            by=call.caller.name,
-            also_running=False,
-            team_id=team_id,
-            edit_lock_seconds=None if query.force else call.runtime.config.settings.edit_lock_seconds,
-            connection=connection,
+def cancel_action(call: Call[EmptyRequest, CancelActionRequest]) -> Answer:
+    """Cancel an action that is pending or has no handler."""
+    with _require_if_match(call) as connection:
+        return _answer(
+            call.runtime.scheduler.cancel_action(
+                call.reference,
+                reason=call.body.reason,
+                also_running=False,
+                **_change(call, connection),
+                edit_lock_seconds=_edit_lock(call, is_forced=call.body.force),
+            )
         )
-    return _told(action)
 
 
-def retry(call: Call) -> Answer:
-    """Make a finished action pending again."""
-    caller = call.caller
-    with _as_it_was_seen(call) as connection:
-        action = call.runtime.scheduler.retry_action(
-            call.path["id"], by=caller.name, team_id=caller.team_id, connection=connection
+def delete_action(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Delete a finished action and return its last state."""
+    with _require_if_match(call) as connection:
+        return _answer(
+            call.runtime.action_operations.purge(call.reference, team_id=call.caller.team_id, connection=connection)
         )
-    return _told(action)
 
 
-def run_now(call: Call) -> Answer:
-    """Make a pending action due."""
-    caller = call.caller
-    with _as_it_was_seen(call) as connection:
-        action = call.management.run_now(call.path["id"], by=caller.name, team_id=caller.team_id, connection=connection)
-    return _told(action)
+def retry_action(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Make a failed, cancelled or skipped action pending again, with no attempts used."""
+    with _require_if_match(call) as connection:
+        return _answer(call.runtime.scheduler.retry_action(call.reference, **_change(call, connection)))
 
 
-def count(call: Call) -> Answer:
-    """Answer how many actions there are; of another team there are none."""
-    query: models.CountsQuery = call.query
-    if call.caller.sees(query.team_id):
-        team_id = call.caller.team_id or query.team_id
-        counts = call.management.counts(team_id=team_id, overdue_seconds=query.overdue_seconds)
-        lateness = call.management.lateness(team_id=team_id)
-    else:
-        counts, lateness = Counts(), []
+def run_action(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Make a pending action due now; an action that is already due is unchanged."""
+    with _require_if_match(call) as connection:
+        return _answer(call.runtime.action_operations.run_now(call.reference, **_change(call, connection)))
+
+
+def count_actions(call: Call[ActionCountsQuery, EmptyRequest]) -> Answer:
+    """Return the numbers of actions by status and type; zeros for a team that the caller may not see."""
+    counts, lateness = management.ActionCounts(), []
+    if call.sees_team:
+        counts = call.runtime.action_operations.counts(
+            team_id=call.team_filter, overdue_seconds=call.query.overdue_seconds
+        )
+        lateness = call.runtime.action_operations.lateness(team_id=call.team_filter)
     return Answer(
-        models.Counts(
-            **{status.value: number for status, number in counts.by_status.items()},
-            due=counts.due,
-            overdue=counts.overdue,
-            oldest_due_seconds=counts.oldest_due_seconds,
-            by_type=dict(sorted(counts.by_type.items())),
-            capped=counts.capped,
-            lateness={
-                one.action_type: models.Lateness(
-                    measured=one.number,
-                    p50_seconds=one.p50_seconds,
-                    p95_seconds=one.p95_seconds,
-                    max_seconds=one.max_seconds,
-                )
-                for one in lateness
-            },
+        ActionCountsDocument.model_validate(
+            {**counts.by_status, **asdict(counts), "lateness": {one.action_type: one for one in lateness}}
         )
     )
 
 
-def _arguments(call: Call, new: models.NewAction) -> dict[str, Any]:
-    given = new.arguments()
+def retry_actions(call: Call[EmptyRequest, RetryActionsRequest]) -> Answer:
+    """Make matching failed, cancelled or skipped actions pending again, up to the limit of the request."""
+    return _bulk_change(call, call.runtime.action_operations.retry_matching, Status(call.body.status))
+
+
+def cancel_actions(call: Call[EmptyRequest, CancelActionsRequest]) -> Answer:
+    """Cancel matching actions that are pending or have no handler, up to the limit of the request."""
+    statuses = (Status(call.body.status),) if call.body.status else (Status.PENDING, Status.NO_ACTION)
+    cancel = partial(call.runtime.action_operations.cancel_matching, reason=call.body.reason)
+    return _bulk_change(call, cancel, *statuses, unlocked_for_seconds=_edit_lock(call, is_forced=call.body.force))
+
+
+def _bulk_change(
+    call: Call[Any, Any],
+    change: Callable[..., management.BulkResult],
+    *statuses: Status,
+    unlocked_for_seconds: int | None = None,
+) -> Answer:
+    """Change the matching actions, or count them in a dry run; none for a team that the caller may not see."""
+    given = call.body
+    filters = given.filters(call.caller.team_id or given.team_id, *statuses, unlocked_for_seconds=unlocked_for_seconds)
+    if not call.caller.sees(given.team_id):
+        result = management.BulkResult(matched=0, changed=0, more=False, next_cursor=None)
+    elif given.dry_run:
+        result = call.runtime.action_operations.count_matching(filters)
+    else:
+        result = change(filters, by=call.caller.name, limit=given.limit, cursor=given.cursor)
+    return Answer(BulkResultDocument(**asdict(result), dry_run=given.dry_run))
+
+
+def _arguments(call: Call[Any, Any], new: CreateActionRequest) -> dict[str, Any]:
+    """Return the arguments of `schedule_action`."""
+    given = {name: value for name, value in new.given().items() if value is not None}
     team_id = call.caller.team_for(given.pop("team_id", None))
     return {"created_by": call.caller.name} | given | ({} if team_id is None else {"team_id": team_id})
 
 
-def _told(action: Action) -> Answer:
-    shown = models.Action.model_validate(action)
-    return Answer(shown, headers={"ETag": etag_of(shown)})
+def _change(call: Call[Any, Any], connection: Connection | None) -> dict[str, Any]:
+    """Return the arguments that all changes share."""
+    return {"by": call.caller.name, "team_id": call.caller.team_id, "connection": connection}
 
 
-def _as_it_was_seen(call: Call) -> AbstractContextManager[Connection | None]:
-    return as_it_was_seen(call, call.management.locked, models.Action.model_validate)
+def _edit_lock(call: Call[Any, Any], *, is_forced: bool) -> int | None:
+    return None if is_forced else call.runtime.config.settings.edit_lock_seconds
+
+
+def _answer(action: Action) -> Answer:
+    return Answer.with_etag(ActionDocument.model_validate(action))
+
+
+def _require_if_match(call: Call[Any, Any]) -> Locked:
+    lock = partial(call.runtime.action_operations.locked, call.reference, team_id=call.caller.team_id)
+    return require_if_match(call, lock, ActionDocument.model_validate)
 
 
 _SCHEDULING = (
-    PayloadInvalid, InvalidArgument, FollowUpInvalid, RefusedByDatabase, UnknownActionType, TypeNotOpen, TooLarge,
-    HandlerBroken, RegistryInvalid,
+    PayloadInvalid, InvalidArgument, FollowUpInvalid, RefusedByDatabase, UnknownActionType, ActionTypeForbidden,
+    TooLarge, HandlerBroken, RegistryInvalid,
 )  # fmt: skip
-_ETAG = {"ETag": "For If-Match: names the action as it is answered here."}
+_ETAG = {"ETag": "Version of the action, for If-Match."}
+#: Options of the routes that return an action.
+_ONE: dict[str, Any] = {
+    "tag": "Actions",
+    "answers": {HTTPStatus.OK: (ActionDocument, "The action.")},
+    "headers": _ETAG,
+}
+_CHANGING = (UnknownAction, WrongStatus)
+_BULK = (
+    "Requires a filter, or `all`. With `dry_run`, the matching actions are counted (up to 10,000) but not changed. A "
+    "request changes at most `limit` actions and starts no further batch after five seconds; while `more` is true, "
+    "repeat the request with `next_cursor` as `cursor`. Actions that another client changes at the same time count as "
+    "matched but not as changed."
+)
 
 ROUTES = (
     Route(
-        method="GET",
-        path="/actions",
-        function=list_actions,
-        role=Role.VIEWER,
-        tag="Actions",
-        summary="List actions, the newest first",
-        description="Every filter given must match. Go on with `next_cursor` until it is null: a page looks at a "
-        "bounded number of actions, so that a short one, even an empty one, may not be the last.",
-        query=models.ListQuery,
-        answers={HTTPStatus.OK: (models.ActionsPage, "A page.")},
+        "GET", "/actions", list_actions, "List actions, newest first", tag="Actions",
+        description="All given filters must match. A page examines a limited number of actions, so a short or empty "
+        "page may not be the last: continue until `next_cursor` is null.",
+        query=ActionsQuery, answers={HTTPStatus.OK: (ActionPage, "A page of actions.")},
     ),
     Route(
-        method="POST",
-        path="/actions",
-        function=schedule,
-        role=Role.OPERATOR,
-        tag="Actions",
-        summary="Schedule an action",
-        body=models.NewAction,
+        "POST", "/actions", create_action, "Schedule an action", tag="Actions", body=CreateActionRequest,
         answers={
-            HTTPStatus.CREATED: (models.ScheduledAction, "It was scheduled."),
-            HTTPStatus.OK: (models.ScheduledAction, "It was merged into one that already waited."),
+            HTTPStatus.CREATED: (ScheduledAction, "The action was scheduled."),
+            HTTPStatus.OK: (ScheduledAction, "The action was merged into an existing pending action."),
         },
-        headers={**_ETAG, "Location": "Where the action is."},
-        refuses=_SCHEDULING,
-        creates=True,
+        headers={**_ETAG, "Location": "Path of the action."}, refuses=_SCHEDULING, creates=True,
     ),
     Route(
-        method="POST",
-        path="/actions/batch",
-        function=schedule_many,
-        role=Role.OPERATOR,
-        tag="Actions",
-        summary="Schedule many actions, all of them or none",
-        description=f"Up to {models.BATCH_MOST:,} actions; every refused one is named by its position.",
-        body=models.NewActions,
-        body_limit=_BATCH_LIMIT,
+        "POST", "/actions/batch", create_actions, "Schedule many actions, all of them or none", tag="Actions",
+        description=f"Accepts up to {BATCH_MOST:,} actions. Errors contain the position of the invalid action, from 0.",
+        body=CreateActionsRequest, body_limit=_BATCH_LIMIT,
         answers={
-            HTTPStatus.CREATED: (models.ScheduledActions, "They were scheduled, or merged, in their order."),
-            HTTPStatus.OK: (models.ScheduledActions, "All of them were merged into actions that already waited."),
+            HTTPStatus.CREATED: (ScheduledActionsBatch, "The actions were scheduled or merged."),
+            HTTPStatus.OK: (ScheduledActionsBatch, "All actions were merged into existing pending actions."),
         },
-        refuses=_SCHEDULING,
-        creates=True,
+        refuses=_SCHEDULING, creates=True,
     ),
     Route(
-        method="GET",
-        path="/actions/counts",
-        function=count,
-        role=Role.VIEWER,
-        tag="Actions",
-        summary="Count actions by status and type, and those that are due",
-        description="Each status is counted to 10,000; `capped` names the counts that stopped there.",
-        query=models.CountsQuery,
-        answers={HTTPStatus.OK: (models.Counts, "The counts.")},
+        "GET", "/actions/counts", count_actions, "Count actions by status and type, and due actions", tag="Actions",
+        description="Each status, and the due and overdue actions, are counted up to 10,000; `capped` lists the counts "
+        "that exceed that number.",
+        query=ActionCountsQuery, answers={HTTPStatus.OK: (ActionCountsDocument, "The counts.")},
+    ),
+    Route("GET", "/actions/{id}", get_action, "Get an action with its history", refuses=(UnknownAction,), **_ONE),
+    Route(
+        "GET", "/actions/{id}/explain", explain_action, "Explain why an action has not run, or how it ended",
+        tag="Actions", description="docs/reference/explain.md describes each `code`.",
+        answers={HTTPStatus.OK: (ActionExplanation, "The explanation.")}, refuses=(UnknownAction,),
     ),
     Route(
-        method="GET",
-        path="/actions/{id}",
-        function=show,
-        role=Role.VIEWER,
-        tag="Actions",
-        summary="Show an action with its history",
-        answers={HTTPStatus.OK: (models.Action, "The action.")},
-        headers=_ETAG,
-        refuses=(UnknownAction,),
+        "GET", "/actions/{id}/scheduled", list_scheduled_actions,
+        "List the actions that an action scheduled, newest first", tag="Actions",
+        description="Includes the actions that the handler scheduled, such as the deliveries of an event, and the "
+        "follow-ups; excludes actions that were merged into pending ones.",
+        query=PageQuery, answers={HTTPStatus.OK: (ActionPage, "A page of actions.")}, refuses=(UnknownAction,),
     ),
     Route(
-        method="GET",
-        path="/actions/{id}/explain",
-        function=explain,
-        role=Role.VIEWER,
-        tag="Actions",
-        summary="Say why an action has not run, or how it ended",
-        description="The one reason that holds it where it is; docs/reference/explain.md says what each `code` means.",
-        answers={HTTPStatus.OK: (models.Explanation, "The reason.")},
-        refuses=(UnknownAction,),
+        "PATCH", "/actions/{id}", update_action, "Update a pending action",
+        description="From `edit_lock_seconds` before its due time, an action is locked unless `force` is true.",
+        query=UpdateActionQuery, body=UpdateActionRequest, refuses=(*_CHANGING, ActionLocked, *_SCHEDULING),
+        takes_if_match=True, **_ONE,
     ),
     Route(
-        method="GET",
-        path="/actions/{id}/scheduled",
-        function=follow_ups,
-        role=Role.VIEWER,
-        tag="Actions",
-        summary="List what an action scheduled, the newest first",
-        description="What its handler scheduled with its context, an event's deliveries among them, and what follows "
-        "its end. What was merged into an action that already waited is not among them.",
-        query=models.FollowUpsQuery,
-        answers={HTTPStatus.OK: (models.ActionsPage, "A page.")},
-        refuses=(UnknownAction,),
+        "POST", "/actions/{id}/cancel", cancel_action, "Cancel a pending action, or one without a handler",
+        description="From `edit_lock_seconds` before its due time, a pending action is locked unless `force` is true. "
+        "The cancelled action is kept until it is pruned.",
+        body=CancelActionRequest, is_body_optional=True, refuses=(*_CHANGING, ActionLocked), creates=True,
+        takes_if_match=True, **_ONE,
     ),
     Route(
-        method="PATCH",
-        path="/actions/{id}",
-        function=change,
-        role=Role.OPERATOR,
-        tag="Actions",
-        summary="Change a pending action",
-        description="One that is due within `edit_lock_seconds` is locked, unless `force` is true.",
-        query=models.ChangeQuery,
-        body=models.ActionChanges,
-        answers={HTTPStatus.OK: (models.Action, "The action as it is now.")},
-        headers=_ETAG,
-        refuses=(UnknownAction, WrongStatus, ActionLocked, *_SCHEDULING),
+        "DELETE", "/actions/{id}", delete_action, "Delete a finished action", tag="Actions",
+        answers={HTTPStatus.OK: (ActionDocument, "The deleted action.")}, headers=_ETAG, refuses=_CHANGING,
         takes_if_match=True,
     ),
     Route(
-        method="DELETE",
-        path="/actions/{id}",
-        function=delete,
-        role=Role.OPERATOR,
-        tag="Actions",
-        summary="Cancel a waiting action, or remove a finished one",
-        description="Without `purge` the action is cancelled, and stays to be seen until it is pruned.",
-        query=models.DeleteQuery,
-        answers={HTTPStatus.OK: (models.Action, "The action as it is now; with `purge`, as it was.")},
-        headers=_ETAG,
-        refuses=(UnknownAction, WrongStatus, ActionLocked),
-        takes_if_match=True,
+        "POST", "/actions/{id}/retry", retry_action, "Retry a failed, cancelled or skipped action",
+        description="The action is due now, and no attempt counts as used.",
+        refuses=_CHANGING, creates=True, takes_if_match=True, **_ONE,
     ),
     Route(
-        method="POST",
-        path="/actions/{id}/retry",
-        function=retry,
-        role=Role.OPERATOR,
-        tag="Actions",
-        summary="Make a failed, cancelled or skipped action pending again",
-        description="It is due at once, its attempts back to zero.",
-        answers={HTTPStatus.OK: (models.Action, "The action as it is now.")},
-        headers=_ETAG,
-        refuses=(UnknownAction, WrongStatus),
-        creates=True,
-        takes_if_match=True,
+        "POST", "/actions/{id}/run", run_action, "Make a pending action due now",
+        description="The next tick can run the action. An action that is already due is not changed.",
+        refuses=_CHANGING, creates=True, takes_if_match=True, **_ONE,
     ),
     Route(
-        method="POST",
-        path="/actions/{id}/run-now",
-        function=run_now,
-        role=Role.OPERATOR,
-        tag="Actions",
-        summary="Make a pending action due",
-        description="The next tick takes it; one that is due already keeps its place.",
-        answers={HTTPStatus.OK: (models.Action, "The action as it is now.")},
-        headers=_ETAG,
-        refuses=(UnknownAction, WrongStatus),
-        creates=True,
-        takes_if_match=True,
+        "POST", "/actions/retry", retry_actions, "Retry the failed, cancelled or skipped actions that match a filter",
+        tag="Actions", description=_BULK, body=RetryActionsRequest,
+        answers={HTTPStatus.OK: (BulkResultDocument, "The result.")}, refuses=(RegistryInvalid,),
     ),
-)
+    Route(
+        "POST", "/actions/cancel", cancel_actions,
+        "Cancel the actions that match a filter and are pending or have no handler", tag="Actions",
+        description=f"{_BULK} Pending actions that are overdue or due within `edit_lock_seconds` are left out unless "
+        "`force` is true.",
+        body=CancelActionsRequest, answers={HTTPStatus.OK: (BulkResultDocument, "The result.")},
+        refuses=(RegistryInvalid,),
+    ),
+)  # fmt: skip

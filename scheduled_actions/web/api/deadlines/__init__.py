@@ -1,1 +1,1 @@
-"""Deadlines over HTTP."""
+"""Routes and models of deadlines."""

@@ -1,377 +1,377 @@
-"""Deadlines as the management API takes and answers them."""
+"""Define the requests and responses of the routes of deadlines."""
 
-from __future__ import annotations
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from datetime import datetime
-from typing import Annotated, Any, Literal, Self
-from uuid import UUID
+from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
 
-from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
-
-from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT
-from scheduled_actions.core.pages import PAGE_MOST
-from scheduled_actions.deadlines.model import DeadlineStatus, StageKind, StageState
-from scheduled_actions.deadlines.rules.stages import RECIPIENTS_MOST, ROUNDS_MOST, STAGES_MOST
-from scheduled_actions.deadlines.service import SHOWN_MOST
-from scheduled_actions.notifications.rules.severity import Severity
+from scheduled_actions.deadlines import model, reading, service, store
+from scheduled_actions.deadlines.rules.definition import RECIPIENTS_MOST, REPEAT_MOST, STAGES_MOST
+from scheduled_actions.notifications.rules.reminder import Severity
 from scheduled_actions.web.api.models import (
     UUID_SHAPE,
     ActionTypeName,
+    AttemptOptions,
     Delay,
     Flag,
-    Given,
     Id,
     Instant,
+    InstantOrDelay,
     JsonObject,
-    Limit,
     LongText,
     Moment,
+    Ownership,
+    PatchModel,
+    Record,
+    RequestModel,
+    ResponseModel,
     Rule,
     ShortText,
-    Shown,
     Target,
+    TargetsQuery,
     TimeZone,
     WholeNumber,
-    about,
-    not_both,
+    page_of,
+    rejection,
+    shares_fields,
 )
-from scheduled_actions.web.api.schedules.skip_schemas import WorkingCalendar
+from scheduled_actions.web.api.schedules.models import WorkingCalendar
 
-#: Deadlines that one request may move.
+#: The maximum number of deadlines that one request moves.
 MOVED_MOST = 10_000
 
-_Someone = Annotated[
-    dict[str, Any], Field(min_length=1), WithJsonSchema({"x-schema": "JsonObject", "minProperties": 1})
-]
-_Recipient = Annotated[ShortText, Field(examples=["ann@example.org"])] | _Someone
+_Person = Annotated[dict[str, Any], Field(min_length=1), WithJsonSchema({"x-schema": "JsonObject", "minProperties": 1})]
+_Recipient = Annotated[ShortText, Field(examples=["ann@example.org"])] | _Person
 _Recipients = _Recipient | Annotated[list[_Recipient], Field(max_length=RECIPIENTS_MOST)]
+_Name = Annotated[ShortText, Field(max_length=200)]
+
+
+def _require_one(*names: str) -> ConfigDict:
+    """Return the configuration of a model that requires one of these fields, and at most one due instant."""
+    return ConfigDict(
+        json_schema_extra={
+            "anyOf": [{"required": [name]} for name in names],
+            "not": {"required": ["due_at", "delay"]},
+        }
+    )
+
+
 _Offset = Annotated[
     ShortText,
     Field(
         max_length=100,
-        description='A distance: "60 days before", "PT12H after".',
+        description='Distance from the due instant: "60 days before", "PT12H after".',
         examples=["60 days before", "3 business days after at 09:00", "PT12H before"],
     ),
 ]
-_Name = Annotated[ShortText, Field(max_length=200)]
 
 
-def _one_of(*names: str) -> ConfigDict:
-    """Return what a schema says where one of these fields must be there, and not both instants."""
-    return ConfigDict(
-        json_schema_extra={"anyOf": [{"required": [name]} for name in names], **not_both("due_at", "delay")}
+class _Stage(RequestModel):
+    offset: _Offset
+    name: _Name | None = None
+
+
+class _Notice(_Stage):
+    to: _Recipients | None = Field(None, description="Recipients of this stage. Default: the deadline's recipients.")
+    severity: Severity | None = Field(
+        None, description="Severity of the notifications. Default: derived from the time left until the due instant."
+    )
+    message: LongText | None = Field(None, description="An additional sentence in the notifications of this stage.")
+
+
+class ReminderDocument(_Notice):
+    """A reminder; by default before the due instant."""
+
+    repeat: Rule | None = Field(
+        None, description="Rule by which the reminder is repeated until the deadline is resolved."
+    )
+    times: Annotated[int, Field(ge=1, le=10_000), WholeNumber] | None = Field(
+        None,
+        description="Maximum number of times that a repeated reminder is sent; null: until the deadline is resolved.",
     )
 
 
-class Reminder(Given):
-    """A reminder; without a direction it comes before the due instant."""
+class EscalationLevel(_Notice):
+    """A level of an escalation; by default after the due instant."""
 
-    offset: _Offset
-    repeat: Rule | None = Field(None, description="The rule by which it comes again until the deadline is resolved.")
-    times: Annotated[int, Field(ge=1, le=10_000), WholeNumber] | None = Field(None, description="How often at most.")
-    to: _Recipients | None = Field(None, description="Null: the deadline's own recipients.")
-    severity: Severity | None = Field(None, description="Null: from the distance.")
-    message: LongText | None = Field(None, description="A sentence of your own in its notices.")
-    name: _Name | None = None
-
-
-class Level(Given):
-    """A level of a ladder; without a direction it comes after the due instant."""
-
-    model_config = ConfigDict(populate_by_name=True)
-
-    offset: _Offset
-    to: _Recipients | None = None
-    assign: _Recipients | None = Field(None, description="Who takes the deadline over.")
-    holds_while: Literal["unresolved", "unacknowledged"] | None = Field(None, alias="while")
-    severity: Severity | None = None
-    message: LongText | None = None
-    name: _Name | None = None
+    assign: _Recipients | None = Field(
+        None, description="People who become responsible for the deadline at this level."
+    )
+    stop_when: Literal["resolved", "acknowledged"] | None = Field(
+        None, description="`acknowledged`: an acknowledgement also stops this level. Default: `resolved`."
+    )
 
 
-class Ladder(Given):
-    """A ladder that is climbed more than once."""
+class RepeatedEscalation(RequestModel):
+    """Escalation levels, and how often they run."""
 
-    levels: Annotated[list[Level], Field(max_length=STAGES_MOST)]
-    rounds: Annotated[int, Field(ge=1, le=ROUNDS_MOST), WholeNumber] | None = None
-    every: Annotated[ShortText, Field(max_length=200)] | None = Field(None, description="From round to round: a rule.")
+    levels: Annotated[list[EscalationLevel], Field(max_length=STAGES_MOST)]
+    repeat: Annotated[int, Field(ge=1, le=REPEAT_MOST), WholeNumber] | None = Field(
+        None, description="How many times the levels run. Default: 1."
+    )
+    interval: Annotated[ShortText, Field(max_length=200)] | None = Field(
+        None, description="Recurrence rule by which the levels run again; needs `repeat` of 2 or more. Default: daily."
+    )
 
 
-class AutoAction(Given):
-    """An action that is scheduled for a distance from the due instant, while the deadline is unresolved."""
+class AutoAction(_Stage, AttemptOptions):
+    """An action that runs before or after the due instant, unless the deadline has been resolved before."""
 
-    offset: _Offset
     action_type: ActionTypeName
-    payload: JsonObject = Field({}, description="Checked against the handler's model.")
-    name: _Name | None = None
-    priority: Annotated[int, Field(ge=-32768, le=32767), WholeNumber] | None = None
-    max_attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT), WholeNumber] | None = None
+    payload: JsonObject = Field({}, description="Validated against the handler's model.")
     lock_group: ShortText | None = None
 
 
-class _Due(Given):
-    """When something is due."""
+class _DeadlineDue(InstantOrDelay):
+    alternatives: ClassVar[tuple[str, str]] = ("due_at", "delay")
 
-    due_at: Moment | None = Field(None, description="With an offset, or a wall time in `timezone`.")
-    delay: Delay | None = Field(None, description="In place of `due_at`: seconds from now, or a duration.")
-
-    @model_validator(mode="after")
-    def _is_due_once(self) -> Self:
-        if {"due_at", "delay"} <= self.model_fields_set:
-            raise about("delay", "says the same as due_at: give one of them")
-        return self
+    due_at: Moment | None = Field(
+        None, description="Due instant: a time with an offset, or a local time in the deadline's time zone."
+    )
+    delay: Delay | None = Field(None, description="Instead of `due_at`: seconds from now, or an ISO 8601 duration.")
 
 
-class _Definition(Given):
-    """What happens before and after the due instant, and to whom."""
-
-    reminders: Annotated[list[_Offset | Reminder], Field(max_length=STAGES_MOST)] | None = None
-    escalation: Annotated[list[Level], Field(max_length=STAGES_MOST)] | Ladder | None = None
+class _Definition(RequestModel):
+    reminders: Annotated[list[_Offset | ReminderDocument], Field(max_length=STAGES_MOST)] | None = None
+    escalation: Annotated[list[EscalationLevel], Field(max_length=STAGES_MOST)] | RepeatedEscalation | None = None
     auto_actions: Annotated[list[AutoAction], Field(max_length=STAGES_MOST)] | None = None
-    recipients: _Recipients | None = Field(None, description="Who is responsible, and gets the reminders.")
-    recurrence: Rule | None = Field(None, description="Each occurrence is a deadline of its own.")
-    timezone: TimeZone | None = Field(None, description="On whose wall clock days are counted; UTC unless said.")
-    calendar: WorkingCalendar | None = Field(None, description="Which days are none, and when work is done.")
+    recipients: _Recipients | None = Field(None, description="The responsible people, who receive the reminders.")
+    recurrence: Rule | None = Field(None, description="Rule of a series: a deadline is created for each occurrence.")
+    timezone: TimeZone | None = Field(None, description="IANA time zone in which days are counted. Default: UTC.")
+    calendar: WorkingCalendar | None = Field(None, description="Non-working days, and working hours.")
     metadata: JsonObject | None = None
 
 
-class NewDeadline(_Definition, _Due):
-    """A deadline to set, or to bring up to date when its name is there; names as in `set_deadline`."""
+class CreateDeadlineRequest(_Definition, _DeadlineDue, Ownership):
+    """A deadline to create, or to update by name; fields are the arguments of `set_deadline`."""
 
-    model_config = _one_of("due_at", "delay", "recurrence")
+    model_config = _require_one("due_at", "delay", "recurrence")
 
     target: Target
-    team_id: ShortText | None = Field(None, description="The tenant.")
-    name: _Name | None = Field(None, description="Names it within its team while it is unresolved.")
-    created_by: ShortText | None = None
+    name: _Name | None = Field(
+        None, description="Name of the deadline, unique among the unresolved deadlines of the team."
+    )
 
-    def arguments(self) -> dict[str, Any]:
-        """Return what is given, under the names of `set_deadline`."""
-        given = self.model_dump(by_alias=True, exclude_none=True)
-        if "delay" in given:
-            given["due_at"] = given.pop("delay")
-        return given
+    def given(self) -> dict[str, Any]:
+        """Return the fields that the request contains; a delay as `due_at`."""
+        return {
+            "due_at" if name == "delay" else name: value for name, value in self.model_dump(exclude_none=True).items()
+        }
 
 
-class DeadlineChanges(_Definition):
-    """What is to change of a deadline: what is left out stays, null goes back to the default."""
+class ReasonRequest(RequestModel):
+    """The reason for a change."""
+
+    reason: LongText | None = Field(None, description="Reason for the change, stored in the deadline's history.")
+
+
+class UpdateDeadlineRequest(PatchModel, _Definition, ReasonRequest):
+    """Changes to a deadline; omitted fields keep their values; null restores the default of all fields but `target`."""
+
+    nullable: ClassVar[frozenset[str]] = frozenset({*_Definition.model_fields, "reason"})
 
     target: Target | None = None
-    note: LongText | None = Field(None, description="For its history.")
 
-    @field_validator("target", mode="before")
-    @classmethod
-    def _is_about_something(cls, value: Any) -> Any:  # noqa: ANN401 - any field
-        if value is None:
-            raise about("", "should be left out rather than null")
-        return value
-
-    def arguments(self) -> dict[str, Any]:
-        """Return what is given, under the names of `Deadlines.update`; None takes one back to its default."""
-        return dict.fromkeys(self.model_fields_set) | self.model_dump(by_alias=True, exclude_none=True)
+    def given(self) -> dict[str, Any]:
+        """Return the fields that the request contains; None restores the default of a nullable field."""
+        return dict.fromkeys(self.model_fields_set) | self.model_dump(exclude_none=True)
 
 
-class DeadlinesQuery(Given):
-    """Which deadlines to list."""
+class DeadlinesQuery(TargetsQuery):
+    """Filters of a list of deadlines."""
 
-    status: DeadlineStatus | None = None
-    overdue: Flag = Field(False, description="Only those unresolved after their due instant.")  # noqa: FBT003 - the default of a field
-    team_id: ShortText | None = None
-    target_type: ShortText | None = None
-    target_id: ShortText | None = Field(None, description="Of a `target_type`.")
-    name: ShortText | None = None
+    status: model.DeadlineStatus | None = None
+    overdue: Flag = Field(default=False, description="Only unresolved deadlines whose due instant has passed.")
+    target_id: ShortText | None = Field(None, description="Must be given together with `target_type`.")
     series_id: Id | None = None
-    due_from: Instant | None = None
-    due_to: Instant | None = Field(None, description="Exclusive.")
-    limit: Limit = PAGE_MOST
-    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
+    due_from: Instant | None = Field(None, description="Inclusive lower bound of `due_at`.")
+    due_to: Instant | None = Field(None, description="Exclusive upper bound of `due_at`.")
 
     @model_validator(mode="after")
-    def _names_a_type(self) -> Self:
+    def _has_target_type_and_id(self) -> Self:
         if (self.target_type is None) != (self.target_id is None):
-            raise about("target_id", "goes with target_type: give both")
+            raise rejection("must be given together with target_type", inside="target_id")
         return self
 
 
-class Note(Given):
-    """Why."""
+class CompleteDeadlineRequest(ReasonRequest):
+    """Options of a completion."""
 
-    note: LongText | None = Field(None, description="For its history.")
-
-
-class Completing(Note):
-    """A deadline that is met."""
-
-    at: Instant | None = Field(None, description="When it was done; left out: now.")
+    at: Instant | None = Field(None, description="When the work was done, not in the future. Default: now.")
 
 
-class Cancelling(Note):
-    """A deadline that need not be met."""
+class CancelDeadlineRequest(ReasonRequest):
+    """Options of a cancellation."""
 
-    series: bool = Field(False, description="With it the series ends.")  # noqa: FBT003 - the default of a field
-
-
-class Moving(_Due, Note):
-    """Another due instant."""
-
-    model_config = _one_of("due_at", "delay")
-
-    again: bool | None = Field(None, description="Whether what was sent is planned again; null: where it was missed.")
+    series: bool = Field(
+        default=False,
+        description="Whether to also cancel the later deadlines of the series, and to create no further ones.",
+    )
 
 
-class Acknowledging(Note):
-    """Somebody works on it."""
+class _Resend(ReasonRequest):
+    resend: bool | None = Field(
+        None,
+        description="Whether stages that have already run are planned again if their new instants are in the future. "
+        "Default: only if the deadline was missed.",
+    )
 
-    until: Moment | None = Field(None, description="Until when nagging is silent; null: until it is resolved or moved.")
+
+class MoveDeadlineRequest(_DeadlineDue, _Resend):
+    """A new due instant."""
+
+    model_config = _require_one("due_at", "delay")
 
 
-class Reassigning(Note):
-    """Other people."""
+class AcknowledgeDeadlineRequest(ReasonRequest):
+    """Options of an acknowledgement."""
+
+    until: Moment | None = Field(
+        None,
+        description="Until when repeated reminders are muted. Default: until the deadline is resolved, moved or "
+        "reassigned.",
+    )
+
+
+class ReassignDeadlineRequest(ReasonRequest):
+    """The new responsible people."""
 
     recipients: _Recipient | Annotated[list[_Recipient], Field(min_length=1, max_length=RECIPIENTS_MOST)]
 
 
-class MovingMany(Note):
-    """Other due instants for many deadlines, in one transaction."""
+class MoveDeadlinesRequest(_Resend):
+    """New due instants of many deadlines."""
 
     moves: Annotated[
-        dict[str, Instant],
+        dict[Id, Instant],
         Field(
             min_length=1,
             max_length=MOVED_MOST,
             json_schema_extra={"propertyNames": {"pattern": f"^{UUID_SHAPE}$"}},
         ),
-    ] = Field(description="The new due instant of each, by id.")
-    again: bool | None = None
-
-    @field_validator("moves")
-    @classmethod
-    def _are_ids(cls, value: dict[str, datetime]) -> dict[str, datetime]:
-        for one in value:
-            try:
-                UUID(one)
-            except ValueError:
-                raise about("", "should have ids of deadlines as its keys") from None
-        return value
+    ] = Field(description="New due instants by deadline id.")
 
 
-class Stage(Shown):
-    """One thing that happens at a distance from the due instant."""
+@shares_fields(
+    model.Stage,
+    key=None,
+    kind=None,
+    offset=None,
+    action_type=None,
+    repeat=None,
+    times=None,
+    state=None,
+    at="Instant of the planned or left-out occurrence; null without one.",
+    occurrence=None,
+    begun="Number of occurrences that have begun.",
+    last_at=None,
+)
+class StageDocument(ResponseModel):
+    """A reminder, an escalation level or an auto-action of a deadline."""
 
-    key: str
-    kind: StageKind
-    offset: str
-    action_type: str
-    repeat: str | None
-    times: int | None
-    state: StageState
-    at: datetime | None = Field(description="The instant of what is planned.")
-    occurrence: int
-    begun: int = Field(description="How many of its occurrences have begun.")
-    last_at: datetime | None
 
+@shares_fields(
+    model.Deadline,
+    name=None,
+    target_type=None,
+    target_id=None,
+    status=None,
+    due_at=None,
+    timezone=None,
+    calendar=None,
+    recurrence=None,
+    series_id=None,
+    occurrence_at=None,
+    next_id="Id of the next deadline of the series; null until that deadline exists. The last deadline of a cancelled "
+    "series has its own id.",
+    revision=None,
+    paused_at=None,
+    missed_at=None,
+    closed_at=None,
+    closed_by=None,
+    closed_reason=None,
+    days_late="Days between the due instant and the completion, rounded up; 0: on time; null unless completed.",
+    acknowledged_at=None,
+    acknowledged_by=None,
+    acknowledged_until=None,
+    metadata=None,
+    updated_at=None,
+    problem="What is invalid in the stored row; null if the row is valid.",
+)
+class DeadlineDocument(Record):
+    """A deadline with its stages."""
 
-class Deadline(Shown):
-    """A deadline."""
-
-    id: UUID
-    name: str | None
-    team_id: str | None
-    target_type: str
-    target_id: str
-    status: DeadlineStatus
-    due_at: datetime
-    timezone: str
-    calendar: Any
     recipients: list[Any]
-    stages: list[Stage]
-    recurrence: str | None
-    series_id: UUID | None
-    occurrence_at: datetime | None
-    next_id: UUID | None = Field(description="The deadline that follows in its series, once it is made.")
-    revision: int
-    paused_at: datetime | None
-    missed_at: datetime | None
-    closed_at: datetime | None
-    closed_by: str | None
-    note: str | None
-    days_late: int | None = Field(description="Of a completed one: days begun after the due instant; 0: on time.")
-    acknowledged_at: datetime | None
-    acknowledged_by: str | None
-    acknowledged_until: datetime | None
-    metadata: Any
-    created_by: str | None
-    created_at: datetime
-    updated_at: datetime
-    problem: str | None = Field(description="What in the stored row cannot be used; null: nothing.")
+    stages: list[StageDocument]
 
 
-class ForeseenDeadline(Shown):
-    """What would come of a deadline that is not written yet."""
+@shares_fields(
+    service.DeadlinePreview,
+    due_at=None,
+    timezone=None,
+)
+class DeadlinePreviewDocument(ResponseModel):
+    """The due instant and the stages that a deadline would have."""
 
-    due_at: datetime
-    timezone: str
-    stages: list[Stage] = Field(description="What has passed is left out, or comes at once.")
-
-
-class Step(Shown):
-    """One line of a timeline."""
-
-    at: datetime | None
-    stage: str
-    occurrence: int
-    state: str = Field(description="`sent done begun failed held_back planned left_out withdrawn`, or a status.")
-    note: str | None = Field(description="To whom, or why not.")
-    action_id: UUID | None
+    stages: list[StageDocument] = Field(
+        description="The stages with their next instants; a stage in the past that will not run has the state "
+        "`left_out`."
+    )
 
 
-class NotificationReceipt(Shown):
-    """Something that was sent of a deadline, or that a channel did not take."""
+@shares_fields(
+    reading.TimelineEntry,
+    at=None,
+    stage=None,
+    occurrence=None,
+    state="`planned`, `begun`, `left_out`, `withdrawn`, `sent`, `held_back`, `done`, or another status of the stage's "
+    "action, such as `failed`.",
+    note="The recipients, a reason or an error; null without one.",
+    action_id=None,
+)
+class TimelineEntryDocument(ResponseModel):
+    """An entry of a deadline's timeline."""
 
-    sent_at: datetime
-    stage: str = Field(description="The stage and its number.")
-    subject: str
-    recipient: str | None
-    channel: str
-    address: str = Field(description="As it may be shown.")
-    message_id: str | None = Field(description="What the channel calls it.")
-    problem: str | None = Field(description="Why the channel did not take it; null: it did.")
-    action_id: UUID = Field(description="What sent it; it may have been pruned since.")
-    id: UUID
+
+@shares_fields(
+    store.NotificationReceipt,
+    sent_at=None,
+    stage="Key of the stage and number of the occurrence, such as `reminder:60 days before#1`.",
+    subject=None,
+    recipient=None,
+    channel=None,
+    address="Address of the recipient, redacted.",
+    message_id="Id that the channel gave the message.",
+    problem="Why the channel rejected the notification; null if the notification was sent.",
+    action_id="Id of the action that sent, or tried to send, the notification; the action may have been pruned.",
+    id=None,
+)
+class NotificationReceiptDocument(ResponseModel):
+    """A notification that was sent, or that a channel rejected."""
 
 
-class DeadlineWithTimeline(Deadline):
-    """A deadline, what was sent and done of it, and what will be."""
+class DeadlineWithTimeline(DeadlineDocument):
+    """A deadline with its timeline, notifications and history."""
 
-    timeline: list[Step] = Field(description=f"The latest {SHOWN_MOST} lines, in the order of their instants.")
-    notices: list[NotificationReceipt] = Field(
-        description=f"The latest {SHOWN_MOST}, the oldest of them first; all of them: GET …/notices."
+    timeline: list[TimelineEntryDocument] = Field(
+        description=f"The latest {reading.MAX_TIMELINE} entries in chronological order."
+    )
+    notices: list[NotificationReceiptDocument] = Field(
+        description=f"The latest {reading.MAX_TIMELINE} notifications, oldest first; GET …/notices lists all of them."
     )
     history: list[Any]
 
 
-class NoticesQuery(Given):
-    """Which notices of a deadline to list."""
-
-    limit: Limit = PAGE_MOST
-    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
-
-
-class NoticesPage(Shown):
-    """Some of what was sent of a deadline, the newest first; kept for as long as the deadline is."""
-
-    notices: list[NotificationReceipt]
-    next_cursor: UUID | None
+NotificationPage = page_of(
+    "NotificationPage",
+    "A page of the notifications of a deadline, newest first; kept as long as the deadline.",
+    notices=list[NotificationReceiptDocument],
+)
 
 
-class DeadlinesPage(Shown):
-    """Some of the deadlines, the newest first."""
-
-    deadlines: list[Deadline]
-    next_cursor: UUID | None
+DeadlinePage = page_of("DeadlinePage", "A page of deadlines, newest first.", deadlines=list[DeadlineDocument])
 
 
-class Moved(Shown):
-    """How many were moved."""
+class MovedDeadlines(ResponseModel):
+    """The number of moved deadlines."""
 
     moved: int

@@ -1,14 +1,12 @@
-"""Deadlines over HTTP: set, list, show, complete, move, cancel, pause, resume, acknowledge, reassign."""
+"""Define the routes that create, list, preview and change deadlines."""
 
-from __future__ import annotations
-
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING
-from uuid import UUID
+from typing import Any
 
 from scheduled_actions.core.errors import (
+    ActionTypeForbidden,
     HandlerBroken,
     InvalidArgument,
     NeverOccurs,
@@ -16,250 +14,265 @@ from scheduled_actions.core.errors import (
     RecurrenceInvalid,
     RegistryInvalid,
     TooLarge,
-    TypeNotOpen,
     UnknownActionType,
     UnknownDeadline,
     WrongDeadlineStatus,
 )
-from scheduled_actions.core.pages import page_of
+from scheduled_actions.deadlines import model, reading
 from scheduled_actions.operations.tokens import Role
-from scheduled_actions.web.api.deadlines import models
-from scheduled_actions.web.api.requests.etags import as_it_was_seen, etag_of
-from scheduled_actions.web.api.routing import Answer, Call, Route
+from scheduled_actions.web.api.deadlines.models import (
+    AcknowledgeDeadlineRequest,
+    CancelDeadlineRequest,
+    CompleteDeadlineRequest,
+    CreateDeadlineRequest,
+    DeadlineDocument,
+    DeadlinePage,
+    DeadlinePreviewDocument,
+    DeadlinesQuery,
+    DeadlineWithTimeline,
+    MovedDeadlines,
+    MoveDeadlineRequest,
+    MoveDeadlinesRequest,
+    NotificationPage,
+    ReasonRequest,
+    ReassignDeadlineRequest,
+    UpdateDeadlineRequest,
+)
+from scheduled_actions.web.api.models import EmptyRequest, PageQuery
+from scheduled_actions.web.api.routing import Answer, Call, Route, page_answer, require_if_match
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
-    from scheduled_actions.deadlines.model import Deadline
-    from scheduled_actions.deadlines.preview import Foreseen
-
-
-def list_deadlines(call: Call) -> Answer:
-    """Answer a page of the deadlines that match; of another team there are none."""
-    query: models.DeadlinesQuery = call.query
-    if not call.caller.sees(query.team_id):
-        return Answer(models.DeadlinesPage(deadlines=[], next_cursor=None))
-    given = query.model_dump(exclude={"overdue", "team_id", "target_type", "target_id", "limit"})
-    target = None if query.target_type is None else {"type": query.target_type, "id": query.target_id or ""}
-    team_id = call.caller.team_id or query.team_id
-    read = partial(call.runtime.deadlines.find, **given, is_overdue=query.overdue, target=target, team_id=team_id)
-    found, next_cursor = page_of(lambda limit: read(limit=limit), query.limit)
-    return Answer(
-        models.DeadlinesPage(deadlines=[models.Deadline.model_validate(one) for one in found], next_cursor=next_cursor)
+def list_deadlines(call: Call[DeadlinesQuery, EmptyRequest]) -> Answer:
+    """Return a page of deadlines, newest first."""
+    return page_answer(
+        call,
+        DeadlinePage,
+        partial(
+            reading.find,
+            call.runtime.database,
+            status=call.query.status,
+            is_overdue=call.query.overdue,
+            team_id=call.team_filter,
+            target=None
+            if call.query.target_type is None
+            else {"type": call.query.target_type, "id": call.query.target_id or ""},
+            name=call.query.name,
+            series_id=call.query.series_id,
+            due_from=call.query.due_from,
+            due_to=call.query.due_to,
+            cursor=call.query.cursor,
+        ),
     )
 
 
-def set_one(call: Call) -> Answer:
-    """Set a deadline, or bring the unresolved one of the same name up to date."""
-    given: models.NewDeadline = call.body
-    arguments = {"created_by": call.caller.name, **given.arguments(), "team_id": call.caller.team_for(given.team_id)}
+def create_deadline(call: Call[EmptyRequest, CreateDeadlineRequest]) -> Answer:
+    """Create a deadline, or update the unresolved deadline of the same name."""
+    given = {"created_by": call.caller.name, **call.body.given(), "team_id": call.caller.team_for(call.body.team_id)}
     with call.borrowed() as connection:
-        made, is_new = call.runtime.deadlines.set(arguments, requester=call.caller.requester, connection=connection)
-    answer = _answer(made)
-    status = HTTPStatus.CREATED if is_new else HTTPStatus.OK
-    return replace(answer, status=status, headers={**answer.headers, "Location": f"{call.base}/deadlines/{made.id}"})
+        deadline, is_new = call.runtime.deadlines.set(given, requester=call.caller.requester, connection=connection)
+    return _answer(deadline).located(f"{call.base}/deadlines/{deadline.id}", is_new=is_new)
 
 
-def show(call: Call) -> Answer:
-    """Answer one deadline with its timeline."""
-    deadlines = call.runtime.deadlines
-    deadline = deadlines.get(call.path["id"], team_id=call.caller.team_id)
-    steps = [models.Step.model_validate(one) for one in deadlines.timeline(deadline)]
-    shown = models.Deadline.model_validate(deadline)
-    notices = [models.NotificationReceipt.model_validate(one) for one in reversed(deadlines.notices(deadline))]
-    whole = models.DeadlineWithTimeline(**dict(shown), timeline=steps, notices=notices, history=list(deadline.history))
-    return Answer(whole, headers={"ETag": etag_of(shown)})
-
-
-def list_notices(call: Call) -> Answer:
-    """Answer a page of what was sent of one deadline, the newest first."""
-    query: models.NoticesQuery = call.query
-    deadlines = call.runtime.deadlines
-    deadline = deadlines.get(call.path["id"], team_id=call.caller.team_id)
-    found, next_cursor = page_of(
-        lambda limit: deadlines.notices(deadline, before=query.cursor, limit=limit), query.limit
-    )
-    shown = [models.NotificationReceipt.model_validate(one) for one in found]
-    return Answer(models.NoticesPage(notices=shown, next_cursor=next_cursor))
-
-
-def foresee(call: Call) -> Answer:
-    """Answer what would come of a new deadline."""
-    given: models.NewDeadline = call.body
-    team_id = call.caller.team_for(given.team_id)
-    return _foreseen(
-        call.runtime.deadlines.foresee({**given.arguments(), "team_id": team_id}, requester=call.caller.requester)
+def get_deadline(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Return a deadline with its timeline, latest notifications and history."""
+    deadline = call.runtime.deadlines.get(call.reference, team_id=call.caller.team_id)
+    return _answer(deadline).extended(
+        DeadlineWithTimeline,
+        timeline=reading.timeline(call.runtime.database, deadline),
+        notices=reading.notices(call.runtime.database, deadline)[::-1],
+        history=deadline.history,
     )
 
 
-def foresee_change(call: Call) -> Answer:
-    """Answer what would come of a deadline if it were changed."""
-    changes = {name: value for name, value in call.body.arguments().items() if name != "note"}
-    caller = call.caller
-    return _foreseen(
-        call.runtime.deadlines.foresee_change(
-            call.path["id"], changes, team_id=caller.team_id, requester=caller.requester
+def list_notices(call: Call[PageQuery, EmptyRequest]) -> Answer:
+    """Return a page of the notifications of a deadline, newest first."""
+    deadline = call.runtime.deadlines.get(call.reference, team_id=call.caller.team_id)
+    return page_answer(
+        call,
+        NotificationPage,
+        partial(reading.notices, call.runtime.database, deadline, before=call.query.cursor),
+    )
+
+
+def preview_deadline(call: Call[EmptyRequest, CreateDeadlineRequest]) -> Answer:
+    """Return the due instant and the stages that a new deadline would have."""
+    given = {**call.body.given(), "team_id": call.caller.team_for(call.body.team_id)}
+    return Answer(
+        DeadlinePreviewDocument.model_validate(call.runtime.deadlines.preview(given, requester=call.caller.requester))
+    )
+
+
+def preview_deadline_update(call: Call[EmptyRequest, UpdateDeadlineRequest]) -> Answer:
+    """Return the due instant and the stages that a deadline would have after an update."""
+    changes = {name: value for name, value in call.body.given().items() if name != "reason"}
+    return Answer(
+        DeadlinePreviewDocument.model_validate(
+            call.runtime.deadlines.preview_change(
+                call.reference, changes, team_id=call.caller.team_id, requester=call.caller.requester
+            )
         )
     )
 
 
-def _foreseen(found: Foreseen) -> Answer:
-    return Answer(models.ForeseenDeadline.model_validate(found))
+def update_deadline(call: Call[EmptyRequest, UpdateDeadlineRequest]) -> Answer:
+    """Update a deadline and the later deadlines of its series."""
+    return _change(call, call.runtime.deadlines.update, requester=call.caller.requester, **call.body.given())
 
 
-def change(call: Call) -> Answer:
-    """Change what is given of it, and of those that follow it in its series."""
-    change = partial(call.runtime.deadlines.update, requester=call.caller.requester)
-    return _told(call, change, **call.body.arguments())
+def complete_deadline(call: Call[EmptyRequest, CompleteDeadlineRequest]) -> Answer:
+    """Complete a deadline, so that none of its stages starts after the response."""
+    return _change(call, call.runtime.deadlines.complete, **dict(call.body))
 
 
-def complete(call: Call) -> Answer:
-    """Complete it."""
-    return _told(call, call.runtime.deadlines.complete, at=call.body.at, note=call.body.note)
+def cancel_deadline(call: Call[EmptyRequest, CancelDeadlineRequest]) -> Answer:
+    """Cancel a deadline; with `series`, also the later deadlines of its series."""
+    return _change(call, call.runtime.deadlines.cancel, **dict(call.body))
 
 
-def cancel(call: Call) -> Answer:
-    """Cancel it, or its series from it on."""
-    return _told(call, call.runtime.deadlines.cancel, reason=call.body.note, series=call.body.series)
+def move_deadline(call: Call[EmptyRequest, MoveDeadlineRequest]) -> Answer:
+    """Move a deadline to another due instant."""
+    return _change(call, call.runtime.deadlines.move, **{"due_at": None, **call.body.given()})
 
 
-def move(call: Call) -> Answer:
-    """Give it another due instant."""
-    given: models.Moving = call.body
-    due_at = given.due_at if given.due_at is not None else given.delay
-    return _told(call, call.runtime.deadlines.move, due_at=due_at, again=given.again, note=given.note)
-
-
-def move_many(call: Call) -> Answer:
-    """Give many other due instants."""
-    given: models.MovingMany = call.body
-    moved = call.runtime.deadlines.move_many(
-        {UUID(one): at for one, at in given.moves.items()},
-        again=given.again,
-        note=given.note,
-        by=call.caller.name,
-        team_id=call.caller.team_id,
-    )
-    return Answer(models.Moved(moved=moved))
-
-
-def pause(call: Call) -> Answer:
-    """Let its clock stand still."""
-    return _told(call, call.runtime.deadlines.pause, note=call.body.note)
-
-
-def resume(call: Call) -> Answer:
-    """Let its clock go on."""
-    return _told(call, call.runtime.deadlines.resume, note=call.body.note)
-
-
-def acknowledge(call: Call) -> Answer:
-    """Silence its nagging."""
-    return _told(call, call.runtime.deadlines.acknowledge, until=call.body.until, note=call.body.note)
-
-
-def reassign(call: Call) -> Answer:
-    """Make other people responsible."""
-    change = partial(call.runtime.deadlines.reassign, requester=call.caller.requester)
-    return _told(call, change, recipients=call.body.recipients, note=call.body.note)
-
-
-def _told(call: Call, change: Callable[..., Deadline], **arguments: Any) -> Answer:  # noqa: ANN401 - of the change
-    with as_it_was_seen(call, call.runtime.deadlines.locked, models.Deadline.model_validate) as connection:
-        changed = change(
-            call.path["id"], **arguments, by=call.caller.name, team_id=call.caller.team_id, connection=connection
+def move_deadlines(call: Call[EmptyRequest, MoveDeadlinesRequest]) -> Answer:
+    """Move many deadlines in one transaction."""
+    return Answer(
+        MovedDeadlines(
+            moved=call.runtime.deadlines.move_many(
+                **dict(call.body),
+                by=call.caller.name,
+                team_id=call.caller.team_id,
+            )
         )
-    return _answer(changed)
+    )
 
 
-def _answer(deadline: Deadline) -> Answer:
-    shown = models.Deadline.model_validate(deadline)
-    return Answer(shown, headers={"ETag": etag_of(shown)})
+def pause_deadline(call: Call[EmptyRequest, ReasonRequest]) -> Answer:
+    """Pause a deadline: no stage runs until the deadline is resumed."""
+    return _change(call, call.runtime.deadlines.pause, **dict(call.body))
 
 
-_MAKING = (
-    InvalidArgument, RecurrenceInvalid, NeverOccurs, PayloadInvalid, UnknownActionType, TypeNotOpen, TooLarge,
+def resume_deadline(call: Call[EmptyRequest, ReasonRequest]) -> Answer:
+    """Resume a paused deadline, with as much working time left as when it was paused."""
+    return _change(call, call.runtime.deadlines.resume, **dict(call.body))
+
+
+def acknowledge_deadline(call: Call[EmptyRequest, AcknowledgeDeadlineRequest]) -> Answer:
+    """Mute the repeated reminders of a deadline, and the levels that stop when the deadline is acknowledged."""
+    return _change(call, call.runtime.deadlines.acknowledge, **dict(call.body))
+
+
+def reassign_deadline(call: Call[EmptyRequest, ReassignDeadlineRequest]) -> Answer:
+    """Replace the recipients of a deadline, who are responsible for it; an acknowledgement ends."""
+    return _change(call, call.runtime.deadlines.reassign, requester=call.caller.requester, **dict(call.body))
+
+
+def _change(call: Call[Any, Any], change: Callable[..., model.Deadline], **arguments: Any) -> Answer:  # noqa: ANN401 - of the change
+    lock = partial(call.runtime.deadlines.locked, call.reference, team_id=call.caller.team_id)
+    with require_if_match(call, lock, DeadlineDocument.model_validate) as connection:
+        return _answer(
+            change(call.reference, **arguments, by=call.caller.name, team_id=call.caller.team_id, connection=connection)
+        )
+
+
+def _answer(deadline: model.Deadline) -> Answer:
+    return Answer.with_etag(DeadlineDocument.model_validate(deadline))
+
+
+_DEFINING = (
+    InvalidArgument, RecurrenceInvalid, NeverOccurs, PayloadInvalid, UnknownActionType, ActionTypeForbidden, TooLarge,
     HandlerBroken, RegistryInvalid,
 )  # fmt: skip
 _CHANGING = (UnknownDeadline, WrongDeadlineStatus, InvalidArgument)
-_ONE = {HTTPStatus.OK: (models.Deadline, "The deadline as it is now.")}
-_ETAG = {"ETag": "For If-Match: names the deadline as it is answered here; its timeline and history do not count."}
-
-
-def _route(method: str, path: str, function: object, summary: str, **more: object) -> Route:
-    usual: dict[str, object] = {"role": Role.OPERATOR, "answers": _ONE, "tag": "Deadlines", "refuses": _CHANGING}
-    if path.startswith("/{id}"):
-        usual |= {"headers": _ETAG, "takes_if_match": method != "GET"}
-    return Route(method=method, path=f"/deadlines{path}", function=function, summary=summary, **usual | more)  # type: ignore[arg-type]
-
+_PREVIEW = {HTTPStatus.OK: (DeadlinePreviewDocument, "The due instant and the stages.")}
+_ETAG = {"ETag": "Version of the deadline, for If-Match; it does not depend on the timeline or the history."}
+#: Options of the routes that change a deadline.
+_CHANGE: dict[str, Any] = {
+    "tag": "Deadlines",
+    "answers": {HTTPStatus.OK: (DeadlineDocument, "The deadline.")},
+    "headers": _ETAG,
+    "takes_if_match": True,
+}
 
 ROUTES = (
-    _route(
-        "GET", "", list_deadlines, "List deadlines, the newest first", role=Role.VIEWER, query=models.DeadlinesQuery,
-        answers={HTTPStatus.OK: (models.DeadlinesPage, "A page.")}, refuses=(),
+    Route(
+        "GET", "/deadlines", list_deadlines, "List deadlines, newest first", tag="Deadlines", query=DeadlinesQuery,
+        answers={HTTPStatus.OK: (DeadlinePage, "A page of deadlines.")},
     ),
-    _route(
-        "POST", "", set_one, "Set a deadline, or bring the unresolved one of that name up to date",
-        body=models.NewDeadline,
-        description="All that is planned is an action of the deadline's. Asking again for the same changes nothing.",
+    Route(
+        "POST", "/deadlines", create_deadline, "Create or update a deadline by name", tag="Deadlines",
+        description="Plans each stage as an action of the deadline. An identical request changes nothing.",
+        body=CreateDeadlineRequest,
         answers={
-            HTTPStatus.CREATED: (models.Deadline, "It was set."),
-            HTTPStatus.OK: (models.Deadline, "One of that name was there: it is as asked for."),
+            HTTPStatus.CREATED: (DeadlineDocument, "The deadline was created."),
+            HTTPStatus.OK: (DeadlineDocument, "The unresolved deadline of that name was updated."),
         },
-        headers={**_ETAG, "Location": "Where the deadline is."}, refuses=_MAKING, creates=True,
+        headers={**_ETAG, "Location": "Path of the deadline."}, refuses=_DEFINING, creates=True,
     ),
-    _route(
-        "POST", "/move", move_many, "Move many, in one transaction", body=models.MovingMany,
-        description="All of them, or none.", answers={HTTPStatus.OK: (models.Moved, "They were moved.")},
+    Route(
+        "POST", "/deadlines/move", move_deadlines, "Move many deadlines in one transaction", tag="Deadlines",
+        description="Moves either all of the deadlines or none.", body=MoveDeadlinesRequest,
+        answers={HTTPStatus.OK: (MovedDeadlines, "The number of moved deadlines.")}, refuses=_CHANGING,
     ),
-    _route(
-        "GET", "/{id}", show, "Show a deadline, by id or name, with its timeline", role=Role.VIEWER,
-        answers={HTTPStatus.OK: (models.DeadlineWithTimeline, "The deadline.")}, refuses=(UnknownDeadline,),
+    Route(
+        "GET", "/deadlines/{id}", get_deadline, "Get a deadline by id or name, with its timeline", tag="Deadlines",
+        answers={HTTPStatus.OK: (DeadlineWithTimeline, "The deadline.")}, refuses=(UnknownDeadline,), headers=_ETAG,
     ),
-    _route(
-        "GET", "/{id}/notices", list_notices, "List what was sent of a deadline, the newest first", role=Role.VIEWER,
-        query=models.NoticesQuery, answers={HTTPStatus.OK: (models.NoticesPage, "A page.")}, refuses=(UnknownDeadline,),
-        headers={},
+    Route(
+        "GET", "/deadlines/{id}/notices", list_notices, "List the notifications of a deadline, newest first",
+        tag="Deadlines", query=PageQuery, answers={HTTPStatus.OK: (NotificationPage, "A page of notifications.")},
+        refuses=(UnknownDeadline,),
     ),
-    _route(
-        "PATCH", "/{id}", change, "Change a deadline, and those that follow it in its series",
-        body=models.DeadlineChanges, refuses=(*_CHANGING, *_MAKING),
-        description="What is still to come is planned anew; what was sent stays sent, and due instants stay: POST "
-        "…/move moves them. A rule changes what comes after the last one that was made.",
+    Route(
+        "PATCH", "/deadlines/{id}", update_deadline, "Update a deadline and the later deadlines of its series",
+        description="Plans the future stages again; sent notifications and due instants do not change (POST …/move "
+        "changes a due instant). A new rule applies after the last existing deadline of the series.",
+        body=UpdateDeadlineRequest, refuses=(*_CHANGING, *_DEFINING), **_CHANGE,
     ),
-    _route(
-        "POST", "/preview", foresee, "Look at what would come of a new deadline", role=Role.VIEWER,
-        body=models.NewDeadline,
-        description="Nothing is written; `name` is not looked up.", refuses=_MAKING,
-        answers={HTTPStatus.OK: (models.ForeseenDeadline, "When it is due, and its stages.")},
+    Route(
+        "POST", "/deadlines/preview", preview_deadline, "Preview a new deadline", tag="Deadlines",
+        description="Nothing is stored; an existing deadline of the same name is ignored.", least_role=Role.VIEWER,
+        body=CreateDeadlineRequest, answers=_PREVIEW, refuses=_DEFINING,
     ),
-    _route(
-        "POST", "/{id}/preview", foresee_change, "Look at what would come of a deadline if it were changed",
-        role=Role.VIEWER, body=models.DeadlineChanges, description="Nothing is written.",
-        answers={HTTPStatus.OK: (models.ForeseenDeadline, "When it is due, and its stages.")},
-        refuses=(*_CHANGING, *_MAKING), headers={}, takes_if_match=False,
+    Route(
+        "POST", "/deadlines/{id}/preview", preview_deadline_update, "Preview an update of a deadline", tag="Deadlines",
+        description="Nothing is stored.", least_role=Role.VIEWER, body=UpdateDeadlineRequest, answers=_PREVIEW,
+        refuses=(*_CHANGING, *_DEFINING),
     ),
-    _route(
-        "POST", "/{id}/complete", complete, "Complete a deadline", body=models.Completing, is_body_optional=True,
-        description="Once this has been answered, nothing of it begins to be sent.",
+    Route(
+        "POST", "/deadlines/{id}/complete", complete_deadline, "Complete a deadline",
+        description="After the response, no notification of the deadline is sent.",
+        body=CompleteDeadlineRequest, is_body_optional=True, refuses=_CHANGING, **_CHANGE,
     ),
-    _route(
-        "POST", "/{id}/cancel", cancel, "Cancel a deadline, or its series from it on", body=models.Cancelling,
-        is_body_optional=True,
+    Route(
+        "POST", "/deadlines/{id}/cancel", cancel_deadline, "Cancel a deadline, or also the rest of its series",
+        description="With `series`, the later deadlines are cancelled, too, and no further deadline is created.",
+        body=CancelDeadlineRequest, is_body_optional=True, refuses=_CHANGING, **_CHANGE,
     ),
-    _route(
-        "POST", "/{id}/move", move, "Give a deadline another due instant", body=models.Moving,
-        description="What is still to come is planned anew; what was sent stays sent.",
+    Route(
+        "POST", "/deadlines/{id}/move", move_deadline, "Move a deadline to another due instant",
+        description="Plans the future stages again; `resend` selects whether stages that have already run are "
+        "repeated. A missed deadline is open again, and an acknowledgement ends.",
+        body=MoveDeadlineRequest, refuses=_CHANGING, **_CHANGE,
     ),
-    _route("POST", "/{id}/pause", pause, "Let its clock stand still", body=models.Note, is_body_optional=True),
-    _route("POST", "/{id}/resume", resume, "Let its clock go on", body=models.Note, is_body_optional=True),
-    _route(
-        "POST", "/{id}/acknowledge", acknowledge, "Silence its nagging, not its escalation", body=models.Acknowledging,
-        is_body_optional=True,
+    Route(
+        "POST", "/deadlines/{id}/pause", pause_deadline, "Pause a deadline", body=ReasonRequest,
+        description="No stage runs until the deadline is resumed; the next deadline of a series is still created.",
+        is_body_optional=True, refuses=_CHANGING, **_CHANGE,
     ),
-    _route(
-        "POST", "/{id}/reassign", reassign, "Make other people responsible", body=models.Reassigning,
-        description="Once this has been answered, no notice to a former recipient begins to be sent.",
+    Route(
+        "POST", "/deadlines/{id}/resume", resume_deadline, "Resume a deadline", body=ReasonRequest,
+        description="Moves the due instant so that as much working time is left as when the deadline was paused.",
+        is_body_optional=True, refuses=_CHANGING, **_CHANGE,
+    ),
+    Route(
+        "POST", "/deadlines/{id}/acknowledge", acknowledge_deadline, "Mute the repeated reminders of a deadline",
+        description="Escalation continues, except for levels that stop when the deadline is acknowledged.",
+        body=AcknowledgeDeadlineRequest, is_body_optional=True, refuses=_CHANGING, **_CHANGE,
+    ),
+    Route(
+        "POST", "/deadlines/{id}/reassign", reassign_deadline, "Change the responsible people of a deadline",
+        description="After the response, stages without `to` notify only the new recipients. An acknowledgement ends.",
+        body=ReassignDeadlineRequest, refuses=_CHANGING, **_CHANGE,
     ),
 )  # fmt: skip

@@ -1,15 +1,15 @@
-"""The OpenAPI document of everything that answers, made of the routes and their models."""
-
-from __future__ import annotations
+"""Generate the OpenAPI document from the routes and their models."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import available_timezones
 
 from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
 
 from scheduled_actions.core.errors import (
     ConflictingChange,
@@ -18,51 +18,54 @@ from scheduled_actions.core.errors import (
     NotConfigured,
     RefusedByDatabase,
     RowLocked,
+    ScheduledActionsError,
     SchemaOutdated,
     SchemaUnreleased,
     TooBusy,
     TooLarge,
 )
 from scheduled_actions.core.version import VERSION
-from scheduled_actions.web.api.models import InvalidProblem, Nothing, Problem, StateProblem, without_null
+from scheduled_actions.web.api.dispatch import ROUTES
+from scheduled_actions.web.api.models import WITHOUT_NUL, EmptyRequest, without_null
 from scheduled_actions.web.api.openapi.other_routes import OTHER_PATHS, OTHER_SCHEMAS
-from scheduled_actions.web.api.requests import idempotency, refusals
-from scheduled_actions.web.api.requests.problems import status_of
-from scheduled_actions.web.api.requests.refusals import NotAuthorised
-from scheduled_actions.web.api.routes import ROUTES
+from scheduled_actions.web.api.problems import (
+    BodyUnreadable,
+    FieldsInvalid,
+    Forbidden,
+    IdempotencyKeyInUse,
+    IdempotencyKeyReused,
+    PreconditionFailed,
+    TooManyAttempts,
+    Unauthorized,
+    UnknownRoute,
+    UnsupportedMediaType,
+    status_of,
+)
+from scheduled_actions.web.api.requests import IDEMPOTENCY_HEADER, IDEMPOTENCY_PATTERN
+from scheduled_actions.web.api.routing import Route
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue
-    from pydantic_core import core_schema
-
-    from scheduled_actions.core.errors import ScheduledActionsError
-    from scheduled_actions.web.api.routing import Route
-
-#: Where the routes hang.
+#: The path under which the routes are mounted.
 BASE = "/api/v1"
 _REF = "#/components/schemas/{model}"
-_NO_NUL = "^[^\\u0000]*$"
 
-#: What every route may answer.
+#: Errors of every route.
 _EVERYWHERE = (
-    refusals.FieldsInvalid, RefusedByDatabase, NotAuthorised, refusals.Forbidden, refusals.TooManyAttempts,
+    FieldsInvalid, RefusedByDatabase, Unauthorized, Forbidden, TooManyAttempts,
     NotConfigured, DatabaseUnavailable, DatabaseBusy, SchemaOutdated, SchemaUnreleased, TooBusy, RowLocked,
     ConflictingChange,
 )  # fmt: skip
-_OF_BODIES = (refusals.BodyUnreadable, TooLarge, refusals.UnsupportedMediaType)
-_OF_KEYS = (refusals.IdempotencyKeyReused, refusals.IdempotencyKeyInUse)
-#: Codes without a class: what broke here or in the database.
+_OF_BODIES = (BodyUnreadable, TooLarge, UnsupportedMediaType)
+_OF_KEYS = (IdempotencyKeyReused, IdempotencyKeyInUse)
+#: Codes without an error class: failures of the server or the database.
 _BROKEN = {HTTPStatus.INTERNAL_SERVER_ERROR: ["internal_error"], HTTPStatus.SERVICE_UNAVAILABLE: ["database_error"]}
 
-#: Schemas that no model makes: any JSON that Postgres can keep, and the zones of this installation.
+#: Schemas without a model: any JSON that Postgres can store.
 _OWN_SCHEMAS: dict[str, Any] = {
     "JsonValue": {
         "description": "Any JSON without NUL characters.",
         "anyOf": [
             {"type": ["null", "boolean", "number"]},
-            {"type": "string", "pattern": _NO_NUL},
+            {"type": "string", **WITHOUT_NUL},
             {"type": "array", "items": {"$ref": "#/components/schemas/JsonValue"}},
             {"$ref": "#/components/schemas/JsonObject"},
         ],
@@ -70,33 +73,31 @@ _OWN_SCHEMAS: dict[str, Any] = {
     "JsonObject": {
         "description": "Any JSON object without NUL characters.",
         "type": "object",
-        "propertyNames": {"pattern": _NO_NUL},
+        "propertyNames": WITHOUT_NUL,
         "additionalProperties": {"$ref": "#/components/schemas/JsonValue"},
     },
 }
-
-
-#: The parts of paths: ids, and names that callers have given.
+#: Variable parts of paths.
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^\\u0000/]+$"}
 _ID = {"type": "string", "format": "uuid"}
-#: What things are called elsewhere: a slash in it is sent as %2F.
-_PART = {**_NAME, "pattern": _NO_NUL}
-#: What has a name beside its id, and is found by either.
+#: A name from another system: a slash is sent as %2F.
+_PART = {**_NAME, **WITHOUT_NUL}
+#: Resources that are found by id or name.
 _NAMED = ("/schedules/", "/deadlines/", "/webhooks/endpoints/")
 
 
 def document(server: str) -> dict[str, Any]:
-    """Return the document.
+    """Return the OpenAPI document.
 
     Args:
-        server: Where the paths hang; empty for the root.
+        server: The URL path under which the application is mounted; empty for the root.
     """
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Scheduled Actions",
             "version": VERSION,
-            "description": "Durable scheduled work in Postgres: schedule actions, watch them, mend them.",
+            "description": "Durable scheduled work in Postgres: schedule, monitor and manage actions.",
         },
         "servers": [{"url": server or "/"}],
         **_fixed(),
@@ -132,32 +133,40 @@ def _fixed() -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "ADMIN_TOKEN, or a token of `scheduled-actions token create`.",
+                    "description": "`ADMIN_TOKEN`, or a token created with `scheduled-actions tokens create`.",
                 },
                 "cronSecret": {
                     "type": "apiKey",
                     "in": "header",
                     "name": "x-cron-secret",
-                    "description": "CRON_SECRET.",
+                    "description": "The value of `CRON_SECRET`.",
                 },
-                "cronToken": {"type": "http", "scheme": "bearer", "description": "CRON_SECRET."},
+                "cronToken": {"type": "http", "scheme": "bearer", "description": "The value of `CRON_SECRET`."},
             },
         },
     }
 
 
 class _Generator(GenerateJsonSchema):
-    """Schemas without the titles and nulls that say nothing."""
+    """Generates schemas without redundant titles and null defaults."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401 - pydantic's own
-        """Leave out titles that repeat the field's name."""
+        """Return False: titles would repeat the names of fields."""
         del schema
         return False
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """Leave out defaults of null: they stand for what is left out."""
-        made = super().default_schema(schema)
-        return {name: value for name, value in made.items() if name != "default" or value is not None}
+        """Return the schema without a null default: null is equivalent to an omitted field."""
+        result = super().default_schema(schema)
+        return {name: value for name, value in result.items() if name != "default" or value is not None}
+
+    def normalize_name(self, name: str) -> str:
+        """Return the name of a schema: the class name without the suffix `Document`."""
+        return super().normalize_name(name).removesuffix("Document")
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """Return the schema of a model, titled with its name in the document."""
+        return super().model_schema(schema) | {"title": self.normalize_name(schema["cls"].__name__)}
 
 
 def _schemas() -> tuple[dict[type[BaseModel], Any], dict[str, Any]]:
@@ -166,15 +175,13 @@ def _schemas() -> tuple[dict[type[BaseModel], Any], dict[str, Any]]:
     for route in ROUTES:
         modes |= dict.fromkeys((model for model in (route.query, route.body) if model is not None), "validation")
         modes |= dict.fromkeys((model for model, _ in route.answers.values()), "serialization")
-    modes |= dict.fromkeys((Problem, InvalidProblem, StateProblem), "serialization")
     found, made = models_json_schema(list(modes.items()), ref_template=_REF, schema_generator=_Generator)
-    definitions = {name: _resolved(schema) for name, schema in made["$defs"].items()}
     schemas = {model: schema for (model, _), schema in found.items() if issubclass(model, BaseModel)}
-    return schemas, definitions
+    return schemas, {name: _resolved(schema) for name, schema in made["$defs"].items()}
 
 
 def _resolved(schema: Any) -> Any:  # noqa: ANN401 - a part of a schema
-    """Return the schema with references to what no model makes."""
+    """Return a schema in which references to schemas without a model replace `x-schema`."""
     match schema:
         case {"x-schema": name, **others}:
             return {"$ref": _REF.format(model=name), **others}
@@ -188,10 +195,10 @@ def _resolved(schema: Any) -> Any:  # noqa: ANN401 - a part of a schema
 
 def _operation(route: Route, schemas: dict[type[BaseModel], Any], definitions: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": "_".join([route.method.lower(), *re.findall(r"[a-z]+", route.path)]),
+        "operationId": route.function.__name__,
         "tags": [route.tag],
         "summary": route.summary,
-        "description": " ".join(part for part in (route.description, f"Needs the role `{route.role}`.") if part),
+        "description": " ".join(part for part in (route.description, f"Requires the role `{route.role}`.") if part),
         "security": [{"token": []}],
         "parameters": [
             *({"name": name, "in": "path", "required": True, "schema": _path_part(route, name)}
@@ -212,11 +219,11 @@ def _operation(route: Route, schemas: dict[type[BaseModel], Any], definitions: d
 def _path_part(route: Route, name: str) -> dict[str, Any]:
     if name != "id":
         return _PART
-    return {"description": "Its id, or its name.", **_NAME} if route.path.startswith(_NAMED) else _ID
+    return {"description": "Id or name of the resource.", **_NAME} if route.path.startswith(_NAMED) else _ID
 
 
 def _query_parameters(route: Route, definitions: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    if route.query is Nothing:
+    if route.query is EmptyRequest:
         return
     model = definitions[route.query.__name__]
     for name, schema in model["properties"].items():
@@ -234,17 +241,17 @@ def _query_parameters(route: Route, definitions: dict[str, Any]) -> Iterable[dic
 def _header_parameters(route: Route) -> Iterable[dict[str, Any]]:
     if route.creates:
         yield {
-            "name": idempotency.HEADER,
+            "name": IDEMPOTENCY_HEADER,
             "in": "header",
-            "description": "The same request, sent again with the same key within a day, is answered the same and not "
-            "carried out again.",
-            "schema": {"type": "string", "pattern": f"^{idempotency.PATTERN}$"},
+            "description": "If the same request is repeated with the same key within a day, the repetition is not "
+            "executed and gets the response of the first successful request.",
+            "schema": {"type": "string", "pattern": f"^{IDEMPOTENCY_PATTERN}$"},
         }
     if route.takes_if_match:
         yield {
             "name": "If-Match",
             "in": "header",
-            "description": "The ETag of what was seen: the request is refused when that has changed since.",
+            "description": "The ETag of the version that the client has read; 412 if the resource has changed since.",
             "schema": {"type": "string"},
         }
 
@@ -264,34 +271,37 @@ def _successes(route: Route, schemas: dict[type[BaseModel], Any]) -> dict[str, A
 
 
 def _problems(route: Route) -> dict[str, Any]:
-    kinds: list[type[ScheduledActionsError]] = [*route.refuses, *_EVERYWHERE]
-    kinds += _OF_BODIES if route.body is not None else ()
-    kinds += _OF_KEYS if route.creates else ()
-    kinds += (refusals.PreconditionFailed,) if route.takes_if_match else ()
-    kinds += (refusals.UnknownRoute,) if "{" in route.path else ()
+    kinds: dict[type[ScheduledActionsError], None] = dict.fromkeys(
+        (
+            *route.refuses,
+            *_EVERYWHERE,
+            *(_OF_BODIES if route.body is not None else ()),
+            *(_OF_KEYS if route.creates else ()),
+            *((PreconditionFailed,) if route.takes_if_match else ()),
+            *((UnknownRoute,) if "{" in route.path else ()),
+        )
+    )
     codes: dict[HTTPStatus, list[str]] = {status: list(named) for status, named in _BROKEN.items()}
     for kind in kinds:
-        known = codes.setdefault(status_of(kind), [])
-        if kind.code not in known:
-            known.append(kind.code)
+        codes.setdefault(status_of(kind), []).append(kind.code)
     return {str(int(status)): _problem(status, named) for status, named in sorted(codes.items())}
 
 
 def _problem(status: HTTPStatus, codes: list[str]) -> dict[str, Any]:
     match status:
         case HTTPStatus.BAD_REQUEST | HTTPStatus.NOT_FOUND | HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            model: type[BaseModel] = InvalidProblem
+            schema = "InvalidProblem"
         case HTTPStatus.CONFLICT:
-            model = StateProblem
+            schema = "StateProblem"
         case _:
-            model = Problem
+            schema = "Problem"
     return {
         "description": f"{status.phrase}: {', '.join(f'`{code}`' for code in codes)}.",
         **({"headers": _PROBLEM_HEADERS[status]} if status in _PROBLEM_HEADERS else {}),
         "content": {
             "application/problem+json": {
                 "schema": {
-                    "$ref": _REF.format(model=model.__name__),
+                    "$ref": _REF.format(model=schema),
                     "properties": {"status": {"const": int(status)}, "code": {"enum": codes}},
                 }
             }
@@ -299,9 +309,11 @@ def _problem(status: HTTPStatus, codes: list[str]) -> dict[str, Any]:
     }
 
 
-_SECONDS = {"description": "In how many seconds to try again.", "schema": {"type": "integer", "minimum": 0}}
+_SECONDS = {"description": "Seconds to wait before the next request.", "schema": {"type": "integer", "minimum": 0}}
 _PROBLEM_HEADERS: dict[HTTPStatus, Any] = {
-    HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": {"description": "Bearer.", "schema": {"type": "string"}}},
+    HTTPStatus.UNAUTHORIZED: {
+        "WWW-Authenticate": {"description": "The authentication scheme.", "schema": {"type": "string"}}
+    },
     HTTPStatus.TOO_MANY_REQUESTS: {"Retry-After": _SECONDS},
     HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": _SECONDS},
 }

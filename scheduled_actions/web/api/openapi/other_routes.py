@@ -1,34 +1,34 @@
-"""The routes beside the management API, as OpenAPI describes them: the tick, health, and the documentation."""
-
-from __future__ import annotations
+"""Describe for OpenAPI the routes and documents without models: ticks, health, metrics, documentation and problems."""
 
 from typing import Any
 
 _COUNT = {"type": "integer", "minimum": 0}
 _COUNTED = ("processed", "succeeded", "failed", "retried", "snoozed", "skipped", "rescued", "pruned", "remaining")
 _TEXT = {"type": ["string", "null"]}
-
-
 _METRICS = {media_type: {"schema": {"type": "string"}} for media_type in ("text/plain", "application/openmetrics-text")}
 
 
 def _problem(description: str) -> dict[str, Any]:
-    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {"description": description, "content": content}
+    return {
+        "description": description,
+        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
 
 
 def _json(description: str, schema: str) -> dict[str, Any]:
-    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
-    return {"description": description, "content": content}
-
-
-def _tick(method: str, suffix: str) -> dict[str, Any]:
     return {
-        "operationId": f"{method}_cron_process{suffix}",
+        "description": description,
+        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}},
+    }
+
+
+def _tick(suffix: str) -> dict[str, Any]:
+    return {
+        "operationId": f"run_tick{suffix}",
         "tags": ["Ticks"],
         "summary": "Run one tick",
-        "description": "Answers 200 whenever the tick ran, also when actions failed. In place of a secret the request "
-        "may be signed with it, the Standard Webhooks way.",
+        "description": "Returns 200 if the tick ran, even if actions failed. A request can be signed with the secret "
+        "(Standard Webhooks) instead of containing the secret.",
         "security": [{"cronSecret": []}, {"cronToken": []}],
         "responses": {
             "200": _json("The tick ran.", "TickReport"),
@@ -46,31 +46,54 @@ def _tick(method: str, suffix: str) -> dict[str, Any]:
 def _health(name: str, summary: str, schema: str) -> dict[str, Any]:
     return {
         "get": {
-            "operationId": f"get_{name}",
+            "operationId": name,
             "tags": ["Health"],
             "summary": summary,
             "security": [],
-            "responses": {"200": _json("Yes.", schema), "503": _json("No; it says why.", schema)},
+            "responses": {
+                "200": _json("The check passed.", schema),
+                "503": _json("The check failed; the body has the reason.", schema),
+            },
         }
     }
 
 
+#: The members of every problem document.
+_PROBLEM = {
+    "type": {"type": "string"},
+    "title": {"type": "string"},
+    "status": {"type": "integer"},
+    "detail": {"type": "string"},
+    "code": {"description": "Identifies the kind of error; clients branch on it.", "type": "string"},
+}
+
+
+def _problem_schema(name: str, description: str, **more: object) -> dict[str, Any]:
+    return {
+        "title": name,
+        "description": description,
+        "type": "object",
+        "properties": {**_PROBLEM, **more},
+        "required": [*_PROBLEM],
+    }
+
+
 OTHER_PATHS: dict[str, Any] = {
-    "/cron/process": {method: _tick(method, "") for method in ("get", "post")},
-    "/api/v1/cron/process": {method: _tick(method, "_too") for method in ("get", "post")},
-    "/healthz": _health("healthz", "Whether the process lives", "Health"),
-    "/readyz": _health("readyz", "Whether a ping would be processed", "Readiness"),
+    "/cron/process": {"get": _tick("_by_get"), "post": _tick("")},
+    "/api/v1/cron/process": {"get": _tick("_of_api_by_get"), "post": _tick("_of_api")},
+    "/healthz": _health("check_health", "Check whether the process is alive", "Health"),
+    "/readyz": _health("check_readiness", "Check whether ticks can run", "Readiness"),
     "/metrics": {
         "get": {
             "operationId": "get_metrics",
             "tags": ["Health"],
-            "summary": "Metrics for Prometheus",
-            "description": "Any token without a team. Prometheus's text, or OpenMetrics where it is preferred.",
+            "summary": "Get metrics in the Prometheus format",
+            "description": "Requires a token without a team. Returns the OpenMetrics format to clients that prefer it.",
             "security": [{"token": []}],
             "responses": {
                 "200": {"description": "The metrics.", "content": _METRICS},
                 "401": _problem("Unauthorized: `unauthorized`."),
-                "403": _problem("Forbidden: `forbidden`: the token is bound to a team."),
+                "403": _problem("Forbidden: `forbidden` (the token is bound to a team)."),
                 "429": _problem("Too Many Requests: `too_many_attempts`."),
                 "500": _problem("Internal Server Error: `internal_error`."),
                 "503": _problem(
@@ -83,9 +106,9 @@ OTHER_PATHS: dict[str, Any] = {
     },
     "/openapi.json": {
         "get": {
-            "operationId": "get_openapi",
+            "operationId": "get_openapi_document",
             "tags": ["Documentation"],
-            "summary": "This document",
+            "summary": "Get this document",
             "security": [],
             "responses": {
                 "200": {"description": "The document.", "content": {"application/json": {"schema": {"type": "object"}}}}
@@ -94,18 +117,44 @@ OTHER_PATHS: dict[str, Any] = {
     },
     "/docs": {
         "get": {
-            "operationId": "get_docs",
+            "operationId": "read_documentation",
             "tags": ["Documentation"],
-            "summary": "This document for people",
+            "summary": "Show this document as a web page",
             "security": [],
-            "responses": {"200": {"description": "A page.", "content": {"text/html": {"schema": {"type": "string"}}}}},
+            "responses": {
+                "200": {"description": "The page.", "content": {"text/html": {"schema": {"type": "string"}}}}
+            },
         }
     },
 }
 
 OTHER_SCHEMAS: dict[str, Any] = {
+    "Problem": _problem_schema("Problem", "An RFC 9457 problem document."),
+    "InvalidProblem": _problem_schema(
+        "InvalidProblem",
+        "A rejected request; `errors` lists the invalid fields, if any.",
+        errors={"type": "array", "items": {"$ref": "#/components/schemas/FieldError"}, "default": []},
+    ),
+    "StateProblem": _problem_schema(
+        "StateProblem",
+        "A request that the current state of a resource does not allow.",
+        action_status={"anyOf": [{"$ref": "#/components/schemas/Status"}, {"type": "null"}]},
+    ),
+    "FieldError": {
+        "title": "FieldError",
+        "description": "An invalid field of a request.",
+        "type": "object",
+        "properties": {
+            "field": {
+                "description": "Path of the field, such as `payload.name` or `actions.3.priority`; or the header.",
+                "type": "string",
+            },
+            "message": {"type": "string"},
+        },
+        "required": ["field", "message"],
+    },
     "TickReport": {
-        "description": "What a tick did.",
+        "description": "The result of a tick.",
         "type": "object",
         "properties": {
             "success": {"type": "boolean"},
@@ -123,7 +172,7 @@ OTHER_SCHEMAS: dict[str, Any] = {
             },
             "duration_ms": _COUNT,
             "tick_id": {"type": ["string", "null"], "format": "uuid"},
-            "enabled": {"const": False, "description": "Only when the project is switched off."},
+            "enabled": {"const": False, "description": "Present only if the setting `enabled` is false."},
         },
         "required": ["success", *_COUNTED, "more", "busy", "errors", "duration_ms", "tick_id"],
     },

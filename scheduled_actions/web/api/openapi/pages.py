@@ -1,4 +1,4 @@
-"""`/openapi.json` and `/docs`: the API's description, for programs and for people."""
+"""Serve the API documentation: `/openapi.json` and the page `/docs`."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).parent
 
 
-def described_for_programs() -> Response:
-    """Answer the OpenAPI document."""
-    return _answer(json.dumps(openapi.document(_mounted("/openapi.json"))), "application/json")
+def openapi_json() -> Response:
+    """Return the OpenAPI document."""
+    return Response(
+        json.dumps(openapi.document(_mounted("/openapi.json"))),
+        headers={"Cache-Control": "no-store"},
+        mimetype="application/json",
+    )
 
 
-def described_for_people() -> Response:
-    """Answer the document as a page; it has no scripts, and takes nothing from elsewhere."""
+def documentation_page() -> Response:
+    """Return the OpenAPI document as an HTML page without scripts or external resources."""
     style = (_FOLDER / "docs.css").read_text(encoding="utf-8")
     document = openapi.document(_mounted("/docs"))
-    response = _answer(_template().render(document=document, style=style, groups=_groups(document)), "text/html")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    response.headers["Content-Security-Policy"] = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    return response
-
-
-def _answer(text: str, media_type: str) -> Response:
-    response = Response(text, mimetype=media_type)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    headers = {
+        "Cache-Control": "no-store",
+        "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+    }
+    page = _template().render(document=document, style=style, groups=_groups(document))
+    return Response(page, headers=headers, mimetype="text/html")
 
 
 def _mounted(path: str) -> str:
-    """Return where the application has put the routes."""
+    """Return the URL path under which the application has mounted the route `path`."""
     rule = "" if request.url_rule is None else request.url_rule.rule
     return f"{request.script_root}{rule.removesuffix(path)}"
 
@@ -64,7 +64,7 @@ def _template() -> Template:
 
 
 def _groups(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return the operations by what they are about."""
+    """Return the operations of the document by tag."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -73,7 +73,7 @@ def _groups(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _kind(schema: Any) -> str:  # noqa: ANN401, PLR0911 - a part of a schema; a return per kind
-    """Return in a few words what a schema takes."""
+    """Return a short description of the values that a schema allows."""
     match schema:
         case {"$ref": reference}:
             return str(reference).rpartition("/")[2]

@@ -1,1 +1,1 @@
-"""Schedules over HTTP."""
+"""Routes and models of schedules."""

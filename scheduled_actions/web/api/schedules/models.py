@@ -1,281 +1,313 @@
-"""Schedules as the management API takes and answers them."""
-
-from __future__ import annotations
+"""Define the requests and responses of the routes of schedules."""
 
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, WithJsonSchema
 
-from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT
-from scheduled_actions.core.pages import PAGE_MOST
-from scheduled_actions.recurrence.model import Kind
-from scheduled_actions.recurrence.preview import COUNT_MOST
-from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, ScheduleStatus
+from scheduled_actions.recurrence import model, phrases, preview
+from scheduled_actions.recurrence.skips.model import DATES_MOST, WINDOWS_MOST
+from scheduled_actions.schedules.model import Misfire, Overlap, RecurrenceType, Schedule, ScheduleStatus
+from scheduled_actions.web.api.actions.models import ActionTemplate, AllActionOptions
 from scheduled_actions.web.api.models import (
+    WITHOUT_NUL,
     ActionTypeName,
-    Delay,
-    FollowUps,
-    Given,
     Id,
     Instant,
     JsonObject,
-    Limit,
     LongText,
     Moment,
-    RetryPolicy,
+    Ownership,
+    RequestModel,
+    ResponseModel,
     Rule,
+    Scheduling,
     ShortText,
-    Shown,
-    Target,
+    TeamPageQuery,
     TimeZone,
     WholeNumber,
-    about,
-    not_both,
+    page_of,
+    shares_fields,
 )
-from scheduled_actions.web.api.schedules.skip_schemas import Skip
 
-#: How many of the next instants a schedule is answered with.
+#: The number of upcoming occurrences in a response.
 UPCOMING = 5
 
 _Count = Annotated[int, Field(ge=1, le=10_000), WholeNumber]
 _Seconds = Annotated[float, Field(ge=0, le=366 * 86400, allow_inf_nan=False)]
-_START = ConfigDict(json_schema_extra=not_both("scheduled_at", "delay"))
+_Name = Annotated[ShortText, Field(max_length=200)]
+
+_DAY = {"type": "string", "format": "date"}
+_CALENDAR_NAME = {"type": "string", "minLength": 1, "maxLength": 60, **WITHOUT_NUL}
+_HOUR = "([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?"
+#: A time of day.
+TIME_OF_DAY: dict[str, Any] = {"type": "string", "pattern": f"^{_HOUR}$", "examples": ["09:00"]}
+#: A range of times of day.
+HOURS = f"^{_HOUR}-{_HOUR}$"
+_INSTANT = {"type": "string", "format": "date-time"}
+_DAYS = [name for day in phrases.WEEKDAYS for name in (day[:3].lower(), day.lower())]
 
 
-class _Options(Given):
-    """What a schedule is made of beside its type; null stands for the default."""
+def object_of(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    """Return the schema of an object with only these properties."""
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
-    model_config = _START
 
-    scheduled_at: Moment | None = Field(
-        None, description="Its start: with an offset, or a wall time in `timezone`. Intervals count from it."
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+_CALENDAR: dict[str, Any] = {
+    "weekends": {"type": "boolean"},
+    "holidays": {
+        "description": "Public holidays of a country, a subdivision or a market: `US`, `US-CA`, `NYSE`, or an object.",
+        "anyOf": [
+            {"type": "string", "pattern": "^[A-Za-z0-9]{2,4}(-[A-Za-z0-9]{1,10})?$", "examples": ["US-CA"]},
+            object_of({"country": _CALENDAR_NAME, "subdivision": _CALENDAR_NAME}, "country"),
+            object_of({"market": _CALENDAR_NAME}, "market"),
+        ],
+    },
+    "dates": {"type": "array", "items": _DAY, "maxItems": DATES_MOST},
+    "ranges": {
+        "description": "Ranges of dates; both ends are included.",
+        "type": "array",
+        "items": object_of({"from": _DAY, "to": _DAY}, "from", "to"),
+        "maxItems": DATES_MOST,
+    },
+    "adjustment": {
+        "description": "`drop` removes the occurrence; `preceding` and `following` move it to a business day.",
+        "enum": ["drop", "preceding", "following"],
+    },
+}
+_SKIP: dict[str, Any] = {
+    **_CALENDAR,
+    "windows": {
+        "description": "Ranges of times of day (`22:00` to `24:00`), optionally only on some weekdays, or of instants.",
+        "type": "array",
+        "items": {
+            "anyOf": [
+                object_of(
+                    {
+                        "from": TIME_OF_DAY,
+                        "to": {"anyOf": [TIME_OF_DAY, {"const": "24:00"}]},
+                        "days": {"type": "array", "items": {"enum": _DAYS}, "minItems": 1},
+                    },
+                    "from",
+                    "to",
+                ),
+                object_of({"from": _INSTANT, "to": _INSTANT}, "from", "to"),
+            ]
+        },
+        "maxItems": WINDOWS_MOST,
+    },
+    "function": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"},
+}
+
+
+def _with_nulls(properties: dict[str, Any]) -> dict[str, Any]:
+    return object_of({name: _or_null(schema) for name, schema in properties.items()})
+
+
+#: Times without occurrences.
+Skip = Annotated[dict[str, Any], WithJsonSchema(_with_nulls(_SKIP))]
+#: The working time of a deadline.
+WorkingCalendar = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        _with_nulls({**_CALENDAR, "hours": object_of({"from": TIME_OF_DAY, "to": TIME_OF_DAY}, "from", "to")})
+    ),
+]
+
+
+class _ScheduleOptions(Scheduling, AllActionOptions):
+    """Options of a schedule; null means the default."""
+
+    recurrence_type: RecurrenceType | None = Field(
+        None, description="`fixed`: occurrences follow the rule; `rolling`: the interval starts when a run ends."
     )
-    delay: Delay | None = Field(None, description="In place of `scheduled_at`: seconds from now, or a duration.")
-    timezone: TimeZone | None = Field(None, description="Whose wall clock the rule follows; UTC unless said.")
-    recurrence_type: RecurrenceType | None = Field(None, description="`rolling` counts from the end of the last run.")
-    misfire: Misfire | None = Field(None, description="What becomes of occurrences that no tick ran in time.")
-    misfire_grace_seconds: _Seconds | None = Field(None, description="How late `skip` still runs one; 300 unless said.")
-    catch_up_limit: _Count | None = Field(None, description="How many missed ones `catch_up` runs, the latest.")
-    catch_up_seconds: _Seconds | None = Field(None, description="How old those may be; seven days unless said.")
-    overlap: Overlap | None = Field(None, description="What one does that comes due while the last still runs.")
-    pause_after_failures: _Count | None = Field(None, description="Pause after so many final failures in a row.")
-    skip: Skip | None = Field(None, description="What is left out: weekends, holidays, dates, windows.")
-    jitter_seconds: _Seconds | None = Field(None, description="Each occurrence is put off by its own share of this.")
-    until: Moment | None = Field(None, description="No occurrence after it.")
-    remaining: Annotated[int, Field(ge=1, le=2**31 - 1), WholeNumber] | None = Field(
-        None, description="Executions until it ends."
+    misfire: Misfire | None = Field(
+        None, description="What happens to occurrences that no tick claimed in time. Default: `fire_once`."
     )
-    priority: Annotated[int, Field(ge=-32768, le=32767), WholeNumber] | None = None
-    max_attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS_LIMIT), WholeNumber] | None = None
-    retry: RetryPolicy | None = None
-    lock_group: ShortText | None = None
-    lock_group_blocks: bool | None = None
-    target: Target | None = None
-    user_id: ShortText | None = None
-    metadata: JsonObject | None = None
-    condition: JsonObject | None = Field(
+    misfire_grace_seconds: _Seconds | None = Field(
+        None, description="With `misfire` `skip`: how many seconds late an occurrence can still run. Default: 300."
+    )
+    catch_up_limit: _Count | None = Field(
         None,
-        description='What must hold when an occurrence would run, else it is skipped; `{"wait": condition, …}` waits.',
+        description="With `misfire` `catch_up`: maximum number of missed occurrences that run, the latest ones. "
+        "Default: 100.",
     )
-    on_success: FollowUps | None = Field(None, description="What to schedule when an occurrence completes.")
-    on_failure: FollowUps | None = Field(None, description="What to schedule when one has failed for good.")
+    catch_up_seconds: _Seconds | None = Field(
+        None,
+        description="With `misfire` `catch_up`: maximum age in seconds of the missed occurrences that run. Default: "
+        "seven days.",
+    )
+    overlap: Overlap | None = Field(
+        None, description="What happens when an occurrence is due while an earlier one is running. Default: `skip`."
+    )
+    pause_after_failures: _Count | None = Field(
+        None, description="Pause the schedule after this many final failures in a row; null: never."
+    )
+    skip: Skip | None = Field(None, description="Times without occurrences, such as weekends and holidays.")
+    jitter_seconds: _Seconds | None = Field(
+        None, description="Maximum random delay of an occurrence, in seconds. Default: 0."
+    )
+    until: Moment | None = Field(None, description="Time of the last possible occurrence; null: no end.")
+    remaining: Annotated[int, Field(ge=1, le=2**31 - 1), WholeNumber] | None = Field(
+        None, description="Number of executions until the schedule ends; null: unlimited."
+    )
 
-    @model_validator(mode="after")
-    def _starts_once(self) -> Self:
-        if {"scheduled_at", "delay"} <= self.model_fields_set:
-            raise about("delay", "says the same as scheduled_at: give one of them")
-        return self
 
-    def options(self) -> dict[str, Any]:
-        """Return what is given, under the names of `schedule_recurring_action`; null stays null."""
-        given = {name: getattr(self, name) for name in self.model_fields_set & set(_Options.model_fields)}
-        if "delay" in given:
-            given["scheduled_at"] = given.pop("delay")
-        if self.target is not None:
-            given["target"] = self.target.model_dump()
-        return given
-
-
-class NewSchedule(_Options):
-    """A schedule to make, or to bring up to date when its name is there; names as in `schedule_recurring_action`."""
+class CreateScheduleRequest(_ScheduleOptions, Ownership):
+    """A schedule to create, or to update by name; fields are the arguments of `schedule_recurring_action`."""
 
     action_type: ActionTypeName
-    payload: JsonObject = Field(description="Of every occurrence; checked against the handler's model.")
+    payload: JsonObject = Field(description="Payload of every occurrence, validated against the handler's model.")
     recurrence: Rule = Field(description="An interval, a cron expression, an RRULE, a business day, or a function.")
-    name: Annotated[ShortText, Field(max_length=200)] | None = Field(None, description="Names it within its team.")
-    team_id: ShortText | None = Field(None, description="The tenant.")
-    created_by: ShortText | None = None
+    name: _Name | None = Field(
+        None, description="Name, unique within the team. Without a name, each request creates a new schedule."
+    )
 
 
-class ScheduleChanges(_Options):
-    """What is to change of a schedule: what is left out stays, null goes back to the default."""
+class UpdateScheduleRequest(_ScheduleOptions):
+    """Changes to a schedule; omitted fields keep their values; null restores the default."""
 
     payload: JsonObject | None = None
     recurrence: Rule | None = None
-    name: Annotated[ShortText, Field(max_length=200)] | None = None
-
-    def options(self) -> dict[str, Any]:
-        """Return what is given, under the names of `Schedules.update`."""
-        own = {name: getattr(self, name) for name in ("payload", "recurrence", "name") if name in self.model_fields_set}
-        return super().options() | own
+    name: _Name | None = None
 
 
-class SchedulesQuery(Given):
-    """Which schedules to list."""
+class SchedulesQuery(TeamPageQuery):
+    """Filters of a list of schedules."""
 
     status: ScheduleStatus | None = None
     action_type: ActionTypeName | None = None
-    team_id: ShortText | None = None
-    limit: Limit = PAGE_MOST
-    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
 
 
-class Reason(Given):
-    """Why."""
+class PauseScheduleRequest(RequestModel):
+    """Options of a pause."""
 
-    note: LongText | None = Field(None, description="For whoever looks at it next.")
+    reason: LongText | None = Field(None, description="Reason for the pause, shown with the schedule.")
 
 
-class Skipping(Reason):
-    """Which occurrence to leave out, and why."""
+class SkipOccurrenceRequest(RequestModel):
+    """The occurrence to skip."""
 
+    reason: LongText | None = Field(None, description="Reason for the skip, stored with the skipped occurrence.")
     next_action_id: Id | None = Field(
-        None, description="The planned occurrence as it was seen; 409 where another one waits by now."
+        None,
+        description="Id of the action of the occurrence to skip; 409 if another occurrence is planned. Default: the "
+        "planned occurrence.",
     )
 
 
-class Range(Given):
-    """Past occurrences to create, both ends included."""
+class BackfillRequest(RequestModel):
+    """The range of past occurrences to create."""
 
-    model_config = ConfigDict(populate_by_name=True)
-
-    start: Instant = Field(alias="from", description="The first instant.")
-    end: Instant = Field(alias="to", description="The last instant, not after now.")
+    start: Instant = Field(alias="from", description="Start of the range, inclusive.")
+    end: Instant = Field(alias="to", description="End of the range, inclusive; not in the future.")
 
 
-class Schedule(Shown):
-    """A schedule."""
-
-    id: UUID
-    name: str | None
-    action_type: str
-    payload: Any
-    team_id: str | None
-    recurrence: str
-    kind: str
-    timezone: str
-    anchor_at: datetime
-    recurrence_type: RecurrenceType
-    misfire: Misfire
-    misfire_grace_seconds: float
-    catch_up_limit: int
-    catch_up_seconds: float
-    overlap: Overlap
-    skip: Any
-    jitter_seconds: float
-    until: datetime | None
-    remaining: int | None = Field(description="Executions still to come; null: no end.")
-    pause_after_failures: int | None
-    consecutive_failures: int
-    priority: int
-    max_attempts: int | None
-    retry: Any
-    lock_group: str | None
-    lock_group_blocks: bool
-    target_type: str | None
-    target_id: str | None
-    user_id: str | None
-    metadata: Any
-    condition: Any = Field(description="What must hold when an occurrence would run; null where nothing must.")
-    on_success: Any = Field(description="What is scheduled when an occurrence completes.")
-    on_failure: Any = Field(description="What is scheduled when one has failed for good.")
-    status: ScheduleStatus
-    status_note: str | None = Field(description="Why it is paused, has ended, or has nothing planned yet.")
-    status_by: str | None
-    status_at: datetime | None
-    next_action_id: UUID | None = Field(description="The planned occurrence, an action that can be seen and edited.")
-    next_occurrence_at: datetime | None
-    last_action_id: UUID | None
-    last_occurrence_at: datetime | None
-    executions: int
-    skipped: int
-    missed: int
-    is_declared: bool = Field(description="Kept in step with a declaration in the code.")
-    created_by: str | None
-    created_at: datetime
-    updated_at: datetime
-    problem: str | None = Field(description="What in the stored row cannot be used; null: nothing.")
+@shares_fields(
+    Schedule,
+    name=None,
+    recurrence=None,
+    kind=None,
+    timezone=None,
+    anchor_at=None,
+    recurrence_type=None,
+    misfire=None,
+    misfire_grace_seconds=None,
+    catch_up_limit=None,
+    catch_up_seconds=None,
+    overlap=None,
+    skip=None,
+    jitter_seconds=None,
+    until=None,
+    remaining="Number of executions until the schedule ends; null: unlimited.",
+    pause_after_failures=None,
+    consecutive_failures=None,
+    status=None,
+    status_reason="Why the schedule is paused, has ended, or has no planned occurrence; null without a reason.",
+    status_by=None,
+    status_at=None,
+    next_action_id="Id of the action of the planned occurrence; for a rolling schedule also of the running occurrence.",
+    next_occurrence_at=None,
+    last_action_id=None,
+    last_occurrence_at=None,
+    executions=None,
+    skipped=None,
+    missed=None,
+    is_declared="Whether the code declares the schedule; a deployment that changes any declaration reverts changes "
+    "made through the API.",
+    problem="What is invalid in the stored row; null if the row is valid.",
+)
+class ScheduleDocument(ActionTemplate):
+    """A schedule: the stored definition of a recurring action."""
 
 
-class ScheduleInWords(Schedule):
-    """A schedule, its rule in words, and what comes next."""
+class DescribedSchedule(ScheduleDocument):
+    """A schedule with its rule in words and its upcoming occurrences."""
 
-    description: str | None = Field(description="Null when the rule cannot be followed any more.")
+    description: str | None = Field(description="The rule in words; null if the rule cannot be evaluated.")
     upcoming: list[datetime] = Field(
-        description=f"The next instants, {UPCOMING} at most; the first is the planned one."
+        description=f"At most {UPCOMING} occurrences: the planned one, then, for a fixed schedule, those of the rule."
     )
     truncated: bool = Field(
-        description="Whether more may follow `upcoming`: the evaluation budget ended, or the rule cannot be followed."
+        description="Whether occurrences are missing because the rule needs too many evaluation steps or is unusable."
     )
 
 
-_WARNINGS = Field(description="What the change does not do; a declared schedule is restored by a later deployment.")
+class _WithWarnings(ResponseModel):
+    warnings: list[str] = Field(description="Warnings, for example that a deployment can revert the change.")
 
 
-class ChangedSchedule(ScheduleInWords):
-    """A schedule as a change left it."""
-
-    warnings: list[str] = _WARNINGS
+class ChangedSchedule(_WithWarnings, DescribedSchedule):
+    """A schedule after a change, with warnings."""
 
 
-class DeletedSchedule(Schedule):
-    """A schedule as it was."""
-
-    warnings: list[str] = _WARNINGS
+class DeletedSchedule(_WithWarnings, ScheduleDocument):
+    """The last state of a deleted schedule."""
 
 
-class SchedulesPage(Shown):
-    """Some of the schedules, the newest first."""
-
-    schedules: list[Schedule]
-    next_cursor: UUID | None
+SchedulePage = page_of("SchedulePage", "A page of schedules, newest first.", schedules=list[ScheduleDocument])
 
 
-class Created(Shown):
-    """Actions that were created."""
+class CreatedActions(ResponseModel):
+    """The ids of the created actions."""
 
     ids: list[UUID]
 
 
-class PreviewOf(Given):
-    """A rule to look at before relying on it."""
-
-    model_config = ConfigDict(populate_by_name=True)
+class PreviewRequest(RequestModel):
+    """A rule to preview."""
 
     rule: Rule
     timezone: TimeZone | None = None
-    start: Moment | None = Field(None, alias="from", description="Exclusive; anchors intervals. Left out: now.")
-    count: Annotated[int, Field(ge=1, le=COUNT_MOST), WholeNumber] = 10
+    start: Moment | None = Field(
+        None, alias="from", description="Start of the preview, exclusive. Intervals count from the start. Default: now."
+    )
+    count: Annotated[int, Field(ge=1, le=preview.COUNT_MOST), WholeNumber] = 10
     until: Moment | None = None
     skip: Skip | None = None
 
 
-class PreviewedOccurrence(Shown):
-    """One instant of a rule."""
+class PreviewedOccurrence(ResponseModel):
+    """An occurrence of a rule."""
 
     at: str = Field(description="Local time with its offset.")
     utc: str
-    remarks: list[str] = Field([], description="What a clock change, a skip or a roll did to it.")
+    remarks: list[str] = Field([], description="Effects of a DST change, of a skip, or of a move to a business day.")
 
 
-class Preview(Shown):
-    """A rule in words, and its next instants."""
+class Preview(ResponseModel):
+    """A rule in words, and its occurrences."""
 
     rule: str
-    kind: Kind
+    kind: model.Kind
     description: str
     occurrences: list[PreviewedOccurrence]
-    warnings: list[str] = Field(description="What people often get wrong with a rule like this one.")
-    truncated: bool = Field(False, description="Whether the evaluation budget ended before `count` was reached.")  # noqa: FBT003 - the default of a field
+    warnings: list[str] = Field(description="Warnings about likely mistakes in the rule.")
+    truncated: bool = Field(
+        default=False, description="Whether the evaluation budget was used up before `count` occurrences were found."
+    )

@@ -1,14 +1,14 @@
-"""Schedules over HTTP: make, list, show, change, pause, run, remove, and look at a rule beforehand."""
+"""Define the routes that create, list, change, run and delete schedules and their occurrences, and preview rules."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import Any
 
 from scheduled_actions.core.errors import (
+    ActionTypeForbidden,
     BudgetExceeded,
     FollowUpInvalid,
     FunctionTimedOut,
@@ -22,128 +22,115 @@ from scheduled_actions.core.errors import (
     ScheduledActionsError,
     ScheduleEnded,
     TooLarge,
-    TypeNotOpen,
     UnknownActionType,
     UnknownSchedule,
 )
 from scheduled_actions.core.evaluation_budget import EvaluationBudget
-from scheduled_actions.core.pages import page_of
 from scheduled_actions.operations.tokens import Role
-from scheduled_actions.recurrence.preview import preview as previewed
+from scheduled_actions.recurrence.preview import preview
 from scheduled_actions.recurrence.skips.model import Skips
-from scheduled_actions.web.api.requests.etags import as_it_was_seen, etag_of
-from scheduled_actions.web.api.routing import Answer, Call, Route
-from scheduled_actions.web.api.schedules import models
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from scheduled_actions.schedules.model import Schedule
-
-
-def list_schedules(call: Call) -> Answer:
-    """Answer a page of the schedules that match; of another team there are none."""
-    query: models.SchedulesQuery = call.query
-    if not call.caller.sees(query.team_id):
-        return Answer(models.SchedulesPage(schedules=[], next_cursor=None))
-    read = partial(
-        call.runtime.schedules.find,
-        status=query.status,
-        action_type=query.action_type,
-        team_id=call.caller.team_id or query.team_id,
-        cursor=query.cursor,
-    )
-    found, next_cursor = page_of(lambda limit: read(limit=limit), query.limit)
-    return Answer(models.SchedulesPage(schedules=[_shown(one) for one in found], next_cursor=next_cursor))
+from scheduled_actions.schedules import model, operations, service
+from scheduled_actions.web.api.models import EmptyRequest
+from scheduled_actions.web.api.routing import Answer, Call, Route, page_answer, require_if_match
+from scheduled_actions.web.api.schedules.models import (
+    UPCOMING,
+    BackfillRequest,
+    ChangedSchedule,
+    CreatedActions,
+    CreateScheduleRequest,
+    DeletedSchedule,
+    DescribedSchedule,
+    PauseScheduleRequest,
+    Preview,
+    PreviewRequest,
+    ScheduleDocument,
+    SchedulePage,
+    SchedulesQuery,
+    SkipOccurrenceRequest,
+    UpdateScheduleRequest,
+)
 
 
-def make(call: Call) -> Answer:
-    """Make a schedule, or bring the one of the same name up to date."""
-    given: models.NewSchedule = call.body
-    team_id = call.caller.team_for(given.team_id)
+def list_schedules(call: Call[SchedulesQuery, EmptyRequest]) -> Answer:
+    """Return a page of schedules, newest first."""
+    return page_answer(call, SchedulePage, partial(call.runtime.schedules.find, **call.filters))
+
+
+def create_schedule(call: Call[EmptyRequest, CreateScheduleRequest]) -> Answer:
+    """Create a schedule, or update the schedule of the same name."""
+    given = call.body.given() | {
+        "created_by": call.body.created_by or call.caller.name,
+        "team_id": call.caller.team_for(call.body.team_id),
+    }
     with call.borrowed() as connection:
-        made, is_new = call.runtime.schedules.put(
-            given.action_type,
-            given.payload,
-            given.recurrence,
-            **given.options(),
-            name=given.name,
-            team_id=team_id,
-            created_by=given.created_by or call.caller.name,
-            requester=call.caller.requester,
-            connection=connection,
+        schedule, is_new = call.runtime.schedules.upsert(
+            **given, requester=call.caller.requester, connection=connection
         )
-    answer = _changed(call, made)
-    status = HTTPStatus.CREATED if is_new else HTTPStatus.OK
-    return replace(answer, status=status, headers={**answer.headers, "Location": f"{call.base}/schedules/{made.id}"})
+    return _changed(call, schedule).located(f"{call.base}/schedules/{schedule.id}", is_new=is_new)
 
 
-def show(call: Call) -> Answer:
-    """Answer one schedule."""
-    return _answer(call, call.runtime.schedules.get(call.path["id"], team_id=call.caller.team_id))
+def get_schedule(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Return a schedule with its rule in words and its upcoming occurrences."""
+    return _answer(call, call.runtime.schedules.get(call.reference, team_id=call.caller.team_id))
 
 
-def change(call: Call) -> Answer:
-    """Change what is given."""
-    change = partial(call.runtime.schedules.update, requester=call.caller.requester)
-    return _changed(call, _as_seen(call, change, **call.body.options()))
+def update_schedule(call: Call[EmptyRequest, UpdateScheduleRequest]) -> Answer:
+    """Update a schedule; omitted fields keep their values."""
+    return _changed(call, _change(call, service.Schedules.update, requester=call.caller.requester, **call.body.given()))
 
 
-def pause(call: Call) -> Answer:
-    """Plan no more until it is resumed."""
-    return _answer(call, _as_seen(call, call.runtime.schedules.pause, note=call.body.note, by=call.caller.name))
+def pause_schedule(call: Call[EmptyRequest, PauseScheduleRequest]) -> Answer:
+    """Pause a schedule and delete its planned occurrence."""
+    return _answer(call, _change(call, operations.pause, reason=call.body.reason, by=call.caller.name))
 
 
-def resume(call: Call) -> Answer:
-    """Go on after now."""
-    return _answer(call, _as_seen(call, call.runtime.schedules.resume, by=call.caller.name))
+def resume_schedule(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Resume a paused schedule from its next occurrence; occurrences during the pause are not created."""
+    return _answer(call, _change(call, operations.resume, by=call.caller.name))
 
 
-def run(call: Call) -> Answer:
-    """Run it once more, now."""
-    made = call.runtime.schedules.run_now(
-        call.path["id"], by=call.caller.name, team_id=call.caller.team_id, connection=call.connection
+def run_schedule(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Schedule an additional run that is due now."""
+    scheduled = operations.run_now(
+        call.runtime.schedules,
+        call.reference,
+        by=call.caller.name,
+        team_id=call.caller.team_id,
+        connection=call.connection,
     )
-    return Answer(models.Created(ids=[made.id]), HTTPStatus.CREATED)
+    return Answer(CreatedActions(ids=[scheduled.id]), HTTPStatus.CREATED)
 
 
-def backfill(call: Call) -> Answer:
-    """Create past occurrences that were never created."""
+def backfill_schedule(call: Call[EmptyRequest, BackfillRequest]) -> Answer:
+    """Create the missing occurrences of a past range; return the ids of their actions."""
+    ids = operations.backfill(
+        call.runtime.schedules,
+        call.reference,
+        call.body.start,
+        call.body.end,
+        by=call.caller.name,
+        team_id=call.caller.team_id,
+        connection=call.connection,
+    )
+    return Answer(CreatedActions(ids=ids))
+
+
+def skip_occurrence(call: Call[EmptyRequest, SkipOccurrenceRequest]) -> Answer:
+    """Skip the planned occurrence and plan the one after it."""
+    return _answer(call, _change(call, operations.skip_next, **dict(call.body), by=call.caller.name))
+
+
+def delete_schedule(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Delete a schedule and its planned occurrence."""
+    deleted = _change(call, operations.delete)
+    return Answer(ScheduleDocument.model_validate(deleted)).extended(DeletedSchedule, warnings=_warnings(call, deleted))
+
+
+def preview_rule(call: Call[EmptyRequest, PreviewRequest]) -> Answer:
+    """Return a rule in words, its next occurrences, and warnings about the rule."""
+    given = call.body
     try:
-        ids = call.runtime.schedules.backfill(
-            call.path["id"],
-            call.body.start,
-            call.body.end,
-            by=call.caller.name,
-            team_id=call.caller.team_id,
-            connection=call.connection,
-        )
-    except InvalidArgument as error:
-        # Python has no argument of the name `from`.
-        name = {"start": "from", "end": "to"}.get(error.name, error.name)
-        raise InvalidArgument(name, error.value, error.expected) from None
-    return Answer(models.Created(ids=ids))
-
-
-def skip(call: Call) -> Answer:
-    """Leave the planned occurrence out."""
-    given: models.Skipping = call.body
-    change = partial(call.runtime.schedules.skip_next, next_action_id=given.next_action_id)
-    return _answer(call, _as_seen(call, change, reason=given.note, by=call.caller.name))
-
-
-def delete(call: Call) -> Answer:
-    """Remove it, and what it has planned."""
-    gone = _as_seen(call, call.runtime.schedules.delete)
-    return Answer(models.DeletedSchedule(**dict(_shown(gone)), warnings=_warnings(call, gone)))
-
-
-def preview(call: Call) -> Answer:
-    """Answer the next instants of a rule."""
-    given: models.PreviewOf = call.body
-    try:
-        document = previewed(
+        document = preview(
             given.rule,
             timezone=given.timezone or "UTC",
             start=given.start or datetime.now(UTC),
@@ -155,51 +142,39 @@ def preview(call: Call) -> Answer:
     except RecurrenceInvalid as error:
         error.name = error.name.replace("recurrence", "rule")
         raise
-    return Answer(models.Preview.model_validate(document))
+    return Answer(Preview.model_validate(document))
 
 
-def _shown(schedule: Schedule) -> models.Schedule:
-    return models.Schedule.model_validate(schedule)
+def _change(call: Call[Any, Any], change: Callable[..., model.Schedule], **arguments: Any) -> model.Schedule:  # noqa: ANN401 - of the change
+    one = (call.runtime.schedules, call.reference)
+    lock = partial(operations.locked, *one, team_id=call.caller.team_id)
+    with require_if_match(call, lock, _definition) as connection:
+        return change(*one, **arguments, team_id=call.caller.team_id, connection=connection)
 
 
-def _as_seen(call: Call, change: Callable[..., Schedule], **arguments: Any) -> Schedule:  # noqa: ANN401 - of the change
-    """Return what comes of a change, made only of what was seen."""
-    with as_it_was_seen(call, call.runtime.schedules.locked, _as_asked_for) as connection:
-        return change(call.path["id"], **arguments, team_id=call.caller.team_id, connection=connection)
+def _changed(call: Call[Any, Any], schedule: model.Schedule) -> Answer:
+    return _answer(call, schedule).extended(ChangedSchedule, warnings=_warnings(call, schedule))
 
 
-def _answer(call: Call, schedule: Schedule) -> Answer:
-    return Answer(_in_words(call, schedule), headers={"ETag": etag_of(_as_asked_for(schedule))})
-
-
-def _changed(call: Call, schedule: Schedule) -> Answer:
-    answer = _answer(call, schedule)
-    shown = models.ChangedSchedule(**dict(answer.document), warnings=_warnings(call, schedule))
-    return replace(answer, document=shown)
-
-
-def _warnings(call: Call, schedule: Schedule) -> list[str]:
-    """Return what a change of this schedule does not do: the sync of a deployment restores what the code declares."""
+def _warnings(call: Call[Any, Any], schedule: model.Schedule) -> list[str]:
+    """Return a warning if the code declares the schedule: a deployment can revert the change."""
     try:
-        declared = {
-            (one.get("name", action_type), one.get("team_id"))
-            for action_type, one in call.runtime.registry.recurrences.items()
-        }
+        recurrences = call.runtime.registry.recurrences.items()
+        declared = {(one.get("name", action_type), one.get("team_id")) for action_type, one in recurrences}
     except RegistryInvalid:
         declared = set()
-    is_declared = schedule.is_declared or (schedule.name, schedule.team_id) in declared
-    return [_REVERTED] if is_declared else []
+    return [_REVERTED] if schedule.is_declared or (schedule.name, schedule.team_id) in declared else []
 
 
 _REVERTED = (
-    "the code declares this schedule: the next deployment that changes a declaration restores what the code says; "
-    "change the declaration, too"
+    "the code declares this schedule: the next deployment that changes any declaration, or `scheduled-actions "
+    "schedules sync`, reverts this change; change the declaration, too"
 )
 
 
-def _as_asked_for(schedule: Schedule) -> models.Schedule:
-    """Return it without what its runs move: a change is not refused because an occurrence came in between."""
-    return _shown(
+def _definition(schedule: model.Schedule) -> ScheduleDocument:
+    """Return a schedule without the fields that its runs change, so that a run does not change the ETag."""
+    return ScheduleDocument.model_validate(
         replace(
             schedule,
             next_action_id=None,
@@ -216,94 +191,87 @@ def _as_asked_for(schedule: Schedule) -> models.Schedule:
     )
 
 
-def _in_words(call: Call, schedule: Schedule) -> models.ScheduleInWords:
+def _answer(call: Call[Any, Any], schedule: model.Schedule) -> Answer:
+    """Return a schedule with its rule in words and its upcoming occurrences."""
+    found: dict[str, Any] = {"description": None, "upcoming": [], "truncated": False}
     budget = EvaluationBudget("the recurrence")
-    description: str | None = None
-    upcoming: list[datetime] = []
-    truncated = False
     try:
-        description = call.runtime.schedule_rules.in_words(schedule, budget)
-        upcoming.extend(call.runtime.schedules.upcoming(schedule, count=models.UPCOMING, budget=budget))
+        found["description"] = call.runtime.schedule_rules.describe(schedule, budget)
+        found["upcoming"].extend(call.runtime.schedule_rules.upcoming(schedule, count=UPCOMING, budget=budget))
     except ScheduledActionsError:
-        # It takes too many steps, or names a function that this build does not have, say.
-        truncated = True
-    return models.ScheduleInWords(
-        **dict(_shown(schedule)), description=description, upcoming=upcoming, truncated=truncated
-    )
+        # For example, the rule exceeds the budget, or uses a function that this build does not have.
+        found["truncated"] = True
+    document = ScheduleDocument.model_validate(schedule)
+    return Answer.with_etag(document, version=_definition(schedule)).extended(DescribedSchedule, **found)
 
 
 _RULES = (RecurrenceInvalid, NeverOccurs, InvalidArgument, BudgetExceeded, FunctionTimedOut)
-_MAKING = (
-    *_RULES,
-    PayloadInvalid,
-    FollowUpInvalid,
-    UnknownActionType,
-    TypeNotOpen,
-    TooLarge,
-    HandlerBroken,
+_DEFINING = (
+    *_RULES, PayloadInvalid, FollowUpInvalid, UnknownActionType, ActionTypeForbidden, TooLarge, HandlerBroken,
     RegistryInvalid,
-)
-_ONE = {HTTPStatus.OK: (models.ScheduleInWords, "The schedule as it is now.")}
-_ETAG = {"ETag": "For If-Match: names the schedule as it was asked for; what its runs count and plan does not count."}
-
-
-def _route(method: str, path: str, function: object, summary: str, **more: object) -> Route:
-    values: dict[str, object] = {"role": Role.OPERATOR, "answers": _ONE, "tag": "Schedules"} | more
-    return Route(method=method, path=f"/schedules{path}", function=function, summary=summary, **values)  # type: ignore[arg-type]
-
+)  # fmt: skip
+_ETAG = {"ETag": "Version of the schedule, for If-Match; runs of the schedule do not change the version."}
+_ONE: dict[str, Any] = {
+    "tag": "Schedules",
+    "answers": {HTTPStatus.OK: (DescribedSchedule, "The schedule.")},
+    "headers": _ETAG,
+}
 
 ROUTES = (
-    _route(
-        "GET", "", list_schedules, "List schedules, the newest first", role=Role.VIEWER, query=models.SchedulesQuery,
-        answers={HTTPStatus.OK: (models.SchedulesPage, "A page.")},
+    Route(
+        "GET", "/schedules", list_schedules, "List schedules, newest first", tag="Schedules", query=SchedulesQuery,
+        answers={HTTPStatus.OK: (SchedulePage, "A page of schedules.")},
     ),
-    _route(
-        "POST", "", make, "Make a schedule, or bring the one of that name up to date", body=models.NewSchedule,
-        description="Asking again for the same changes nothing: not its start, nor what it has planned, nor a pause.",
+    Route(
+        "POST", "/schedules", create_schedule, "Create or update a schedule by name", tag="Schedules",
+        description="An identical request changes nothing: the start, the planned occurrence and a pause are kept.",
+        body=CreateScheduleRequest,
         answers={
-            HTTPStatus.CREATED: (models.ChangedSchedule, "It was made."),
-            HTTPStatus.OK: (models.ChangedSchedule, "One of that name was there: it is as asked for."),
+            HTTPStatus.CREATED: (ChangedSchedule, "The schedule was created."),
+            HTTPStatus.OK: (ChangedSchedule, "The schedule of that name was updated."),
         },
-        headers={**_ETAG, "Location": "Where the schedule is."}, refuses=_MAKING, creates=True,
+        headers={**_ETAG, "Location": "Path of the schedule."}, refuses=_DEFINING, creates=True,
     ),
-    _route(
-        "POST", "/preview", preview, "Look at a rule: in words, and its next instants", role=Role.VIEWER,
-        body=models.PreviewOf, answers={HTTPStatus.OK: (models.Preview, "What it means.")}, refuses=_RULES,
+    Route(
+        "POST", "/schedules/preview", preview_rule, "Preview the next occurrences of a rule", tag="Schedules",
+        least_role=Role.VIEWER, body=PreviewRequest, answers={HTTPStatus.OK: (Preview, "The occurrences.")},
+        refuses=_RULES,
     ),
-    _route(
-        "GET", "/{id}", show, "Show a schedule, by id or name", role=Role.VIEWER,
-        answers={HTTPStatus.OK: (models.ScheduleInWords, "The schedule.")}, refuses=(UnknownSchedule,), headers=_ETAG,
+    Route("GET", "/schedules/{id}", get_schedule, "Get a schedule by id or name", refuses=(UnknownSchedule,), **_ONE),
+    Route(
+        "PATCH", "/schedules/{id}", update_schedule, "Update a schedule", tag="Schedules",
+        description="A new rule, time zone, start, skip, end, recurrence type or jitter replaces the planned "
+        "occurrence, unless that occurrence is overdue. Other changes apply to the planned occurrence without moving "
+        "it.",
+        body=UpdateScheduleRequest, answers={HTTPStatus.OK: (ChangedSchedule, "The schedule.")},
+        refuses=(UnknownSchedule, *_DEFINING), headers=_ETAG, takes_if_match=True,
     ),
-    _route(
-        "PATCH", "/{id}", change, "Change a schedule", body=models.ScheduleChanges,
-        description="A new rule, zone, start, skip or end plans the waiting occurrence anew, in the same transaction.",
-        answers={HTTPStatus.OK: (models.ChangedSchedule, "The schedule as it is now.")},
-        refuses=(UnknownSchedule, *_MAKING), headers=_ETAG, takes_if_match=True,
-    ),
-    _route(
-        "DELETE", "/{id}", delete, "Remove a schedule and what it has planned",
-        answers={HTTPStatus.OK: (models.DeletedSchedule, "The schedule as it was.")}, refuses=(UnknownSchedule,),
+    Route(
+        "DELETE", "/schedules/{id}", delete_schedule, "Delete a schedule and its planned occurrence", tag="Schedules",
+        answers={HTTPStatus.OK: (DeletedSchedule, "The deleted schedule.")}, refuses=(UnknownSchedule,),
         takes_if_match=True,
     ),
-    _route(
-        "POST", "/{id}/pause", pause, "Plan no more until it is resumed", body=models.Reason, is_body_optional=True,
-        refuses=(UnknownSchedule, ScheduleEnded, InvalidArgument), headers=_ETAG, takes_if_match=True,
+    Route(
+        "POST", "/schedules/{id}/pause", pause_schedule, "Pause a schedule", body=PauseScheduleRequest,
+        is_body_optional=True, refuses=(UnknownSchedule, ScheduleEnded, InvalidArgument), takes_if_match=True, **_ONE,
     ),
-    _route(
-        "POST", "/{id}/resume", resume, "Go on with the first occurrence after now",
-        refuses=(UnknownSchedule, ScheduleEnded), headers=_ETAG, takes_if_match=True,
+    Route(
+        "POST", "/schedules/{id}/resume", resume_schedule, "Resume a schedule from its next occurrence",
+        description="Occurrences during the pause are not created.",
+        refuses=(UnknownSchedule, ScheduleEnded), takes_if_match=True, **_ONE,
     ),
-    _route(
-        "POST", "/{id}/run", run, "Run it once more, now", refuses=(UnknownSchedule,),
-        answers={HTTPStatus.CREATED: (models.Created, "The action that runs.")}, creates=True,
+    Route(
+        "POST", "/schedules/{id}/run", run_schedule, "Run a schedule now, in addition to its occurrences",
+        tag="Schedules", answers={HTTPStatus.CREATED: (CreatedActions, "The action.")}, refuses=(UnknownSchedule,),
+        creates=True,
     ),
-    _route(
-        "POST", "/{id}/backfill", backfill, "Create past occurrences that were never created", body=models.Range,
-        answers={HTTPStatus.OK: (models.Created, "The actions that were created; none twice.")},
+    Route(
+        "POST", "/schedules/{id}/backfill", backfill_schedule, "Create the missing occurrences of a past range",
+        tag="Schedules", body=BackfillRequest, answers={HTTPStatus.OK: (CreatedActions, "The new actions.")},
         refuses=(UnknownSchedule, *_RULES), creates=True,
     ),
-    _route(
-        "POST", "/{id}/skip", skip, "Leave the planned occurrence out", body=models.Skipping, is_body_optional=True,
-        refuses=(UnknownSchedule, NothingPlanned, InvalidArgument), headers=_ETAG, takes_if_match=True,
+    Route(
+        "POST", "/schedules/{id}/skip", skip_occurrence, "Skip the planned occurrence", body=SkipOccurrenceRequest,
+        is_body_optional=True, refuses=(UnknownSchedule, NothingPlanned, InvalidArgument), takes_if_match=True, **_ONE,
     ),
 )  # fmt: skip

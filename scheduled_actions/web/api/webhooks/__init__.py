@@ -1,1 +1,1 @@
-"""Webhooks over HTTP."""
+"""Routes and models of webhooks."""

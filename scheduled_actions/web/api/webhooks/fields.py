@@ -1,53 +1,44 @@
-"""Settings of a webhook endpoint as the management API takes them: each checked where it enters, and described."""
+"""Define the field types of the settings of a webhook endpoint."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
 from scheduled_actions.core.errors import InvalidArgument, UrlInvalid
 from scheduled_actions.outbound.delivery import URL_LIMIT
-from scheduled_actions.web.api.models import refused
+from scheduled_actions.web.api.models import rejection, rejection_of
 from scheduled_actions.webhooks.endpoints.checks import (
     DESCRIPTION_LIMIT,
+    HEADERS_MOST,
     RATE_LEAST,
     RATE_MOST,
     check_secret,
     check_settings,
 )
-from scheduled_actions.webhooks.rules import filters, headers, routing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from scheduled_actions.webhooks.rules import filters, routing
 
 _NO_NUL = "^[^\\u0000]*$"
 
 
-def _setting(name: str) -> BeforeValidator:
-    """Return the check of one setting of an endpoint; what it refuses is refused here, of the same field."""
-    return BeforeValidator(_asked(name, lambda value: check_settings({name: value})[name]))
+def _setting(name: str, check: Callable[[Any], Any] | None = None) -> BeforeValidator:
+    """Return a validator of a setting; None for `check` selects the check of the endpoint service."""
 
-
-def _asked(name: str, check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def asked(value: Any) -> Any:  # noqa: ANN401 - it is what is judged
+    def validate(value: Any) -> Any:  # noqa: ANN401 - any JSON
         try:
-            return check(value)
+            return check(value) if check else check_settings({name: value})[name]
         except InvalidArgument as error:
-            # Some refusals name a place inside the field, some what they judge.
-            where = error.name if error.name.startswith(name) else name
-            raise refused(InvalidArgument(where, error.value, error.expected)) from None
+            # Errors inside the setting keep their path; others may have the name of a value in it.
+            raise rejection_of(error.renamed(error.name if error.name.startswith(name) else name)) from None
         except UrlInvalid as error:
-            message = f"{error.problem}; it must be {error.expected}"
-            raise PydanticCustomError("refused", "{message}", {"message": message}) from None
+            raise rejection(f"{error.problem}; it must be {error.expected}") from None
 
-    return asked
+    return BeforeValidator(validate)
 
 
-def _secret(value: Any) -> Any:  # noqa: ANN401 - it is what is judged
+def _check_secret(value: Any) -> Any:  # noqa: ANN401 - any JSON
     if not isinstance(value, str):
-        raise InvalidArgument("secret", "what is given", "a text")
+        raise InvalidArgument("secret", problem="must be a string")
     return check_secret(value)
 
 
@@ -78,8 +69,8 @@ _PATHS: dict[str, Any] = {
 }
 _INNER = {"type": "array", "items": _PATHS, "minItems": 1, "maxItems": filters.LIST_LIMIT}
 _FILTER: dict[str, Any] = {
-    "description": f"Paths into the body that is delivered, and what must stand there; at most "
-    f"{filters.LENGTH_LIMIT:,} characters. `$and`, `$or` and `$not` may stand inside one another.",
+    "description": f"Conditions on values of the delivered body, by path; at most {filters.LENGTH_LIMIT:,} characters. "
+    "`$and`, `$or` and `$not` can be nested.",
     "type": ["object", "null"],
     "maxProperties": filters.NAMES_LIMIT,
     "properties": {"$and": _INNER, "$or": _INNER, "$not": _PATHS},
@@ -92,7 +83,7 @@ Url = Annotated[
     _setting("url"),
     WithJsonSchema(
         {
-            "description": "https, with a host of the public internet.",
+            "description": "https URL with a host on the public internet.",
             "type": "string",
             "maxLength": URL_LIMIT,
             "pattern": r"^https://([A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?\.){1,4}[A-Za-z]{2,24}(:[1-9][0-9]{0,3})?"
@@ -110,7 +101,7 @@ Patterns = Annotated[
     _setting("patterns"),
     WithJsonSchema(
         {
-            "description": f"{routing.PATTERN_SHAPE.capitalize()}.",
+            "description": f"Each item is {routing.PATTERN_SHAPE}.",
             "type": "array",
             "minItems": 1,
             "maxItems": 100,
@@ -129,9 +120,9 @@ Headers = Annotated[
     _setting("headers"),
     WithJsonSchema(
         {
-            "description": "Those that frame or sign the message are refused.",
+            "description": "Additional request headers. Headers that deliveries set themselves are rejected.",
             "type": "object",
-            "maxProperties": headers.COUNT_LIMIT,
+            "maxProperties": HEADERS_MOST,
             "propertyNames": {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"},
             "additionalProperties": {"type": "string", "pattern": "^[!-~]([ -~\\t]{0,1022}[!-~])?$"},
         }
@@ -139,7 +130,7 @@ Headers = Annotated[
 ]
 Secret = Annotated[
     str,
-    BeforeValidator(_asked("secret", _secret)),
+    _setting("secret", _check_secret),
     WithJsonSchema({"type": "string", "pattern": "^whsec_([A-Za-z0-9+/]{4}){8,21}$"}),
 ]
 Ordering = Literal["none", "fifo"]

@@ -1,28 +1,26 @@
-"""What goes in and out of the management API about webhooks."""
-
-from __future__ import annotations
+"""Define the requests and responses of the routes of webhooks."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
 
 from scheduled_actions.core.action import Status
-from scheduled_actions.core.pages import PAGE_MOST
-from scheduled_actions.web.api.actions.models import Document
 from scheduled_actions.web.api.models import (
+    CURSOR,
     UUID_SHAPE,
     Delay,
-    Given,
-    Id,
     Instant,
-    Limit,
+    RequestModel,
+    ResponseModel,
     RetryPolicy,
     ShortText,
-    Shown,
     StatusName,
+    TeamPageQuery,
     WholeNumber,
+    page_of,
+    shares_fields,
 )
 from scheduled_actions.web.api.webhooks.fields import (
     Description,
@@ -34,252 +32,259 @@ from scheduled_actions.web.api.webhooks.fields import (
     Secret,
     Url,
 )
-from scheduled_actions.webhooks.deliveries import BATCH, BATCH_MOST, Step
-from scheduled_actions.webhooks.deliveries_store import Place
+from scheduled_actions.webhooks.deliveries import BATCH_SIZE, MAX_BATCH_SIZE, BatchProgress
+from scheduled_actions.webhooks.deliveries_store import Delivery, EventCursor
+from scheduled_actions.webhooks.endpoints import model, service
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECOVERY = "^(failed|skipped)_[0-9]{1,17}$"
 _REPLAY = f"^(completed|skipped)_[0-9]{{1,17}}(_[0-9]{{1,17}}_{UUID_SHAPE})?$"
 
-BatchLimit = Annotated[int, Field(ge=1, le=BATCH_MOST, description="Looked at by this call."), WholeNumber]
+
+class _Settings(RequestModel):
+    description: Description = ""
+    filter: Filter = Field(
+        None, description="Condition on the body of the event; null: all events that match the patterns."
+    )
+    enabled: bool = Field(default=True, description="True also enables an endpoint that was disabled automatically.")
+    rate_limit: Rate = Field(None, description="Maximum deliveries per second; null: unlimited.")
+    headers: Headers = Field(default_factory=dict)
+    ordering: Ordering = "none"
+    retry: RetryPolicy | None = Field(
+        None, description="Retry policy, or a list of delays in seconds. Default: the delays of Standard Webhooks."
+    )
 
 
-class EndpointChanges(Given):
-    """What is to be different about an endpoint; what is left out stays."""
+class UpdateEndpointRequest(_Settings):
+    """Changes to an endpoint; omitted fields keep their values."""
 
     url: Url = ""
-    description: Description = ""
     patterns: Patterns = Field(default_factory=list)
-    filter: Filter = Field(None, description="Null: everything that the patterns want.")
-    enabled: bool = Field(default=True, description="True also forgives what disabled it.")
-    rate_limit: Rate = Field(None, description="Deliveries a second; null: as many as come.")
-    headers: Headers = Field(default_factory=dict)
-    ordering: Ordering = "none"
-    retry: RetryPolicy | None = Field(None, description="Null: the table of Standard Webhooks.")
-
-    def settings(self) -> dict[str, Any]:
-        """Return what is given, by name."""
-        return {name: getattr(self, name) for name in self.model_fields_set}
 
 
-class NewEndpoint(Given):
-    """An endpoint to make."""
+class CreateEndpointRequest(_Settings):
+    """The settings of a new endpoint."""
 
     url: Url
-    team_id: ShortText | None = Field(None, description="Gets this team's events alone; left out: those of every team.")
-    description: Description = ""
+    team_id: ShortText | None = Field(
+        None,
+        description="Limits the endpoint to the events of this team. Default: the team of the request's token, else "
+        "all teams.",
+    )
     patterns: Patterns = Field(default_factory=lambda: ["*:*"])
-    filter: Filter = None
-    enabled: bool = True
-    rate_limit: Rate = Field(None, description="Deliveries a second, at most.")
-    headers: Headers = Field(default_factory=dict)
-    ordering: Ordering = "none"
-    retry: RetryPolicy | None = Field(None, description="Left out: the table of Standard Webhooks.")
-    secret: Secret | None = Field(None, description="Brought from elsewhere; left out: a new one.")
+    secret: Secret | None = Field(None, description="An existing secret. Default: a new one is generated.")
 
 
-class Rotation(Given):
-    """A new secret."""
+class RotateSecretRequest(RequestModel):
+    """Options of a rotation."""
 
-    secret: Secret | None = Field(None, description="Brought from elsewhere; left out: a new one.")
-    beside: Delay = Field(timedelta(days=1), description="For how long the one before signs, too; 0: no longer.")
-
-
-class Lane(Shown):
-    """What is on its way to an endpoint, of all processes together."""
-
-    in_flight: int = Field(description="Claimed by a tick, and not settled.")
-    in_flight_limit: int = Field(
-        description="In flight in one process, at most: begins with 1, doubles with each answer up to this, begins "
-        "anew after one that hung."
+    secret: Secret | None = Field(None, description="An existing secret. Default: a new one is generated.")
+    grace_seconds: Delay = Field(
+        timedelta(days=1),
+        description="How long the previous secret stays valid: seconds, or an ISO 8601 duration; 0 revokes that secret "
+        "immediately.",
     )
-    waiting: int
-    next_attempt_at: datetime | None = Field(description="When the first of those that wait is due.")
-    put_off: int = Field(description="Of those that wait: put off for the endpoint's sake. That costs no attempt.")
-    put_off_until: datetime | None = Field(description="When the first of these is due.")
-    put_off_reason: str | None = Field(
-        description="`hung` (one took five seconds or more), `slow` (one takes far longer than usual), `full` (as "
-        "many are in flight as may be), `team` (other endpoints of its team do not answer) or `rate_limit`."
-    )
-    is_complete: bool = Field(description="False: of more than 10,000 waiting actions those due next were looked at.")
 
 
-class EndpointSettings(Shown):
-    """What people set of an endpoint."""
+@shares_fields(
+    model.EndpointQueue,
+    in_flight="Number of deliveries that ticks have claimed and not settled yet.",
+    in_flight_limit="Maximum number of deliveries in flight per process: 1 while a delivery is deferred as `hung`, "
+    "else the setting `concurrency`, which a process reaches while the endpoint responds.",
+    waiting=None,
+    next_attempt_at="When the first pending delivery is due; null without one.",
+    deferred="Number of pending deliveries that were deferred because of the endpoint; a deferral uses no attempt.",
+    deferred_until="When the first deferred delivery is due; null without one.",
+    deferred_reason="Why the first deferred delivery was deferred: `hung` (a response took five seconds or more), "
+    "`slow` (a response took far longer than usual), `full` (the in-flight limit is reached), `team` "
+    "(other endpoints of the team do not respond) or `rate_limit`.",
+    is_complete="Whether all pending deliveries were read; if false, the numbers are lower bounds.",
+)
+class EndpointQueueDocument(ResponseModel):
+    """The pending and running deliveries of an endpoint, in all processes."""
 
-    id: str = Field(description="Its id, or its name in the project's file.")
-    source: Literal["database", "file"]
-    team_id: str | None
-    url: str | None = Field(description="Null for one of the file.")
-    place: str | None = Field(description="Its host and port.")
-    description: str
-    patterns: list[str]
-    filter: Document
-    enabled: bool = Field(description="Whether it gets deliveries.")
+
+@shares_fields(
+    model.EndpointDetails,
+    id="Endpoint id, or its name in `scheduled_actions.toml`.",
+    source=None,
+    team_id=None,
+    url="URL of the endpoint; null if the endpoint is declared in `scheduled_actions.toml`.",
+    place="Host and port of the URL; null if the URL is not set.",
+    description=None,
+    patterns=None,
+    filter=None,
+    enabled="Whether events are delivered to the endpoint: false if its owner, or a series of failures, disabled it.",
+    rate_limit=None,
+    retry=None,
+    header_names=None,
+    created_by=None,
+    created_at=None,
+    updated_at=None,
+)
+class EndpointSettingsDocument(ResponseModel):
+    """The settings of an endpoint."""
+
     ordering: Ordering
-    rate_limit: float | None
-    retry: Document
-    header_names: list[str]
-    created_by: str | None
-    created_at: datetime | None
-    updated_at: datetime | None
 
 
-class Endpoint(EndpointSettings):
-    """An endpoint: all but its secrets and the values of its headers."""
+@shares_fields(
+    model.EndpointDetails,
+    previous_secret_until="When the previous secret expires; null without a previous secret.",  # noqa: S106 - a description
+    failing_since="Time of the first failure since the last success; null if there was no failure since.",
+    auto_disable_at="The first failure at or after this time disables the endpoint; null before two failures 12 hours "
+    "apart without a success between them, and for a disabled endpoint.",
+    disabled_at=None,
+    disabled_reason=None,
+)
+class EndpointDocument(EndpointSettingsDocument):
+    """An endpoint, without its secrets and the values of its headers."""
 
-    previous_secret_until: datetime | None = Field(description="Until when the secret before signs, too.")
-    failing_since: datetime | None = Field(description="The first failure since the last success.")
-    disabled_by: datetime | None = Field(description="From when on a further failure disables it.")
-    disabled_at: datetime | None
-    disabled_reason: str | None
-    lane: Lane
+    queue: EndpointQueueDocument
 
 
-class MadeEndpoint(Endpoint):
+class CreatedEndpoint(EndpointDocument):
     """An endpoint with its secret."""
 
     secret: str | None = Field(
-        description="Shown this once: it is stored encrypted. Null in the answer to a repeated Idempotency-Key."
+        description="The secret, shown only in this response and stored encrypted; null in a replayed response."
     )
 
 
-class EndpointsPage(Shown):
-    """Some of the endpoints: those of the file on the first page, then those of the database, the oldest first."""
-
-    endpoints: list[Endpoint]
-    next_cursor: str | None
-
-
-class EndpointsQuery(Given):
-    """Which endpoints to list."""
-
-    team_id: ShortText | None = None
-    limit: Limit = PAGE_MOST
-    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
+EndpointPage = page_of(
+    "EndpointPage",
+    "A page of endpoints: first those of `scheduled_actions.toml`, then those of the database, oldest first.",
+    endpoints=list[EndpointDocument],
+    next_cursor=str | None,
+)
 
 
-class Attempt(Shown):
-    """One attempt of a delivery."""
+class DeliveryAttempt(ResponseModel):
+    """An attempt of a delivery."""
 
     attempt: int | None
     at: str | None
-    status: int | None = Field(description="HTTP status; null without an answer.")
+    status: int | None = Field(description="HTTP status of the response; null without a response.")
     duration_ms: float | None
-    answer: str | None = Field(description="The first KiB of the answer's body.")
+    answer: str | None = Field(description="The first KiB of the response body.")
     error: str | None
 
 
-class Delivery(Shown):
-    """An event on its way to one endpoint."""
+@shares_fields(
+    Delivery,
+    id=None,
+    endpoint=None,
+    team_id=None,
+    event=None,
+    entity_type=None,
+    entity_id=None,
+    attempts=None,
+    max_attempts=None,
+    next_attempt_at=None,
+    response_status=None,
+    error=None,
+    event_action_id=None,
+    lock_group=None,
+    started_at=None,
+    completed_at=None,
+    created_at=None,
+)
+class DeliveryDocument(ResponseModel):
+    """The delivery of an event to an endpoint."""
 
-    id: UUID
     status: Status
-    endpoint: str
-    team_id: str | None
-    event: str
-    entity_type: str
-    entity_id: str
-    attempts: int
-    max_attempts: int | None
-    next_attempt_at: datetime | None
-    response_status: int | None
-    error: str | None
-    attempt_log: list[Attempt]
-    event_action_id: str
-    lock_group: str | None
-    started_at: datetime | None
-    completed_at: datetime | None
-    created_at: datetime
+    attempt_log: list[DeliveryAttempt]
 
 
-class DeliveriesPage(Shown):
-    """Some of the deliveries that match, the newest first."""
-
-    deliveries: list[Delivery]
-    next_cursor: UUID | None
+DeliveryPage = page_of("DeliveryPage", "A page of deliveries, newest first.", deliveries=list[DeliveryDocument])
 
 
-class DeliveriesQuery(Given):
-    """Which deliveries to list."""
+class DeliveriesQuery(TeamPageQuery):
+    """Filters of a list of deliveries."""
 
     status: StatusName | None = None
-    endpoint: ShortText | None = Field(None, description="Its id, or its name in the project's file.")
-    event: ShortText | None = Field(None, description="Exactly this event.")
-    team_id: ShortText | None = None
-    limit: Limit = PAGE_MOST
-    cursor: Id | None = Field(None, description="`next_cursor` of the page before.")
+    endpoint: ShortText | None = Field(None, description="Endpoint id, or its name in `scheduled_actions.toml`.")
+    event: ShortText | None = Field(None, description="Exact event type.")
 
 
-class Recovery(Given):
-    """Which lost deliveries to make pending again."""
-
-    since: Instant = Field(description="When they were lost.")
-    endpoint: ShortText | None = None
-    limit: BatchLimit = BATCH
-    cursor: Annotated[str, Field(pattern=_RECOVERY)] | None = Field(
-        None, description="`next_cursor` of the call before."
+class _BatchRequest(RequestModel):
+    limit: Annotated[int, Field(ge=1, le=MAX_BATCH_SIZE), WholeNumber] = Field(
+        BATCH_SIZE, description="Maximum number of deliveries to make pending, or of events to read, in this request."
     )
 
 
-class Replay(Given):
-    """Which events an endpoint is to get that it has missed."""
+class RecoverDeliveriesRequest(_BatchRequest):
+    """The failed and skipped deliveries to make pending again."""
 
-    since: Instant = Field(description="When they were routed.")
-    limit: BatchLimit = BATCH
-    cursor: Annotated[str, Field(pattern=_REPLAY)] | None = Field(None, description="`next_cursor` of the call before.")
+    start: Instant = Field(
+        alias="from", description="Only deliveries that failed or were skipped at or after this time."
+    )
+    endpoint: ShortText | None = None
+    cursor: Annotated[str, Field(pattern=_RECOVERY)] | None = Field(None, description=CURSOR)
 
 
-class Progress(Shown):
-    """How far a recovery or a replay is."""
+class ReplayEventsRequest(_BatchRequest):
+    """The missed events to deliver to an endpoint."""
 
-    count: int = Field(description="Deliveries that are on their way now, by this call.")
-    more: bool = Field(description="Call again with `next_cursor`; without it a new run finds what is left.")
+    start: Instant = Field(alias="from", description="Only events that were routed at or after this time.")
+    cursor: Annotated[str, Field(pattern=_REPLAY)] | None = Field(None, description=CURSOR)
+
+
+@shares_fields(BatchProgress, count="Number of deliveries that this request scheduled or made pending.")
+class BatchResult(ResponseModel):
+    """The progress of a recovery or a replay."""
+
+    more: bool = Field(
+        description="Whether to repeat the request with `next_cursor` as `cursor`; without `cursor`, a request starts "
+        "again at the first batch."
+    )
     next_cursor: str | None
 
 
-class EventType(Shown):
-    """An event type that was declared, or seen."""
+@shares_fields(
+    service.EventTypeSummary,
+    event=None,
+    description=None,
+    tables="Watched tables that emit the event; empty for a token of a team.",
+    first_seen_at=None,
+    last_seen_at=None,
+)
+class EventType(ResponseModel):
+    """An event type that is declared in the settings, emitted by a watched table, or was emitted before."""
 
-    event: str
-    description: str
-    tables: list[str] = Field(description="Tables whose changes it tells of.")
-    first_seen_at: datetime | None
-    last_seen_at: datetime | None
 
-
-class EventTypes(Shown):
-    """The event types, by name."""
+class EventTypes(ResponseModel):
+    """The event types, sorted by name."""
 
     events: list[EventType]
 
 
-class ScheduledDelivery(Shown):
-    """The action that delivers."""
+class ScheduledDelivery(ResponseModel):
+    """The id of the action that sends a delivery."""
 
     id: UUID
 
 
-def cursor_of(step: Step) -> str | None:
-    """Return where to go on after a step; None when it was the last."""
+def cursor_of(step: BatchProgress) -> str | None:
+    """Return the cursor after a batch; None after the last batch."""
     if step.is_done:
         return None
-    place = "" if step.place.completed_at is None else f"_{_micros(step.place.completed_at)}_{step.place.id}"
-    return f"{step.status}_{_micros(step.until)}{place}"
+    place = "" if step.place.completed_at is None else f"_{_microseconds(step.place.completed_at)}_{step.place.id}"
+    return f"{step.status}_{_microseconds(step.until)}{place}"
 
 
-def step_of(cursor: str | None) -> Step | None:
-    """Return the step that a cursor, which has the right form, goes on after; None where there is none."""
+def step_of(cursor: str | None) -> BatchProgress | None:
+    """Return the progress that a valid cursor contains; None without a cursor."""
     if cursor is None:
         return None
     status, until, *place = cursor.split("_")
-    after = Place(_instant(place[0]), UUID(place[1])) if place else Place()
-    return Step(count=0, is_done=False, until=_instant(until), status=Status(status), place=after)
+    after = EventCursor(_instant(place[0]), UUID(place[1])) if place else EventCursor()
+    return BatchProgress(count=0, is_done=False, until=_instant(until), status=Status(status), place=after)
 
 
-def _micros(moment: datetime) -> int:
+def _microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-def _instant(micros: str) -> datetime:
-    return _EPOCH + timedelta(microseconds=int(micros))
+def _instant(microseconds: str) -> datetime:
+    return _EPOCH + timedelta(microseconds=int(microseconds))

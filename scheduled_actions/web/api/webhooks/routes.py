@@ -1,13 +1,11 @@
-"""Webhooks over HTTP: endpoints, deliveries, event types."""
+"""Define the routes of webhook endpoints, deliveries and event types."""
 
-from __future__ import annotations
-
-from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import Any
 
 from scheduled_actions.core.errors import (
-    EndpointOfTheFile,
+    EndpointDeclaredInFile,
     ExtraMissing,
     InvalidArgument,
     NotConfigured,
@@ -17,338 +15,234 @@ from scheduled_actions.core.errors import (
     UrlInvalid,
     WrongStatus,
 )
-from scheduled_actions.operations.tokens import Role
-from scheduled_actions.web.api.requests.etags import as_it_was_seen, etag_of
-from scheduled_actions.web.api.routing import Answer, Call, Route
-from scheduled_actions.web.api.webhooks import models
+from scheduled_actions.web.api.models import EmptyRequest, TeamPageQuery
+from scheduled_actions.web.api.routing import Answer, Call, Locked, Route, found_page, require_if_match
+from scheduled_actions.web.api.webhooks.models import (
+    BatchResult,
+    CreatedEndpoint,
+    CreateEndpointRequest,
+    DeliveriesQuery,
+    DeliveryDocument,
+    DeliveryPage,
+    EndpointDocument,
+    EndpointPage,
+    EndpointSettingsDocument,
+    EventTypes,
+    RecoverDeliveriesRequest,
+    ReplayEventsRequest,
+    RotateSecretRequest,
+    ScheduledDelivery,
+    UpdateEndpointRequest,
+    cursor_of,
+    step_of,
+)
+from scheduled_actions.webhooks.deliveries import BatchProgress
+from scheduled_actions.webhooks.endpoints.model import EndpointDetails
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
-    from scheduled_actions.database.connection import Connection
-    from scheduled_actions.webhooks.endpoints.views import Shown
-
-
-def list_endpoints(call: Call) -> Answer:
-    """Answer a page of endpoints; of another team there are none, and a team sees none of the file's."""
-    query: models.EndpointsQuery = call.query
-    if not call.caller.sees(query.team_id):
-        return Answer(models.EndpointsPage(endpoints=[], next_cursor=None))
-    cursor = None if query.cursor is None else str(query.cursor)
-    team_id = call.caller.team_id or query.team_id
-    found, next_cursor = call.runtime.endpoints.page(team_id=team_id, cursor=cursor, limit=query.limit)
-    shown = [models.Endpoint.model_validate(one) for one in found]
-    return Answer(models.EndpointsPage(endpoints=shown, next_cursor=next_cursor))
+def list_endpoints(call: Call[TeamPageQuery, EmptyRequest]) -> Answer:
+    """Return a page of endpoints; callers of a team do not see the endpoints of `scheduled_actions.toml`."""
+    cursor = None if call.query.cursor is None else str(call.query.cursor)
+    return found_page(call, EndpointPage, partial(call.runtime.endpoints.page, team_id=call.team_filter, cursor=cursor))
 
 
-def make_endpoint(call: Call) -> Answer:
-    """Make an endpoint, of the caller's team where it has one; answer it with its secret, this once."""
-    given: models.NewEndpoint = call.body
-    settings = {name: getattr(given, name) for name in given.model_fields_set - {"team_id", "secret"}}
-    made, secret = call.runtime.endpoints.create(
-        **settings,
-        team_id=call.caller.team_for(given.team_id),
-        secret=given.secret,
-        created_by=call.caller.name,
-        connection=call.connection,
+def create_endpoint(call: Call[EmptyRequest, CreateEndpointRequest]) -> Answer:
+    """Create an endpoint; return it with its secret."""
+    given = call.body.given() | {"team_id": call.caller.team_for(call.body.team_id)}
+    endpoint, secret = call.runtime.endpoints.create(**given, created_by=call.caller.name, connection=call.connection)
+    return (
+        Answer(EndpointDocument.model_validate(endpoint))
+        .extended(CreatedEndpoint, secret=secret)
+        .located(f"{call.base}/webhooks/endpoints/{endpoint.id}", is_new=True)
     )
-    shown = models.Endpoint.model_validate(made)
-    return Answer(
-        models.MadeEndpoint(**dict(shown), secret=secret),
-        HTTPStatus.CREATED,
-        {"Location": f"{call.base}/webhooks/endpoints/{made.id}"},
-    )
 
 
-def show_endpoint(call: Call) -> Answer:
-    """Answer one endpoint."""
-    return _told(call.runtime.endpoints.get(call.path["id"], team_id=call.caller.team_id))
+def get_endpoint(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Return an endpoint by id or name."""
+    return _answer(call.runtime.endpoints.get(call.reference, team_id=call.caller.team_id))
 
 
-def change_endpoint(call: Call) -> Answer:
-    """Change what is given of an endpoint; answer it as it is now."""
-    changes: models.EndpointChanges = call.body
-    with _as_it_was_seen(call) as connection:
-        changed = call.runtime.endpoints.update(
-            call.path["id"], team_id=call.caller.team_id, connection=connection, **changes.settings()
+def update_endpoint(call: Call[EmptyRequest, UpdateEndpointRequest]) -> Answer:
+    """Update an endpoint; omitted fields keep their values."""
+    with _require_if_match(call) as connection:
+        return _answer(
+            call.runtime.endpoints.update(
+                call.reference, team_id=call.caller.team_id, connection=connection, **call.body.given()
+            )
         )
-    return _told(changed)
 
 
-def delete_endpoint(call: Call) -> Answer:
-    """Remove an endpoint; answer it as it was."""
-    with _as_it_was_seen(call) as connection:
-        was = call.runtime.endpoints.get(call.path["id"], team_id=call.caller.team_id)
-        call.runtime.endpoints.delete(call.path["id"], team_id=call.caller.team_id, connection=connection)
-    return Answer(models.Endpoint.model_validate(was))
+def delete_endpoint(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Delete an endpoint and return its last state."""
+    with _require_if_match(call) as connection:
+        deleted = call.runtime.endpoints.get(call.reference, team_id=call.caller.team_id)
+        call.runtime.endpoints.delete(call.reference, team_id=call.caller.team_id, connection=connection)
+    return Answer(EndpointDocument.model_validate(deleted))
 
 
-def rotate_endpoint(call: Call) -> Answer:
-    """Give an endpoint a new secret; answer it, this once."""
-    given: models.Rotation = call.body
-    with _as_it_was_seen(call) as connection:
+def rotate_endpoint_secret(call: Call[EmptyRequest, RotateSecretRequest]) -> Answer:
+    """Replace the secret of an endpoint; return the endpoint with the new secret."""
+    with _require_if_match(call) as connection:
         rotated, secret = call.runtime.endpoints.rotate(
-            call.path["id"],
+            call.reference,
             team_id=call.caller.team_id,
-            secret=given.secret,
-            beside=given.beside,
+            secret=call.body.secret,
+            grace_period=call.body.grace_seconds,
             connection=connection,
         )
-    told = _told(rotated)
-    return replace(told, document=models.MadeEndpoint(**dict(models.Endpoint.model_validate(rotated)), secret=secret))
+    return _answer(rotated).extended(CreatedEndpoint, secret=secret)
 
 
-def _told(endpoint: Shown) -> Answer:
-    shown = models.Endpoint.model_validate(endpoint)
-    return Answer(shown, headers={"ETag": etag_of(_as_set(endpoint))})
+def _answer(endpoint: EndpointDetails) -> Answer:
+    return Answer.with_etag(
+        EndpointDocument.model_validate(endpoint), version=EndpointSettingsDocument.model_validate(endpoint)
+    )
 
 
-def _as_it_was_seen(call: Call) -> AbstractContextManager[Connection | None]:
-    return as_it_was_seen(call, call.runtime.endpoints.locked, _as_set)
+def _require_if_match(call: Call[Any, Any]) -> Locked:
+    """Compare If-Match with the settings of the endpoint, which deliveries do not change."""
+    lock = partial(call.runtime.endpoints.locked, call.reference, team_id=call.caller.team_id)
+    return require_if_match(call, lock, EndpointSettingsDocument.model_validate)
 
 
-def _as_set(endpoint: Shown) -> models.EndpointSettings:
-    """Return what people set of it: a change is not refused because a delivery failed in between."""
-    return models.EndpointSettings.model_validate(endpoint)
-
-
-def test_endpoint(call: Call) -> Answer:
+def send_test_event(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
     """Schedule the delivery of a test event."""
     scheduled = call.runtime.endpoints.test(
-        call.path["id"], team_id=call.caller.team_id, by=call.caller.name, connection=call.connection
+        call.reference, team_id=call.caller.team_id, by=call.caller.name, connection=call.connection
     )
-    return Answer(models.ScheduledDelivery(id=scheduled.id), HTTPStatus.ACCEPTED)
+    return Answer(ScheduledDelivery(id=scheduled.id), HTTPStatus.ACCEPTED)
 
 
-def replay_missed(call: Call) -> Answer:
-    """Schedule what an endpoint has missed, a batch of it."""
-    given: models.Replay = call.body
-    step = call.runtime.deliveries.replay_missed(
-        call.path["id"],
-        given.since,
+def replay_missed_events(call: Call[EmptyRequest, ReplayEventsRequest]) -> Answer:
+    """Schedule deliveries for a batch of the events that an endpoint has missed."""
+    return _run_batch(call, partial(call.runtime.deliveries.replay_missed, call.reference))
+
+
+def list_deliveries(call: Call[DeliveriesQuery, EmptyRequest]) -> Answer:
+    """Return a page of deliveries, newest first; an empty page for a team that the caller may not see."""
+    return found_page(call, DeliveryPage, partial(call.runtime.deliveries.page, **call.filters))
+
+
+def get_delivery(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Return a delivery with its attempts."""
+    return Answer(
+        DeliveryDocument.model_validate(call.runtime.deliveries.get(call.reference, team_id=call.caller.team_id))
+    )
+
+
+def replay_delivery(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Resend a delivery that has ended; return the action that resends it."""
+    scheduled = call.runtime.deliveries.replay(
+        call.reference, team_id=call.caller.team_id, by=call.caller.name, connection=call.connection
+    )
+    return Answer(ScheduledDelivery(id=scheduled.id), HTTPStatus.ACCEPTED)
+
+
+def recover_deliveries(call: Call[EmptyRequest, RecoverDeliveriesRequest]) -> Answer:
+    """Make a batch of failed and skipped deliveries pending again."""
+    return _run_batch(call, partial(call.runtime.deliveries.recover, endpoint=call.body.endpoint))
+
+
+def _run_batch(call: Call[Any, Any], run: partial[BatchProgress]) -> Answer:
+    step = run(
+        call.body.start,
         team_id=call.caller.team_id,
         by=call.caller.name,
-        after=models.step_of(given.cursor),
-        limit=given.limit,
+        after=step_of(call.body.cursor),
+        limit=call.body.limit,
     )
-    return Answer(models.Progress(count=step.count, more=not step.is_done, next_cursor=models.cursor_of(step)))
-
-
-def list_deliveries(call: Call) -> Answer:
-    """Answer a page of deliveries; of another team there are none."""
-    query: models.DeliveriesQuery = call.query
-    if not call.caller.sees(query.team_id):
-        return Answer(models.DeliveriesPage(deliveries=[], next_cursor=None))
-    found = call.runtime.deliveries.find(
-        status=query.status,
-        endpoint=query.endpoint,
-        event=query.event,
-        team_id=call.caller.team_id or query.team_id,
-        cursor=query.cursor,
-        limit=query.limit,
+    return Answer(
+        BatchResult.model_validate({"count": step.count, "more": not step.is_done, "next_cursor": cursor_of(step)})
     )
-    shown = [models.Delivery.model_validate(one) for one in found]
-    return Answer(models.DeliveriesPage(deliveries=shown, next_cursor=found.next_cursor))
 
 
-def show_delivery(call: Call) -> Answer:
-    """Answer one delivery with all its attempts."""
-    found = call.runtime.deliveries.get(call.path["id"], team_id=call.caller.team_id)
-    return Answer(models.Delivery.model_validate(found))
+def list_event_types(call: Call[EmptyRequest, EmptyRequest]) -> Answer:
+    """Return the event types that are declared, emitted by watched tables, or were emitted before (in the team)."""
+    return Answer(EventTypes.model_validate({"events": call.runtime.endpoints.events(team_id=call.caller.team_id)}))
 
 
-def replay(call: Call) -> Answer:
-    """Send one delivery again."""
-    again = call.runtime.deliveries.replay(
-        call.path["id"], team_id=call.caller.team_id, by=call.caller.name, connection=call.connection
-    )
-    return Answer(models.ScheduledDelivery(id=again.id), HTTPStatus.ACCEPTED)
-
-
-def recover(call: Call) -> Answer:
-    """Make lost deliveries pending again, a batch of them."""
-    given: models.Recovery = call.body
-    step = call.runtime.deliveries.recover(
-        given.since,
-        endpoint=given.endpoint,
-        team_id=call.caller.team_id,
-        by=call.caller.name,
-        after=models.step_of(given.cursor),
-        limit=given.limit,
-    )
-    return Answer(models.Progress(count=step.count, more=not step.is_done, next_cursor=models.cursor_of(step)))
-
-
-def list_events(call: Call) -> Answer:
-    """Answer the event types; to a team those that are declared, and those that it had itself."""
-    found = call.runtime.endpoints.events(team_id=call.caller.team_id)
-    return Answer(models.EventTypes(events=[models.EventType.model_validate(one) for one in found]))
-
-
-_TAG = "Webhooks"
+_CHANGING = (UnknownEndpoint, EndpointDeclaredInFile)
 _SETTING = (InvalidArgument, UrlInvalid, NotConfigured, ExtraMissing)
-
-_ETAG = {"ETag": "For If-Match: names the endpoint as it was set; how its deliveries fare does not count."}
+_ETAG = {"ETag": "Version of the endpoint's settings, for If-Match; deliveries do not change the version."}
+_BATCH = "Processes one batch; while `more` is true, repeat the request with `next_cursor` as `cursor`."
+_ONE = {HTTPStatus.OK: (EndpointDocument, "The endpoint.")}
 
 ROUTES = (
     Route(
-        method="GET",
-        path="/webhooks/endpoints",
-        function=list_endpoints,
-        role=Role.VIEWER,
-        tag=_TAG,
-        summary="List the endpoints: those of the file, then those of the database",
-        description="A token that is bound to a team sees that team's alone.",
-        query=models.EndpointsQuery,
-        answers={HTTPStatus.OK: (models.EndpointsPage, "A page.")},
+        "GET", "/webhooks/endpoints", list_endpoints,
+        "List endpoints: first those of `scheduled_actions.toml`, then those of the database", tag="Webhooks",
+        description="A token of a team sees only the endpoints of the team.",
+        query=TeamPageQuery, answers={HTTPStatus.OK: (EndpointPage, "A page of endpoints.")},
     ),
     Route(
-        method="POST",
-        path="/webhooks/endpoints",
-        function=make_endpoint,
-        role=Role.OPERATOR,
-        tag=_TAG,
-        summary="Make an endpoint",
-        description="Its secret is shown once, in this answer: it is stored encrypted.",
-        body=models.NewEndpoint,
-        answers={HTTPStatus.CREATED: (models.MadeEndpoint, "The endpoint.")},
-        creates=True,
+        "POST", "/webhooks/endpoints", create_endpoint, "Create an endpoint", tag="Webhooks",
+        description="The secret is shown only in this response; it is stored encrypted.",
+        body=CreateEndpointRequest, answers={HTTPStatus.CREATED: (CreatedEndpoint, "The endpoint.")},
+        headers={"Location": "Path of the endpoint."}, refuses=(TooManyEndpoints, *_SETTING), creates=True,
         shown_once="secret",
-        headers={"Location": "Where the endpoint is."},
-        refuses=(TooManyEndpoints, *_SETTING),
     ),
     Route(
-        method="GET",
-        path="/webhooks/endpoints/{id}",
-        function=show_endpoint,
-        role=Role.VIEWER,
-        tag=_TAG,
-        summary="Show an endpoint",
-        answers={HTTPStatus.OK: (models.Endpoint, "The endpoint.")},
-        headers=_ETAG,
+        "GET", "/webhooks/endpoints/{id}", get_endpoint, "Get an endpoint", tag="Webhooks", answers=_ONE, headers=_ETAG,
         refuses=(UnknownEndpoint,),
     ),
     Route(
-        method="PATCH",
-        path="/webhooks/endpoints/{id}",
-        function=change_endpoint,
-        role=Role.OPERATOR,
-        tag=_TAG,
-        summary="Change an endpoint",
-        description="What is left out stays. `enabled: true` is all that an endpoint of the file takes.",
-        body=models.EndpointChanges,
-        answers={HTTPStatus.OK: (models.Endpoint, "The endpoint as it is now.")},
-        refuses=(UnknownEndpoint, EndpointOfTheFile, *_SETTING),
-        headers=_ETAG,
-        takes_if_match=True,
+        "PATCH", "/webhooks/endpoints/{id}", update_endpoint, "Update an endpoint", tag="Webhooks",
+        description="Omitted fields keep their values. An endpoint of `scheduled_actions.toml` accepts only `enabled: "
+        "true`.",
+        body=UpdateEndpointRequest, answers=_ONE, headers=_ETAG, refuses=(*_CHANGING, *_SETTING), takes_if_match=True,
     ),
     Route(
-        method="DELETE",
-        path="/webhooks/endpoints/{id}",
-        function=delete_endpoint,
-        role=Role.OPERATOR,
-        tag=_TAG,
-        summary="Remove an endpoint",
-        description="Deliveries that wait for it are skipped when they are due.",
-        answers={HTTPStatus.OK: (models.Endpoint, "The endpoint as it was.")},
-        refuses=(UnknownEndpoint, EndpointOfTheFile),
-        takes_if_match=True,
+        "DELETE", "/webhooks/endpoints/{id}", delete_endpoint, "Delete an endpoint", tag="Webhooks",
+        description="The endpoint's pending deliveries are skipped when they are due.",
+        answers={HTTPStatus.OK: (EndpointDocument, "The deleted endpoint.")}, refuses=_CHANGING, takes_if_match=True,
     ),
     Route(
-        method="POST",
-        path="/webhooks/endpoints/{id}/rotate",
-        function=rotate_endpoint,
-        role=Role.OPERATOR,
-        tag=_TAG,
-        summary="Give an endpoint a new secret",
-        description="It is shown once, in this answer. For a day, or as `beside` says, the one before signs, too.",
-        body=models.Rotation,
-        is_body_optional=True,
-        answers={HTTPStatus.OK: (models.MadeEndpoint, "The endpoint.")},
+        "POST", "/webhooks/endpoints/{id}/rotate", rotate_endpoint_secret, "Rotate the secret of an endpoint",
+        tag="Webhooks",
+        description="The new secret is shown only in this response. The previous one stays valid for `grace_seconds`.",
+        body=RotateSecretRequest, is_body_optional=True,
+        answers={HTTPStatus.OK: (CreatedEndpoint, "The endpoint.")}, headers=_ETAG, refuses=(*_CHANGING, *_SETTING),
+        creates=True, shown_once="secret", takes_if_match=True,
+    ),
+    Route(
+        "POST", "/webhooks/endpoints/{id}/test", send_test_event, "Send a test event to an endpoint", tag="Webhooks",
+        description="Schedules the delivery of a `webhook:test` event, regardless of the endpoint's patterns.",
+        answers={HTTPStatus.ACCEPTED: (ScheduledDelivery, "The delivery was scheduled.")}, refuses=(UnknownEndpoint,),
         creates=True,
-        shown_once="secret",
-        refuses=(UnknownEndpoint, EndpointOfTheFile, *_SETTING),
-        headers=_ETAG,
-        takes_if_match=True,
     ),
     Route(
-        method="POST",
-        path="/webhooks/endpoints/{id}/test",
-        function=test_endpoint,
-        role=Role.OPERATOR,
-        tag=_TAG,
-        summary="Deliver a test event to an endpoint",
-        description="The next tick delivers `webhook:test`, whatever the endpoint's patterns.",
-        answers={HTTPStatus.ACCEPTED: (models.ScheduledDelivery, "It was scheduled.")},
-        creates=True,
+        "POST", "/webhooks/endpoints/{id}/replay-missed", replay_missed_events,
+        "Send the events that an endpoint has missed", tag="Webhooks",
+        description="Schedules deliveries of matching events that were not routed to the endpoint, for example "
+        f"because the endpoint did not exist or was disabled. {_BATCH}",
+        body=ReplayEventsRequest, answers={HTTPStatus.OK: (BatchResult, "The progress.")}, refuses=(UnknownEndpoint,),
+    ),
+    Route(
+        "GET", "/webhooks/deliveries", list_deliveries, "List deliveries, newest first", tag="Webhooks",
+        description="All given filters must match. A page examines a limited number of deliveries, so a short or "
+        "empty page may not be the last: continue until `next_cursor` is null.",
+        query=DeliveriesQuery, answers={HTTPStatus.OK: (DeliveryPage, "A page of deliveries.")},
+    ),
+    Route(
+        "POST", "/webhooks/deliveries/recover", recover_deliveries, "Retry failed and skipped deliveries",
+        tag="Webhooks",
+        description="Makes failed deliveries pending again, and those that were skipped, for example because their "
+        f"endpoint was disabled. {_BATCH}",
+        body=RecoverDeliveriesRequest, answers={HTTPStatus.OK: (BatchResult, "The progress.")},
         refuses=(UnknownEndpoint,),
     ),
     Route(
-        method="POST",
-        path="/webhooks/endpoints/{id}/replay-missed",
-        function=replay_missed,
-        role=Role.OPERATOR,
-        tag=_TAG,
-        summary="Deliver what an endpoint would have got, had it been there",
-        description="One batch of events; call again with `next_cursor` while there are `more`. Nothing goes twice.",
-        body=models.Replay,
-        answers={HTTPStatus.OK: (models.Progress, "How far it is.")},
-        refuses=(UnknownEndpoint,),
+        "GET", "/webhooks/deliveries/{id}", get_delivery, "Get a delivery with its attempts", tag="Webhooks",
+        answers={HTTPStatus.OK: (DeliveryDocument, "The delivery.")}, refuses=(UnknownDelivery,),
     ),
     Route(
-        method="GET",
-        path="/webhooks/deliveries",
-        function=list_deliveries,
-        role=Role.VIEWER,
-        tag=_TAG,
-        summary="List deliveries, the newest first",
-        description="Every filter given must match. Go on with `next_cursor` until it is null: a page looks at a "
-        "bounded number of deliveries, so that a short one, even an empty one, may not be the last.",
-        query=models.DeliveriesQuery,
-        answers={HTTPStatus.OK: (models.DeliveriesPage, "A page.")},
+        "POST", "/webhooks/deliveries/{id}/replay", replay_delivery, "Resend a delivery", tag="Webhooks",
+        description="Resends the message with the same `webhook-id`. The delivery must have ended.",
+        answers={HTTPStatus.ACCEPTED: (ScheduledDelivery, "The delivery was scheduled.")},
+        refuses=(UnknownDelivery, WrongStatus), creates=True,
     ),
     Route(
-        method="POST",
-        path="/webhooks/deliveries/recover",
-        function=recover,
-        role=Role.OPERATOR,
-        tag=_TAG,
-        summary="Make pending again what was lost since an instant",
-        description="Deliveries that failed, and those that came for a disabled endpoint. One batch; call again with "
-        "`next_cursor` while there are `more`.",
-        body=models.Recovery,
-        answers={HTTPStatus.OK: (models.Progress, "How far it is.")},
-        refuses=(UnknownEndpoint,),
+        "GET", "/webhooks/events", list_event_types, "List the event types", tag="Webhooks",
+        answers={HTTPStatus.OK: (EventTypes, "The event types, by name.")},
     ),
-    Route(
-        method="GET",
-        path="/webhooks/deliveries/{id}",
-        function=show_delivery,
-        role=Role.VIEWER,
-        tag=_TAG,
-        summary="Show a delivery with every attempt",
-        answers={HTTPStatus.OK: (models.Delivery, "The delivery.")},
-        refuses=(UnknownDelivery,),
-    ),
-    Route(
-        method="POST",
-        path="/webhooks/deliveries/{id}/replay",
-        function=replay,
-        role=Role.OPERATOR,
-        tag=_TAG,
-        summary="Send a delivery again",
-        description="With the same `webhook-id`: as the same message.",
-        answers={HTTPStatus.ACCEPTED: (models.ScheduledDelivery, "It is on its way.")},
-        creates=True,
-        refuses=(UnknownDelivery, WrongStatus),
-    ),
-    Route(
-        method="GET",
-        path="/webhooks/events",
-        function=list_events,
-        role=Role.VIEWER,
-        tag=_TAG,
-        summary="List the event types that were declared or seen",
-        answers={HTTPStatus.OK: (models.EventTypes, "The event types, by name.")},
-    ),
-)
+)  # fmt: skip

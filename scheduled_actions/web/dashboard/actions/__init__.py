@@ -1,1 +1,1 @@
-"""The pages about actions."""
+"""The dashboard pages for actions."""

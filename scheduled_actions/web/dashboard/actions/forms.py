@@ -1,284 +1,245 @@
-"""Forms that schedule an action of a type, or change one that waits."""
+"""Schedule and clone actions, and edit pending actions, with forms."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Any
 
-import json
-from typing import TYPE_CHECKING, Any
-
-from scheduled_actions.core import checks as arguments
-from scheduled_actions.core import json_text
+from scheduled_actions.core import checks as arguments, json_text
 from scheduled_actions.core.errors import ActionLocked, RequestError, ScheduledActionsError
 from scheduled_actions.operations.tokens import Role
-from scheduled_actions.web.api.actions.models import NewAction
-from scheduled_actions.web.api.requests.problems import field_problems, tell
-from scheduled_actions.web.api.requests.refusals import NoSuchTypePage, PreconditionFailed
+from scheduled_actions.web.api.actions.models import CreateActionRequest
+from scheduled_actions.web.api.problems import (
+    PreconditionFailed,
+    UnknownActionTypePage,
+    field_problems,
+    problem_details,
+)
 from scheduled_actions.web.dashboard.actions import schema_forms
-from scheduled_actions.web.dashboard.page import Moved, Nav, Page, View
+from scheduled_actions.web.dashboard.actions.schema_forms import Field
+from scheduled_actions.web.dashboard.forms import (
+    Parser,
+    as_flag,
+    as_json,
+    as_number,
+    as_text,
+    parse_fields,
+    pretty,
+    without_none,
+)
+from scheduled_actions.web.dashboard.page import DashboardPage, Document, Nav, Redirect, RequestContext, View
 from scheduled_actions.web.dashboard.times import from_input, when_input
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from scheduled_actions.web.dashboard.actions.schema_forms import Field
-    from scheduled_actions.web.dashboard.page import Visit
-
-#: The units that a delay can be given in, in seconds.
+#: The units of a delay, in seconds.
 DELAYS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
 _TEXTS = ("team_id", "lock_group", "dedup_key", "user_id")
 _NUMBERS = ("priority", "max_attempts")
-#: The fields that are written as JSON.
+#: Fields that are edited as JSON.
 _DOCUMENTS = ("metadata", "retry", "condition", "on_success", "on_failure")
-#: What a clone does not take from its original: when it runs is chosen in the form, its key would merge it into the
-#: original, and its author is who clones.
-_NOT_CLONED = frozenset(
-    {
-        "action_type",
-        "payload",
-        "scheduled_at",
-        "delay",
-        "timezone",
-        "dedup_key",
-        "dedup_window",
-        "dedup_mode",
-        "created_by",
-    }
-)
-#: Which of the form's own fields a refusal of the API's is about.
-_RENAMED = {"scheduled_at": "at", "delay": "delay"}
+_PARSERS: dict[str, Parser] = {
+    **dict.fromkeys(_TEXTS, as_text),
+    **dict.fromkeys(_NUMBERS, as_number),
+    **dict.fromkeys(_DOCUMENTS, as_json),
+    "after": lambda _name, text, _zone: text.split(),
+    "lock_group_blocks": as_flag,
+}
+#: The fields of a pending action that can change, besides its due time and payload.
+_CHANGEABLE: dict[str, Parser] = {name: _PARSERS[name] for name in (*_NUMBERS, "metadata")}
+#: Fields that a clone does not copy: the form asks for the due time, the dedup key would merge the clone into the
+#: original, and the caller becomes the creator.
+_NOT_CLONED = {
+    "action_type", "payload", "scheduled_at", "delay", "timezone", "dedup_key", "dedup_window", "dedup_mode",
+    "created_by",
+}  # fmt: skip
+#: The form field in which to show an error, by field of the API; other form fields are named as in the API.
+_RENAMED = {"scheduled_at": "at"}
 
 
-def list_types(visit: Visit) -> View:
-    """Show the action types of this build."""
+def list_types(context: RequestContext) -> View:
+    """Show the action types of this deployment."""
     return View(
         "action_types.html",
-        {"types": visit.ask("GET", "/action-types").action_types, "usual": visit.runtime.config.settings},
+        {"types": context.call("GET", "/action-types").action_types, "usual": context.runtime.config.settings},
     )
 
 
-def new(visit: Visit) -> View:
-    """Show the form of a type, filled in from another action where one is cloned."""
-    described = _described(visit, visit.path["type"])
-    original = _original(visit, visit.query.get("from"))
-    shown = {} if original is None else _shown(visit, original)
-    return View("schedule.html", _form(visit, described, original, shown))
+def new(context: RequestContext) -> View:
+    """Show the form that schedules an action of a type, with the values of the action in the query's `from`."""
+    original = _original(context, context.query.get("from"))
+    described = _described(context, context.path["type"])
+    return _new_form(context, described, original, {} if original is None else _shown(context, original))
 
 
-def schedule(visit: Visit) -> View | Moved:
-    """Schedule the action that the form describes, or show what is wrong with it."""
-    described = _described(visit, visit.path["type"])
-    original = None
+def schedule(context: RequestContext) -> View | Redirect:
+    """Schedule an action, or show the form again with the errors."""
+    described = _described(context, context.path["type"])
+    form = _new_form(context, described, None, context.form)
     try:
-        original = _original(visit, visit.form.get("from"))
-        fields = _fields(visit, described, None if original is None else original.payload)
-        made = visit.ask("POST", "/actions", body=_new(visit, described.action_type, fields, original))
+        original = _original(context, context.form.get("from"))
+        form = _new_form(context, described, original, context.form)
+        body = _new(context, described.action_type, form.values["fields"], original)
+        made = context.call("POST", "/actions", body=body)
     except ScheduledActionsError as error:
-        values = _form(visit, described, original, visit.form)
-        return View("schedule.html", values | _refused(visit, error, values["fields"]), status=_status(error))
-    said = "Merged into this one, which already waited under the same key." if made.deduplicated else "Scheduled."
-    return Moved(f"/actions/{made.id}", said)
+        return _again(context, form, error)
+    said = "Merged into this action with the same dedup key." if made.deduplicated else "Scheduled."
+    return Redirect(f"/actions/{made.id}", said)
 
 
-def edit(visit: Visit) -> View:
-    """Show an action that waits as a form."""
-    answer = visit.asked("GET", f"/actions/{visit.path['id']}")
-    return View("edit.html", _edit_form(visit, answer.document, answer.headers["ETag"], None))
+def edit(context: RequestContext) -> View:
+    """Show the form that edits an action; saving is refused unless the action is pending."""
+    answer = context.api.call("GET", f"/actions/{context.path['id']}")
+    return _edit_form(context, answer.document, answer.headers["ETag"])
 
 
-def change(visit: Visit) -> View | Moved:
-    """Change what is different in the form, or show what is wrong with it."""
-    action = visit.ask("GET", f"/actions/{visit.path['id']}")
+def change(context: RequestContext) -> View | Redirect:
+    """Save the fields that the user changed, or show the form again with the errors."""
+    action = context.call("GET", f"/actions/{context.path['id']}")
+    form = _edit_form(context, action, context.form.get("etag", ""))
     try:
-        visit.ask(
+        context.call(
             "PATCH",
             f"/actions/{action.id}",
-            body=_changes(visit, action),
-            query={"force": "true"} if visit.form.get("force") else {},
-            if_match=visit.form.get("etag") or None,
+            body=_changes(context, action, form.values["fields"]),
+            query={"force": "true"} if context.form.get("force") else {},
+            if_match=context.form.get("etag") or None,
         )
     except ScheduledActionsError as error:
-        values = _edit_form(visit, action, visit.form.get("etag", ""), visit.form)
-        refused = _refused(visit, error, values["fields"])
-        return View(
-            "edit.html",
-            values
-            | refused
-            | {"is_locked": isinstance(error, ActionLocked), "is_stale": isinstance(error, PreconditionFailed)},
-            status=_status(error),
-        )
-    return Moved(f"/actions/{action.id}", "Changed.")
+        is_stale = isinstance(error, PreconditionFailed)
+        return _again(context, form, error, is_locked=isinstance(error, ActionLocked), is_stale=is_stale)
+    return Redirect(f"/actions/{action.id}", "Saved.")
 
 
-def _described(visit: Visit, action_type: str) -> Any:  # noqa: ANN401 - the API's own document
-    types = visit.ask("GET", "/action-types").action_types
+def _described(context: RequestContext, action_type: str) -> Document:
+    types = context.call("GET", "/action-types").action_types
     found = next((one for one in types if one.action_type == action_type), None)
     if found is None:
-        raise NoSuchTypePage(action_type, [one.action_type for one in types])
+        raise UnknownActionTypePage(action_type, [one.action_type for one in types])
     return found
 
 
-def _fields(visit: Visit, described: Any, payload: Any) -> list[Field] | None:  # noqa: ANN401 - the API's own, and JSON
-    """Return the inputs of a payload; None where it is to be written as JSON."""
-    if (visit.form.get("as") or visit.query.get("as")) == "json":
-        return None
-    return schema_forms.form_of(described.payload_schema, payload, zone=visit.zone)
+def _original(context: RequestContext, action_id: str | None) -> Document:
+    """Return the action to clone; None without an id."""
+    return context.call("GET", f"/actions/{arguments.check_id(action_id)}") if action_id else None
 
 
-def _original(visit: Visit, action_id: str | None) -> Any:  # noqa: ANN401 - the API's own document
-    """Return the action to clone; None where the form is a new one."""
-    return visit.ask("GET", f"/actions/{arguments.check_id(action_id)}") if action_id else None
-
-
-def _arguments(action: Any) -> dict[str, Any]:  # noqa: ANN401 - the API's own document
-    """Return what a clone takes from an action, as a request to schedule names it; what is null is left out."""
-    given = {name: getattr(action, name, None) for name in NewAction.model_fields.keys() - _NOT_CLONED}
+def _arguments(action: Document) -> dict[str, Any]:
+    """Return the fields that a clone copies from an action, in the format of the API and without null values."""
+    given = {name: getattr(action, name, None) for name in CreateActionRequest.model_fields.keys() - _NOT_CLONED}
     if action.target_type is not None and action.target_id is not None:
         given["target"] = {"type": action.target_type, "id": action.target_id}
     if isinstance(action.condition, dict) and "after" in action.condition:
-        # A row keeps the two together.
+        # The column `condition` stores both.
         given |= {"after": action.condition["after"], "condition": action.condition.get("condition")}
-    return {name: value for name, value in given.items() if value is not None}
+    return without_none(given)
 
 
-def _shown(visit: Visit, original: Any) -> dict[str, str]:  # noqa: ANN401 - the API's own document
-    """Return the fields of the form as a clone begins."""
+def _shown(context: RequestContext, original: Any) -> dict[str, str]:  # noqa: ANN401 - the API's own document
+    """Return the initial form fields of a clone."""
     given = _arguments(original)
     shown = {name: str(given[name]) for name in (*_TEXTS, *_NUMBERS) if name in given}
-    shown |= {name: _pretty(given[name]) for name in _DOCUMENTS if name in given}
+    shown |= {name: pretty(given[name]) for name in _DOCUMENTS if name in given}
     shown |= {f"target_{name}": text for name, text in given.get("target", {}).items()}
     shown["after"] = "\n".join(map(str, given.get("after", ())))
     shown["lock_group_blocks"] = "on" if given.get("lock_group_blocks") else ""
-    # One that is still to come is not moved to the present by an untouched form.
-    is_due = original.scheduled_at <= visit.now
-    return shown | ({} if is_due else {"when": "at", "at": when_input(original.scheduled_at, visit.zone)})
+    # A clone keeps a due time in the future.
+    is_due = original.scheduled_at <= context.now
+    return shown | ({} if is_due else {"when": "at", "at": when_input(original.scheduled_at, context.zone)})
 
 
-def _form(visit: Visit, described: Any, original: Any, shown: Mapping[str, str]) -> dict[str, Any]:  # noqa: ANN401
-    payload = None if original is None else original.payload
+def _form(
+    context: RequestContext,
+    described: Document | None,
+    payload: Any,  # noqa: ANN401 - any JSON
+    shown: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the template values that the forms of new and of pending actions share."""
+    fields = None if described is None else schema_forms.form_of(described.payload_schema, payload, zone=context.zone)
+    is_json = (context.form.get("as") or context.query.get("as")) == "json"
     return {
-        "described": described,
-        "original": visit.form.get("from") or visit.query.get("from"),
-        "fields": _fields(visit, described, payload),
-        "has_form": schema_forms.form_of(described.payload_schema, payload, zone=visit.zone) is not None,
-        "payload": shown.get("payload") or _pretty({} if payload is None else payload),
+        "fields": None if is_json else fields,
+        "has_form": fields is not None,
+        "payload": shown.get("payload") or pretty({} if payload is None else payload),
         "shown": shown,
-        "units": list(DELAYS),
         "problems": [],
         "wrong": {},
     }
 
 
-def _edit_form(visit: Visit, action: Any, etag: str, sent: Mapping[str, str] | None) -> dict[str, Any]:  # noqa: ANN401
-    try:
-        described = _described(visit, action.action_type)
-    except NoSuchTypePage:
-        described = None
+def _new_form(
+    context: RequestContext, described: Document, original: Document | None, shown: Mapping[str, str]
+) -> View:
+    """Return the form of a new action."""
+    values = {
+        "described": described,
+        "original": context.form.get("from") or context.query.get("from"),
+        "units": list(DELAYS),
+    }
+    return View("schedule.html", _form(context, described, getattr(original, "payload", None), shown) | values)
+
+
+def _edit_form(context: RequestContext, action: Document, etag: str) -> View:
+    """Return the form that edits a pending action, with the submitted fields if there are any."""
+    types = context.call("GET", "/action-types").action_types
+    described = next((one for one in types if one.action_type == action.action_type), None)
     is_object = isinstance(action.payload, dict)
-    shown: Mapping[str, str] = sent or {
-        "at": when_input(action.scheduled_at, visit.zone),
+    shown: Mapping[str, str] = context.form or {
+        "at": when_input(action.scheduled_at, context.zone),
         "priority": str(action.priority),
         "max_attempts": "" if action.max_attempts is None else str(action.max_attempts),
-        "metadata": "" if action.metadata is None else _pretty(action.metadata),
+        "metadata": "" if action.metadata is None else pretty(action.metadata),
     }
-    fields = None if described is None or not is_object else _fields(visit, described, action.payload)
-    return {
-        "action": action,
-        "etag": etag,
-        "fields": fields,
-        "has_form": described is not None
-        and schema_forms.form_of(described.payload_schema, action.payload, zone=visit.zone) is not None,
-        "is_object": is_object,
-        "payload": shown.get("payload") or _pretty(action.payload),
-        "shown": shown,
-        "problems": [],
-        "wrong": {},
-        "is_locked": False,
-        "is_stale": False,
-    }
+    values = {"action": action, "etag": etag, "is_object": is_object, "is_locked": False, "is_stale": False}
+    return View("edit.html", _form(context, described if is_object else None, action.payload, shown) | values)
 
 
-def _new(visit: Visit, action_type: str, fields: list[Field] | None, original: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return the request: what the form holds, and of the original what the form does not show."""
+def _again(context: RequestContext, form: View, error: ScheduledActionsError, **values: Any) -> View:  # noqa: ANN401 - of the template
+    """Return the submitted form with the errors next to their inputs, and the other errors above the form."""
+    found = field_problems(error) if isinstance(error, RequestError) else []
+    wrong = {_RENAMED.get(one.where, one.where): one.message for one in found}
+    fields = form.values["fields"] or []
+    inputs = {*context.form, *(one.name for one in schema_forms.every(fields))}
+    schema_forms.refill(fields, context.form, wrong)
+    above = [str(one) for one in found if _RENAMED.get(one.where, one.where) not in inputs]
+    problems = {"problems": above if found else [str(error)], "wrong": wrong}
+    return View(form.template, {**form.values, **problems, **values}, int(problem_details(error, path="").status))
+
+
+def _new(context: RequestContext, action_type: str, fields: list[Field] | None, original: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return the body of the API request: the form's fields, and fields of the original that the form does not show."""
     kept = {} if original is None else _arguments(original)
-    given: dict[str, Any] = {name: value for name, value in kept.items() if _INPUTS.get(name, name) not in visit.form}
-    given |= {"action_type": action_type, "payload": _payload(visit, fields)}
-    when = visit.form.get("when", "now")
+    inputs = {*context.form, *(["target"] if "target_type" in context.form else [])}
+    given: dict[str, Any] = {name: value for name, value in kept.items() if name not in inputs}
+    given |= {"action_type": action_type, "payload": _payload(context, fields)}
+    when = context.form.get("when", "now")
     if when == "delay":
-        amount = _whole(visit.form.get("delay", "").strip())
-        seconds = DELAYS.get(visit.form.get("unit", ""), 1)
-        given["delay"] = amount * seconds if isinstance(amount, int) else amount
+        amount = as_number("delay", context.form.get("delay", "").strip(), context.zone)
+        given["delay"] = amount if isinstance(amount, str) else amount * DELAYS.get(context.form.get("unit", ""), 1)
     elif when == "at":
-        given["scheduled_at"] = from_input(visit.form.get("at", ""), visit.zone)
-    return given | visit.given(*_TEXTS) | _numbers(visit) | _dependencies(visit)
+        given["scheduled_at"] = from_input(context.form.get("at", ""), context.zone)
+    if context.given("target_type", "target_id"):
+        given["target"] = {name: context.form.get(f"target_{name}", "").strip() for name in ("type", "id")}
+    return given | parse_fields(context.form, context.zone, _PARSERS)
 
 
-#: The input of a field that has another name, or the first of several.
-_INPUTS = {"target": "target_type"}
-
-
-def _dependencies(visit: Visit) -> dict[str, Any]:
-    """Return what was sent of the remaining fields."""
-    given: dict[str, Any] = {name: visit.json(name) for name in visit.given(*_DOCUMENTS)}
-    if visit.given("target_type", "target_id"):
-        given["target"] = {name: visit.form.get(f"target_{name}", "").strip() for name in ("type", "id")}
-    if after := visit.form.get("after", "").split():
-        given["after"] = after
-    if visit.form.get("lock_group_blocks"):
-        given["lock_group_blocks"] = True
-    return given
-
-
-def _changes(visit: Visit, action: Any) -> dict[str, Any]:  # noqa: ANN401 - the API's own document
-    changes = _numbers(visit)
-    if visit.given("metadata"):
-        changes["metadata"] = visit.json("metadata")
+def _changes(context: RequestContext, action: Document, fields: list[Field] | None) -> dict[str, Any]:
+    """Return the body of the API request with the fields that the user changed."""
+    changes = parse_fields(context.form, context.zone, _CHANGEABLE)
     if isinstance(action.payload, dict):
-        changes["payload"] = _payload(visit, _edit_form(visit, action, "", None)["fields"])
-    at = visit.form.get("at", "")
-    if at.strip() and at != when_input(action.scheduled_at, visit.zone):
-        changes["scheduled_at"] = from_input(at, visit.zone)
+        changes["payload"] = _payload(context, fields)
+    at = context.form.get("at", "")
+    if at.strip() and at != when_input(action.scheduled_at, context.zone):
+        changes["scheduled_at"] = from_input(at, context.zone)
     return {name: value for name, value in changes.items() if value != getattr(action, name)}
 
 
-def _numbers(visit: Visit) -> dict[str, Any]:
-    return {name: _whole(text) for name, text in visit.given(*_NUMBERS).items()}
-
-
-def _payload(visit: Visit, fields: list[Field] | None) -> Any:  # noqa: ANN401 - any JSON
+def _payload(context: RequestContext, fields: list[Field] | None) -> Any:  # noqa: ANN401 - any JSON
     if fields is None:
-        return json_text.decode(visit.form.get("payload", "").strip() or "{}", name="payload")
-    return schema_forms.payload_of(fields, visit.form, visit.zone)
-
-
-def _refused(visit: Visit, error: ScheduledActionsError, fields: list[Field] | None) -> dict[str, Any]:
-    """Return what is wrong, beside each input that it is about, and above the form what is about none."""
-    found = field_problems(error) if isinstance(error, RequestError) else []
-    wrong = {_RENAMED.get(one.where, one.where): one.message for one in found}
-    beside = set(visit.form) if fields is None else set(visit.form) | schema_forms.names(fields)
-    if fields is not None:
-        schema_forms.refilled(fields, visit.form, wrong)
-    above = [str(one) for one in found if _RENAMED.get(one.where, one.where) not in beside]
-    if not found:
-        above = [str(error)]
-    return {"problems": above, "wrong": wrong}
-
-
-def _status(error: ScheduledActionsError) -> int:
-    return int(tell(error, path="").status)
-
-
-def _whole(text: str) -> int | str:
-    is_one = text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 16  # noqa: PLR2004 - no number is so long
-    return int(text) if is_one else text
-
-
-def _pretty(value: Any) -> str:  # noqa: ANN401 - any JSON
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+        return json_text.decode(context.form.get("payload", "").strip() or "{}", name="payload")
+    return schema_forms.payload_of(fields, context.form, context.zone)
 
 
 PAGES = (
-    Page("GET", "/action-types", list_types, nav=Nav("Action types", "types")),
-    Page("GET", "/action-types/{type}", new),
-    Page("POST", "/action-types/{type}", schedule, role=Role.OPERATOR),
-    Page("GET", "/actions/{id}/edit", edit, role=Role.OPERATOR),
-    Page("POST", "/actions/{id}/edit", change, role=Role.OPERATOR),
+    DashboardPage("GET", "/action-types", list_types, nav=Nav("Action types", "types")),
+    DashboardPage("GET", "/action-types/{type}", new),
+    DashboardPage("POST", "/action-types/{type}", schedule, role=Role.OPERATOR),
+    DashboardPage("GET", "/actions/{id}/edit", edit, role=Role.OPERATOR),
+    DashboardPage("POST", "/actions/{id}/edit", change, role=Role.OPERATOR),
 )

@@ -1,1 +1,1 @@
-"""The pages about deadlines."""
+"""The dashboard pages for deadlines."""

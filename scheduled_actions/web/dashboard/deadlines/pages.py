@@ -1,62 +1,280 @@
-"""Deadlines: what is due next, what of each was sent and will be; completed, moved, paused by a person."""
+"""Show, create, edit, move, pause, resume, mute, reassign, complete and cancel deadlines; preview their timelines."""
 
-from __future__ import annotations
-
+import json
+import re
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from http import HTTPStatus
+from itertools import count
+from typing import Any
 from uuid import UUID
 
-from scheduled_actions.core.errors import InvalidArgument
-from scheduled_actions.core.pages import page_by
+from werkzeug.datastructures import MultiDict
+
+from scheduled_actions.core import json_text
+from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
+from scheduled_actions.core.pages import read_page_by
+from scheduled_actions.deadlines.model import Stage
+from scheduled_actions.deadlines.reading import TimelineEntry, near
 from scheduled_actions.operations.tokens import Role
-from scheduled_actions.web.dashboard.deadlines import form as deadline_form
-from scheduled_actions.web.dashboard.deadlines.ladder import kind_of, ladder, look_of
-from scheduled_actions.web.dashboard.deadlines.words import named, people, people_of, said_of, typed
-from scheduled_actions.web.dashboard.page import Moved, Nav, Page, View
-from scheduled_actions.web.dashboard.times import from_input
+from scheduled_actions.recurrence.skips.holidays import label_of
+from scheduled_actions.web.dashboard.deadlines.timeline import chart_of, describe, kind_of, look_of, name_of, people
+from scheduled_actions.web.dashboard.forms import (
+    Form,
+    ObjectForm,
+    Parser,
+    as_flag,
+    as_instant,
+    as_text,
+    command,
+    seen_of,
+    without_none,
+)
+from scheduled_actions.web.dashboard.page import ROWS, DashboardPage, Document, Nav, Redirect, RequestContext, View
 
-if TYPE_CHECKING:
-    from scheduled_actions.web.dashboard.page import Visit
+#: The statuses of each list, by the query's `status`; such a list is ordered by due instant. A list without statuses
+#: comes from the API, newest first.
+_LISTS = {"": ("missed", "open"), "missed": ("missed",), "completed": (), "cancelled": ()}
+#: The reminders offered as checkboxes.
+REMINDERS = {
+    "60 days before": "60 days", "30 days before": "30 days", "14 days before": "14 days", "7 days before": "7 days",
+    "3 days before": "3 days", "1 day before": "a day", "2 hours before": "2 hours",
+}  # fmt: skip
+_TICKED = ("7 days before", "1 day before")
+#: Fields that are sent to the API as text.
+_TEXTS = ("name", "timezone", "team_id", "recurrence")
+#: The kinds of stages that users define; the others are added automatically.
+USER_STAGES = ("reminder", "escalation", "action")
 
-_ROWS = 50
-#: What a list may hold, as its address says it; the first two go by the due instant, the nearest first.
-_VIEWS = {"": ("missed", "open"), "missed": ("missed",), "completed": (), "cancelled": ()}
+
+def _filled(_context: RequestContext, deadline: Document) -> Form:
+    """Return the initial form fields of a deadline."""
+    calendar = deadline.calendar or {}
+    filled = {
+        "target_type": deadline.target_type,
+        "target_id": deadline.target_id,
+        "timezone": deadline.timezone,
+        "recipients": typed(deadline.recipients),
+        "recurrence": deadline.recurrence or "",
+        "holidays": label_of(calendar.get("holidays")),
+        "adjustment": calendar.get("adjustment") or "",
+    }
+    return MultiDict(filled | {"keep": [one.key for one in deadline.stages if one.kind in USER_STAGES]})
 
 
-def list_deadlines(visit: Visit) -> View:
-    """Show a page of the deadlines, the nearest first; of those that are closed the newest."""
-    status = visit.query.get("status", "")
-    status = status if status in _VIEWS else ""
-    cursor = visit.query.get("cursor", "").strip()
-    if statuses := _VIEWS[status]:
-        read = partial(
-            visit.runtime.deadlines.near, statuses=statuses, team_id=visit.caller.team_id, after=_place(cursor)
+def preview(context: RequestContext) -> View:
+    """Show the timeline that the new deadline in a form would have, or the error."""
+    if not context.given("due_at", "recurrence"):
+        return View("deadline_preview.html", {"preview": None, "problem": None})
+    return _preview(
+        context,
+        "/deadlines/preview",
+        # With placeholders: the preview appears before all required fields are filled in.
+        lambda: {
+            "recipients": ["preview@example.org"],
+            **_body(context, context.form, None),
+            "target": {"type": "deadline", "id": "new"},
+        },
+    )
+
+
+def preview_change(context: RequestContext) -> View:
+    """Show the timeline that a deadline would have after the changes in the form, or the error."""
+    deadline = context.call("GET", f"/deadlines/{context.path['id']}")
+    return _preview(
+        context,
+        f"/deadlines/{deadline.id}/preview",
+        lambda: _FORM.changes(context, deadline, seen_of(context.form, _filled(context, deadline))),
+    )
+
+
+def _preview(context: RequestContext, path: str, body: Callable[[], dict[str, Any]]) -> View:
+    try:
+        found = context.call("POST", path, body=body())
+    except ScheduledActionsError as error:
+        return View("deadline_preview.html", {"preview": None, "problem": str(error)})
+    stages = sorted(found.stages, key=lambda one: (one.at is None, one.at))
+    chart = chart_of(
+        [TimelineEntry(one.at, one.key, one.occurrence, one.state, None, None) for one in stages],
+        due_at=found.due_at,
+        now=context.now,
+    )
+    return View("deadline_preview.html", {"preview": found, "stages": stages, "chart": chart, "problem": None})
+
+
+def _body(context: RequestContext, form: Form, deadline: Document | None) -> dict[str, Any]:
+    """Return the body of the API request for a form, including the existing stages that the form keeps."""
+    body = _fields(form)
+    if deadline is None:
+        return body
+    stages = context.runtime.deadlines.get(deadline.id, team_id=context.caller.team_id).stages
+    present = stages_as_body(stage for stage in stages if stage.key in form.getlist("keep"))
+    calendar = dict(deadline.calendar or {})
+    if "holidays" not in calendar or label_of(calendar["holidays"]):
+        # The form shows both fields, even if they are not set.
+        calendar = {name: value for name, value in calendar.items() if name not in {"holidays", "adjustment"}}
+    calendar |= {name: text for name in ("holidays", "adjustment") if (text := form.get(name, "").strip())}
+    # Null removes these two fields; the others cannot be empty.
+    return (
+        {"recipients": None, "recurrence": None}
+        | body
+        | {
+            "reminders": present["reminders"] + body.get("reminders", []),
+            "escalation": _with_levels(present["escalation"], body.get("escalation", [])),
+            "auto_actions": present["auto_actions"] + body.get("auto_actions", []),
+            "calendar": calendar or None,
+        }
+    )
+
+
+def stages_as_body(stages: Iterable[Stage]) -> dict[str, Any]:
+    """Convert stages to the format of the API; the API identifies the existing stages by their names.
+
+    Returns:
+        `reminders`, `auto_actions`, and `escalation` with `levels`, `repeat` and `interval`.
+    """
+    escalation: dict[str, Any] = {"levels": []}
+    body: dict[str, Any] = {"reminders": [], "escalation": escalation, "auto_actions": []}
+    for stage in stages:
+        given = {"name": stage.key.partition(":")[2]} | _present(stage, "offset", "severity", "message", "to")
+        if stage.kind == "reminder":
+            body["reminders"].append(given | _present(stage, "repeat", "times"))
+        elif stage.kind == "escalation":
+            escalation["levels"].append(given | _present(stage, "assign") | {"stop_when": stage.stop_when})
+            if stage.repeat is not None:
+                escalation |= {"repeat": stage.times, "interval": stage.repeat}
+        elif stage.kind == "action":
+            work = {"action_type": stage.action_type, "payload": stage.payload or {}}
+            body["auto_actions"].append(given | work | dict(stage.options or {}))
+    return body
+
+
+def _present(stage: Stage, *names: str) -> dict[str, Any]:
+    """Return the fields of a stage that are not None, as JSON."""
+    values = without_none({name: getattr(stage, name) for name in names})
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _with_levels(escalation: dict[str, Any], added: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - levels, or an object
+    """Return an escalation with added levels, each named by an unused number; without `repeat`, only the levels."""
+    taken = {one["name"] for one in escalation["levels"]}
+    free = (str(number) for number in count(1) if str(number) not in taken)
+    levels = [*escalation["levels"], *({**one, "name": next(free)} for one in added)]
+    return escalation | {"levels": levels} if "repeat" in escalation and levels else levels
+
+
+def _fields(form: Form) -> dict[str, Any]:
+    """Return the fields of a form, without the existing stages, as the API takes them; empty fields are omitted."""
+    given = {name: text.strip() for name, text in form.items() if text.strip()}
+    body = {name: given.get(name) for name in (*_TEXTS, "due_at")} | {
+        "target": {"type": given.get("target_type", ""), "id": given.get("target_id", "")},
+        "recipients": people_in(given.get("recipients", "")),
+        "reminders": [
+            *(one for one in form.getlist("remind") if one in REMINDERS),
+            *listed(given.get("reminders", "")),
+        ],
+        "escalation": [
+            {"offset": given.get(f"level_offset_{number}", "when due"), "to": to}
+            for number in (1, 2)
+            if (to := listed(given.get(f"level_to_{number}", "")))
+        ],
+    }
+    if "holidays" in given:
+        body["calendar"] = {name: given[name] for name in ("holidays", "adjustment") if name in given}
+    if "action_type" in given:
+        body["auto_actions"] = [
+            {
+                "offset": given.get("action_offset", ""),
+                "action_type": given["action_type"],
+                "payload": json_text.decode(given.get("payload", "{}"), name="payload"),
+            }
+        ]
+    return {name: value for name, value in body.items() if value}
+
+
+def typed(recipients: Iterable[Any]) -> str:
+    """Format recipients for the form: separated by commas, or as JSON if one is an object."""
+    given = list(recipients)
+    return people(given) if all(isinstance(one, str) for one in given) else json.dumps(given, ensure_ascii=False)
+
+
+def people_in(text: str) -> Any:  # noqa: ANN401 - addresses, or any JSON
+    """Parse the recipients in a form field: a list as `listed` splits it, or JSON if the text starts with `[` or `{`.
+
+    Raises:
+        InvalidArgument: The JSON is invalid.
+    """
+    return json_text.decode(text, name="recipients") if text.strip().startswith(("[", "{")) else listed(text)
+
+
+def listed(text: str) -> list[str]:
+    """Split a form field at commas, semicolons and line breaks; empty items are omitted."""
+    return [one.strip() for one in re.split(r"[,;\n]", text) if one.strip()]
+
+
+def _values(context: RequestContext, deadline: Document | None, given: Form) -> dict[str, Any]:
+    usual = {"timezone": context.zone.key, "level_offset_1": "when due", "level_offset_2": "1 day after"}
+    return {
+        "given": usual | dict(given.items()),
+        "deadline": deadline,
+        "own": [] if deadline is None else [one for one in deadline.stages if one.kind in USER_STAGES],
+        "kept": context.form.getlist("keep") if context.form else None,
+        "reminders": REMINDERS,
+        "ticked": context.form.getlist("remind") if context.form or deadline else _TICKED,
+        "types": [one for one in context.call("GET", "/action-types").action_types if one.schedulable],
+    }
+
+
+def _created(deadline: Document, status: int) -> Redirect:
+    said = "Deadline created." if status == HTTPStatus.CREATED else "The existing deadline with this name was updated."
+    return Redirect(f"/deadlines/{deadline.id}", said)
+
+
+_FORM = ObjectForm(
+    path="/deadlines",
+    template="deadline_form.html",
+    filled=_filled,
+    body=_body,
+    values=_values,
+    created=_created,
+    saved=lambda _: "Saved. Future reminders, escalations and actions are rescheduled.",
+)
+
+
+def list_deadlines(context: RequestContext) -> View:
+    """Show a page of the deadlines with the status in the query; by default, of the open and missed ones."""
+    status = context.choice("status", _LISTS)
+    cursor = context.query.get("cursor", "").strip()
+    if statuses := _LISTS[status]:
+        place, team_id = _place(cursor), context.caller.team_id
+        found, next_cursor = read_page_by(
+            lambda one: f"{one.due_at.timestamp():.6f}_{one.id}",
+            lambda limit: near(context.runtime.database, statuses=statuses, team_id=team_id, after=place, limit=limit),
+            ROWS,
         )
-        found, last = page_by(_cursor, lambda limit: read(limit=limit), _ROWS)
     else:
-        given = {"status": status, "limit": _ROWS} | ({"cursor": cursor} if cursor else {})
-        page = visit.ask("GET", "/deadlines", query=given)
-        found, last = page.deadlines, page.next_cursor
-    rows = [(one, _next_of(one)) for one in found]
+        query = {"status": status, "limit": ROWS} | ({"cursor": cursor} if cursor else {})
+        page = context.call("GET", "/deadlines", query=query)
+        found, next_cursor = page.deadlines, page.next_cursor
     return View(
         "deadlines.html",
         {
-            "rows": rows, "status": status, "cursor": cursor, "next_cursor": last, "named": named, "people": people,
+            "rows": [(one, _next_of(one)) for one in found],
+            "status": status,
+            "cursor": cursor,
+            "next_cursor": next_cursor,
+            "named": name_of,
+            "people": people,
             "is_by_due": bool(statuses),
         },
-    )  # fmt: skip
-
-
-def _cursor(deadline: Any) -> str:  # noqa: ANN401 - a deadline
-    return f"{deadline.due_at.timestamp():.6f}_{deadline.id}"
+    )
 
 
 def _place(cursor: str) -> tuple[datetime, UUID] | None:
-    """Return where a page goes on.
+    """Parse a cursor of a list by due instant: the instant and id after which the page begins; None: the first page.
 
     Raises:
-        InvalidArgument: The cursor is none that a page ended with.
+        InvalidArgument: The cursor is malformed.
     """
     if not cursor:
         return None
@@ -64,95 +282,68 @@ def _place(cursor: str) -> tuple[datetime, UUID] | None:
     try:
         return datetime.fromtimestamp(float(at), UTC), UUID(deadline_id)
     except (ValueError, OverflowError, OSError):
-        raise InvalidArgument("cursor", cursor, "the one that the page before ended with") from None
+        raise InvalidArgument("cursor", cursor, "a cursor of this list; open the list again") from None
 
 
-def _next_of(deadline: Any) -> Any:  # noqa: ANN401 - the stage of a deadline as the API tells it
-    """Return the stage that comes next; None where nothing is planned, or its clock stands still."""
+def _next_of(deadline: Document) -> Document | None:
+    """Return the next planned stage except the renewal; None if there is none, or the deadline is paused."""
     if deadline.paused_at is not None:
         return None
-    planned = [one for one in deadline.stages if one.state == "planned" and one.at and one.kind != "renewal"]
+    planned = (one for one in deadline.stages if one.state == "planned" and one.at and one.kind != "renewal")
     return min(planned, key=lambda one: one.at, default=None)
 
 
-def show(visit: Visit) -> View:
-    """Show one deadline: its ladder, and all that can be done with it."""
-    answer = visit.asked("GET", f"/deadlines/{visit.path['id']}")
-    deadline: Any = answer.document
-    steps = [(step, kind_of(step.stage), look_of(step.state)) for step in deadline.timeline]
+def show_deadline(context: RequestContext) -> View:
+    """Show one deadline with its timeline and history."""
+    answer = context.api.call("GET", f"/deadlines/{context.path['id']}")
+    deadline: Document = answer.document
     return View(
         "deadline.html",
         {
             "deadline": deadline,
             "etag": answer.headers["ETag"],
-            "name": named(deadline),
+            "name": name_of(deadline),
             "people": people,
             "typed": typed(deadline.recipients),
-            "said_of": said_of,
-            "steps": steps,
-            "ladder": ladder(deadline.timeline, due_at=deadline.due_at, now=visit.now),
+            "said_of": describe,
+            "steps": [(step, kind_of(step.stage), look_of(step.state)) for step in deadline.timeline],
+            "chart": chart_of(deadline.timeline, due_at=deadline.due_at, now=context.now),
             "offsets": {one.key: one.offset for one in deadline.stages},
             "is_unresolved": deadline.status in {"open", "missed"},
         },
     )
 
 
-def complete(visit: Visit) -> Moved:
-    """Complete it."""
-    return _done(visit, "complete", "Completed: nothing more of it is sent.")
-
-
-def cancel(visit: Visit) -> Moved:
-    """Cancel it, or its series from it on."""
-    is_series = bool(visit.form.get("series"))
-    return _done(visit, "cancel", f"Cancelled{', and its series with it' if is_series else ''}.", series=is_series)
-
-
-def move(visit: Visit) -> Moved:
-    """Give it another due instant."""
-    due_at = visit.form.get("due_at", "").strip()
-    return _done(visit, "move", "Moved: what is still to come is planned anew.", due_at=from_input(due_at, visit.zone))
-
-
-def pause(visit: Visit) -> Moved:
-    """Let its clock stand still."""
-    return _done(visit, "pause", "Paused: its clock stands still.")
-
-
-def resume(visit: Visit) -> Moved:
-    """Let its clock go on."""
-    return _done(visit, "resume", "Resumed: its due instant moved by the time that it stood still.")
-
-
-def acknowledge(visit: Visit) -> Moved:
-    """Silence its nagging."""
-    until = visit.form.get("until", "").strip()
-    given = {"until": from_input(until, visit.zone)} if until else {}
-    return _done(visit, "acknowledge", "Acknowledged: nagging is silent, escalation is not.", **given)
-
-
-def reassign(visit: Visit) -> Moved:
-    """Make other people responsible."""
-    said = "Reassigned: the next reminder goes to them."
-    return _done(visit, "reassign", said, recipients=people_of(visit, "recipients"))
-
-
-def _done(visit: Visit, what: str, said: str, **body: Any) -> Moved:  # noqa: ANN401 - as the API takes it
-    # A form that replaces what the page showed says what that was.
-    path = f"/deadlines/{visit.path['id']}/{what}"
-    found = visit.ask("POST", path, body=body | visit.given("note"), if_match=visit.form.get("etag"))
-    return Moved(f"/deadlines/{found.id}", said)
-
-
+_DEADLINE = "/deadlines/{id}"
+_REASON: dict[str, Parser] = {"reason": as_text}
 PAGES = (
-    Page("GET", "/deadlines", list_deadlines, nav=Nav("Deadlines", "deadline")),
-    *deadline_form.PAGES,
-    Page("GET", "/deadlines/{id}", show),
-    Page("POST", "/deadlines/{id}/complete", complete, role=Role.OPERATOR),
-    Page("POST", "/deadlines/{id}/cancel", cancel, role=Role.OPERATOR),
-    Page("POST", "/deadlines/{id}/move", move, role=Role.OPERATOR),
-    Page("POST", "/deadlines/{id}/pause", pause, role=Role.OPERATOR),
-    Page("POST", "/deadlines/{id}/resume", resume, role=Role.OPERATOR),
-    Page("POST", "/deadlines/{id}/acknowledge", acknowledge, role=Role.OPERATOR),
-    Page("POST", "/deadlines/{id}/reassign", reassign, role=Role.OPERATOR),
+    DashboardPage("GET", "/deadlines", list_deadlines, nav=Nav("Deadlines", "deadline")),
+    *_FORM.pages,
+    DashboardPage("POST", "/deadlines/preview", preview, role=Role.OPERATOR),
+    DashboardPage("POST", "/deadlines/{id}/preview", preview_change, role=Role.OPERATOR),
+    DashboardPage("GET", "/deadlines/{id}", show_deadline),
+    command(_DEADLINE, "complete", "Completed. No further reminders or escalations are sent.", _REASON),
+    command(
+        _DEADLINE, "cancel", "Cancelled. No further reminders or escalations are sent.", {"series": as_flag} | _REASON
+    ),
+    command(
+        _DEADLINE,
+        "move",
+        "Moved. Future reminders, escalations and actions are rescheduled.",
+        {"due_at": as_instant} | _REASON,
+    ),
+    command(_DEADLINE, "pause", "Paused. No reminders or escalations are sent until the deadline is resumed.", _REASON),
+    command(_DEADLINE, "resume", "Resumed. The new due time leaves as much working time as before the pause.", _REASON),
+    command(
+        _DEADLINE,
+        "acknowledge",
+        "Repeated reminders muted. Escalation continues, except for levels that stop when acknowledged.",
+        {"until": as_instant} | _REASON,
+    ),
+    command(
+        _DEADLINE,
+        "reassign",
+        "Reassigned. Future notifications go to the new recipients, except for stages with their own recipients.",
+        {"recipients": lambda _name, text, _zone: people_in(text)} | _REASON,
+    ),
 )

@@ -1,8 +1,8 @@
-// What the pages do beyond htmx: the viewer's zone, refreshing only while nobody is in the middle of something, and
-// keeping one's place across a refresh. Everything works without it.
+// Additions to htmx: the viewer's time zone, and refreshes that do not disturb the user and keep the focus and open
+// details. Every page works without scripts.
 "use strict";
 (() => {
-  // -- the viewer's zone: written as a cookie, so that the server shows times in it -----------------------------------
+  // -- the viewer's time zone: a cookie, so that the server can show local times -----------------------------------
   const ZONE = "scheduled_actions_zone";
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const kept = document.cookie.split("; ").find((one) => one.startsWith(`${ZONE}=`));
@@ -26,7 +26,7 @@
       event.preventDefault();
     }
   });
-  // What was folded open, and where the keyboard was, is so again after the swap.
+  // Open details and the keyboard focus are restored after the swap.
   const places = (part) => [...part.querySelectorAll("details")];
   let opened = [];
   let focused = null;
@@ -52,21 +52,21 @@
     }
     focused = null;
   });
-  // A server that is away is not asked forever without a word.
+  // Tell the user when refreshes fail.
   const away = document.getElementById("away");
-  const tell = (isStale) => {
+  const showStale = (isStale) => {
     document.documentElement.classList.toggle("stale", isStale);
     if (away) away.textContent = isStale ? away.dataset.said : "";
   };
-  document.addEventListener("htmx:sendError", () => tell(true));
-  // Of refusals, too, htmx tells that they were loaded.
-  document.addEventListener("htmx:afterOnLoad", (event) => tell(event.detail.xhr.status >= 400));
+  document.addEventListener("htmx:sendError", () => showStale(true));
+  // htmx fires this event for error responses, too.
+  document.addEventListener("htmx:afterOnLoad", (event) => showStale(event.detail.xhr.status >= 400));
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) document.querySelectorAll(".live").forEach((one) => htmx.trigger(one, "refresh"));
   });
 
   // -- small conveniences -------------------------------------------------------------------------------------------
-  // Where the navigation scrolls sideways, the present page is in sight.
+  // Scroll the navigation to the current page.
   const here = document.querySelector(".bar nav [aria-current=page]");
   if (here) {
     const bar = here.closest("nav");
@@ -84,7 +84,7 @@
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
   });
-  // One press is one change.
+  // Submit each form once.
   document.addEventListener("submit", (event) => {
     if (event.target.method !== "post" || event.defaultPrevented) return;
     if (event.target.dataset.sent) event.preventDefault();

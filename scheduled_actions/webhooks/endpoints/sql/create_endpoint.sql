@@ -1,4 +1,4 @@
--- A team (or none) has one endpoint more; no row when it has as many as it may have.
+-- The endpoint is stored for the team (or for none). No row if the team has reached its maximum number of endpoints.
 insert into webhook_endpoints (
   team_id, url, description, patterns, filter, enabled, ordering, rate_limit, retry, header_names, headers, secret, created_by
 )

@@ -1,4 +1,4 @@
--- There is no endpoint of that id (in that team) any more, nor anything known of it; no row when there was none.
+-- The endpoint with this id (in the team) and its state are deleted. No row if there was none.
 with gone as (
   delete from webhook_endpoints e
   where e.id = %(id)s

@@ -1,4 +1,4 @@
--- The endpoints that may want an event of that team: its own, and those of no team.
+-- Returns the endpoints that may receive an event of the team: its own and those without a team.
 select
   -- include: webhooks/endpoints/endpoint_columns
 from webhook_endpoints e

@@ -1,4 +1,4 @@
--- Nothing is known against the endpoint; it is enabled again where `enable` says so.
+-- The endpoint has no recorded failures; if `enable` is true, it is enabled.
 update webhook_endpoint_states s
 set
   failing_since = null,

@@ -1,4 +1,4 @@
--- The endpoint of that id (in that team), with how it has been doing.
+-- Returns the endpoint with this id (in the team) and its state.
 select
   -- include: webhooks/endpoints/endpoint_columns
 from webhook_endpoints e

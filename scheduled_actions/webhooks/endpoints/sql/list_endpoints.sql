@@ -1,4 +1,4 @@
--- The endpoints (of that team), the oldest first, after the cursor.
+-- Returns the endpoints (of the team), oldest first, after the cursor.
 select
   -- include: webhooks/endpoints/endpoint_columns
 from webhook_endpoints e

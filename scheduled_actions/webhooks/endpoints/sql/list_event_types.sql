@@ -1,4 +1,4 @@
--- The event types that were seen (of that team), each with when it was last, in the order of their names.
+-- Returns the event types that were emitted (in the team), with their first and latest instants, by name.
 select t.event, min(t.first_seen_at), max(t.last_seen_at)
 from webhook_event_types t
 where %(team_id)s::text is null or t.team_id = %(team_id)s

@@ -1,4 +1,4 @@
--- Until this transaction ends no other one changes the endpoint.
+-- The endpoint is locked until the transaction ends.
 select e.id
 from webhook_endpoints e
 where e.id = %(id)s

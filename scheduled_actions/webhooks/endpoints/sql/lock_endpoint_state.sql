@@ -1,4 +1,4 @@
--- What is known of an endpoint's failures, locked until the transaction ends; and the instant that it is.
+-- The failure state of the endpoint is locked until the transaction ends. Returns it with the current time.
 insert into webhook_endpoint_states as s (endpoint)
 values (%(endpoint)s)
 on conflict (endpoint) do update set endpoint = excluded.endpoint

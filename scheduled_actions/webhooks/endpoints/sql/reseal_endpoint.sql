@@ -1,8 +1,8 @@
--- The secrets of the endpoint are encrypted anew, unless somebody changed them meanwhile; no row then.
+-- The re-encrypted secrets and headers of the endpoint are stored. No row if they have changed since they were read.
 update webhook_endpoints e
 set
   secret = %(secret)s,
-  -- One that signs no longer is not worth the trouble.
+  -- An expired secret is dropped.
   previous_secret = %(previous_secret)s,
   previous_secret_until = case when %(previous_secret)s::text is not null then e.previous_secret_until end,
   headers = %(headers)s,

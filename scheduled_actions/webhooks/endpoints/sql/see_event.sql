@@ -1,4 +1,5 @@
--- The event type has been seen now (of that team, '' for none); not one that is new where there are `most` already.
+-- The event type is recorded as emitted now (in the team; '' for none). A new type is not recorded if there are already
+-- `most`.
 insert into webhook_event_types as t (team_id, event)
 select %(team_id)s, %(event)s
 where (

@@ -1,4 +1,5 @@
--- The endpoint is as the names given say; the rest stays. No row when there is none of that id (in that team).
+-- The given columns of the endpoint have the new values; the others are unchanged. No row if there is no endpoint with
+-- this id (in the team).
 update webhook_endpoints e
 set
   url = coalesce(%(url)s, e.url),

@@ -1,4 +1,5 @@
--- This is what is known of an endpoint's failures; with a reason it is disabled, since when it was first.
+-- The failure state of the endpoint is stored. With a reason, the endpoint is disabled; the time of an earlier
+-- disabling is kept.
 update webhook_endpoint_states s
 set
   failing_since = %(failing_since)s,

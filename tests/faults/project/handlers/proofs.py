@@ -1,6 +1,6 @@
-"""Handlers that write down when they ran, and where: on a connection of their own, to a database beside the project's.
+"""Handlers that record when and where they ran, on a connection of their own, in a database of its own.
 
-What the package believes of itself is compared with what stands there.
+The tests compare these records with the tables of the package.
 """
 
 from __future__ import annotations

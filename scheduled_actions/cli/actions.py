@@ -1,0 +1,347 @@
+"""`schedule` and `actions`: schedule, show and change actions, one at a time or by filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import click
+
+from scheduled_actions.actions.model import NewAction
+from scheduled_actions.cli.output import (
+    answer,
+    as_document,
+    field_text,
+    history_line,
+    local,
+    one_line,
+    print_page,
+    print_record,
+    progress,
+)
+from scheduled_actions.cli.parameters import (
+    action_bulk_options,
+    action_filter_options,
+    condition_options,
+    fold_wait,
+    force_option,
+    json_option,
+    page_options,
+    payload_option,
+    required_payload_option,
+    scheduled_time,
+    when_options,
+)
+from scheduled_actions.cli.project import Project, caller, handlers_aside, pass_project
+from scheduled_actions.core.action import Status
+from scheduled_actions.core.messages import counted
+
+if TYPE_CHECKING:
+    from scheduled_actions.actions.management import ActionOperations, BulkResult
+
+# Imports inside functions: help needs no database driver.
+# ruff: noqa: PLC0415
+
+NONE_YET = "no actions yet: `scheduled-actions schedule TYPE --payload '{}'` creates one"
+#: Actions that a bulk command changes between two reports of its progress.
+_BATCH_SIZE = 500
+_RETRIABLE = (Status.FAILED, Status.CANCELLED, Status.SKIPPED)
+_CANCELLABLE = (Status.PENDING, Status.NO_ACTION)
+
+
+@click.command()
+@click.argument("action_type", metavar="TYPE")
+@required_payload_option
+@when_options
+@click.option("--team", "team_id", metavar="TEAM", help="Team that owns the action.")
+@click.option("--priority", type=int, default=0, metavar="N", help="Priority; lower numbers run first. [default: 0]")
+@click.option("--max-attempts", type=int, metavar="N", help="Maximum number of attempts. [default: the handler's]")
+@click.option(
+    "--lock-group",
+    metavar="GROUP",
+    help="Lock group; its actions run one at a time, by priority, then the oldest first.",
+)
+@click.option("--dedup-key", metavar="KEY", help="Merge into a pending action with the same type and key.")
+@click.option(
+    "--dedup-window",
+    type=float,
+    metavar="SECONDS",
+    help="How long equal keys merge; 0 disables merging. [default: the handler's]",
+)
+@condition_options
+@json_option
+@pass_project
+def schedule(
+    project: Project,
+    /,
+    action_type: str,
+    *,
+    at: datetime | None,
+    delay: timedelta | None,
+    timezone: str | None,
+    **options: Any,  # noqa: ANN401 - under their own names
+) -> None:
+    """Schedule an action of TYPE: now, or at the time of --at or --in.
+
+    The payload is validated against the handler's model first.
+    """
+    new = NewAction(
+        action_type=action_type,
+        scheduled_at=scheduled_time(at, delay, timezone),
+        timezone=timezone,
+        created_by=caller(),
+        **fold_wait(options),
+    )
+    with handlers_aside():
+        scheduled = project.open().scheduler.schedule_action(new)
+    answer(
+        {"id": scheduled.id, "deduplicated": scheduled.deduplicated},
+        f"{'merged into' if scheduled.deduplicated else 'scheduled'} {scheduled.id}",
+    )
+
+
+@click.group()
+def actions() -> None:
+    """List, change, cancel and retry actions."""
+
+
+@actions.command("list")
+@click.option("--status", type=click.Choice([status.value for status in Status]), help="Only this status.")
+@action_filter_options
+@page_options
+@json_option
+@pass_project
+def list_(project: Project, /, *, limit: int, **filters: Any) -> None:  # noqa: ANN401 - of Scheduler.list_actions
+    """List the newest actions that match every filter."""
+    found = project.open_without_handlers().scheduler.list_actions(**filters, limit=limit)
+    print_page(
+        {"actions": [as_document(action) for action in found], "next_cursor": found.next_cursor},
+        found,
+        {
+            "ID": lambda action: str(action.id),
+            "TYPE": lambda action: action.action_type,
+            "STATUS": lambda action: action.status,
+            "SCHEDULED AT": lambda action: local(action.scheduled_at),
+            "ATTEMPTS": lambda one: f"{one.attempts}{f' of {one.max_attempts}' if one.max_attempts else ''}",
+            "NOTE": lambda action: one_line(action.error_message or "", longest=60),
+        },
+        empty="no action matches" if any(value is not None for value in filters.values()) else NONE_YET,
+    )
+
+
+@actions.command()
+@click.argument("action_id", metavar="ID")
+@json_option
+@pass_project
+def show(project: Project, action_id: str) -> None:
+    """Show the action ID: its columns, its history, and the actions that it scheduled."""
+    from scheduled_actions.operations.doctor import store as diagnosis
+
+    runtime = project.open_without_handlers()
+    action = runtime.scheduler.get_action(action_id)
+    with runtime.database.connection() as connection:
+        document = as_document(action) | diagnosis.internals(connection, action.id)
+    follow_ups = runtime.action_operations.scheduled_by(action.id, team_id=None)
+    names = ("id", "action_type", "status", "scheduled_at")
+    scheduled = [{name: getattr(one, name) for name in names} for one in follow_ups.actions]
+    print_record(
+        document | {"scheduled": scheduled, "scheduled_has_more": follow_ups.next_cursor is not None},
+        {name: field_text(name, value) for name, value in document.items() if name != "history"},
+        {
+            "history": map(history_line, action.history),
+            "scheduled": [f"{one.id}  {one.action_type}  {one.status}" for one in follow_ups.actions]
+            + (["and older ones"] if follow_ups.next_cursor else []),
+        },
+    )
+
+
+@actions.command()
+@click.argument("action_id", metavar="ID")
+@payload_option
+@when_options
+@click.option("--priority", type=int, metavar="N", help="Priority; lower numbers run first.")
+@click.option("--max-attempts", type=int, metavar="N", help="Maximum number of attempts.")
+@condition_options
+@click.option(
+    "--reset",
+    type=click.Choice(["after", "condition", "on-failure", "on-success"]),
+    multiple=True,
+    help="Remove this part of the action; repeatable.",
+)
+@force_option
+@json_option
+@pass_project
+def update(
+    project: Project,
+    /,
+    action_id: str,
+    *,
+    payload: Any,  # noqa: ANN401 - any JSON
+    at: datetime | None,
+    delay: timedelta | None,
+    timezone: str | None,
+    priority: int | None,
+    max_attempts: int | None,
+    reset: tuple[str, ...],
+    force: bool,
+    **dependencies: Any,  # noqa: ANN401 - the options of `condition_options`
+) -> None:
+    """Change the pending action ID; omitted options keep their values.
+
+    From edit_lock_seconds before its due time, an action cannot be changed, except with --force. A new payload replaces
+    the old one and is validated. If the action is already waiting for its condition, changing or removing the condition
+    makes the action due now, unless --at or --in is given.
+    """
+    scheduled_at = scheduled_time(at, delay, timezone)
+    changes = {name: value for name, value in fold_wait(dependencies).items() if value is not None}
+    removed = {name.replace("-", "_"): name for name in reset}
+    if both := sorted(removed[name] for name in removed.keys() & changes.keys()):
+        raise click.UsageError(f"--{both[0]} and --reset {both[0]} are mutually exclusive")
+    changes |= dict.fromkeys(removed)
+    if not changes and all(given is None for given in (payload, scheduled_at, priority, max_attempts)):
+        raise click.UsageError(
+            "nothing to change: give --payload, --at, --priority, --condition or another option; --help lists them"
+        )
+    runtime = project.open_without_handlers() if payload is None and not changes else project.open()
+    with handlers_aside():
+        action = runtime.scheduler.update_action(
+            action_id,
+            payload=payload,
+            scheduled_at=scheduled_at,
+            timezone=timezone,
+            priority=priority,
+            max_attempts=max_attempts,
+            **changes,
+            by=caller(),
+            edit_lock_seconds=None if force else project.config.settings.edit_lock_seconds,
+        )
+    answer(as_document(action), f"{action.id} updated: due {local(action.scheduled_at)}")
+
+
+@actions.command()
+@click.option(
+    "--status",
+    type=click.Choice([status.value for status in _CANCELLABLE]),
+    help="Only this status. [default: both]",
+)
+@action_bulk_options
+@click.option("--reason", metavar="TEXT", help="Reason, stored in the history.")
+@force_option
+@json_option
+@pass_project
+def cancel(
+    project: Project,
+    /,
+    action_id: str | None,
+    *,
+    status: str | None,
+    reason: str | None,
+    force: bool,
+    **selection: Any,  # noqa: ANN401 - of `action_bulk_options`
+) -> None:
+    """Cancel the action ID, or every action that matches the filters; the status must be pending or no_action.
+
+    From edit_lock_seconds before its due time, an action is locked; --force overrides the lock. With filters, the
+    matches are counted first (up to 10,000) and you are asked to confirm; an interrupted command can be repeated.
+    """
+    edit_lock_seconds = None if force else project.config.settings.edit_lock_seconds
+    if _is_one(action_id, status, selection):
+        action = project.open_without_handlers().scheduler.cancel_action(
+            action_id, reason=reason, by=caller(), also_running=False, edit_lock_seconds=edit_lock_seconds
+        )
+        answer(as_document(action), f"{action.id} cancelled")
+        return
+    selection |= {
+        "statuses": (Status(status),) if status else _CANCELLABLE,
+        "unlocked_for_seconds": edit_lock_seconds,
+    }
+    management = project.open_without_handlers().action_operations
+    change_batch = partial(management.cancel_matching, reason=reason)
+    _change_all(management, selection, change_batch, verb="cancel", done="cancelled")
+
+
+@actions.command()
+@click.option(
+    "--status",
+    type=click.Choice([status.value for status in _RETRIABLE]),
+    help="Only this status. [default: failed]",
+)
+@action_bulk_options
+@json_option
+@pass_project
+def retry(
+    project: Project,
+    /,
+    action_id: str | None,
+    *,
+    status: str | None,
+    **selection: Any,  # noqa: ANN401 - of `action_bulk_options`
+) -> None:
+    """Retry the failed, cancelled or skipped action ID, or every action that matches the filters.
+
+    A retried action is pending and due now, with its attempts reset to 0. With filters, the matches are counted first
+    (up to 10,000) and you are asked to confirm; an interrupted command can be repeated.
+    """
+    if _is_one(action_id, status, selection):
+        action = project.open_without_handlers().scheduler.retry_action(action_id, by=caller())
+        answer(as_document(action), f"{action.id} is pending: the next tick runs it")
+        return
+    selection["statuses"] = (Status(status or Status.FAILED),)
+    management = project.open_without_handlers().action_operations
+    _change_all(management, selection, management.retry_matching, verb="retry", done="made pending")
+
+
+@actions.command()
+@click.argument("action_id", metavar="ID")
+@json_option
+@pass_project
+def run(project: Project, action_id: str) -> None:
+    """Make the pending action ID due now. The action's condition and lock group still apply."""
+    action = project.open_without_handlers().action_operations.run_now(action_id, by=caller(), team_id=None)
+    answer(as_document(action), f"{action.id} is due: the next tick runs it")
+
+
+def _is_one(action_id: str | None, status: str | None, selection: dict[str, Any]) -> TypeGuard[str]:
+    """Return whether an ID is given; require exactly one of ID, filters and --all. Remove `is_all`."""
+    filters = selection.keys() - {"is_all", "dry_run", "yes"}
+    is_filtered = status is not None or any(selection[name] is not None for name in filters)
+    if (action_id is not None) + is_filtered + selection.pop("is_all") != 1:
+        raise click.UsageError("give either an ID, a filter such as --type or --status, or --all")
+    return action_id is not None
+
+
+def _change_all(
+    management: ActionOperations,
+    selection: dict[str, Any],
+    change_batch: Callable[..., BulkResult],
+    *,
+    verb: str,
+    done: str,
+) -> None:
+    """Count the matching actions, ask for confirmation, change them in batches, and print the result."""
+    from scheduled_actions.actions.search import ActionFilters
+
+    dry_run, yes = selection.pop("dry_run"), selection.pop("yes")
+    filters = ActionFilters(**selection)
+    found = management.count_matching(filters)
+    matched, changed, more = found.matched, 0, found.more
+    text = "no action matches"
+    if dry_run:
+        text = f"{matched:,}{' or more' if more else ''} would be {done}"
+    elif matched:
+        if not yes:
+            number = f"{matched:,} or more actions" if more else counted(matched, "action")
+            click.confirm(f"{verb} {number}?", abort=True, err=True)
+        matched, more, cursor = 0, True, None
+        with progress(None if found.more else found.matched) as advance:
+            while more:
+                batch = change_batch(filters, by=caller(), limit=_BATCH_SIZE, cursor=cursor)
+                matched += batch.matched
+                changed += batch.changed
+                cursor, more = batch.next_cursor, batch.more
+                advance(batch.matched)
+        unchanged = f"; {matched - changed:,} had changed in the meantime" if matched > changed else ""
+        text = f"{counted(changed, 'action')} {done}{unchanged}"
+    answer({"matched": matched, "changed": changed, "more": more, "dry_run": dry_run}, text)

@@ -1,0 +1,103 @@
+"""`init`, `dev`, `demo`, `psql` and `completion`: commands for this machine."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class
+
+from scheduled_actions.cli.group import Failure
+from scheduled_actions.cli.output import signals_handled
+from scheduled_actions.cli.parameters import WholeNumber
+from scheduled_actions.cli.project import Project, pass_project
+
+# Imports inside functions: help needs no database driver.
+# ruff: noqa: PLC0415
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Add the missing files to a directory that is not empty.")
+def init(directory: Path, *, force: bool) -> None:
+    """Create a new project in DIRECTORY: example handlers, settings, secrets, and deployment files."""
+    from scheduled_actions.local import project_template
+
+    written = project_template.write(directory, into_existing=force)
+    files = [f"  new   {name}" for name in written.new]
+    files += [f"  kept  {name} (already existed)" for name in written.kept]
+    enter = [] if written.directory == Path.cwd() else [f"  cd {os.path.relpath(written.directory)}"]
+    hint = f"\nCreated a project in {written.directory}. Its README.md explains the next steps; in short:\n"
+    click.echo("\n".join([*files, hint, *enter, "  scheduled-actions dev"]))
+
+
+@click.command()
+@click.option(
+    "--port",
+    envvar="PORT",
+    default=8000,
+    show_default=True,
+    type=WholeNumber(0, 65535),
+    help="Port on 127.0.0.1; 0 chooses a free port. [env: PORT]",
+)
+@click.option("--logs", is_flag=True, help="Print the server's log here instead of writing it to a file.")
+@pass_project
+def dev(project: Project, port: int, *, logs: bool) -> None:
+    """Serve the project on this machine and ping it every minute, with its own Postgres unless DATABASE_URL is set."""
+    from scheduled_actions.cli.running import serve
+
+    serve(project.directory, port=port, shows_log=logs)
+
+
+@click.command()
+def demo() -> None:
+    """Run an end-to-end story in a temporary project: schedule, tick, retry, webhooks."""
+    from scheduled_actions.cli.running import play
+
+    play()
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PSQL_OPTIONS]...")
+@pass_project
+def psql(project: Project, *, arguments: tuple[str, ...]) -> None:
+    """Open the project's database, embedded or not, in psql; the password is not shown in the list of processes.
+
+    All arguments are passed to psql: `psql -c 'select 1'`.
+    """
+    from psycopg import OperationalError, pq
+
+    program = shutil.which("psql")
+    if program is None:
+        raise Failure("psql was not found on PATH; install the PostgreSQL client (apt-get install postgresql-client)")
+    # The runtime stays open until psql ends: the embedded server stops with its last user.
+    try:
+        options = pq.Conninfo.parse(project.open_without_handlers().find_dsn().encode())
+    except OperationalError:
+        raise Failure("DATABASE_URL is not a valid connection string: write postgresql://…") from None
+    variables = {one.envvar.decode(): one.val.decode() for one in options if one.envvar and one.val}
+    # psql handles Ctrl-C itself. SIG_IGN would be inherited; a handler is not.
+    with signals_handled({signal.SIGINT: lambda *_: None}):
+        ran = subprocess.run([program, *arguments], env={**os.environ, **variables}, check=False)  # noqa: S603
+    sys.exit(ran.returncode)
+
+
+@click.command(short_help="Print the completion script for a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that lets SHELL complete commands and options.
+
+    \b
+    bash   in ~/.bashrc:  eval "$(scheduled-actions completion bash)"
+    zsh    in ~/.zshrc:   eval "$(scheduled-actions completion zsh)"
+    fish   scheduled-actions completion fish > ~/.config/fish/completions/scheduled-actions.fish
+    """  # noqa: D301 - click's mark for lines that are not wrapped
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - click supports every choice
+    script = kind(context.find_root().command, {}, "scheduled-actions", "_SCHEDULED_ACTIONS_COMPLETE")
+    # `script.source()` would start a shell to ask for its version.
+    click.echo(script.source_template % script.source_vars())

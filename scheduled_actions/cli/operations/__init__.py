@@ -1,1 +1,0 @@
-"""The commands that keep an installation going."""

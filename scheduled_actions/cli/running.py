@@ -1,0 +1,235 @@
+"""Run a project on this machine: `dev` until a signal stops it, `demo` for one story in a temporary project."""
+
+import base64
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib import resources
+from pathlib import Path
+
+import click
+
+from scheduled_actions import runtime
+from scheduled_actions.cli.group import Failure
+from scheduled_actions.cli.output import signals_handled
+from scheduled_actions.core.errors import LocalServerFailed, ScheduledActionsError
+from scheduled_actions.core.messages import counted
+from scheduled_actions.database import embedded as local_postgres
+from scheduled_actions.local import (
+    cron as local_cron,
+    environment,
+    project as local_project,
+    project_template,
+    server as local_server,
+)
+from scheduled_actions.local.demo.receiver import Receiver
+from scheduled_actions.local.demo.report import DemoCheckFailed, Report
+from scheduled_actions.local.demo.story import ACCOUNTS, WAREHOUSE, Story
+from scheduled_actions.local.receiver import receiving
+
+#: Environment variables that would connect the demo to a real project.
+_FOREIGN_VARIABLES = ("DATABASE_URL", "CRON_SECRET", "ADMIN_TOKEN", "VERCEL", "SCHEDULED_ACTIONS_")
+#: Ctrl-C, `kill`, and the end of the terminal.
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Interval of the checks for changed handlers and for the end of the server.
+_POLL_SECONDS = 1.0
+#: A stop that takes longer than this is announced.
+_QUIET_SECONDS = 2.0
+#: Time that a server may need to stop, in addition to the longest tick.
+_STOP_MARGIN_SECONDS = 20.0
+#: An action type that every new project has, and that needs no payload.
+_EXAMPLE_TYPE = "maintenance:prune"
+
+
+def serve(directory: Path, *, port: int, shows_log: bool) -> None:
+    """Serve the project and ping it every minute, until a signal stops it."""
+    with (
+        suppress(KeyboardInterrupt),
+        _stops_are_interrupts(),
+        local_project.running(directory, port=port, environ=os.environ, shows_log=shows_log) as running,
+    ):
+        click.echo(_greeting(running, shows_log=shows_log))
+        try:
+            _ping_every_minute(running)
+        except KeyboardInterrupt:
+            _stop(running)
+
+
+def _stops_are_interrupts() -> AbstractContextManager[None]:
+    # `nohup` ignores SIGHUP, and that stays; a shell that starts us with `&` ignores SIGINT, and that does not.
+    stops = [one for one in _STOPS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+    return signals_handled(dict.fromkeys(stops, signal.default_int_handler))
+
+
+def _greeting(project: local_project.LocalProject, *, shows_log: bool) -> str:
+    directory, types = project.config.project, project.runtime.registry.types
+    embedded = f"embedded Postgres in {_relative(directory / '.scheduled_actions')}"
+    secrets_source = (
+        environment.COMMAND_NAME
+        if environment.uses_command(os.environ)
+        else _relative(directory / environment.ENV_NAME)
+    )
+    generated = f" (generated {', '.join(project.generated)})" if project.generated else ""
+    logs = "printed here" if shows_log else f"tail -f {_relative(directory / local_server.LOG_NAME)}"
+    example = _EXAMPLE_TYPE if _EXAMPLE_TYPE in types else min(types, default="TYPE")
+    assignment = "" if directory == Path.cwd() else f"SCHEDULED_ACTIONS_PROJECT={shlex.quote(str(directory))} "
+    return f"""\
+Scheduled Actions is running at {project.server.url} and is pinged once a minute. Press Ctrl-C to stop it.
+
+  project   {directory} ({counted(len(types), "action type")})
+  database  {"DATABASE_URL" if project.config.database_url.reveal() else embedded}
+  secrets   {secrets_source}{generated}
+  logs      {logs}
+  dashboard {project.server.url}/dashboard (sign in with ADMIN_TOKEN, one of the secrets)
+
+Schedule an action and run it now:
+
+  {assignment}{_command()} schedule {example} --payload '{{}}'
+  curl -H "x-cron-secret: {_secret_in_shell(project)}" {project.server.url}{local_cron.PATH}
+"""
+
+
+def _relative(path: Path) -> str:
+    """Return the path, quoted for a shell in the working directory."""
+    with suppress(ValueError):
+        path = path.relative_to(Path.cwd())
+    return shlex.quote(str(path))
+
+
+def _command() -> str:
+    """Return this program for a shell: its name, or its path if the name would run another program."""
+    program = Path(sys.executable).with_name("scheduled-actions")
+    found = shutil.which(program.name)
+    return program.name if found is not None and Path(found) == program else _relative(program)
+
+
+def _secret_in_shell(project: local_project.LocalProject) -> str:
+    """Return a shell expression for CRON_SECRET, so that the secret itself is not on the screen."""
+    if "CRON_SECRET" in os.environ:
+        return "$CRON_SECRET"
+    directory = project.config.project
+    if environment.uses_command(os.environ):
+        cd = "" if directory == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+        return f"$({cd}{os.environ[environment.COMMAND_NAME]} | sed -n 's/^CRON_SECRET=//p')"
+    path = directory / environment.ENV_NAME
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("CRON_SECRET=")]
+    if lines == [f"CRON_SECRET={project.config.cron_secret.reveal()}"]:
+        return f"$(sed -n 's/^CRON_SECRET=//p' {_relative(path)})"
+    return f'$(. {shlex.quote(str(path))} && echo "$CRON_SECRET")'  # Quoted there, or exported.
+
+
+def _log(text: str) -> None:
+    click.echo(f"{time.strftime('%H:%M:%S')}  {text}")
+
+
+def _ping_every_minute(project: local_project.LocalProject) -> None:
+    last_problem, seen = None, project.fingerprint()
+    while True:
+        pong = project.ping()
+        text = pong.problem or local_cron.summary(pong.body)
+        # A lasting problem is printed once; the result of a tick every time.
+        if text and not (pong.problem and text == last_problem):
+            _log(text)
+        last_problem = pong.problem
+        next_at = time.time() + local_cron.seconds_to_next_minute(time.time())
+        while time.time() < next_at:
+            time.sleep(min(_POLL_SECONDS, max(0.0, next_at - time.time())))
+            if not project.server.is_running:
+                raise LocalServerFailed("it ended unexpectedly", f"end of its log:\n{project.server.log_tail()}")
+            seen, before = project.fingerprint(), seen
+            if seen != before:
+                _reload(project)
+
+
+def _reload(project: local_project.LocalProject) -> None:
+    try:
+        _log(f"handlers or settings changed: reloaded, {counted(project.reload(), 'action type')}")
+    except ScheduledActionsError as error:
+        _log(f"handlers or settings changed, but cannot be loaded; the server keeps the previous ones\n  {error}")
+
+
+def _stop(project: local_project.LocalProject) -> None:
+    server = project.server
+    # One stop often arrives as two signals: to all processes of the terminal, and forwarded by make.
+    for number in _STOPS:
+        signal.signal(number, signal.SIG_IGN)
+    server.process.terminate()
+    if not server.wait(_QUIET_SECONDS):
+        click.echo("Stopping: waiting for running handlers. Press Ctrl-C again to stop immediately.")
+        with suppress(KeyboardInterrupt), _stops_are_interrupts():
+            server.wait(project.config.settings.max_duration_seconds + _STOP_MARGIN_SECONDS)
+    if server.is_running:
+        click.echo("Stopped immediately: interrupted actions return to pending when their leases expire.")
+    # The caller kills the server if necessary, and stops the database.
+
+
+def play() -> None:
+    """Play the demo, and remove everything that was started for it.
+
+    Raises:
+        Failure: A check failed.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    report = Report()
+    with _temporary_directory() as directory:
+        endpoints = {
+            name: f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}" for name in (WAREHOUSE, ACCOUNTS)
+        }
+        receiver = Receiver(endpoints, failing_once=ACCOUNTS)
+        with receiving(0, receiver.receive) as url:
+            _write_project(report, directory, url, endpoints)
+            environ = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN_VARIABLES)}
+            with local_project.running(directory, port=0, environ=environ) as project:
+                _run_story(Story(report, project, receiver, url))
+    click.echo(f"\n{report.checked} checks passed in {report.seconds:.1f} seconds.")
+
+
+@contextmanager
+def _temporary_directory() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="scheduled-actions-demo-"))
+    try:
+        directory.chmod(0o711)  # The account that runs Postgres for root must be able to enter.
+        yield directory
+    finally:
+        local_postgres.remove(directory / ".scheduled_actions")
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _write_project(report: Report, directory: Path, url: str, endpoints: Mapping[str, str]) -> None:
+    report.step("A project with a database and a server of its own")
+    report.show(f"scheduled-actions init {directory}")
+    project_template.write(directory)
+    shop = resources.files("scheduled_actions.local.demo").joinpath("shop.py")
+    (directory / "handlers" / "shop.py").write_bytes(shop.read_bytes())
+    report.show(f"write handlers/shop.py, and the endpoints {' and '.join(endpoints)} in scheduled_actions.toml")
+    with (
+        (directory / "scheduled_actions.toml").open("a", encoding="utf-8") as settings,
+        (directory / ".env").open("a", encoding="utf-8") as variables,
+    ):
+        for name, secret in endpoints.items():
+            url_name, secret_name = f"{name.upper()}_URL", f"{name.upper()}_SECRET"
+            settings.write(
+                f'\n[webhooks.endpoints.{name}]\npatterns = ["order:*"]\n'
+                f'env_var = "{url_name}"\nsecret_env_var = "{secret_name}"\n'
+            )
+            variables.write(f"{url_name}={url}/{name}\n{secret_name}={secret}\n")
+    report.show("build the registry; start Postgres, create the tables, start gunicorn")
+
+
+def _run_story(story: Story) -> None:
+    before = runtime.use(story.project.runtime)
+    try:
+        story.play()
+    except DemoCheckFailed as error:
+        raise Failure(
+            f"a check failed\n    {error}\nend of the server's log:\n{story.project.server.log_tail()}"
+        ) from error
+    finally:
+        runtime.use(before)

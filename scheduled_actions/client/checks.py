@@ -1,0 +1,45 @@
+"""Check arguments that client functions pass to SQL statements unchanged."""
+
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
+
+from scheduled_actions.core.checks import check_integer, check_text
+from scheduled_actions.core.errors import InvalidArgument
+from scheduled_actions.core.stored_values import parse_uuid
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return a function that checks the keyword arguments named in `_CHECKS` before it calls the decorated function."""
+
+    @wraps(function)
+    def call(*values: _P.args, **named: _P.kwargs) -> _R:
+        for name in _CHECKS.keys() & named.keys():
+            _CHECKS[name](name, named[name])
+        return function(*values, **named)
+
+    return call
+
+
+def _check_flag(name: str, value: Any) -> None:  # noqa: ANN401 - what the caller passes
+    if not isinstance(value, bool):
+        raise InvalidArgument(name, value, "True or False")
+
+
+def _check_uuid(name: str, value: Any) -> None:  # noqa: ANN401 - what the caller passes
+    if value is not None and parse_uuid(value) is None:
+        raise InvalidArgument(name, value, "a UUID")
+
+
+#: Functions that raise `InvalidArgument` for an invalid value, by the name of the argument; their results are ignored.
+_CHECKS: Mapping[str, Callable[[str, Any], object]] = {
+    "team_id": check_text,
+    "by": check_text,
+    "edit_lock_seconds": partial(check_integer, least=0, most=2**31 - 1),
+    "also_running": _check_flag,
+    "is_overdue": _check_flag,
+    "series_id": _check_uuid,
+}

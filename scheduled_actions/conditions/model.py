@@ -1,0 +1,183 @@
+"""Data classes of conditions: facts, the needs of a condition, and the result of evaluating it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from scheduled_actions.core.evaluation_budget import STEPS, EvaluationBudget
+
+#: The name of a condition in errors about its budget.
+BUDGETED = "the condition"
+#: Steps to evaluate the condition of one action in a tick, about 10 ms.
+STEPS_MOST = STEPS // 50
+#: A fact name with this ending selects every name that begins with the part before the `*`.
+PREFIX_MARK = ":*"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A reported fact: one row of `scheduled_action_facts`, its columns in order. All instants are aware and in UTC."""
+
+    #: UUID version 7: ordered by creation.
+    id: UUID
+    #: None for a fact without a team.
+    team_id: str | None
+    target_type: str
+    target_id: str
+    name: str
+    #: Any JSON.
+    value: Any
+    #: Who reported the fact last; None if not given.
+    reported_by: str | None
+    #: When the value last changed.
+    changed_at: datetime
+    #: When the fact was last reported, with the same value or another.
+    reported_at: datetime
+
+
+class FactChange(NamedTuple):
+    """One entry in the history of a fact."""
+
+    #: Any JSON.
+    value: Any
+    #: Whether the fact was deleted; the value is None then.
+    is_removal: bool
+    reported_by: str | None
+    changed_at: datetime
+
+
+class FactReport(NamedTuple):
+    """The result of reporting a fact."""
+
+    #: Whether the value differs from the stored one.
+    changed: bool
+    #: Whether the value differs from the stored one and actions wait for the fact; the change wakes them.
+    has_waiters: bool
+
+
+class FactKey(NamedTuple):
+    """Identifies a fact within the action's team."""
+
+    target_type: str
+    target_id: str
+    #: A name that ends in `:*` selects every name that begins with the part before the `*`.
+    name: str
+
+
+class FactValue(NamedTuple):
+    """The value of a fact, as an evaluation reads it."""
+
+    value: Any
+    #: When the value last changed.
+    changed_at: datetime
+    #: Bytes of the value as JSON.
+    size: int = 0
+
+
+class ActionState(NamedTuple):
+    """The state of another action of the same team."""
+
+    status: str
+    #: Whether its end wakes the actions that wait for it.
+    is_watched: bool = True
+
+
+class ExternalCheck(NamedTuple):
+    """A check outside the package's own tables: a named query, an HTTP request or a project function."""
+
+    kind: str
+    #: The parameters of the check, as JSON text.
+    text: str
+
+
+class CheckResult(NamedTuple):
+    """The result of an external check."""
+
+    is_met: bool
+    #: The value that was found or, if `is_broken`, the error; shown to users.
+    found: str
+    is_broken: bool = False
+
+
+@dataclass(slots=True)
+class Needs:
+    """The rows that an evaluation of a condition reads, and its external checks."""
+
+    facts: set[FactKey] = field(default_factory=set)
+    actions: set[UUID] = field(default_factory=set)
+    deadlines: set[UUID] = field(default_factory=set)
+    #: In the order of the condition.
+    checks: list[ExternalCheck] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationInput:
+    """The data against which a condition is evaluated."""
+
+    now: datetime
+    #: When the action was created.
+    created_at: datetime
+    facts: Mapping[FactKey, FactValue] = field(default_factory=dict)
+    actions: Mapping[UUID, ActionState] = field(default_factory=dict)
+    #: The status of each deadline.
+    deadlines: Mapping[UUID, str] = field(default_factory=dict)
+    #: Needed prefixes (`:*`) that match more facts than `facts` holds.
+    truncated: frozenset[FactKey] = frozenset()
+    #: Results of external checks; None before the first.
+    results: Mapping[ExternalCheck, CheckResult] | None = None
+    budget: EvaluationBudget = field(
+        default_factory=lambda: EvaluationBudget(BUDGETED, steps=STEPS_MOST), compare=False
+    )
+
+
+class Truth(Enum):
+    """Whether a condition holds."""
+
+    MET = "met"
+    UNMET = "unmet"
+    #: Evaluation failed; the action does not run.
+    BROKEN = "broken"
+    #: The result depends on an external check that has not run yet.
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The result of evaluating a condition."""
+
+    truth: Truth
+    #: Which part is not met, and why; empty if the condition is met.
+    reason: str = ""
+    #: When the passing of time alone may change the result.
+    changes_at: datetime | None = None
+
+
+MET = Evaluation(Truth.MET)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition(ABC):
+    """A condition or a part of one."""
+
+    #: Path of this part within the whole condition, for messages.
+    where: str
+
+    @abstractmethod
+    def evaluate(self, given: EvaluationInput) -> Evaluation:
+        """Evaluate the condition.
+
+        Raises:
+            BudgetExceeded: Evaluation takes more steps than `given.budget` has left.
+        """
+
+    @abstractmethod
+    def add_needs(self, needs: Needs) -> None:
+        """Add the rows that `evaluate` reads and the external checks to `needs`."""
+
+    def unmet(self, why: str, changes_at: datetime | None = None) -> Evaluation:
+        """Return an evaluation that the condition is not met, with the reason."""
+        return Evaluation(Truth.UNMET, f"{self.where}: {why}", changes_at)

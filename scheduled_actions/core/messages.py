@@ -1,0 +1,26 @@
+"""Write parts of messages: counts with their nouns, and suggestions for misspelled names."""
+
+from collections.abc import Iterable
+
+#: Maximum length of a word that is compared with known names: comparing takes quadratic time.
+_COMPARED_MOST = 60
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural unless the count is 1: `1 action`, `2,000 actions`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def nearest(text: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known name most similar to `text`; None without one of at least the similarity `cutoff`."""
+    import difflib  # noqa: PLC0415 - only for an error
+
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(text.lower(), by_lower, n=1, cutoff=cutoff) if len(text) <= _COMPARED_MOST else []
+    return by_lower[near[0]] if near else None
+
+
+def did_you_mean(text: str, known: Iterable[str], *, otherwise: str) -> str:
+    """Return `did you mean "daily"?` with the most similar known name; `otherwise` if no name is similar."""
+    near = nearest(text, known)
+    return f'did you mean "{near}"?' if near else otherwise

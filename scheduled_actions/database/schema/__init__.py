@@ -1,1 +1,0 @@
-"""The schema: numbered migrations (tables, constraints, indexes, triggers, views) and a file for each SQL function."""

@@ -1,0 +1,114 @@
+-- Returns what a tick may have to do. If a tick that `may_be_idle` finds nothing, its row is inserted as started and
+-- ended now (`is_recorded`), and it needs no other statement.
+-- `may_have_due` is also true if pending actions have several priorities: the exact answer needs a scan over all of
+-- them.
+-- Each part reads the first entry of an index whatever the statistics say, because the cached plan may date from when
+-- the tables were small. A function, so that a session plans it once: an empty tick does little else.
+create or replace function scheduled_actions_find_work(
+  tick_id uuid,
+  may_be_idle boolean,
+  action_types text[],
+  retention_days integer,
+  retention_failed_days integer,
+  caller text,
+  counts jsonb,
+  budget jsonb,
+  out may_have_due boolean,
+  out has_expired boolean,
+  out has_lost_ticks boolean,
+  out has_old_holds boolean,
+  out has_unhandled boolean,
+  out has_prunable boolean,
+  out has_wakes boolean,
+  out is_recorded boolean
+)
+  language plpgsql volatile
+  set enable_seqscan = off
+  set plan_cache_mode = force_generic_plan
+  as $$
+  begin
+    has_wakes := (select w.id from scheduled_action_wakes w order by w.id limit 1) is not null;
+    select
+      coalesce((
+        select
+          f.scheduled_at <= scheduled_actions_now()
+          or f.priority < (
+            select a.priority
+            from scheduled_actions a
+            where a.status = 'pending' and a.lock_group is null
+            order by a.priority desc
+            limit 1
+          )
+        from (
+          select a.priority, a.scheduled_at
+          from scheduled_actions a
+          where a.status = 'pending' and a.lock_group is null
+          order by a.priority, a.scheduled_at
+          limit 1
+        ) f
+      ), false)
+      or coalesce((
+        select
+          f.scheduled_at <= scheduled_actions_now()
+          or f.priority < (
+            select a.priority
+            from scheduled_actions a
+            where a.status = 'pending' and a.lock_group is not null
+            order by a.priority desc
+            limit 1
+          )
+        from (
+          select a.priority, a.scheduled_at
+          from scheduled_actions a
+          where a.status = 'pending' and a.lock_group is not null
+          order by a.priority, a.scheduled_at
+          limit 1
+        ) f
+      ), false),
+      coalesce((
+        select a.lease_expires_at from scheduled_actions a where a.status = 'processing' order by a.lease_expires_at limit 1
+      ) < scheduled_actions_now(), false),
+      coalesce((
+        select t.lease_expires_at from scheduled_action_ticks t where t.finished_at is null order by t.lease_expires_at limit 1
+      ) < scheduled_actions_now(), false),
+      exists (
+        select
+        from scheduled_action_holds h
+        where h.busy_until < scheduled_actions_now()
+          or h.busy_until is null and h.acquired_at < scheduled_actions_now() - interval '1 minute'
+      ),
+      exists (
+        select
+        from scheduled_actions a
+        where a.status = 'no_action' and a.action_type = any (scheduled_actions_find_work.action_types)
+      ),
+      exists (
+        select
+        from (values
+          ('completed', scheduled_actions_find_work.retention_days),
+          ('cancelled', scheduled_actions_find_work.retention_days),
+          ('skipped', scheduled_actions_find_work.retention_days),
+          ('failed', scheduled_actions_find_work.retention_failed_days)
+        ) kept (status, days)
+        where (
+          select a.completed_at
+          from scheduled_actions a
+          where a.status = kept.status and a.completed_at is not null
+          order by a.completed_at
+          limit 1
+        ) < scheduled_actions_now() - make_interval(days => kept.days)
+      )
+      or coalesce((
+        select t.started_at from scheduled_action_ticks t where t.finished_at is not null order by t.started_at limit 1
+      ) < scheduled_actions_now() - make_interval(days => scheduled_actions_find_work.retention_days), false)
+    into may_have_due, has_expired, has_lost_ticks, has_old_holds, has_unhandled, has_prunable;
+    is_recorded := may_be_idle
+      and not (may_have_due or has_expired or has_lost_ticks or has_old_holds or has_unhandled or has_prunable or has_wakes);
+    if is_recorded then
+      insert into scheduled_action_ticks (id, started_at, finished_at, lease_expires_at, caller, outcome, counts, budget)
+      values (
+        tick_id, scheduled_actions_now(), scheduled_actions_now(), scheduled_actions_now(), scheduled_actions_find_work.caller,
+        'finished', scheduled_actions_find_work.counts, scheduled_actions_find_work.budget);
+    end if;
+  end
+  $$;

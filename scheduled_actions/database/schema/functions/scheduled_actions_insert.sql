@@ -1,0 +1,54 @@
+-- The action is inserted, or merged into a pending one with the same open key. Returns the same as schedule_action.
+create or replace function scheduled_actions_insert(item scheduled_actions, dedup_window double precision, dedup_mode text)
+  returns table (id uuid, deduplicated boolean)
+  language plpgsql volatile
+  as $$
+  #variable_conflict use_column
+  declare
+    since timestamptz := scheduled_actions_now() - make_interval(secs => scheduled_actions_insert.dedup_window);
+  begin
+    for attempt in 1 .. 5 loop
+      return query
+        insert into scheduled_actions as a (
+          -- include: actions/new_action_columns,
+          scheduled_by
+        )
+        values (
+          item.id, item.action_type, item.payload, item.team_id, item.priority, item.scheduled_at, item.max_attempts,
+          item.retry, item.lock_group, item.lock_group_blocks, item.dedup_key, item.dedup_event, item.dedup_open,
+          item.target_type, item.target_id, item.user_id, item.metadata, item.created_by, item.condition, item.on_success,
+          item.on_failure, item.scheduled_by
+        )
+        on conflict (dedup_key, action_type, coalesce(team_id, ''), coalesce(dedup_event, '')) where dedup_open
+        do update set
+          payload = case scheduled_actions_insert.dedup_mode
+            when 'latest' then excluded.payload
+            when 'first' then a.payload
+            when 'append' then
+              case jsonb_typeof(a.payload) when 'array' then a.payload else jsonb_build_array(a.payload) end || excluded.payload
+          end,
+          condition = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.condition else a.condition end,
+          on_success = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_success else a.on_success end,
+          on_failure = case scheduled_actions_insert.dedup_mode when 'latest' then excluded.on_failure else a.on_failure end,
+          updated_at = scheduled_actions_now()
+        -- An action that is closed, expired or full is not merged into, and is not changed.
+        where a.status = 'pending' and a.created_at > since
+          and (scheduled_actions_insert.dedup_mode <> 'append'
+               or octet_length(a.payload::text) + octet_length(excluded.payload::text) <= 262144)
+        returning a.id, a.id <> item.id;
+      if found then
+        return;
+      end if;
+      update scheduled_actions a
+      set dedup_open = false
+      where a.dedup_open
+        and a.dedup_key = item.dedup_key
+        and a.action_type = item.action_type
+        and coalesce(a.team_id, '') = coalesce(item.team_id, '')
+        and coalesce(a.dedup_event, '') = coalesce(item.dedup_event, '');
+    end loop;
+    -- Other transactions opened the key again each time it was closed: no action is dropped, so this one gets no open key.
+    item.dedup_open := false;
+    return query select put.id, put.deduplicated from scheduled_actions_insert(item, 0, 'latest') put;
+  end
+  $$;

@@ -1,0 +1,31 @@
+-- A refused follow-up is stored as a failed action, so that it needs attention and can be retried. Unreadable parts are
+-- left out; its condition is kept, so that a retry does not run it too early. Its own on_failure is scheduled.
+create or replace function scheduled_actions_insert_refused(element jsonb, problem text, parent uuid) returns void
+  language plpgsql volatile
+  as $$
+  declare
+    new_id constant uuid := scheduled_actions_uuid7();
+    reason constant text := left('it could not be scheduled: ' || problem, 4096);
+    team constant text := element ->> 'team_id';
+  begin
+    insert into scheduled_actions (
+      id, action_type, status, payload, team_id, scheduled_at, completed_at, error_message, history, retry, lock_group,
+      lock_group_blocks, target_type, target_id, user_id, metadata, created_by, condition, on_success, on_failure, scheduled_by
+    )
+    values (
+      new_id, element ->> 'action_type', 'failed', coalesce(element -> 'payload', '{}'), team, scheduled_actions_now(),
+      scheduled_actions_now(), reason,
+      jsonb_build_array(jsonb_build_object('outcome', 'refused', 'at', scheduled_actions_now(), 'error', reason)),
+      nullif(element -> 'retry', 'null'), element ->> 'lock_group', coalesce(element -> 'lock_group_blocks' = 'true', false),
+      element -> 'target' ->> 'type', element -> 'target' ->> 'id', element ->> 'user_id', nullif(element -> 'metadata', 'null'),
+      element ->> 'created_by',
+      scheduled_actions_condition(nullif(element -> 'condition', 'null'), nullif(element -> 'after', 'null')),
+      scheduled_actions_follow_up_list(nullif(element -> 'on_success', 'null')),
+      scheduled_actions_follow_up_list(nullif(element -> 'on_failure', 'null')), parent
+    );
+    if jsonb_typeof(element -> 'on_failure') in ('object', 'array') then
+      perform scheduled_actions_schedule_follow_ups(
+        scheduled_actions_follow_up_elements(element -> 'on_failure', new_id, team), new_id);
+    end if;
+  end
+  $$;

@@ -1,0 +1,343 @@
+"""Working calendars, and offsets from a due instant.
+
+A calendar is a JSON object with the keys of a recurrence's `skip`, except `windows` and `function`, and working hours:
+
+    {"holidays": "US-CA", "dates": ["2026-12-24"], "ranges": [{"from": "2026-12-24", "to": "2027-01-02"}],
+     "hours": {"from": "09:00", "to": "17:00"}, "adjustment": "preceding"}
+
+An offset is a string: `60 days before`, `3 business days after at 09:00`, `when due`, or a duration.
+"""
+
+import re
+from calendar import monthrange
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+from zoneinfo import ZoneInfo
+
+from scheduled_actions.core import json_text
+from scheduled_actions.core.action import RESULT_LIMIT
+from scheduled_actions.core.durations import parse_duration
+from scheduled_actions.core.errors import InvalidArgument, RecurrenceInvalid
+from scheduled_actions.core.evaluation_budget import EvaluationBudget
+from scheduled_actions.core.messages import counted, did_you_mean
+from scheduled_actions.recurrence.model import resolve
+from scheduled_actions.recurrence.phrases import TIME, parse_time, quoted, time_text
+from scheduled_actions.recurrence.skips.model import Skips
+
+Direction: TypeAlias = Literal["before", "after"]
+
+_ZERO, _ONE_DAY = timedelta(0), timedelta(days=1)
+#: Maximum number of days searched for working time, and for business days in addition to three per day counted.
+_FURTHEST = 3660
+#: Names the evaluation budget in errors.
+BUDGETED = "the deadline's calendar"
+_OF_SKIPS = ("weekends", "holidays", "dates", "ranges", "adjustment")
+_CALENDAR_EXPECTED = f"an object with some of the keys {', '.join(_OF_SKIPS)} and hours"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingCalendar:
+    """The business days and working hours of a deadline."""
+
+    skips: Skips = field(default_factory=Skips)
+    #: Working hours; None: around the clock.
+    opens: time | None = None
+    closes: time | None = None
+    #: Whether the deadline has a calendar; then a pause of the deadline counts working time only.
+    is_given: bool = False
+
+    def as_json(self) -> dict[str, Any] | None:
+        """Return this calendar as the object that `parse_calendar` parses; None for the default calendar."""
+        if not self.is_given:
+            return None
+        document = {
+            name: value for name, value in self.skips.as_json().items() if (name, value) != ("adjustment", "drop")
+        }
+        if self.opens is not None and self.closes is not None:
+            document["hours"] = {"from": time_text(self.opens), "to": time_text(self.closes)}
+        return document
+
+    def business_days_later(self, day: date, count: int, budget: EvaluationBudget) -> date:
+        """Return the day `count` business days after a day, or before it if `count` is negative.
+
+        Raises:
+            OverflowError: The calendar has too few business days within ten years plus three days per counted day.
+            BudgetExceeded: The search takes more days than the budget has steps.
+        """
+        left = abs(count)
+        for _ in range(_FURTHEST + 3 * left):
+            if not left:
+                return day
+            budget.spend()
+            day += _ONE_DAY if count > 0 else -_ONE_DAY
+            left -= self.skips.is_business_day(day)
+        raise OverflowError("the calendar has no such business day")
+
+    def moved(self, day: date, budget: EvaluationBudget) -> date:
+        """Return `day`; if the calendar has an `adjustment`, and `day` is no business day, the next or previous one.
+
+        Raises:
+            OverflowError: There is no business day within ten years.
+            BudgetExceeded: The search takes more days than the budget has steps.
+        """
+        if self.skips.adjustment == "drop" or self.skips.is_business_day(day):
+            return day
+        return self.business_days_later(day, 1 if self.skips.adjustment == "following" else -1, budget)
+
+    def worked(self, start: datetime, end: datetime, *, zone: ZoneInfo, budget: EvaluationBudget) -> timedelta:
+        """Return the working time between two instants, counted for at most ten years.
+
+        Raises:
+            BudgetExceeded: There are more days than the budget has steps.
+        """
+        start, end = start.astimezone(UTC), end.astimezone(UTC)
+        total = _ZERO
+        for opens, closes in self._shifts(start, zone, budget):
+            if opens >= end:
+                break
+            total += max(min(closes, end) - max(opens, start), _ZERO)
+        return total
+
+    def after_working(
+        self, start: datetime, length: timedelta, *, zone: ZoneInfo, budget: EvaluationBudget
+    ) -> datetime:
+        """Return the instant, in UTC, at which `length` of working time has passed since `start`.
+
+        Raises:
+            OverflowError: The next ten years contain less working time than `length`.
+            BudgetExceeded: The search takes more days than the budget has steps.
+        """
+        for opens, closes in self._shifts(start, zone, budget):
+            begins = max(opens, start.astimezone(UTC))
+            if closes - begins >= length:
+                return begins + length
+            length -= max(closes - begins, _ZERO)
+        raise OverflowError("the calendar has too little working time")
+
+    def _shifts(self, start: datetime, zone: ZoneInfo, budget: EvaluationBudget) -> Iterator[tuple[datetime, datetime]]:
+        """Yield the start and the end, in UTC, of each working day in the ten years from the day of `start` on."""
+        day = start.astimezone(zone).date()
+        for _ in range(_FURTHEST):
+            budget.spend()
+            if self.skips.is_business_day(day):
+                ends = datetime.combine(day, self.closes) if self.closes else datetime.combine(day + _ONE_DAY, time())
+                yield resolve(datetime.combine(day, self.opens or time()), zone).at, resolve(ends, zone).at
+            day += _ONE_DAY
+
+
+def parse_calendar(value: Mapping[str, Any] | None) -> WorkingCalendar:
+    """Parse a working calendar; None gives the default, Monday to Friday around the clock.
+
+    Raises:
+        InvalidArgument: A key is unknown, or has an invalid value.
+        RecurrenceInvalid: The holidays of that country, subdivision or market are unknown.
+    """
+    if value is None:
+        return WorkingCalendar()
+    if not isinstance(value, dict):
+        raise InvalidArgument("calendar", value, _CALENDAR_EXPECTED)
+    return _parsed_calendar(json_text.encode("calendar", value, limit=RESULT_LIMIT))
+
+
+@lru_cache(maxsize=256)
+def _parsed_calendar(text: str) -> WorkingCalendar:
+    value: Any = json_text.decode(text)
+    hours = value.pop("hours", None)
+    for key in value:
+        if key not in _OF_SKIPS:
+            keys = (*_OF_SKIPS, "hours")
+            hint = did_you_mean(key, keys, otherwise=f"use {', '.join(keys)}")
+            raise InvalidArgument("calendar", key, problem=f"has no key {quoted(key)}; {hint}")
+    try:
+        skips = Skips.parse(value)
+    except InvalidArgument as error:
+        raise error.renamed(error.name.replace("skip", "calendar", 1)) from None
+    except RecurrenceInvalid as error:
+        problem = error.problem.replace("skip.", "calendar.", 1)
+        raise RecurrenceInvalid(error.rule, problem, name=error.name.replace("skip", "calendar", 1)) from None
+    if hours is None:
+        return WorkingCalendar(skips, is_given=True)
+    is_pair = isinstance(hours, dict) and hours.keys() == {"from", "to"}
+    opens, closes = (parse_time(str(hours[end])) for end in ("from", "to")) if is_pair else (None, None)
+    if opens is None or closes is None or opens >= closes:
+        raise InvalidArgument(
+            "calendar.hours",
+            hours,
+            'an object of two times of day, the earlier first: {"from": "09:00", "to": "17:00"}',
+        )
+    return WorkingCalendar(skips, opens, closes, is_given=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """An offset from the due instant: days, weeks and months on the wall clock, hours as elapsed time."""
+
+    #: Negative, like the other numbers: before the due instant.
+    business_days: int = 0
+    days: int = 0
+    months: int = 0
+    elapsed: timedelta = _ZERO
+    #: The time of day; None: that of the due instant.
+    at: time | None = None
+
+    @property
+    def text(self) -> str:
+        """The offset as the string that `parse_offset` parses: "3 business days before at 09:00"."""
+        at = "" if self.at is None else f"at {time_text(self.at)}"
+        counts = {"business day": self.business_days, "month": self.months, "day": self.days}
+        unit, count = next(((unit, count) for unit, count in counts.items() if count), ("", 0))
+        if count and not self.elapsed:
+            return f"{counted(abs(count), unit)} {'before' if count < 0 else 'after'} {at}".replace(",", "").rstrip()
+        length = timedelta(days=self.days) + self.elapsed
+        if at or not length:
+            return at or "when due"
+        return f"{_short(abs(self.days), abs(self.elapsed))} {'before' if length < _ZERO else 'after'}"
+
+    def instant(
+        self, due_at: datetime, *, zone: ZoneInfo, calendar: WorkingCalendar, budget: EvaluationBudget
+    ) -> datetime:
+        """Return the instant at this offset from a due instant, in UTC.
+
+        A local time in a DST gap moves forward by the gap; an ambiguous local time means its first occurrence, but
+        an unchanged local time keeps that of the due instant.
+
+        Args:
+            due_at: Aware.
+            zone: The time zone of the wall clock.
+            calendar: Defines the business days; with an `adjustment`, moves other days to a business day.
+            budget: Spends one step per day that is counted.
+
+        Raises:
+            BudgetExceeded: Counting the business days takes too many steps.
+            OverflowError: The instant is outside the years 1 to 9999, or there are too few business days.
+        """
+        due_at = due_at.astimezone(UTC)
+        if not (self.business_days or self.days or self.months or self.at is not None):
+            return due_at + self.elapsed
+        local = due_at.astimezone(zone).replace(tzinfo=None)
+        day = _months_later(local.date(), self.months) + timedelta(days=self.days)
+        if self.business_days:
+            day = calendar.business_days_later(day, self.business_days, budget)
+        else:
+            day = calendar.moved(day, budget)
+        wall = datetime.combine(day, local.time() if self.at is None else self.at)
+        # If the wall time does not change, an ambiguous one stays the occurrence that the due instant is.
+        return (due_at if wall == local else resolve(wall, zone).at) + self.elapsed
+
+
+def _short(days: int, elapsed: timedelta) -> str:
+    """Return a length as a short duration, `1d12h`; elapsed time is not converted to days."""
+    minutes, seconds = divmod(elapsed, timedelta(minutes=1))
+    counts = ((days, "d"), (minutes // 60, "h"), (minutes % 60, "m"))
+    fraction = f"{seconds.total_seconds():.6f}".rstrip("0").rstrip(".")
+    return "".join(f"{count}{unit}" for count, unit in counts if count) + (f"{fraction}s" if seconds else "")
+
+
+def _months_later(day: date, months: int) -> date:
+    """Return the day `months` later; a day that its month does not have becomes the last of that month."""
+    if not months:
+        return day
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    if not 1 <= year <= 9999:  # noqa: PLR2004 - the years of a date
+        raise OverflowError(f"the year {year} is not between 1 and 9999")
+    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+
+
+#: The longest offset, in days: a hundred years.
+_LONGEST_DAYS = 36525
+_NUMBERS = {
+    "a": 1, "an": 1, "the": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
+    "nine": 9, "ten": 10,
+}  # fmt: skip
+_UNITS = {
+    **dict.fromkeys(("business day", "working day", "work day"), Offset(business_days=1)),
+    "day": Offset(days=1), "week": Offset(days=7),
+    "month": Offset(months=1), "quarter": Offset(months=3), "year": Offset(months=12),
+    "hour": Offset(elapsed=timedelta(hours=1)), "second": Offset(elapsed=timedelta(seconds=1)),
+    **dict.fromkeys(("minute", "min"), Offset(elapsed=timedelta(minutes=1))),
+}  # fmt: skip
+_WORDS = re.compile(
+    rf"(?:(?P<number>[0-9]{{1,7}}|{'|'.join(_NUMBERS)}) )?(?P<unit>{'|'.join(_UNITS)})s?"
+    r"(?: (?P<direction>before|after))?"
+)
+_AT = re.compile(rf"(?:(?P<distance>.*?) )?at (?P<time>{TIME})", re.ASCII)
+_DUE = {"when due", "at due", "due", "on the day", "the same day", "at the due instant", "when missed"}
+_DURATION = re.compile(r"(?P<duration>\S+)(?: (?P<direction>before|after))?", re.ASCII)
+_OFFSET_EXPECTED = (
+    'an offset from the due instant, such as "60 days before", "3 business days before at 09:00", "7 days after", '
+    '"when due", "at 09:00" or "PT12H before"'
+)
+
+
+def parse_offset(value: Any, *, name: str, default: Direction | None = None) -> Offset:  # noqa: ANN401 - any JSON
+    """Parse an offset.
+
+    Args:
+        value: Words as in `_OFFSET_EXPECTED`; an ISO 8601 or short duration, with or without `before` or `after`; or a
+            `timedelta`, whose days follow the wall clock, and whose rest is elapsed time. A negative `timedelta` is
+            before the due instant, or reverses `default`.
+        name: The name of the argument in errors.
+        default: The direction of an offset that states none; None: the offset must state it.
+
+    Raises:
+        InvalidArgument: The offset is invalid, lacks a direction, or is longer than a hundred years.
+    """
+    if isinstance(value, timedelta):
+        if default is None and value >= _ZERO:
+            raise InvalidArgument(
+                name, value, 'an offset with a direction: write it with "before" or "after", such as "3 days after"'
+            )
+        sign = -1 if default == "before" else 1
+        return _bounded(name, value, Offset(days=sign * value.days, elapsed=sign * (value - value.days * _ONE_DAY)))
+    if not isinstance(value, str) or len(value) > 100:  # noqa: PLR2004 - longer than any offset
+        raise InvalidArgument(name, value, _OFFSET_EXPECTED)
+    return _parsed_offset(value, name, default)
+
+
+@lru_cache(maxsize=1024)
+def _parsed_offset(text: str, name: str, default: Direction | None) -> Offset:
+    words, at = " ".join(text.lower().split()), None
+    timed = _AT.fullmatch(words)
+    if timed is not None:
+        words, at = timed["distance"] or "on the day", parse_time(timed["time"])
+        if at is None:
+            raise InvalidArgument(name, text, "an offset with a time of day, such as 09:00 or 23:59:30")
+    if words in _DUE:
+        return Offset(at=at)
+    match = _WORDS.fullmatch(words) or _DURATION.fullmatch(words)
+    if match is None:
+        raise InvalidArgument(name, text, _OFFSET_EXPECTED)
+    if match.re is _WORDS:
+        size = _multiplied(_UNITS[match["unit"]], _NUMBERS.get(match["number"] or "a") or int(match["number"]))
+    else:
+        size = _size_of_duration(match["duration"], name, text)
+    if size.elapsed and at is not None:
+        raise InvalidArgument(name, text, 'an offset in days, weeks or months, which "at" requires')
+    direction = match["direction"] or default
+    if direction is None:
+        raise InvalidArgument(name, text, 'an offset with a direction, such as "3 days before"')
+    return _bounded(name, text, _multiplied(size, -1 if direction == "before" else 1, at))
+
+
+def _size_of_duration(given: str, name: str, text: str) -> Offset:
+    try:
+        length = parse_duration(given.upper() if given.startswith("p") else given)
+    except InvalidArgument:
+        raise InvalidArgument(name, text, _OFFSET_EXPECTED) from None
+    # Hours are elapsed time even where they make whole days: PT24H is not P1D.
+    days = length.days if re.search("[dw]", given) else 0
+    return Offset(days=days, elapsed=length - days * _ONE_DAY)
+
+
+def _multiplied(size: Offset, count: int, at: time | None = None) -> Offset:
+    return Offset(count * size.business_days, count * size.days, count * size.months, count * size.elapsed, at)
+
+
+def _bounded(name: str, value: object, offset: Offset) -> Offset:
+    days = max(abs(offset.days), abs(offset.months) * 31, abs(offset.business_days) * 2, abs(offset.elapsed.days))
+    if days > _LONGEST_DAYS:
+        raise InvalidArgument(name, value, "an offset of at most a hundred years")
+    return offset

@@ -1,0 +1,248 @@
+"""Checks of a project: settings, secrets, endpoints, threads, registry, handlers, and work that needs attention."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from scheduled_actions.conditions.rules.plan import format_cycle
+from scheduled_actions.core.messages import counted
+from scheduled_actions.operations.doctor.rules import FAULT, WARNING, Check, Level, first_problem, in_words
+
+_BUILD = "run `scheduled-actions registry build`"
+#: If the oldest due action is older than this, ticks do not keep up.
+_LATE = timedelta(minutes=5)
+#: Counts stop here.
+COUNTED = 10_000
+#: Names in one check.
+_NAMES_MOST = 5
+#: The remedy for actions that wait for one another.
+BREAK_CYCLE = (
+    "change or remove `after` of one of them: `scheduled-actions actions update ID --after OTHER`, or `--reset after`"
+)
+
+
+def settings(problem: str | None, *, is_enabled: bool = True) -> Check:
+    """Return a fault for invalid settings, a warning if they disable processing."""
+    return first_problem(
+        "settings",
+        (problem, FAULT, str(problem), "correct the setting; checks that depend on the settings were omitted"),
+        (
+            not is_enabled,
+            WARNING,
+            "enabled is false: ticks answer but process nothing",
+            "set enabled = true to resume processing",
+        ),
+        ok="valid",
+    )
+
+
+def secret(variable: str, *, opens: str, is_set: bool, is_usable: bool, is_optional: bool) -> Check:
+    """Return a fault if a secret is unusable or a required one is missing, a warning if an optional one is missing.
+
+    Args:
+        variable: The environment variable of the secret.
+        opens: What the secret gives access to, for the message.
+        is_set: Whether the variable is not empty.
+        is_usable: Whether the secret is long enough.
+        is_optional: Whether the project works without the secret.
+    """
+    remedy, missing = f"set {variable} to 16 random characters or more", WARNING if is_optional else FAULT
+    return first_problem(
+        variable.lower(),
+        (is_set and not is_usable, FAULT, f"{variable} is too short, so {opens} is closed", remedy),
+        (not is_usable, missing, f"{variable} is not set, so {opens} is closed", remedy),
+        ok=f"{variable} is set",
+    )
+
+
+def endpoint(name: str, *, problem: str | None, is_signed: bool) -> Check:
+    """Return a fault if the URL or the secret of an endpoint cannot be used, a warning if it has no secret.
+
+    Args:
+        name: The name of the endpoint in scheduled_actions.toml.
+        problem: What is wrong with the URL or the secret, without their values; None: nothing.
+        is_signed: Whether the endpoint has a secret.
+    """
+    return first_problem(
+        f"endpoint:{name}",
+        (problem, FAULT, str(problem), "set that variable, or enabled = false for the endpoint"),
+        (
+            not is_signed,
+            WARNING,
+            "deliveries are not signed: a receiver cannot verify the sender",
+            "set secret_env_var to the name of a variable, and the variable to a whsec_ secret",
+        ),
+        ok="has a URL and a secret",
+    )
+
+
+def threads(*, stuck: int, concurrency: int, is_stopping: bool = False) -> Check:
+    """Return a fault if this process can start no more handlers, a warning if some threads are stuck."""
+    in_handlers = "stuck in handlers that never returned"
+    return first_problem(
+        "threads",
+        (stuck >= concurrency, FAULT, f"all handler threads are {in_handlers}", "restart the process"),
+        (is_stopping, FAULT, "the process is stopping and starts nothing", "send requests to another process"),
+        (
+            stuck,
+            WARNING,
+            f"{stuck} of {concurrency} handler threads are {in_handlers}",
+            "restart the process, and add timeouts to what those handlers wait for",
+        ),
+        ok=f"{concurrency} handler threads",
+    )
+
+
+def registry(types: int = 0, *, problem: str | None = None, is_fresh: bool | None = None) -> Check:
+    """Return a fault if the generated registry is missing, broken or stale.
+
+    Args:
+        types: Number of action types in the registry.
+        problem: Why the registry or the source of the handlers cannot be read.
+        is_fresh: Whether the registry matches the source; None: they were not compared.
+    """
+    count = counted(types, "action type")
+    return first_problem(
+        "registry",
+        (problem, FAULT, str(problem), _BUILD),
+        (is_fresh is False, FAULT, "handlers/_registry.py does not match handlers/", _BUILD),
+        (not types, WARNING, count, f"write a handler in handlers/, then {_BUILD}"),
+        ok=f"{count}, up to date" if is_fresh else count,
+    )
+
+
+def handlers(
+    count: int, *, functions: int = 0, broken: Sequence[str] = (), too_long: Mapping[str, float] | None = None
+) -> Check:
+    """Return a fault if a handler or function cannot be imported, a warning if one can never start.
+
+    Args:
+        count: Number of handlers.
+        functions: Number of other project functions.
+        broken: For each that cannot be imported, a sentence with the reason.
+        too_long: Timeouts that are longer than any tick, in seconds, by action type.
+    """
+    named = ", ".join(f"{name} ({seconds:g} s)" for name, seconds in (too_long or {}).items())
+    return first_problem(
+        "handlers",
+        (broken, FAULT, "; ".join(broken), "fix these modules: actions that need them fail"),
+        (
+            named,
+            WARNING,
+            f"never started, because their timeout is longer than a tick: {named}",
+            (
+                "raise max_duration_seconds and the host's request limit, or lower timeout_seconds (or "
+                "default_timeout_seconds) to two seconds less than max_duration_seconds"
+            ),
+        ),
+        ok=" and ".join([counted(count, "handler"), *([counted(functions, "function")] if functions else [])])
+        + " can be imported",
+    )
+
+
+def backlog(*, due: int, oldest: timedelta | None, is_missing: bool) -> Check:
+    """Return a warning if an action has been due for more than five minutes although ticks run.
+
+    Args:
+        due: Due actions, counted to `COUNTED`.
+        oldest: How long the oldest due action has been due; None: nothing is due.
+        is_missing: Whether no cron seems to ping, which another check reports.
+    """
+    if oldest is None or not due:
+        return Check("backlog", Level.OK, "nothing is due")
+    detail = f"{_limited(due)} due, the oldest for {in_words(oldest)}"
+    remedy = (
+        "`scheduled-actions explain ID` shows why an action waits; if ticks are just slow, raise concurrency or "
+        "max_run_seconds, or ping more often"
+    )
+    return first_problem(
+        "backlog",
+        (oldest > _LATE and not is_missing, WARNING, f"{detail}: ticks do not keep up", remedy),
+        ok=detail,
+    )
+
+
+def attention(
+    *,
+    failed: int,
+    unhandled: Sequence[str],
+    schedules: Sequence[str],
+    endpoints: Sequence[str],
+    cycles: Sequence[Sequence[UUID]],
+) -> list[Check]:
+    """Return a warning for each kind of work that needs a person's attention.
+
+    Args:
+        failed: Actions that failed in the last day, counted to `COUNTED`.
+        unhandled: Types of stored actions that wait for a build with their handler.
+        schedules: Names of the schedules that were paused after failures.
+        endpoints: Ids of the webhook endpoints that were disabled after failures.
+        cycles: Actions that wait for one another, so that none of them ever runs.
+    """
+    return [
+        first_problem(
+            "failed_actions",
+            (
+                failed,
+                WARNING,
+                f"{_limited(failed)} failed in the last day",
+                "`scheduled-actions actions list --status failed` shows why; `actions retry` runs them again",
+            ),
+            ok="none failed in the last day",
+        ),
+        first_problem(
+            "no_action",
+            (
+                unhandled,
+                WARNING,
+                f"the running build has no handler for stored actions of these types: {_named(unhandled)}",
+                (
+                    "deploy a build that has the handlers, and it runs the actions; or cancel them: "
+                    "`scheduled-actions actions cancel --status no_action`"
+                ),
+            ),
+            ok="no action waits for a handler",
+        ),
+        first_problem(
+            "schedules",
+            (
+                schedules,
+                WARNING,
+                f"paused after failures: {_named(schedules)}",
+                "fix the cause, then run `scheduled-actions schedules resume REF`",
+            ),
+            ok="no schedule is paused after failures",
+        ),
+        first_problem(
+            "webhook_endpoints",
+            (
+                endpoints,
+                WARNING,
+                f"disabled after failures: {_named(endpoints)}",
+                (
+                    "once the receiver works again, run `scheduled-actions webhooks endpoints update ID --enable`, "
+                    "then `webhooks deliveries recover --from WHEN` to resend what failed"
+                ),
+            ),
+            ok="no endpoint is disabled after failures",
+        ),
+        first_problem(
+            "waiting_cycles",
+            (
+                cycles,
+                WARNING,
+                f"these actions wait for one another and never run: {_named([format_cycle(one) for one in cycles])}",
+                BREAK_CYCLE,
+            ),
+            ok="no actions wait for one another",
+        ),
+    ]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_MOST
+    return ", ".join(names[:_NAMES_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def _limited(count: int) -> str:
+    return f"{count:,}+ actions" if count >= COUNTED else counted(count, "action")

@@ -1,0 +1,25 @@
+-- Returns the number of due actions, at most 10,000. Reads the indexes of the claims priority by priority, so that actions
+-- due later are not read.
+with recursive
+-- include: actions/waiting_priorities
+select count(*)
+from (
+  select
+  from (
+    select
+    from free f
+    join scheduled_actions a on a.status = 'pending' and a.lock_group is null and a.priority = f.priority
+      and a.scheduled_at <= scheduled_actions_now()
+    limit 10000
+  ) due_free
+  union all
+  select
+  from (
+    select
+    from grouped g
+    join scheduled_actions a on a.status = 'pending' and a.lock_group is not null and a.priority = g.priority
+      and a.scheduled_at <= scheduled_actions_now()
+    limit 10000
+  ) due_grouped
+  limit 10000
+) due

@@ -1,0 +1,19 @@
+-- Actions whose lease has ended are locked until the transaction ends. Returns them, each with the number of actions that
+-- its tick announced as started.
+-- `ExpiredLease` relies on the order of the columns.
+select
+  a.id, a.action_type, a.attempts, a.max_attempts, a.claim_token, a.retry::text, a.lock_group, a.lock_group_blocks,
+  a.history -> -1 ->> 'outcome', a.schedule_id, coalesce(cardinality(t.running), 0),
+  extract(epoch from t.started_at)::float8, t.id
+from scheduled_actions a
+left join lateral (
+  select k.id, k.running, k.started_at
+  from scheduled_action_ticks k
+  -- An announcement counts for the claim that it was made under: an earlier tick may have announced the action, too.
+  where k.finished_at is null and k.lease_expires_at = a.lease_expires_at and a.id = any (k.running)
+  limit 1
+) t on true
+where a.status = 'processing' and a.lease_expires_at < scheduled_actions_now()
+order by a.lease_expires_at
+limit %(limit)s
+for update of a skip locked

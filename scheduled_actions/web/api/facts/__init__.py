@@ -1,1 +1,0 @@
-"""Facts over HTTP."""

@@ -1,1 +1,0 @@
-"""What is installed and what it did, over HTTP."""

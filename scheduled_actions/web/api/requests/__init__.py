@@ -1,1 +1,0 @@
-"""Requests and answers: bodies, validation, problems, ETags, idempotency keys."""

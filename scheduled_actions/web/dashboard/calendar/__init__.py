@@ -1,1 +1,0 @@
-"""The calendar and its feeds."""

@@ -1,1 +1,0 @@
-"""The overview, the ticks and the simulation."""

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from scheduled_actions.operations.doctor.rules import Level, project as project_rules, ticks as tick_rules
+from scheduled_actions.operations.doctor.rules.ticks import ANSWERED, UNSENT, Ping
+
+OK, WARNING, FAULT = Level.OK, Level.WARNING, Level.FAULT
+MINUTE = timedelta(minutes=1)
+ONE, TWO = UUID(int=1), UUID(int=2)
+
+
+def heartbeat(*outcomes, is_set=True, problem=None):
+    """Return the check for these heartbeat outcomes of past ticks, latest first."""
+    pings = [Ping(ago=minute * MINUTE, heartbeat=outcome) for minute, outcome in enumerate(outcomes, start=2)]
+    return tick_rules.heartbeat(pings, is_set=is_set, problem=problem)
+
+
+def backlog(due, minutes, *, is_missing=False):
+    return project_rules.backlog(due=due, oldest=None if minutes is None else minutes * MINUTE, is_missing=is_missing)
+
+
+def attention(name, **facts):
+    """Return the named check when only these values need attention."""
+    nothing = {"failed": 0, "unhandled": (), "schedules": (), "endpoints": (), "cycles": ()}
+    return next(check for check in project_rules.attention(**nothing | facts) if check.name == name)
+
+
+@pytest.mark.parametrize(
+    ("check", "level", "detail", "remedy"),
+    [
+        (heartbeat(is_set=False), OK, "not configured (optional)", None),
+        (heartbeat(None, None, None, is_set=False), OK, "not configured (optional)", None),
+        (heartbeat(), OK, "configured; its first result is not known yet", None),
+        (heartbeat(None, None), OK, "configured; its first result is not known yet", None),
+        (heartbeat(UNSENT, UNSENT), OK, "configured; its first result is not known yet", None),
+        (
+            heartbeat(UNSENT, UNSENT, UNSENT),
+            OK,
+            "configured; results are unknown, because every process",
+            None,
+        ),
+        (
+            heartbeat(UNSENT, UNSENT, UNSENT, is_set=False),
+            OK,
+            "configured; results are unknown",
+            None,
+        ),
+        (heartbeat(UNSENT, ANSWERED, "was refused: HTTP 404"), OK, "the last one was answered", None),
+        (
+            heartbeat(None, UNSENT, "was refused: HTTP 404", ANSWERED, is_set=False),
+            WARNING,
+            "the last heartbeat was refused: HTTP 404, according to the tick of 4 minutes ago",
+            "check that the address in SCHEDULED_ACTIONS_HEARTBEAT_URL exists",
+        ),
+        (heartbeat(None, None, None), WARNING, "SCHEDULED_ACTIONS_HEARTBEAT_URL is set here, but not where", "set it"),
+        (
+            heartbeat(ANSWERED, problem="the URL has no scheme"),
+            FAULT,
+            "SCHEDULED_ACTIONS_HEARTBEAT_URL: the URL has no scheme",
+            "set SCHEDULED_ACTIONS_HEARTBEAT_URL to the address from your monitoring service, or unset it",
+        ),
+        (backlog(0, None), OK, "nothing is due", None),
+        (backlog(1, 5), OK, "1 action due, the oldest for 5 minutes", None),
+        (backlog(9, 60, is_missing=True), OK, "9 actions due, the oldest for 60 minutes", None),
+        (
+            backlog(10_000, 6),
+            WARNING,
+            "10,000+ actions due, the oldest for 6 minutes: ticks do not keep up",
+            "`scheduled-actions explain ID` shows why",
+        ),
+        (attention("failed_actions", failed=0), OK, "none failed in the last day", None),
+        (
+            attention("failed_actions", failed=2),
+            WARNING,
+            "2 actions failed in the last day",
+            "`scheduled-actions actions list --status failed`",
+        ),
+        (attention("no_action", unhandled=()), OK, "no action waits for a handler", None),
+        (
+            attention("no_action", unhandled=("a:b", "c:d")),
+            WARNING,
+            "the running build has no handler for stored actions of these types: a:b, c:d",
+            "depl",
+        ),
+        (attention("schedules", schedules=()), OK, "no schedule is paused after failures", None),
+        (
+            attention("schedules", schedules=tuple("abcdefg")),
+            WARNING,
+            "paused after failures: a, b, c, d, e and 2 more",
+            "fix the cause",
+        ),
+        (attention("waiting_cycles", cycles=()), OK, "no actions wait for one another", None),
+        (
+            attention("waiting_cycles", cycles=((ONE, TWO), (TWO,))),
+            WARNING,
+            f"these actions wait for one another and never run: {ONE} -> {TWO} -> {ONE}, {TWO} -> {TWO}",
+            "change or remove `after` of one of them",
+        ),
+        (attention("webhook_endpoints", endpoints=()), OK, "no endpoint is disabled after failures", None),
+        (
+            attention("webhook_endpoints", endpoints=("crm",)),
+            WARNING,
+            "disabled after failures: crm",
+            "once the receiver works again",
+        ),
+    ],
+)
+def test_each_check_of_work_has_the_expected_level_detail_and_remedy(check, level, detail, remedy):
+    assert check.level is level
+    assert check.detail.startswith(detail)
+    assert (check.remedy or "").startswith(remedy or "")
+    assert (check.remedy is None) is (remedy is None)
