@@ -112,7 +112,7 @@ registry: install ## Build handlers/_registry.py from the source of handlers/
 	$(BIN)/python registry_build.py
 
 docs: install ## Check the documentation against the code
-	$(BIN)/pytest $(wildcard tests/test_docs.py tests/test_house.py tests/test_architecture.py)
+	$(BIN)/pytest $(wildcard tests/test_docs.py tests/test_conventions.py tests/test_architecture.py)
 
 docs-drawings: install ## Draw the import order of pyproject.toml into docs/images
 	$(BIN)/python -m docs.drawings

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Response, sync_playwright
 
 from scheduled_actions.operations import tokens
-from tests.browser import scenery
+from tests.browser import sample_data
 from tests.browser.serving import ADMIN_TOKEN, served
 
 if TYPE_CHECKING:
@@ -67,14 +67,14 @@ class Site:
 @pytest.fixture
 def site(database_url: str) -> Iterator[Site]:
     """Serve a project whose tables are empty."""
-    with served(database_url, scenery.registry()) as (url, runtime):
+    with served(database_url, sample_data.registry()) as (url, runtime):
         yield Site(url, runtime)
 
 
 @pytest.fixture
 def painted(site: Site, connection: psycopg.Connection[Any]) -> Site:
     """Serve a project after a busy day."""
-    scenery.paint(connection)
+    sample_data.insert_sample_data(connection)
     return site
 
 

@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 from scheduled_actions.database.embedded import attach
 from scheduled_actions.database.migrate import migrate
-from tests.browser import scenery
+from tests.browser import sample_data
 from tests.browser.conftest import Site, Viewer, chromium
 from tests.browser.serving import ADMIN_TOKEN, served
 
@@ -26,7 +26,7 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PAGES = (
     ("overview", "", 920),
     ("actions", "/actions", 660),
-    ("action", f"/actions/{scenery.STORY}", 900),
+    ("action", f"/actions/{sample_data.STORY}", 900),
     ("deadline", "/deadlines/0197a000-0000-7000-8000-00000000dead", 780),
     ("webhooks", "/webhooks/endpoints/0197a000-0000-7000-8000-00000000e002", 600),
     ("schedule-an-action", "/action-types/invoice:send", 820),
@@ -47,8 +47,8 @@ def main() -> None:
         with attach(Path(directory) / "postgres") as server:
             with psycopg.connect(server.dsn, autocommit=True) as connection:
                 migrate(connection)
-                scenery.paint(connection)
-            with served(server.dsn, scenery.registry()) as (url, runtime), sync_playwright() as playwright:
+                sample_data.insert_sample_data(connection)
+            with served(server.dsn, sample_data.registry()) as (url, runtime), sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
                 for scheme in ("light", "dark"):
                     _draw(browser, Site(url, runtime), scheme)

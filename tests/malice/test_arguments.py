@@ -19,7 +19,7 @@ from scheduled_actions.core.errors import ScheduledActionsError
 from tests.factories import NOW
 from tests.malice import stored
 from tests.malice.measuring import CPU_SECONDS_MOST, run_round
-from tests.malice.world import Reader, seed, world
+from tests.malice.sample_project import Reader, sample_project, seed
 
 _TARGET = {"type": "licence", "id": "42"}
 _DUE = NOW + timedelta(days=400)
@@ -149,7 +149,7 @@ _SEED = 20261122
 
 @pytest.fixture
 def made(database_url):
-    with world(database_url) as made:
+    with sample_project(database_url) as made:
         seed(made)
         yield made
 

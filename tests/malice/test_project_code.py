@@ -23,7 +23,7 @@ from scheduled_actions.conditions.project_functions import condition
 from scheduled_actions.schedules.project_functions import next_occurrence, skip_occurrence
 from tests.factories import database_now
 from tests.malice.measuring import GROWTH_BYTES_MOST, Lateness, resident_bytes, run_round
-from tests.malice.world import Reader, world
+from tests.malice.sample_project import Reader, sample_project
 from tests.web.conftest import ADMIN_TOKEN, Api
 
 #: Hostile functions of one round: each is a handler of every kind, a policy, a rule, a skip and two checks.
@@ -294,7 +294,7 @@ def put_in_skipping(made, count: int) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_no_function_of_a_project_stops_a_tick_or_delays_good_actions(database_url):
     functions = hostile_functions()
-    with world(database_url, call, call_async, call_in_transaction, spoil, validate, *functions) as made:
+    with sample_project(database_url, call, call_async, call_in_transaction, spoil, validate, *functions) as made:
         lateness = Lateness()
         # What a process does once, and its threads.
         run_round(made.connection, made.requests)

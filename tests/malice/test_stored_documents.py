@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from tests.malice import stored
 from tests.malice.conftest import IS_WHOLE
 from tests.malice.measuring import GROWTH_BYTES_MOST, BadRequestAnswer, Lateness, resident_bytes, run_round
-from tests.malice.world import Reader, seed, world
+from tests.malice.sample_project import Reader, sample_project, seed
 
 #: Hostile values among the good actions of one round.
 _EACH_ROUND = 25
@@ -29,7 +29,7 @@ _SEED = 20261122
 def seeded(database_url, admin):
     """Return a function that makes a copy of a database with one of everything."""
     name = conninfo_to_dict(database_url)["dbname"]
-    with world(database_url) as made:
+    with sample_project(database_url) as made:
         seed(made)
     copies = []
 
@@ -46,7 +46,7 @@ def seeded(database_url, admin):
 
 def play(url: str, mutations: list[stored.Mutation]) -> tuple[list[float], int]:
     """Play one round; return how late good actions were, and how many values the tables took."""
-    with world(url) as made:
+    with sample_project(url) as made:
         made.connection.execute("set session_replication_role = replica")
         taken = sum(stored.apply(made.connection, one) for one in mutations)
         made.connection.execute("reset session_replication_role")

@@ -13,12 +13,12 @@ from psycopg import sql
 from scheduled_actions.operations import tokens
 from scheduled_actions.web.api.dispatch import ROUTES
 from scheduled_actions.web.dashboard.site_map import PAGES
-from tests.belongings import MADE
 from tests.malice import stored
 from tests.malice.conftest import IS_WHOLE
 from tests.malice.measuring import GROWTH_BYTES_MOST, Lateness, Requests, resident_bytes, run_round
-from tests.malice.world import World, seed, world
-from tests.web.api.test_team_walls import BODIES, ELSEWHERE, FORMS
+from tests.malice.sample_project import SampleProject, sample_project, seed
+from tests.team_resources import RESOURCES
+from tests.web.api.test_team_isolation import BODIES, ELSEWHERE, FORMS
 from tests.web.dashboard.conftest import Person
 
 #: In every field of the other team's objects.
@@ -83,7 +83,7 @@ _MARKED_DOCUMENT = (
 class HostileTeam:
     """Draws requests of a team with an operator's token, a session and SQL of its own."""
 
-    def __init__(self, made: World, draw: random.Random, theirs: list[str]) -> None:
+    def __init__(self, made: SampleProject, draw: random.Random, theirs: list[str]) -> None:
         _, secret = tokens.create(made.connection, name="red", role="operator", team_id="red")
         person = Person(made.app.test_client())
         assert person.signs_in(secret).status_code == 303
@@ -94,7 +94,7 @@ class HostileTeam:
         self._headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
         self._draw = draw
         self._theirs = theirs
-        self._bodies = [body for _, _, _, body in MADE] + [*BODIES.values()]
+        self._bodies = [body for _, _, _, body in RESOURCES] + [*BODIES.values()]
         self._bodies += [body for _, _, body in ELSEWHERE.values() if body]
         self.sent = 0
 
@@ -228,7 +228,7 @@ _HOSTILE = [
 
 def test_a_hostile_team_delays_nobody_and_reads_nothing_of_another(database_url):
     draw = random.Random(_SEED)
-    with world(database_url) as made:
+    with sample_project(database_url) as made:
         seed(made, team_id="blue")
         assert mark(made.connection, "blue") > 20
         theirs = [
@@ -268,7 +268,7 @@ def test_a_hostile_team_delays_nobody_and_reads_nothing_of_another(database_url)
         lateness.check()
 
 
-def rows_of(made: World, team_id: str) -> list[Any]:
+def rows_of(made: SampleProject, team_id: str) -> list[Any]:
     """Return what a team has stored, less what its own due work changes."""
     return made.connection.execute(
         "select to_jsonb(t) - 'updated_at' - 'last_used_at' from webhook_endpoints t where team_id = %(team)s union all"

@@ -15,7 +15,7 @@ from handlers import deadline, notification, webhook
 from scheduled_actions.registry import Registry
 from scheduled_actions.web.api.dispatch import reserved_path_words
 from scheduled_actions.web.dashboard.site_map import PAGES
-from tests.belongings import belongings
+from tests.team_resources import create_resources
 from tests.web.conftest import ADMIN_TOKEN, Api, gather, run, welcome
 
 #: What people, programs and attackers write into inputs. Bytes: a surrogate cannot be text.
@@ -124,7 +124,7 @@ def runtime(a_runtime):
 @pytest.fixture
 def ids(client, connection):
     """Give the ids of one of everything, by the first word of the pages that show it."""
-    made, _ = belongings(Api(client, ADMIN_TOKEN), connection, team_id=None)
+    made, _ = create_resources(Api(client, ADMIN_TOKEN), connection, team_id=None)
     return {
         "actions": made["later"],
         "schedules": made["schedule"],

@@ -11,8 +11,8 @@ from psycopg import sql
 
 from handlers import deadline, notification, webhook
 from scheduled_actions.registry import Registry
-from tests.belongings import belongings
 from tests.hostile_values import hostile_values, without_checks
+from tests.team_resources import create_resources
 from tests.web.conftest import ADMIN_TOKEN, Api, gather, run, welcome
 
 #: The lists and pages of each table: those of all its rows, and those of one.
@@ -50,7 +50,7 @@ def runtime(a_runtime):
 @pytest.fixture
 def made(client, connection):
     """Give the ids of one of everything, among tables that refuse no value."""
-    made, _ = belongings(Api(client, ADMIN_TOKEN), connection, team_id=None)
+    made, _ = create_resources(Api(client, ADMIN_TOKEN), connection, team_id=None)
     for table in READERS:
         without_checks(connection, table)
     return made

@@ -21,7 +21,7 @@ GROUP, KEY, USER = "the-group", "the-key", "ann"
 URL = "https://receiver.example/hook"
 SECOND = timedelta(seconds=1)
 NEW = {"action_type": "test:run", "payload": {"entity_id": "42"}}
-MADE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+RESOURCES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("fact", "PUT", FACT, {"value": "in force"}),
     (
         "waiting",
@@ -61,14 +61,16 @@ MADE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 )
 
 
-def belongings(api: Api, connection: psycopg.Connection[Any], *, team_id: str) -> tuple[dict[str, str], list[Any]]:
+def create_resources(
+    api: Api, connection: psycopg.Connection[Any], *, team_id: str
+) -> tuple[dict[str, str], list[Any]]:
     """Create one of each resource, one second apart, with an `api` client that has the team's admin role.
 
     Returns:
         The ids by resource name, and the responses as status, headers and body.
     """
     ids, answers = {}, []
-    for name, method, path, body in MADE:
+    for name, method, path, body in RESOURCES:
         set_clock(connection, database_now(connection) + SECOND)
         response = api(method, path, body, headers={"Idempotency-Key": f"key of {name}"})
         assert response.status_code in {200, 201}, (path, response.text)

@@ -21,8 +21,8 @@ from scheduled_actions.operations import tokens
 from scheduled_actions.registry import Registry
 from scheduled_actions.web.api.dispatch import ROUTES
 from scheduled_actions.web.dashboard.site_map import PAGES
-from tests.belongings import FACT, GROUP, KEY, TARGET, URL, USER, belongings
 from tests.factories import CRON_SECRET, NOW, a_tick, set_clock
+from tests.team_resources import FACT, GROUP, KEY, TARGET, URL, USER, create_resources
 from tests.web.conftest import Api, application, run
 from tests.web.dashboard.conftest import Person
 
@@ -209,7 +209,7 @@ ONE = sorted({(route.method, route.path) for route in ROUTES if "{id}" in route.
 
 
 def test_another_teams_id_answers_as_one_that_never_was_on_every_route(world):
-    ids, _ = belongings(world.caller("blue"), world.connection, team_id="blue")
+    ids, _ = create_resources(world.caller("blue"), world.connection, team_id="blue")
     red = world.caller("red")
     before = world.rows()
 
@@ -227,7 +227,7 @@ def test_another_teams_id_answers_as_one_that_never_was_on_every_route(world):
 
 
 def test_a_locked_row_of_another_team_is_neither_waited_for_nor_told(world):
-    ids, _ = belongings(world.caller("blue"), world.connection, team_id="blue")
+    ids, _ = create_resources(world.caller("blue"), world.connection, team_id="blue")
     red = world.caller("red")
     seen = {"headers": {"If-Match": '"x"'}}
 
@@ -246,7 +246,7 @@ def test_a_locked_row_of_another_team_is_neither_waited_for_nor_told(world):
 
 
 def test_a_method_that_is_no_route_tells_nothing_of_an_id(world):
-    ids, _ = belongings(world.caller("blue"), world.connection, team_id="blue")
+    ids, _ = create_resources(world.caller("blue"), world.connection, team_id="blue")
     red = world.caller("red")
 
     for method, path in itertools.product(METHODS, sorted({path for _, path in ONE})):
@@ -257,7 +257,7 @@ def test_a_method_that_is_no_route_tells_nothing_of_an_id(world):
 
 
 def test_another_teams_id_answers_as_one_that_never_was_wherever_it_stands(world):
-    ids, _ = belongings(world.caller("blue"), world.connection, team_id="blue")
+    ids, _ = create_resources(world.caller("blue"), world.connection, team_id="blue")
     red = world.caller("red")
     before = world.rows("blue")
 
@@ -272,7 +272,7 @@ def test_another_teams_id_answers_as_one_that_never_was_wherever_it_stands(world
 
 
 def test_another_teams_id_answers_as_one_that_never_was_on_every_page(world):
-    ids, _ = belongings(world.caller("blue"), world.connection, team_id="blue")
+    ids, _ = create_resources(world.caller("blue"), world.connection, team_id="blue")
     person = world.person(world.caller("red"))
     csrf = person.csrf("/schedules/new")
     before = world.rows()
@@ -319,12 +319,12 @@ def everything(world: World, api: Api, feed: str) -> dict[str, Any]:
 def test_a_team_lives_in_the_same_world_whether_or_not_another_is_there(a_world):
     alone, shared = a_world(), a_world()
     set_clock(shared.connection, NOW - timedelta(hours=1))
-    belongings(shared.caller("blue"), shared.connection, team_id="blue")
+    create_resources(shared.caller("blue"), shared.connection, team_id="blue")
     set_clock(shared.connection, NOW)
 
     def life(world):
         red = world.caller("red")
-        ids, answers = belongings(red, world.connection, team_id="red")
+        ids, answers = create_resources(red, world.connection, team_id="red")
         feed = red("POST", "/calendar/feeds", {"name": "all"}).json["path"]
         # What is due has been so for a while, and a tick has been: why it has not run is to be told.
         set_clock(world.connection, NOW + timedelta(minutes=10))
@@ -344,8 +344,8 @@ def test_a_team_lives_in_the_same_world_whether_or_not_another_is_there(a_world)
 
 def test_what_another_team_does_with_its_own_changes_nothing_of_ours(world):
     red, blue = world.caller("red"), world.caller("blue")
-    belongings(red, world.connection, team_id="red")
-    belongings(blue, world.connection, team_id="blue")
+    create_resources(red, world.connection, team_id="red")
+    create_resources(blue, world.connection, team_id="blue")
     before = world.rows("red")
 
     for method, path, body in [

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from scheduled_actions.database.embedded import cluster
-from tests.story.test_watched_table import TOML, consumers, deliver_everything, project
+from tests.end_to_end.test_watched_table import TOML, consumers, deliver_everything, project
 
 # The fixtures of the other story.
 __all__ = ["consumers", "project"]

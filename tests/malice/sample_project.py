@@ -19,9 +19,9 @@ from scheduled_actions.runtime import Runtime, use
 from scheduled_actions.testing import clock
 from scheduled_actions.web.api.dispatch import ROUTES
 from scheduled_actions.web.dashboard.site_map import PAGES
-from tests.belongings import belongings
 from tests.factories import CRON_SECRET, NOW, insert, set_clock
 from tests.malice.measuring import Requests, work
+from tests.team_resources import create_resources
 from tests.web.conftest import ADMIN_TOKEN, Api, application, gather, run, welcome
 from tests.web.dashboard.conftest import Person
 
@@ -46,7 +46,7 @@ _KEY = Fernet.generate_key().decode()
 _AUTHORISED = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 
 
-class World(NamedTuple):
+class SampleProject(NamedTuple):
     """A project on a database of its own."""
 
     runtime: Runtime
@@ -56,7 +56,7 @@ class World(NamedTuple):
 
 
 @contextmanager
-def world(database_url: str, *handlers: Any, **environ: str) -> Iterator[World]:
+def sample_project(database_url: str, *handlers: Any, **environ: str) -> Iterator[SampleProject]:
     """Give a project whose good handler works next to those that are given."""
     values = {
         "DATABASE_URL": database_url,
@@ -72,19 +72,19 @@ def world(database_url: str, *handlers: Any, **environ: str) -> Iterator[World]:
     try:
         app = application(runtime)
         with psycopg.connect(database_url, autocommit=True) as connection:
-            yield World(runtime, app, connection, Requests(app.test_client()))
+            yield SampleProject(runtime, app, connection, Requests(app.test_client()))
     finally:
         use(before)
         runtime.close()
 
 
-def seed(world: World, *, team_id: str = "blue") -> None:
+def seed(sample_project: SampleProject, *, team_id: str = "blue") -> None:
     """Store one of everything, in every state that a tick reads; the clock runs again afterwards."""
-    connection = world.connection
-    api = Api(world.app.test_client(), ADMIN_TOKEN)
+    connection = sample_project.connection
+    api = Api(sample_project.app.test_client(), ADMIN_TOKEN)
     token = api("POST", "/tokens", {"name": "of the team", "role": "admin", "team_id": team_id}).json["token"]
     set_clock(connection, NOW)
-    belongings(Api(world.app.test_client(), token), connection, team_id=team_id)
+    create_resources(Api(sample_project.app.test_client(), token), connection, team_id=team_id)
     clock.shift(connection, timedelta(0))
     target = {"type": "licence", "id": "42"}
     for recurrence, more in (
@@ -129,10 +129,10 @@ def seed(world: World, *, team_id: str = "blue") -> None:
 class Reader:
     """Opens every page and list of a project, as its admin and as a guest of its calendar."""
 
-    def __init__(self, world: World) -> None:
-        self._connection = world.connection
-        self._requests = world.requests
-        person = Person(world.app.test_client())
+    def __init__(self, sample_project: SampleProject) -> None:
+        self._connection = sample_project.connection
+        self._requests = sample_project.requests
+        person = Person(sample_project.app.test_client())
         assert person.signs_in(ADMIN_TOKEN).status_code == 303
         self._pages = Requests(person.client)
 

@@ -69,7 +69,13 @@ def registry() -> Registry:
     return Registry.of(send_invoice, welcome, charge, report, index, *deadlines)
 
 
-def paint(connection: psycopg.Connection[Any]) -> None:
+def insert_sample_data(connection: psycopg.Connection[Any]) -> None:
     """Insert a week of ticks and a day of actions."""
-    for name in ("scenery", "scenery_schedules", "scenery_calendar", "scenery_webhooks", "scenery_deadlines"):
+    for name in (
+        "sample_data",
+        "sample_data_schedules",
+        "sample_data_calendar",
+        "sample_data_webhooks",
+        "sample_data_deadlines",
+    ):
         connection.execute(Path(__file__).with_name(f"{name}.sql").read_text(encoding="utf-8"))
