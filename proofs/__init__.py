@@ -1,1 +1,1 @@
-"""What is shown by doing it, and takes too much to be a test: each by one command of the Makefile."""
+"""Checks that take too long or need too many tools for the test suite; each has a target in the Makefile."""

@@ -1,4 +1,4 @@
-"""The story: a licence renewal due on 15 January, with an approval by three people, on a simulated clock.
+"""The demo: a licence renewal due on 15 January, with an approval by three people, on a simulated clock.
 
 The database's clock is set to each instant at which an action is due, and a tick runs there, so weeks pass in seconds.
 Mails are sent by SMTP and received.

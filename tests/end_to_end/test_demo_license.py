@@ -1,4 +1,4 @@
-"""The licence that almost expired: every mail on its day, and none once it is completed, whenever that is."""
+"""The demo of a licence renewal: each mail is sent on its day, and none after completion."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def daily(last):
 
 
 @pytest.fixture
-def told(tmp_path, database_url):
-    """Play the story; return who got a letter on which day, and how the deadline ended."""
+def play_demo(tmp_path, database_url):
+    """Return a function that runs the demo and returns its letters and the deadline's final status."""
 
-    def told(completed_at):
+    def play_demo(completed_at):
         with open_post_office() as (office, port):
             environ = {
                 "DATABASE_URL": database_url,
@@ -41,7 +41,7 @@ def told(tmp_path, database_url):
                 runtime.use(before)
                 made.close()
 
-    return told
+    return play_demo
 
 
 def days(letters):
@@ -60,16 +60,16 @@ def days(letters):
     ],
     ids=["before the first mail", "after it", "approved", "after the escalation", "while reminders repeat"],
 )
-def test_no_mail_is_sent_after_completion(told, completed_on, expected):
-    letters, status = told(datetime(*completed_on, tzinfo=BERLIN))
+def test_no_mail_is_sent_after_completion(play_demo, completed_on, expected):
+    letters, status = play_demo(datetime(*completed_on, tzinfo=BERLIN))
 
     assert sorted(days(letters)) == sorted(expected)
     assert status == "completed"
 
 
 @pytest.mark.slow
-def test_a_licence_that_is_not_renewed_is_missed_and_reminders_continue(told):
-    letters, status = told(None)
+def test_a_licence_that_is_not_renewed_is_missed_and_reminders_continue(play_demo):
+    letters, status = play_demo(None)
 
     assert sorted(days(letters)) == sorted(FIRST + APPROVAL + ESCALATION + daily(20))
     assert status == "missed"
@@ -78,6 +78,6 @@ def test_a_licence_that_is_not_renewed_is_missed_and_reminders_continue(told):
     assert [letter.subject for letter in letters if "Escalation" in letter.subject] == [
         "Escalation (level 1): trade licence 42 is due in 14 days"
     ]
-    # The CFO reads it on a clock in New York, the owner on one in Berlin.
+    # Mails show the time in the recipient's zone: New York for the CFO, Berlin for the owner.
     assert any("Due: Friday, 15 January 2027, 11:00 (America/New_York)" in letter.text for letter in letters)
     assert "Due: Friday, 15 January 2027, 17:00 (Europe/Berlin)" in letters[0].text

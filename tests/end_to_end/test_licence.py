@@ -1,4 +1,4 @@
-"""The licence that almost expired: with real mails, day by day on a moved clock, until it is completed."""
+"""A licence renewal with real mails: the clock moves day by day until the deadline is completed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ LICENCE = {
     "escalation": [{"offset": "14 days before at 09:00", "to": "cfo@example.org"}],
 }
 ANN, CFO = "ann@example.org", "cfo@example.org"
-#: The events of each day, if it is not completed.
-STORY = [
+#: Day and recipient or handler of each event if the deadline is never completed.
+EVENTS = [
     ("2026-11-16", ANN),
     ("2026-12-16", "approval"),
     ("2027-01-01", CFO),
@@ -64,7 +64,7 @@ def test_mails_are_sent_day_by_day_until_it_is_completed(tmp_path, database_url,
     with notice_project(tmp_path, database_url, mailbox, *OWN, start, toml=settings) as runtime:
         set_clock(connection, DUE - timedelta(days=90))
         runtime.deadlines.set(LICENCE)
-        # The quiet weeks between pass in steps; from the new year on every day has its tick.
+        # Weeks without events are skipped; from mid-December, one tick runs each day.
         for day in [
             DUE.replace(hour=9) + timedelta(days=n) for n in (-61, -60, -59, -56, -45, -31, -30, -29, *range(-15, 6))
         ]:
@@ -72,17 +72,17 @@ def test_mails_are_sent_day_by_day_until_it_is_completed(tmp_path, database_url,
             set_clock(connection, day)
             if today[0] == completed_on:
                 done = runtime.deadlines.complete("trade licence", by="ann")
-            told = len(mailbox.envelopes)
+            sent_before = len(mailbox.envelopes)
             while runtime.processor.tick().processed:
                 pass
-            happened += [(today[0], address) for one in mailbox.envelopes[told:] for address in one.rcpt_tos]
+            happened += [(today[0], address) for one in mailbox.envelopes[sent_before:] for address in one.rcpt_tos]
 
         if completed_on:
             assert done.days_late == max(0, (datetime.fromisoformat(completed_on) - DUE.replace(tzinfo=None)).days + 1)
             assert runtime.deadlines.get("trade licence").status == "completed"
         else:
             assert runtime.deadlines.get("trade licence").status == "missed"
-    assert happened == [(day, what) for day, what in STORY if completed_on is None or day < completed_on]
+    assert happened == [(day, what) for day, what in EVENTS if completed_on is None or day < completed_on]
     first = mails(mailbox)[0]
     assert "trade licence" in first["Subject"]
     assert "Next reminder: Friday, 8 January 2027, 09:00" in first.get_body(("plain",)).get_content()

@@ -1,4 +1,4 @@
-"""What docs/how-to/receive-webhooks.md shows receives what is sent."""
+"""The receivers in docs/how-to/receive-webhooks.md accept signed deliveries and reject all others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def flask_client(monkeypatch):
     return names["app"].test_client()
 
 
-def test_the_flask_application_accepts_signed_requests_and_refuses_the_rest(flask_client, capsys):
+def test_the_flask_application_accepts_only_signed_requests(flask_client, capsys):
     good = flask_client.post("/hook", data=BODY, headers=headers())
     bad = flask_client.post("/hook", data=BODY + b" ", headers=headers())
 
@@ -47,18 +47,18 @@ def test_the_flask_application_accepts_signed_requests_and_refuses_the_rest(flas
 
 
 @pytest.mark.parametrize("signature", ["junk", "v1,junk", "v1,a,b", "v1,é", ""])
-def test_a_malformed_signature_is_refused_like_a_wrong_one(flask_client, signature):
+def test_a_malformed_signature_is_rejected_like_a_wrong_one(flask_client, signature):
     answered = flask_client.post("/hook", data=BODY, headers={**headers(), "webhook-signature": signature})
 
     assert answered.status_code == 401
 
 
-def test_a_malformed_body_is_refused(flask_client):
+def test_a_malformed_body_is_rejected(flask_client):
     assert flask_client.post("/hook", data=b"\xff", headers=headers()).status_code == 401
 
 
 def test_the_fastapi_application_calls_the_library_correctly():
-    """FastAPI is not installed here: what it hands over are bytes, and headers in lower case."""
+    """FastAPI is not installed here; it passes the body as bytes, and lower-case header names."""
     text = block("FastAPI")
 
     assert "webhook.verify(await request.body(), dict(request.headers))" in text

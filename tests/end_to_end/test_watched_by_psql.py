@@ -1,4 +1,4 @@
-"""A table is watched and changed from `psql` alone; two consumers, verifying with the official library, follow it."""
+"""Watch and change a table with `psql` alone; two consumers verify signatures with the Standard Webhooks library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from scheduled_actions.database.embedded import cluster
 from tests.end_to_end.test_watched_table import TOML, consumers, deliver_everything, project
 
-# The fixtures of the other story.
+# Fixtures of the other module, found by their names.
 __all__ = ["consumers", "project"]
 
 CHANGES = r"""
@@ -36,7 +36,7 @@ delete from tasks where id = 2;
 
 @pytest.fixture
 def psql(database_url):
-    """Give a function that runs a script with the `psql` of the embedded Postgres."""
+    """Return a function that runs a script with the `psql` of the embedded Postgres."""
     program = cluster.pick(cluster.candidates(), None) / "psql"
 
     def run(script):
@@ -49,7 +49,7 @@ def psql(database_url):
 
 
 def test_consumers_get_exactly_the_committed_changes_in_order_if_required(project, consumers, psql, connection):
-    project.processor.tick()  # From now on the database knows who wants order.
+    project.processor.tick()  # This tick stores in the database which endpoints require order.
 
     psql(CHANGES)
     deliver_everything(project, connection)
@@ -57,7 +57,7 @@ def test_consumers_get_exactly_the_committed_changes_in_order_if_required(projec
     audit, crm = ([content for _, content in consumer.received] for consumer in consumers)
     assert 'ordering = "fifo"' in TOML.partition("endpoints.crm]")[2]
     assert [consumer.refused for consumer in consumers] == [[], []]
-    assert sorted(map(_told, audit)) == sorted(
+    assert sorted(map(_change, audit)) == sorted(
         [
             ("task:created", "1", "write"), ("task:created", "2", "test"), ("task:created", "3", "ship"),
             ("task:updated", "1", "WRITE"), ("task:updated", "2", "TEST"), ("task:updated", "3", "SHIP"),
@@ -65,12 +65,12 @@ def test_consumers_get_exactly_the_committed_changes_in_order_if_required(projec
         ]
     )  # fmt: skip
     assert consumers[1].stumbled == {"1", "2", "3"}
-    ordered = [_told(one) for one in crm]
+    ordered = [_change(one) for one in crm]
     assert [one for one in ordered if one[1] == "1"] == [
         ("task:updated", "1", "WRITE"), ("task:updated", "1", "in two steps"), ("task:updated", "1", "done"),
     ]  # fmt: skip
     assert [one for one in ordered if one[1] == "2"] == [("task:updated", "2", "TEST"), ("task:deleted", "2", "TEST")]
 
 
-def _told(content):
+def _change(content):
     return content["event"], content["entity_id"], content["data"]["record"]["title"]

@@ -1,4 +1,4 @@
-"""A table is changed by SQL alone; two consumers get exactly what was committed, one of them in order."""
+"""Two consumers receive exactly the committed changes of a watched table; the fifo endpoint receives them in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROUNDS = 6
 
 @pytest.fixture
 def consumers():
-    """Give two: the second fails the first delivery of each entity, which those after it could overtake."""
+    """Return two receivers; the second rejects the first delivery of each entity, which later ones could overtake."""
     return Receiver(a_port(), a_secret()), Receiver(a_port(), a_secret(), stumbles=True)
 
 
@@ -48,18 +48,18 @@ def project(tmp_path, database_url, consumers):
 
 
 def deliver_everything(project, connection):
-    """Tick until everything has arrived, each minute as often as there is something to do."""
+    """Move the clock minute by minute, and tick while actions are due, until no delivery is pending."""
     for minute in range(1, 60):
         while project.processor.tick().processed:
             pass
         if not connection.execute("select from webhook_deliveries where status = 'pending'").fetchall():
             return
         move_clock(connection, timedelta(minutes=minute))
-    pytest.fail("not all has arrived within an hour")
+    pytest.fail("some deliveries are still pending after an hour")
 
 
 def change_tasks(connection, number):
-    """Insert, update and delete in transactions of which every third is rolled back; all writers share two rows."""
+    """Insert, update and delete rows, two of them shared by all writers; roll back every third transaction."""
     for step in range(ROUNDS):
         own = 100 * (number + 1) + step
         with connection.transaction(force_rollback=step % 3 == 2):
@@ -71,7 +71,7 @@ def change_tasks(connection, number):
 
 def test_two_consumers_get_exactly_the_committed_changes_and_one_in_order(project, consumers, connection, database_url):
     connection.execute("create table tasks (id int primary key, title text)")
-    project.processor.tick()  # From now on the database knows who wants order.
+    project.processor.tick()  # This tick stores in the database which endpoints require order.
     connection.execute("select scheduled_actions_watch('tasks', 'task')")
     connection.execute("insert into tasks values (1, 'start'), (2, 'start')")
 

@@ -1,4 +1,4 @@
-"""What `pip install` brings: the wheel holds all that the package needs, and a project made with it runs."""
+"""The wheel contains every file that the package needs, and a project created with it runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_wheel_contains_every_file_and_creates_a_project_that_runs(tmp_path, d
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)
 
-    # What is unpacked comes before the checkout that this Python has installed.
+    # PYTHONPATH takes precedence over the checkout that is installed in this environment.
     environment = {"PYTHONPATH": str(installed), "DATABASE_URL": database_url}
     where = run("-c", "import scheduled_actions; print(scheduled_actions.__file__)", cwd=tmp_path, **environment)
     assert Path(where.strip()) == installed / "scheduled_actions" / "__init__.py"
