@@ -18,7 +18,6 @@ from scheduled_actions.cli.parameters import json_option
 from scheduled_actions.cli.project import Project, pass_project
 from scheduled_actions.core.config import Config
 from scheduled_actions.core.config.checks import base_url
-from scheduled_actions.core.errors import NotConfigured
 
 _PATH = "/cron/process"
 #: Ends a shell snippet that would send an empty secret.
@@ -95,8 +94,7 @@ def _setup(config: Config, service: CronService, given_url: str | None, *, show_
         )
     secret = None
     if show_secret:
-        if not config.cron_secret.is_usable:
-            raise NotConfigured("CRON_SECRET", "set it to 16 random characters or more, or omit --show-secret")
+        config.cron_secret.check_usable(", or omit --show-secret")
         # During a rotation, the new secret comes first.
         secret = config.cron_secret.reveal().partition(",")[0].strip()
     url_path = (url or "").partition("://")[2].partition("/")[2]

@@ -132,7 +132,11 @@ def listen(project: Project, *, ping: bool) -> None:
     listener = Listener(runtime.database, report=lambda line: click.echo(one_line(line)))
     if ping:
         if not runtime.wake.is_on:
-            raise NotConfigured("url or CRON_SECRET", "listen --ping needs both")
+            raise NotConfigured(
+                "url or CRON_SECRET",
+                "listen --ping needs a URL, and a secret of at least 16 characters",
+                problem="is missing or too short",
+            )
         with stopping_early(listener.stop):
             listener.ping(runtime.wake)
         return

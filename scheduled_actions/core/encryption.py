@@ -70,7 +70,7 @@ class SecretBox:
         try:
             return MultiFernet([Fernet(_in_base64(key)) for key in self._keys])
         except ValueError:
-            raise NotConfigured(KEY_NAME, _EXPECTED) from None
+            raise NotConfigured(KEY_NAME, _EXPECTED, problem="is invalid") from None
 
 
 def _in_base64(key: str) -> str:

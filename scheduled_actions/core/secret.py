@@ -4,6 +4,8 @@ import hmac
 from dataclasses import dataclass
 from functools import cached_property
 
+from scheduled_actions.core.errors import NotConfigured
+
 #: A shorter secret is treated as not configured.
 SECRET_MIN_LENGTH = 16
 
@@ -26,6 +28,22 @@ class Secret:
     def is_usable(self) -> bool:
         """Whether one of its values is long enough."""
         return bool(self.accepted)
+
+    def check_usable(self, note: str = "") -> None:
+        """Raise unless one of its values is long enough.
+
+        Args:
+            note: Appended to the advice in the error, such as "; until then the API is closed".
+
+        Raises:
+            NotConfigured: The secret is not set or too short; the message does not contain it.
+        """
+        if not self.is_usable:
+            raise NotConfigured(
+                self.name,
+                f"set it to at least {SECRET_MIN_LENGTH} random characters{note}",
+                problem="is too short" if self._value.strip() else "is not configured",
+            )
 
     def __repr__(self) -> str:
         """Return the name without the value."""

@@ -31,7 +31,7 @@ TOLERANCE_SECONDS = 300.0
 SIGNATURE_LIMIT = 8
 
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of secrets
-_SECRET_SHAPE = f"{_SECRET_PREFIX} followed by the base64 of 24 to 64 random bytes"
+_EXPECTED = f"use {_SECRET_PREFIX} followed by the base64 of 24 to 64 random bytes"
 _KEY_BYTES = range(24, 65)
 _VERSION = b"v1,"
 
@@ -107,7 +107,7 @@ def keys_of(secret: str, *, name: str = "the webhook secret") -> tuple[bytes, ..
     """
     parts = [part.strip() for part in secret.split(",") if part.strip()]
     if not parts:
-        raise NotConfigured(name, _SECRET_SHAPE)
+        raise NotConfigured(name, _EXPECTED)
     return tuple(_key(part, name) for part in parts)
 
 
@@ -117,7 +117,7 @@ def _key(part: str, name: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if not part.startswith(_SECRET_PREFIX) or len(key) not in _KEY_BYTES:
-        raise NotConfigured(name, _SECRET_SHAPE)
+        raise NotConfigured(name, _EXPECTED, problem="is invalid")
     return key
 
 

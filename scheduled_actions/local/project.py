@@ -8,8 +8,7 @@ from pathlib import Path
 
 from scheduled_actions.core import config
 from scheduled_actions.core.config import Config
-from scheduled_actions.core.errors import ConfigInvalid, NotConfigured, ProjectUnusable
-from scheduled_actions.core.secret import SECRET_MIN_LENGTH
+from scheduled_actions.core.errors import ConfigInvalid, ProjectUnusable
 from scheduled_actions.database.bounded import UNLIMITED
 from scheduled_actions.database.migrate import migrate
 from scheduled_actions.local import cron as local_cron, environment, project_template, server as local_server
@@ -118,5 +117,4 @@ def running(project: Path, *, port: int, environ: Mapping[str, str], shows_log: 
 
 
 def _check_cron_secret(configuration: Config) -> None:
-    if not configuration.cron_secret.is_usable:
-        raise NotConfigured("CRON_SECRET", f"set it to {SECRET_MIN_LENGTH} random characters or more")
+    configuration.cron_secret.check_usable()

@@ -62,7 +62,8 @@ class Databases:
         except psycopg.errors.InsufficientPrivilege as error:
             raise NotConfigured(
                 URL_VARIABLE,
-                f"its role may not create databases ({error.diag.message_primary}): run `alter role … createdb`",
+                f"its role may not create databases ({error.diag.message_primary}); run `alter role … createdb`",
+                problem="cannot be used",
             ) from None
         finally:
             self._admin.execute("select pg_advisory_unlock(hashtext(%s))", [self._name])

@@ -14,9 +14,9 @@ import psycopg
 from flask import Response, request
 
 from scheduled_actions.core import signing
-from scheduled_actions.core.errors import NotConfigured, RequestError, ScheduledActionsError, TooLarge
+from scheduled_actions.core.errors import RequestError, ScheduledActionsError, TooLarge
 from scheduled_actions.core.log import log
-from scheduled_actions.core.secret import SECRET_MIN_LENGTH, bearer
+from scheduled_actions.core.secret import bearer
 from scheduled_actions.runtime import Runtime
 from scheduled_actions.ticks import wake
 from scheduled_actions.web.api.problems import Unauthorized, problem, problem_response, receiving
@@ -79,10 +79,7 @@ def _authorise(runtime: Runtime) -> None:
         RequestError: The body of a signed request is too large or cannot be read.
     """
     secret = runtime.config.cron_secret
-    if not secret.is_usable:
-        raise NotConfigured(
-            "CRON_SECRET", f"set it to at least {SECRET_MIN_LENGTH} random characters; until then every ping is refused"
-        )
+    secret.check_usable("; until then every ping is refused")
     headers = {name.lower(): value for name, value in request.headers.items()}
     presented = filter(None, (headers.get("x-cron-secret"), bearer(headers.get("authorization"))))
     matches = [secret.matches(one) for one in presented]

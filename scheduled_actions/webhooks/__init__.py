@@ -37,7 +37,7 @@ def verify(
 
     Raises:
         SignatureInvalid: The request cannot be trusted; respond with 401.
-        NotConfigured: The secret is invalid.
+        NotConfigured: The secret is empty or malformed.
     """
     keys = signing.keys_of(secret)
     signing.verify(body, headers, keys, now=time.time() if now is None else now, tolerance_seconds=tolerance_seconds)

@@ -90,11 +90,11 @@ def test_the_secret_is_there_for_those_who_ask(run, caller):
     assert "the-old-one" not in shown.stdout
 
 
-def test_a_secret_that_is_not_set_cannot_be_shown(run):
+def test_a_secret_that_is_too_short_cannot_be_shown(run):
     refused = run("cron-setup", "crontab", "--url", URL, "--show-secret", CRON_SECRET="short")
 
     assert refused.exit_code == 1
-    assert "CRON_SECRET is not configured" in refused.stderr
+    assert "CRON_SECRET is too short: set it to at least 16 random characters, or omit --show-secret" in refused.stderr
 
 
 def test_the_setting_says_where_the_application_is_and_the_option_wins(run):

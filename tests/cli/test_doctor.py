@@ -77,7 +77,7 @@ def test_people_read_each_check_in_a_line_and_what_to_do_below(run, connection):
     assert ran.exit_code == 1
     assert lines[0] == "ok       settings           valid"
     assert lines[1] == "fault    cron_secret        CRON_SECRET is too short, so /cron/process is closed"
-    assert lines[2].strip() == "set CRON_SECRET to 16 random characters or more"
+    assert lines[2].strip() == "set CRON_SECRET to at least 16 random characters"
     assert lines[-1] == "1 fault, 0 warnings"
 
 
@@ -124,7 +124,7 @@ def test_a_missing_admin_token_is_a_warning(check):
         ({"CRM_SECRET": WHSEC}, "fault", "CRM_URL is not set"),
         ({"CRM_URL": "ftp://crm.invalid/hunter2", "CRM_SECRET": WHSEC}, "fault", "CRM_URL: the URL"),
         ({"CRM_URL": "https://crm.invalid/in"}, "fault", "CRM_SECRET is not configured"),
-        ({"CRM_URL": "https://crm.invalid/in", "CRM_SECRET": "hunter2"}, "fault", "CRM_SECRET is not configured"),
+        ({"CRM_URL": "https://crm.invalid/in", "CRM_SECRET": "hunter2"}, "fault", "CRM_SECRET is invalid"),
     ],
 )
 def test_an_endpoint_needs_a_url_and_a_secret(check, project, environ, status, detail):

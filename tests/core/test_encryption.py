@@ -39,9 +39,10 @@ def test_what_no_key_opens_is_said_by_name(sealed):
 
 
 @pytest.mark.parametrize("keys", [[], ["hunter2"], [NEW[:-4]], [NEW, "junk"]])
-def test_without_a_key_nothing_is_sealed_and_the_reason_says_how_to_make_one(keys):
+def test_without_a_valid_key_nothing_is_encrypted_and_the_error_explains_how_to_create_one(keys):
+    problem = "is invalid" if keys else "is not configured"
     with pytest.raises(
-        NotConfigured, match="SCHEDULED_ACTIONS_ENCRYPTION_KEY is not configured: set it to 32 random"
+        NotConfigured, match=f"SCHEDULED_ACTIONS_ENCRYPTION_KEY {problem}: set it to 32 random"
     ) as caught:
         SecretBox(keys).seal("text")
 

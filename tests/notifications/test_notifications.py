@@ -445,7 +445,14 @@ def test_the_status_of_a_webhook_decides_about_retries(project, status, outcome)
         assert getattr(project.processor.tick(), outcome) == 1
 
 
-CHANNELS = '[notifications.channels]\nops = "OPS_URL"\nmail = "MAIL_URL"\nmissing = "MISSING_URL"\nodd = "ODD_URL"\n'
+CHANNELS = """
+[notifications.channels]
+ops = "OPS_URL"
+mail = "MAIL_URL"
+missing = "MISSING_URL"
+odd = "ODD_URL"
+nested = "NESTED_URL"
+"""
 
 
 def test_a_channel_of_the_settings_is_an_apprise_url_in_the_environment(a_project, connection, caplog):
@@ -503,11 +510,12 @@ def test_apprise_urls_of_a_resolver_are_not_stored(project, connection):
     ("name", "outcome", "told"),
     [
         ("missing", "retried", "MISSING_URL is not configured"),
+        ("nested", "retried", "NESTED_URL is invalid: set it to an apprise URL"),
         ("odd", "failed", "is not a valid apprise URL"),
     ],
 )
 def test_an_unusable_channel_of_the_settings_fails_with_the_reason(a_project, name, outcome, told):
-    project = a_project(CHANNELS, ODD_URL="nosuch://secret-token")
+    project = a_project(CHANNELS, ODD_URL="nosuch://secret-token", NESTED_URL="ops")
     [scheduled] = notify(name, "Hello")
 
     assert getattr(project.processor.tick(), outcome) == 1

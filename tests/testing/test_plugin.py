@@ -136,7 +136,7 @@ def test_a_role_without_createdb_is_rejected(admin, postgres_server):
     dsn = make_conninfo(postgres_server.dsn, user="without_createdb", password="secret")
 
     with (
-        pytest.raises(NotConfigured, match=r"may not create databases.*createdb"),
+        pytest.raises(NotConfigured, match=r"cannot be used: its role may not create databases.*createdb"),
         Databases(dsn) as databases,
         databases.fresh(),
     ):

@@ -226,8 +226,17 @@ def test_during_rotation_the_previous_and_the_new_secret_are_accepted(a_client, 
     assert client.post("/cron/process", headers={"x-cron-secret": "older-secret-of-tests"}).status_code == 401
 
 
-@pytest.mark.parametrize("secret", ["", "short", "0123456789abcde", "short,shorter"])
-def test_a_secret_that_is_unset_or_too_short_closes_the_endpoint(a_client, connection, secret):
+@pytest.mark.parametrize(
+    ("secret", "problem"),
+    [
+        ("", "is not configured"),
+        (" ", "is not configured"),
+        ("short", "is too short"),
+        ("0123456789abcde", "is too short"),
+        ("short,shorter", "is too short"),
+    ],
+)
+def test_a_secret_that_is_unset_or_too_short_closes_the_endpoint(a_client, connection, secret, problem):
     action_id = insert(connection)
 
     response = a_client(secret=secret).post(
@@ -237,7 +246,7 @@ def test_a_secret_that_is_unset_or_too_short_closes_the_endpoint(a_client, conne
     assert response.status_code == 503
     assert response.mimetype == "application/problem+json"
     assert response.json["code"] == "not_configured"
-    assert "CRON_SECRET is not configured" in response.json["detail"]
+    assert f"CRON_SECRET {problem}: set it to at least 16 random characters" in response.json["detail"]
     assert statuses(connection) == {action_id: "pending"}
 
 

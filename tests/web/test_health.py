@@ -85,7 +85,7 @@ def test_without_a_cron_secret_it_is_not_ready_and_names_the_setting(somewhere, 
 
     assert response.status_code == 503
     assert response.json["status"] == "not ready"
-    assert checks(response)["cron_secret"]["remedy"] == "set CRON_SECRET to 16 random characters or more"
+    assert checks(response)["cron_secret"]["remedy"] == "set CRON_SECRET to at least 16 random characters"
 
 
 def test_without_a_database_it_is_not_ready_and_shows_no_address(somewhere):

@@ -109,7 +109,7 @@ def test_creating_an_endpoint_needs_an_encryption_key(tmp_path, database_url, co
         ({"retry": [-1]}, InvalidArgument, "retry.seconds"),
         ({"enabled": "yes"}, InvalidArgument, "enabled: 'yes' is not true or false"),
         ({"team_id": ""}, InvalidArgument, "team_id"),
-        ({"secret": "whsec_hunter2"}, InvalidArgument, "secret is not whsec_ followed by"),
+        ({"secret": "whsec_hunter2"}, InvalidArgument, "secret is invalid: use whsec_ followed by"),
         ({"secret": f"{SECRET},{SECRET}"}, InvalidArgument, "must be a single secret"),
         ({"colour": "red"}, InvalidArgument, "endpoint: 'colour' is not a setting of an endpoint: url, description"),
     ],

@@ -428,11 +428,19 @@ def test_a_disabled_endpoint_skips_its_deliveries(configured, receiver):
     assert receiver.got == []
 
 
-@pytest.mark.parametrize("url", [None, "", "ftp://example.com/T0KEN", "example.com/T0KEN"])
-def test_a_missing_url_fails_with_the_variable_but_not_its_value(configured, url):
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        (None, "is not configured"),
+        ("", "is not configured"),
+        ("ftp://example.com/T0KEN", "is invalid"),
+        ("example.com/T0KEN", "is invalid"),
+    ],
+)
+def test_a_missing_or_invalid_url_fails_with_the_variable_but_not_its_value(configured, url, problem):
     settings = configured(TWO_ENDPOINTS, **({} if url is None else {"AUDIT_URL": url}))
 
-    with pytest.raises(NotConfigured, match=r'AUDIT_URL is not configured: .* URL of endpoint "audit"') as caught:
+    with pytest.raises(NotConfigured, match=rf'AUDIT_URL {problem}: .* URL of endpoint "audit"') as caught:
         send_webhook(an_event(endpoint="audit"), a_context(), settings)
 
     assert "T0KEN" not in str(caught.value)
@@ -442,7 +450,8 @@ def test_a_missing_url_fails_with_the_variable_but_not_its_value(configured, url
 def test_nothing_is_sent_unsigned_when_the_secret_is_missing_or_bad(configured, receiver, environ):
     settings = configured(TWO_ENDPOINTS, CRM_URL=receiver.url, **environ)
 
-    with pytest.raises(NotConfigured, match="CRM_SECRET") as caught:
+    problem = "is invalid" if environ.get("CRM_SECRET") else "is not configured"
+    with pytest.raises(NotConfigured, match=f"^CRM_SECRET {problem}: use whsec_ followed by") as caught:
         send_webhook(an_event(endpoint="crm"), a_context(), settings)
 
     assert "hunter2" not in str(caught.value)

@@ -1,5 +1,6 @@
 """Deployment errors: settings, secrets, database, schema, registry, handlers or functions are unusable (HTTP 503)."""
 
+from dataclasses import field
 from typing import ClassVar
 
 from scheduled_actions.core.errors.families import DeploymentError, error_class, short
@@ -31,11 +32,18 @@ class ConfigInvalid(DeploymentError):
 
 @error_class
 class NotConfigured(DeploymentError):
-    """A required secret or address is not set, is too short or is malformed."""
+    """A required secret or address is not set or cannot be used.
 
-    message = "{name} is not configured: {expected}"
+    Args:
+        name: The environment variable or the setting.
+        expected: Advice, such as "set it to …"; never the secret itself.
+        problem: A phrase with a verb; the message is "NAME PROBLEM: EXPECTED".
+    """
+
+    message = "{name} {problem}: {expected}"
     name: str
     expected: str
+    problem: str = field(default="is not configured", kw_only=True)
 
 
 @error_class

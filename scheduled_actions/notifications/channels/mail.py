@@ -211,7 +211,7 @@ def _check_login(settings: Email, username: str | None, password: str | None) ->
     if not username or not password:
         return
     if not (username.isascii() and password.isascii()):
-        raise NotConfigured("SMTP_USERNAME and SMTP_PASSWORD", "ASCII characters only")
+        raise NotConfigured("SMTP_USERNAME and SMTP_PASSWORD", "use ASCII characters only", problem="are invalid")
     if settings.security == "none" and settings.host not in {"127.0.0.1", "::1", "localhost"}:
         raise ConfigInvalid(
             "email.security",
@@ -225,7 +225,9 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file or None)
     except OSError as error:
-        raise NotConfigured("SMTP_CA_FILE", "the path of a readable PEM file of certificates") from error
+        raise NotConfigured(
+            "SMTP_CA_FILE", "set it to the path of a readable PEM file of certificates", problem="is invalid"
+        ) from error
 
 
 def _recipients(message: EmailMessage) -> list[str]:

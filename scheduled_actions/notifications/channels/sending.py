@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 
@@ -88,14 +89,12 @@ def _named(channel: Channel, config: Config) -> Channel:
     if variable is None:
         known = ", ".join(sorted(config.settings.notifications.channels)) or "none"
         raise ChannelFailed(channel, f"is not declared in [notifications.channels]; declared: {known}", is_final=True)
-    expected = f'the address of the channel "{channel.address}": an apprise URL, an https address or an e-mail address'
-    try:
-        named = parse_channel(config.environ.get(variable, "").strip())
-    except InvalidArgument:
-        raise NotConfigured(variable, expected) from None
-    if named.kind == "named":
-        raise NotConfigured(variable, expected)
-    return named
+    address = config.environ.get(variable, "").strip()
+    with suppress(InvalidArgument):
+        if (named := parse_channel(address)).kind != "named":
+            return named
+    expected = f'set it to an apprise URL, an https URL or an e-mail address for the channel "{channel.address}"'
+    raise NotConfigured(variable, expected, problem="is invalid" if address else "is not configured")
 
 
 def _mail(address: str, outgoing: OutgoingMessage, config: Config) -> str:

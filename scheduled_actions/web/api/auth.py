@@ -11,9 +11,8 @@ from uuid import UUID
 
 from flask import Request
 
-from scheduled_actions.core import secret, token_generation
+from scheduled_actions.core import token_generation
 from scheduled_actions.core.config import Settings
-from scheduled_actions.core.errors import NotConfigured
 from scheduled_actions.core.log import log
 from scheduled_actions.core.requester import Requester
 from scheduled_actions.operations import tokens
@@ -165,11 +164,7 @@ def check_open(runtime: Runtime) -> None:
     Raises:
         NotConfigured: `ADMIN_TOKEN` is not set or too short; stored tokens cannot be used either.
     """
-    if not runtime.config.admin_token.is_usable:
-        raise NotConfigured(
-            "ADMIN_TOKEN",
-            f"set it to {secret.SECRET_MIN_LENGTH} random characters or more; until then the API is closed",
-        )
+    runtime.config.admin_token.check_usable("; until then the API is closed")
 
 
 def caller_of_token(runtime: Runtime, token: str | None, *, address: str, attempts: FailedLogins) -> Caller:

@@ -52,7 +52,7 @@ def check_secret(given: str) -> str:
     try:
         keys = signing.keys_of(given)
     except NotConfigured as error:
-        raise InvalidArgument("secret", problem=f"is not {error.expected}") from None
+        raise InvalidArgument("secret", problem=f"is invalid: {error.expected}") from None
     if len(keys) != 1:
         raise InvalidArgument("secret", problem="must be a single secret: a rotation keeps the previous one valid")
     return given.strip()

@@ -185,7 +185,9 @@ class EndpointDirectory:
         try:
             delivery.check_url(url)
         except UrlInvalid as error:
-            raise NotConfigured(declared.env_var, f"{expected}; its current value {error.problem}") from None
+            raise NotConfigured(
+                declared.env_var, f"{expected}; its current value {error.problem}", problem="is invalid"
+            ) from None
         return DeliveryTarget(url, self._config.endpoint_keys(declared), {}, reach_of(self.settings, is_tenants=False))
 
     def _stored_target(self, endpoint: Endpoint) -> DeliveryTarget:

@@ -110,7 +110,7 @@ def test_without_an_admin_token_the_dashboard_is_closed_and_says_why(a_runtime):
     for path in ("", "/login", "/actions"):
         response = person.opens(path)
         assert response.status_code == 503
-        assert "set it to 16 random characters or more" in response.text
+        assert "set it to at least 16 random characters" in response.text
 
 
 # -- the cookie --------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def secret(variable: str, *, opens: str, is_set: bool, is_usable: bool, is_optio
         is_usable: Whether the secret is long enough.
         is_optional: Whether the project works without the secret.
     """
-    remedy, missing = f"set {variable} to 16 random characters or more", WARNING if is_optional else FAULT
+    remedy, missing = f"set {variable} to at least 16 random characters", WARNING if is_optional else FAULT
     return first_problem(
         variable.lower(),
         (is_set and not is_usable, FAULT, f"{variable} is too short, so {opens} is closed", remedy),
