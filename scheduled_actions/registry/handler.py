@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
-from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Action
+from scheduled_actions.core.action import MAX_ATTEMPTS_LIMIT, Action, DedupMode
 from scheduled_actions.core.errors import InvalidArgument, ScheduledActionsError
 from scheduled_actions.core.retry import RetryPolicy
 from scheduled_actions.registry.options import validate_recurrence
@@ -236,16 +236,64 @@ class Context:
             raise InvalidArgument("context.connection", problem="needs @action(transactional=True)")
         return self._connection
 
-    def schedule(self, action_type: str, payload: Mapping[str, Any] | Any, /, **options: Any) -> None:  # noqa: ANN401 - any model
+    def schedule(
+        self,
+        action_type: str,
+        payload: Any,  # noqa: ANN401 - any model
+        *,
+        scheduled_at: datetime | timedelta | None = None,
+        timezone: str | None = None,
+        team_id: str | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        retry: RetryPolicy | Mapping[str, Any] | Sequence[float] | None = None,
+        lock_group: str | None = None,
+        lock_group_blocks: bool = False,
+        dedup_key: str | None = None,
+        dedup_window: float | None = None,
+        dedup_mode: DedupMode = "latest",
+        target: Mapping[str, str] | None = None,
+        user_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        created_by: str | None = None,
+        condition: Mapping[str, Any] | None = None,
+        after: UUID | str | Sequence[UUID | str] | None = None,
+        on_success: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        on_failure: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
         """Schedule a follow-up action that is inserted together with this attempt's settlement.
 
-        Takes the arguments of `schedule_action` except `connection`. An attempt that fails, times out or loses its
-        claim inserts no follow-up.
+        Takes the arguments of `schedule_action`, which describes them, except `connection`. If the attempt fails,
+        times out or loses its claim, no follow-up is inserted.
 
         Raises:
             RequestError: The follow-up is invalid, as for `schedule_action`; raised immediately.
         """
-        self._follow_ups.append(self._prepare(action_type, payload, **options))
+        self._follow_ups.append(
+            self._prepare(
+                action_type,
+                payload,
+                scheduled_at=scheduled_at,
+                timezone=timezone,
+                team_id=team_id,
+                priority=priority,
+                max_attempts=max_attempts,
+                retry=retry,
+                lock_group=lock_group,
+                lock_group_blocks=lock_group_blocks,
+                dedup_key=dedup_key,
+                dedup_window=dedup_window,
+                dedup_mode=dedup_mode,
+                target=target,
+                user_id=user_id,
+                metadata=metadata,
+                created_by=created_by,
+                condition=condition,
+                after=after,
+                on_success=on_success,
+                on_failure=on_failure,
+            )
+        )
 
     @property
     def occurrence_at(self) -> datetime | None:

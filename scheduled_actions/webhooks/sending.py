@@ -157,7 +157,7 @@ def _fan_out(event: WebhookEvent, context: Context, directory: EndpointDirectory
             user_id=action.user_id,
             created_by=action.created_by,
             metadata=origin | ({} if undecided_within is None else {_FILTER_STEPS: undecided_within}),
-            **({} if endpoint.retry is None else {"retry": endpoint.retry}),
+            retry=endpoint.retry,
         )
     return {"endpoints": [endpoint.name for endpoint, _ in matched]}
 

@@ -36,6 +36,38 @@ def test_the_python_function_takes_each_argument_with_the_default_of_the_model()
     }
 
 
+def test_the_context_of_a_handler_takes_the_arguments_of_schedule_action_except_the_connection():
+    expected = inspect.signature(scheduled_actions.schedule_action, eval_str=True).parameters
+    taken = inspect.signature(scheduled_actions.Context.schedule, eval_str=True).parameters
+
+    assert list(taken.values())[1:] == [parameter for name, parameter in expected.items() if name != "connection"]
+
+
+@pytest.mark.parametrize("function", [scheduled_actions.schedule_action, scheduled_actions.Context.schedule])
+def test_the_reference_of_python_shows_the_complete_signature(function):
+    signature = inspect.signature(function)
+    shown = [
+        str(parameter.replace(annotation=inspect.Parameter.empty)).replace("'", '"')
+        for name, parameter in signature.parameters.items()
+        if name != "self"
+    ]
+    name = function.__qualname__.replace("Context", "context")
+    page = " ".join((DOCS / "reference/python.md").read_text(encoding="utf-8").split())
+
+    assert f"{name}({', '.join([*shown[:2], '*', *shown[2:]])}) -> " in page
+
+
+def test_no_public_function_takes_arguments_that_its_signature_does_not_name():
+    public = [getattr(scheduled_actions, name) for name in scheduled_actions.__all__]
+    functions = [one for one in public if inspect.isfunction(one)]
+    for one in filter(inspect.isclass, public):
+        functions += [method for name, method in inspect.getmembers(one, inspect.isfunction) if name[0] != "_"]
+
+    for function in functions:
+        kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
+        assert inspect.Parameter.VAR_KEYWORD not in kinds, function.__qualname__
+
+
 def test_the_sql_function_takes_each_argument(connection):
     [names] = connection.execute(
         "select proargnames[:pronargs] from pg_proc where proname = 'schedule_action'"

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from handlers.billing import CheckRenewals, check_renewals
 from handlers.email import Email
+from scheduled_actions.actions.model import arguments_of
 from scheduled_actions.core.action import Action
 from scheduled_actions.core.errors import InvalidArgument, PayloadInvalid
 from scheduled_actions.registry.handler import OPTIONS_ATTRIBUTE, Context
@@ -41,8 +42,9 @@ class Attempt:
             Email.model_validate(payload)
         except ValidationError:
             raise PayloadInvalid(action_type, []) from None
-        self.follow_ups.append((action_type, payload, options))
-        return {"action_type": action_type, "payload": payload, **options}
+        given = arguments_of({"action_type": action_type, "payload": payload, **options})
+        self.follow_ups.append((given.pop("action_type"), given.pop("payload"), given))
+        return {"action_type": action_type, "payload": payload, **given}
 
     @property
     def reminded(self):

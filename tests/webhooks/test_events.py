@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from standardwebhooks.webhooks import Webhook
 
 from scheduled_actions import webhooks
+from scheduled_actions.actions.model import arguments_of
 from scheduled_actions.core import config
 from scheduled_actions.core.action import Action, Status
 from scheduled_actions.core.errors import ConfigInvalid, InvalidArgument, NotConfigured
@@ -55,7 +56,7 @@ def a_context(*, attempt=1, seconds_left=20.0, scheduled=None, **changes):
     """Return the context of an attempt; what it schedules is added to the list `scheduled`."""
 
     def prepare(action_type, payload, **options):
-        follow_up = {"action_type": action_type, "payload": payload, **options}
+        follow_up = arguments_of({"action_type": action_type, "payload": payload, **options})
         scheduled.append(follow_up)
         return follow_up
 
@@ -192,7 +193,7 @@ def test_an_incomplete_target_of_an_event_is_not_copied_to_its_deliveries(config
 
     send_webhook(an_event(), a_context(scheduled=scheduled, **half), configured(TWO_ENDPOINTS))
 
-    assert [follow_up["target"] for follow_up in scheduled] == [None, None]
+    assert [follow_up.get("target") for follow_up in scheduled] == [None, None]
 
 
 def test_an_event_is_routed_by_the_settings(configured):
