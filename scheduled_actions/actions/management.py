@@ -115,16 +115,16 @@ class ActionOperations:
             return page(connection, filters, self.bounds, cursor=cursor, limit=limit, monotonic=self.monotonic)
 
     def counts(
-        self, *, team_id: str | None = None, overdue_seconds: float = 300, counted: int | None = None
+        self, *, team_id: str | None = None, overdue_seconds: float = 300, limit: int | None = None
     ) -> ActionCounts:
         """Count actions (of a team) by status and by type, and the due and overdue ones.
 
         Args:
             team_id: Only this team.
             overdue_seconds: Actions due for longer than this are overdue.
-            counted: Limit of each count; None: `bounds.counted`.
+            limit: Maximum value of each count; None: `bounds.count_limit`.
         """
-        limit = self.bounds.counted if counted is None else counted
+        limit = self.bounds.count_limit if limit is None else limit
         # One more than the limit reveals that there are more.
         parameters: dict[str, Any] = {"overdue_seconds": overdue_seconds, "most": limit + 1}
         with self.database.connection() as connection:
@@ -237,8 +237,8 @@ class ActionOperations:
             return store.change(borrowed, "purge_action", wanted, team_id=team_id, wanted_status=finished)
 
     def count_matching(self, filters: ActionFilters) -> BulkResult:
-        """Count matching actions, up to `bounds.counted` and within `bounds.seconds`; change nothing."""
-        most = self.bounds.counted
+        """Count matching actions, up to `bounds.count_limit` and within `bounds.bulk_seconds`; change nothing."""
+        most = self.bounds.count_limit
         return replace(self._change(filters, None, limit=most, cursor=None, batch=most), next_cursor=None)
 
     def retry_matching(self, filters: ActionFilters, *, by: str | None, limit: int, cursor: UUID | None) -> BulkResult:
@@ -248,7 +248,7 @@ class ActionOperations:
             partial(self.find_scheduler().retry_action, by=by, team_id=filters.team_id),
             limit=limit,
             cursor=cursor,
-            batch=self.bounds.bite,
+            batch=self.bounds.batch_size,
         )
 
     def cancel_matching(
@@ -271,7 +271,7 @@ class ActionOperations:
             ),
             limit=limit,
             cursor=cursor,
-            batch=self.bounds.bite,
+            batch=self.bounds.batch_size,
             after_batch=scheduler.run_deferred,
         )
 
@@ -290,7 +290,7 @@ class ActionOperations:
         Without a `change`, only count the actions.
         """
         matched = changed = 0
-        ends_at = self.monotonic() + self.bounds.seconds
+        ends_at = self.monotonic() + self.bounds.bulk_seconds
         with self.database.connection(_SHORT_LOCK_WAIT) as connection:
             while True:
                 ids, cursor = find(connection, filters, self.bounds, before=cursor, limit=min(batch, limit - matched))
@@ -308,7 +308,7 @@ class ActionOperations:
                 for row in store.sql.run(
                     connection,
                     "lateness",
-                    {"team_id": team_id, "seconds": self.bounds.measured_seconds, "most": self.bounds.measured},
+                    {"team_id": team_id, "seconds": self.bounds.sample_seconds, "most": self.bounds.sample_size},
                 )
             ]
 

@@ -23,23 +23,24 @@ class SearchBounds:
     """Limits of one call: the rows it reads, the actions it changes, and its time."""
 
     #: Counts are exact up to this number, per status.
-    counted: int = 10_000
-    #: Actions that one statement scans for matches.
-    walked: int = 50_000
-    #: Actions scanned before a search checks whether the wanted statuses are rare.
-    near: int = 200
-    #: Maximum number of candidates that one statement examines for a team, in all wanted statuses.
-    candidates: int = 5_000
-    #: How many seconds a page with too few matches continues to search.
+    count_limit: int = 10_000
+    #: Maximum number of actions that one statement scans for matches.
+    scan_size: int = 50_000
+    #: Number of actions that the first statement scans, before the search checks whether the wanted statuses are rare.
+    first_scan_size: int = 200
+    #: Maximum number of actions of a team, in all wanted statuses together, that one statement compares with the
+    #: filters.
+    candidate_limit: int = 5_000
+    #: Seconds after which a page with too few matches stops searching.
     page_seconds: float = 0.5
-    #: Actions per batch of a bulk change; each action is changed in its own transaction.
-    bite: int = 100
-    #: A bulk change starts no further batch after this number of seconds.
-    seconds: float = 5.0
-    #: Lateness is measured over at most this number of completed and of failed actions that ended within
-    #: `measured_seconds`.
-    measured: int = 5_000
-    measured_seconds: float = 3600.0
+    #: Number of actions per batch of a bulk change; each action is changed in its own transaction.
+    batch_size: int = 100
+    #: Seconds after which a bulk change starts no further batch.
+    bulk_seconds: float = 5.0
+    #: Lateness is measured over at most this number of completed and as many failed actions, all of which ended within
+    #: the last `sample_seconds`.
+    sample_size: int = 5_000
+    sample_seconds: float = 3600.0
 
 
 BOUNDS = SearchBounds()
@@ -130,21 +131,25 @@ def find(
     is_narrowed = any(value is not None for value in parameters.values())
     parameters |= {"statuses": statuses or _ALL, "team_id": filters.team_id, "before": before, "limit": limit + 1}
     if filters.team_id is not None:
-        examined = max(bounds.candidates, limit + 1) if is_narrowed else limit + 1
-        count, last, ids = store.sql.run_one(connection, "search_actions", parameters | {"examined": examined})
-        return _cut(ids, last if count >= examined else None, limit)
-    scanned = parameters | {"statuses": statuses}
+        candidate_limit = max(bounds.candidate_limit, limit + 1) if is_narrowed else limit + 1
+        count, last, ids = store.sql.run_one(
+            connection, "search_actions", parameters | {"candidate_limit": candidate_limit}
+        )
+        return _cut(ids, last if count >= candidate_limit else None, limit)
+    scan = parameters | {"statuses": statuses}
     if statuses is not None:
         ids, end = store.sql.run_one(
-            connection, "walk_actions", scanned | {"examined": min(bounds.near, bounds.walked)}
+            connection, "scan_actions", scan | {"scan_size": min(bounds.first_scan_size, bounds.scan_size)}
         )
         if end is None or len(ids) > limit:
             return _cut(ids, end, limit)
-        # If few actions have these statuses, examine all of those actions.
-        count, _, ids = store.sql.run_one(connection, "search_actions", parameters | {"examined": bounds.counted + 1})
-        if count <= bounds.counted:
+        # If few actions have these statuses, search all of those actions.
+        count, _, ids = store.sql.run_one(
+            connection, "search_actions", parameters | {"candidate_limit": bounds.count_limit + 1}
+        )
+        if count <= bounds.count_limit:
             return _cut(ids, None, limit)
-    ids, end = store.sql.run_one(connection, "walk_actions", scanned | {"examined": bounds.walked})
+    ids, end = store.sql.run_one(connection, "scan_actions", scan | {"scan_size": bounds.scan_size})
     return _cut(ids, end, limit)
 
 

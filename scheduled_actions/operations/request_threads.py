@@ -1,4 +1,4 @@
-"""Limit the API and dashboard requests that one process answers at once."""
+"""A limit on concurrent requests to the API and the dashboard, which keeps threads free for health checks and pings."""
 
 import signal
 import threading
@@ -12,10 +12,10 @@ _RESERVED = 2
 
 
 class RequestThreads:
-    """A limit that keeps threads free for health checks and pings.
+    """The limit on concurrent requests of one process to the API and the dashboard.
 
     Args:
-        http_threads: Number of threads of the process that serve requests.
+        http_threads: Number of threads of the process that serve requests; two of them are reserved.
     """
 
     def __init__(self, http_threads: int) -> None:

@@ -56,7 +56,7 @@ class Kit:
 
     def actions(self) -> list[Action]:
         """Return all actions of the test, the oldest first."""
-        bounds = SearchBounds(walked=_ACTIONS_MOST + 1)
+        bounds = SearchBounds(scan_size=_ACTIONS_MOST + 1)
         with self.runtime.database.connection() as connection:
             return page(connection, ActionFilters(), bounds, limit=_ACTIONS_MOST).actions[::-1]
 

@@ -14,7 +14,7 @@ from tests.factories import database_now, insert, insert_many, projects, statuse
 
 IN_AN_HOUR = timedelta(hours=1)
 #: Bounds that a few actions reach.
-SMALL = SearchBounds(counted=4, walked=5, candidates=3, bite=2, page_seconds=-1)
+SMALL = SearchBounds(count_limit=4, scan_size=5, candidate_limit=3, batch_size=2, page_seconds=-1)
 
 
 @action("test:run")
@@ -113,7 +113,7 @@ def test_a_page_without_a_match_continues_to_scan(runtime, connection):
     management = ActionOperations(
         runtime.database,
         lambda: runtime.scheduler,
-        bounds=SearchBounds(walked=5, page_seconds=1.5),
+        bounds=SearchBounds(scan_size=5, page_seconds=1.5),
         monotonic=lambda: next(seconds),
     )
     filters = ActionFilters(action_type="test:wanted")
@@ -136,7 +136,7 @@ def test_a_page_scans_until_it_has_the_wanted_number(connection, least, sizes):
 
     while not found or cursor is not None:
         result = page(
-            connection, ActionFilters(action_type="test:wanted"), SearchBounds(walked=9), cursor=cursor, least=least
+            connection, ActionFilters(action_type="test:wanted"), SearchBounds(scan_size=9), cursor=cursor, least=least
         )
         found, cursor = [*found, [action.id for action in result.actions]], result.next_cursor
 
@@ -201,7 +201,7 @@ def test_a_bulk_change_works_in_batches_and_stops_at_its_time_limit(runtime, con
     management = ActionOperations(
         runtime.database,
         lambda: runtime.scheduler,
-        bounds=SearchBounds(bite=2, seconds=2.5),
+        bounds=SearchBounds(batch_size=2, bulk_seconds=2.5),
         monotonic=lambda: next(seconds),
     )
     filters = ActionFilters(statuses=(Status.PENDING,))

@@ -16,7 +16,8 @@ _ALL = [status.value for status in Status]
 _AN_ID = UUID("0197a000-0000-7000-8000-000000000001")
 _FILTERS = {
     "statuses": None, "action_type": None, "lock_group": None, "due_from": None, "due_to": None, "q": None,
-    "unlocked_for_seconds": None, "team_id": None, "before": None, "examined": 500, "limit": 100,
+    "unlocked_for_seconds": None, "team_id": None, "before": None, "scan_size": 500, "candidate_limit": 500,
+    "limit": 100,
 }  # fmt: skip
 _GIVEN = {
     "nothing": {},
@@ -32,7 +33,7 @@ _GIVEN = {
 _BY_AN_INDEX = {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}
 _A_WALK = {"after_priority": None, "after_at": None, "after_id": None, "excluded": [], "wanted": 100, "window": 500}
 _READINGS = {
-    "walk_actions": {f"with {name}": _FILTERS | given for name, given in _GIVEN.items()},
+    "scan_actions": {f"with {name}": _FILTERS | given for name, given in _GIVEN.items()},
     "search_actions": {
         f"of {whose}, with {name}": _FILTERS | {"statuses": _ALL} | given | {"team_id": team_id}
         for whose, team_id in (("a team", "team-1"), ("all", None))
@@ -131,7 +132,7 @@ def rows_read(plan):
 
 @pytest.mark.parametrize(("status", "looked_up"), [("completed", 0), ("failed", 1)])
 def test_of_a_status_that_many_have_none_is_looked_up(filled, status, looked_up):
-    parameters = _FILTERS | {"statuses": [status], "examined": 500}
+    parameters = _FILTERS | {"statuses": [status], "candidate_limit": 500}
 
     plan = carried_out(filled, "search_actions", parameters)
 

@@ -347,7 +347,7 @@ def test_cancelling_many_planned_occurrences_plans_the_next_of_each_under_no_row
     steps = Stepping()
     project = a_project(steps.function)
     series = [project.schedules.schedule_recurring("test:run", {}, "custom:steps") for _ in range(3)]
-    management = ActionOperations(project.database, lambda: project.scheduler, bounds=SearchBounds(bite=2))
+    management = ActionOperations(project.database, lambda: project.scheduler, bounds=SearchBounds(batch_size=2))
 
     def look():
         connection.execute("select from scheduled_action_schedules for update nowait")

@@ -80,7 +80,7 @@ def test_no_more_than_the_latest_of_each_end_are_measured(a_project, connection)
         ended(connection, ago, ago=ago)
         ended(connection, ago, ago=ago, status="failed")
 
-    (found,) = lateness(a_project(), bounds=SearchBounds(measured=2)).lateness()
+    (found,) = lateness(a_project(), bounds=SearchBounds(sample_size=2)).lateness()
 
     assert (found.sample_count, found.max_seconds) == (4, 2.0)
 

@@ -1,6 +1,7 @@
 -- Returns the number of candidates, the last of them, and the ids of the newest matches. With a team, the candidates
--- are its newest actions before the cursor. Without one, they are all actions with the statuses, at most `examined` per
--- status; if their number reaches `examined`, no matches are returned.
+-- are its newest actions with the statuses before the cursor, at most `candidate_limit`. Without a team, they are all
+-- actions with the statuses, at most `candidate_limit` per status; if their number reaches this limit, no matches are
+-- returned.
 with candidates as materialized (
   (
     select t.id
@@ -12,11 +13,11 @@ with candidates as materialized (
         and m.status = s.status
         and m.id < coalesce(%(before)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
       order by m.id desc nulls last
-      limit %(examined)s
+      limit %(candidate_limit)s
     ) t
     where %(team_id)s::text is not null
     order by t.id desc
-    limit %(examined)s
+    limit %(candidate_limit)s
   )
   union all
   -- Each reads its own index; the `order by` makes the planner use it.
@@ -26,7 +27,7 @@ with candidates as materialized (
     where %(team_id)s::text is null and 'pending' = any (%(statuses)s::text[])
       and f.status = 'pending' and f.lock_group is null
     order by f.priority, f.scheduled_at, f.id
-    limit %(examined)s
+    limit %(candidate_limit)s
   )
   union all
   (
@@ -35,7 +36,7 @@ with candidates as materialized (
     where %(team_id)s::text is null and 'pending' = any (%(statuses)s::text[])
       and g.status = 'pending' and g.lock_group is not null
     order by g.priority, g.scheduled_at, g.id
-    limit %(examined)s
+    limit %(candidate_limit)s
   )
   union all
   (
@@ -44,7 +45,7 @@ with candidates as materialized (
     where %(team_id)s::text is null and 'processing' = any (%(statuses)s::text[])
       and p.status = 'processing'
     order by p.lease_expires_at
-    limit %(examined)s
+    limit %(candidate_limit)s
   )
   union all
   (
@@ -53,7 +54,7 @@ with candidates as materialized (
     where %(team_id)s::text is null and 'no_action' = any (%(statuses)s::text[])
       and n.status = 'no_action'
     order by n.action_type
-    limit %(examined)s
+    limit %(candidate_limit)s
   )
   union all
   (
@@ -64,7 +65,7 @@ with candidates as materialized (
       from scheduled_actions d
       where d.status = s.status and d.completed_at is not null
       order by d.completed_at desc
-      limit %(examined)s
+      limit %(candidate_limit)s
     ) e
     where %(team_id)s::text is null and s.status in ('completed', 'failed', 'cancelled', 'skipped')
   )
@@ -82,7 +83,7 @@ select
       where l.id = c.id
       offset 0
     ) a
-    where (%(team_id)s::text is not null or (select count(*) from candidates m) < %(examined)s)
+    where (%(team_id)s::text is not null or (select count(*) from candidates m) < %(candidate_limit)s)
       and (%(before)s::uuid is null or a.id < %(before)s)
       and a.status = any (%(statuses)s::text[])
       -- include: actions/search_filters

@@ -86,7 +86,7 @@ def show_overview(context: RequestContext) -> View:
             "checks": []
             if team_id
             else [check for check in diagnosis.readiness(context.runtime) if check.level is not Level.OK],
-            "counts": context.runtime.action_operations.counts(team_id=team_id, counted=_COUNTED),
+            "counts": context.runtime.action_operations.counts(team_id=team_id, limit=_COUNTED),
             "window": window,
             "windows": list(WINDOWS),
             "pulse": found,

@@ -1,6 +1,6 @@
--- Returns the ids of the newest matching actions before the cursor among the next `examined` ones; if they are fewer
--- than `limit`, also the last action read, or null at the end of the table. Reads the primary key backwards and stops
--- as soon as there are enough matches.
+-- Returns the ids of the newest matching actions among the next `scan_size` actions before the cursor, at most `limit`.
+-- If fewer than `limit` match, also returns the last action scanned, or null at the end of the table. Reads the primary
+-- key backwards and stops as soon as there are enough matches.
 with found as materialized (
   select array(
     select a.id
@@ -9,7 +9,7 @@ with found as materialized (
       from scheduled_actions e
       where e.id < coalesce(%(before)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
       order by e.id desc
-      limit %(examined)s
+      limit %(scan_size)s
     ) a
     where (%(statuses)s::text[] is null or a.status = any (%(statuses)s))
       -- include: actions/search_filters
@@ -24,7 +24,7 @@ select
     from scheduled_actions e
     where e.id < coalesce(%(before)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
     order by e.id desc
-    offset %(examined)s - 1
+    offset %(scan_size)s - 1
     limit 1
   ) end
 from found f
